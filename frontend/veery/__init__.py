@@ -1,0 +1,1 @@
+"""JAX-compatible tracing, differentiation and compilation on IREE."""

@@ -1,0 +1,1 @@
+"""Execution of compiled programs on IREE devices."""
