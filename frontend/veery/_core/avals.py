@@ -1,0 +1,159 @@
+"""Abstract values: what a tracer knows of the value it stands for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from veery._core import dtypes
+
+Shape = tuple[int, ...]
+
+
+class AbstractValue:
+    """Base of all abstract values."""
+
+    __slots__ = ("__weakref__",)
+
+    def str_short(self) -> str:
+        raise TypeError(f"{type(self).__name__} has no short form")
+
+    def to_tangent_aval(self) -> AbstractValue:
+        raise TypeError(f"{type(self).__name__} has no tangent space")
+
+
+class ShapedArray(AbstractValue):
+    """An array of known shape, dtype and weak type.
+
+    Instances are interned: equal avals are the same object, so comparing and hashing them (the key of each
+    jitted call is a tuple of avals) costs what it costs for any Python object, not a tuple of shape and dtype.
+    """
+
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "size")
+    shape: Shape
+    dtype: Any
+    weak_type: bool
+    ndim: int
+    size: int
+
+    _interned: WeakValueDictionary[tuple, ShapedArray] = WeakValueDictionary()
+
+    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
+        key = (shape, dtype, weak_type)
+        try:
+            return cls._interned[key]
+        except (KeyError, TypeError):
+            return cls._make(shape, dtype, weak_type)
+
+    @classmethod
+    def _make(cls, shape: Any, dtype: Any, weak_type: bool) -> ShapedArray:
+        shape = tuple(int(d) for d in shape)
+        dtype = dtype if isinstance(dtype, dtypes.KeyDType) else np.dtype(dtype)
+        key = (shape, dtype, bool(weak_type))
+        self = cls._interned.get(key)
+        if self is None:
+            self = object.__new__(cls)
+            set_field = lambda name, value: object.__setattr__(self, name, value)
+            set_field("shape", shape)
+            set_field("dtype", dtype)
+            set_field("weak_type", bool(weak_type))
+            set_field("ndim", len(shape))
+            set_field("size", math.prod(shape))
+            self = cls._interned.setdefault(key, self)
+        return self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"ShapedArray is immutable: cannot set {name!r}; use .update({name}=...)")
+
+    def __reduce__(self) -> tuple:
+        return ShapedArray, (self.shape, self.dtype, self.weak_type)
+
+    def update(self, **changes: Any) -> ShapedArray:
+        """The aval with some of shape, dtype and weak_type replaced."""
+        fields = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type} | changes
+        return ShapedArray(**fields)
+
+    def strip_weak_type(self) -> ShapedArray:
+        return self.update(weak_type=False) if self.weak_type else self
+
+    def to_tangent_aval(self) -> ShapedArray:
+        """The aval of tangents and cotangents: itself for inexact dtypes, float0 for the others."""
+        if dtypes.issubdtype(self.dtype, np.inexact):
+            return self
+        return ShapedArray(self.shape, dtypes.float0)
+
+    at_least_vspace = to_tangent_aval
+
+    def str_short(self, short_dtypes: bool = True) -> str:
+        name = dtypes.short_name(self.dtype) if short_dtypes else str(self.dtype)
+        return f"{name}[{','.join(map(str, self.shape))}]"
+
+    def __str__(self) -> str:
+        return f"{'~' if self.weak_type else ''}{self.str_short()}"
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapedArray({self.str_short(short_dtypes=False)}{weak})"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+
+class AbstractToken(AbstractValue):
+    """The value of an ordering token."""
+
+    def str_short(self) -> str:
+        return "Tok"
+
+
+abstract_token = AbstractToken()
+
+# type -> function from a value to its aval; arrays and tracers add themselves
+aval_rules: dict[type, Callable[[Any], AbstractValue]] = {}
+
+
+def aval_of(x: Any) -> AbstractValue:
+    """The aval of an array, tracer, NumPy array or scalar, or Python scalar.
+
+    Raises:
+        TypeError: x is none of these.
+    """
+    aval = maybe_aval_of(x)
+    if aval is None:
+        raise TypeError(f"Value {x!r} with type {type(x)} is not a valid JAX type")
+    return aval
+
+
+def maybe_aval_of(x: Any) -> AbstractValue | None:
+    """Like aval_of, with None for what is not an array type."""
+    rule = aval_rules.get(type(x))
+    if rule is not None:
+        return rule(x)
+    for cls in type(x).__mro__:
+        if cls in aval_rules:
+            return aval_rules[cls](x)
+    if hasattr(x, "__jax_array__"):
+        return aval_of(x.__jax_array__())
+    return None
+
+
+def _numpy_aval(x: np.ndarray | np.generic) -> ShapedArray:
+    if not dtypes.is_array_dtype(x.dtype):
+        raise TypeError(f"Dtype {x.dtype} is not a valid JAX array type. Only arrays of numeric types are supported by JAX.")
+    return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype))
+
+
+def _scalar_aval(x: complex) -> ShapedArray:
+    return ShapedArray((), dtypes.dtype_of(x), weak_type=not isinstance(x, bool))
+
+
+aval_rules[np.ndarray] = _numpy_aval
+aval_rules[np.generic] = _numpy_aval
+for scalar in (bool, int, float, complex):
+    aval_rules[scalar] = _scalar_aval

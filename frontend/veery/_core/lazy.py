@@ -1,0 +1,10 @@
+"""Operations that the core needs of the layers above it; those layers fill them in when they are imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+zeros: Callable[[Any], Any]  # aval -> array of zeros (filled in by veery.lax)
+add: Callable[[Any, Any], Any]  # tangent addition (filled in by veery.lax)
+run_primitive: Callable[..., Any]  # eager evaluation of a primitive (filled in by veery._dispatch)

@@ -1,0 +1,103 @@
+"""Primitives: the operations that are traced, with all their rules as fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from veery._core import ad, lazy
+from veery._core.ad import LINEAR, MULTILINEAR, NONDIFFERENTIABLE, Zero, instantiate_zeros
+from veery._core.avals import aval_of
+from veery._core.trace import current_trace
+
+Rule = Callable[..., Any]
+JvpRule = Rule | Sequence[Rule | None] | ad._JvpForm | None
+
+
+class Primitive:
+    """An operation that transformations know by its rules.
+
+    Args:
+        name: as printed in jaxprs, and the key of its lowering rule.
+        abstract_eval: `(*avals, **params)` -> aval (a list of them if multiple_results).
+        jvp: a full rule `(primals, tangents, **params) -> (out, tangent)`; or a tuple with a rule
+            `(t, out, *operands, **params) -> contribution` or None for each operand; or LINEAR (jointly linear in
+            all operands), MULTILINEAR (linear in each) or NONDIFFERENTIABLE (no tangent).
+        linearize: `(nonzeros, *primals, **params) -> (out, nonzeros_out, residuals, linear)` where
+            `linear(residuals, *tangents)` binds linear operations; only where the jvp rule is no good for it.
+        transpose: `(ct, *operands, **params)` -> cotangents, None for operands that are not linear.
+        batch: `(args, dims, **params) -> (out, out_dim)`.
+        axis_batch: `(axis_data, args, dims, **params)`, for operations that need the axis' name or size.
+        reference: `(*ndarrays, **params)` in NumPy.
+        impl: eager evaluation; None compiles the operation.
+        effects: `(*avals, **params)` -> set of effects.
+        multiple_results: whether rules take and give lists of results.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        abstract_eval: Rule | None = None,
+        jvp: JvpRule = None,
+        linearize: Rule | None = None,
+        transpose: Rule | None = None,
+        batch: Rule | None = None,
+        axis_batch: Rule | None = None,
+        reference: Rule | None = None,
+        impl: Rule | None = None,
+        effects: Rule | None = None,
+        multiple_results: bool = False,
+    ):
+        self.name = name
+        self.abstract_eval = abstract_eval
+        self.jvp = jvp
+        self.linearize = linearize
+        self.transpose = transpose
+        self.batch = batch
+        self.axis_batch = axis_batch
+        self.reference = reference
+        self.impl = impl
+        self.effects = effects
+        self.multiple_results = multiple_results
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """Apply the operation in the current trace."""
+        return current_trace().process_primitive(self, args, params)
+
+    def run(self, *args: Any, **params: Any) -> Any:
+        """Apply the operation to concrete values."""
+        if self.impl is not None:
+            return self.impl(*args, **params)
+        return lazy.run_primitive(self, args, params)
+
+    def apply_jvp(self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Any]:
+        """Outputs and tangents, by whichever form of jvp rule the primitive has."""
+        rule = self.jvp
+        if rule is None:
+            raise NotImplementedError(f"Differentiation rule for '{self.name}' not implemented")
+        if callable(rule):
+            return rule(primals, tangents, **params)
+        out = self.bind(*primals, **params)
+        if rule is NONDIFFERENTIABLE:
+            return out, self._zeros(out)
+        if rule is LINEAR:
+            return out, self.bind(*map(instantiate_zeros, tangents), **params)
+        rules = [self._replace_operand(i) for i in range(len(primals))] if rule is MULTILINEAR else rule
+        terms = [
+            per_operand(t, out, *primals, **params)
+            for per_operand, t in zip(rules, tangents, strict=True)
+            if per_operand is not None and type(t) is not Zero
+        ]
+        return out, ad.sum_tangents(aval_of(out).to_tangent_aval(), terms)
+
+    def _zeros(self, out: Any) -> Any:
+        if self.multiple_results:
+            return [Zero.from_primal_value(o) for o in out]
+        return Zero.from_primal_value(out)
+
+    def _replace_operand(self, i: int) -> Rule:
+        return lambda t, out, *operands, **params: self.bind(*operands[:i], t, *operands[i + 1 :], **params)

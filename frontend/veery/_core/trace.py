@@ -1,0 +1,201 @@
+"""Traces and tracers: where the operations of a program go while it runs.
+
+The current trace of a thread receives every operation. Each transformation's trace holds its parent, to which it
+sends the operations that it makes of those it receives; the last parent evaluates. There are no levels and no
+global stack: a tracer belongs to its trace by identity, and anything else is a constant to that trace.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+
+from veery._core.avals import aval_rules
+from veery._core.errors import UnexpectedTracerError
+
+if TYPE_CHECKING:
+    from veery._core.primitive import Primitive
+
+
+class Trace:
+    """The base of all traces."""
+
+    __slots__ = ("parent", "alive", "__weakref__")
+    parent: Trace | None
+
+    def __init__(self, parent: Trace | None):
+        self.parent = parent
+        self.alive = True
+
+    def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} does not process primitives")
+
+    def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        """Apply a function with a custom jvp rule (see veery._transforms.custom_rules)."""
+        raise NotImplementedError(type(self).__name__)
+
+    def process_custom_vjp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        """Apply a function with a custom vjp rule (see veery._transforms.custom_rules)."""
+        raise NotImplementedError(type(self).__name__)
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
+class Tracer:
+    """A value of which only the aval is known. `_trace` is the trace it belongs to."""
+
+    __slots__ = ("_trace", "__weakref__")
+    __array_priority__ = 1000
+    __hash__ = None  # type: ignore[assignment]
+
+    _trace: Trace
+
+    @property
+    def aval(self) -> Any:
+        raise NotImplementedError(type(self).__name__)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    @property
+    def weak_type(self) -> bool:
+        return self.aval.weak_type
+
+    def concrete_value(self) -> Any | None:
+        """The value where it is known after all (a jvp tracer outside jit), else None."""
+        return None
+
+    def _contents(self) -> str:
+        """What the repr shows within `with<...>`."""
+        return repr(self._trace)
+
+    def __repr__(self) -> str:
+        return f"Traced<{self.aval}>with<{self._contents()}>"
+
+
+class EvalTrace(Trace):
+    """Evaluates operations at once."""
+
+    __slots__ = ()
+
+    def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        for arg in args:
+            if isinstance(arg, Tracer):
+                raise leaked_tracer_error(arg, f"the operation {primitive}")
+        return primitive.run(*args, **params)
+
+    def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        return call.fun(*args)
+
+    def process_custom_vjp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        return call.fun(*args)
+
+
+def leaked_tracer_error(tracer: Tracer, where: str) -> UnexpectedTracerError:
+    """The error for a tracer that outlived the transformation it was made in."""
+    made = getattr(tracer, "source_info", None)
+    origin = f" It was made at {made.file}:{made.line} ({made.function})." if made is not None else ""
+    return UnexpectedTracerError(
+        f"Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a "
+        f"reference to an intermediate value with type {tracer.aval} to escape its scope, and it was then used "
+        f"in {where}.{origin} Return the value from the transformed function instead of storing it."
+    )
+
+
+def check_alive(tracer: Tracer, where: str) -> None:
+    """Raise UnexpectedTracerError for a tracer whose transformation has ended."""
+    if not tracer._trace.alive:
+        raise leaked_tracer_error(tracer, where)
+
+
+eval_trace = EvalTrace(None)
+
+
+class _ThreadState(threading.local):
+    def __init__(self) -> None:
+        self.trace: Trace = eval_trace
+        self.axis_env: tuple[tuple[Any, int], ...] = ()
+
+
+_state = _ThreadState()
+
+
+def current_trace() -> Trace:
+    """The trace that receives this thread's operations."""
+    return _state.trace
+
+
+@contextmanager
+def set_current_trace(trace: Trace) -> Iterator[Trace]:
+    """Send this thread's operations to `trace` within the context."""
+    previous, _state.trace = _state.trace, trace
+    try:
+        yield trace
+    finally:
+        _state.trace = previous
+
+
+@contextmanager
+def new_trace(trace: Trace) -> Iterator[Trace]:
+    """Like set_current_trace, for a trace whose tracers must not be used after the context."""
+    previous, _state.trace = _state.trace, trace
+    try:
+        yield trace
+    finally:
+        _state.trace = previous
+        trace.alive = False
+
+
+def trace_state_clean() -> bool:
+    """Whether no transformation is under way in this thread."""
+    return _state.trace is eval_trace
+
+
+def axis_env() -> tuple[tuple[Any, int], ...]:
+    """The named axes in scope: (name, size) pairs, innermost last. Hashable: part of jit's cache key."""
+    return _state.axis_env
+
+
+@contextmanager
+def extend_axis_env(name: Any, size: int) -> Iterator[None]:
+    """Bring the named axis into scope (None: nothing to do)."""
+    previous = _state.axis_env
+    if name is not None:
+        _state.axis_env = (*previous, (name, size))
+    try:
+        yield
+    finally:
+        _state.axis_env = previous
+
+
+def axis_size(name: Any) -> int:
+    """The size of the named axis.
+
+    Raises:
+        NameError: no such axis is in scope.
+    """
+    for bound, size in reversed(_state.axis_env):
+        if bound == name:
+            return size
+    raise NameError(f"Found an unbound axis name: {name}. To fix this, please call psum under `jax.shard_map`.")
+
+
+aval_rules[Tracer] = lambda tracer: tracer.aval
+
