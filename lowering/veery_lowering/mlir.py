@@ -1,0 +1,154 @@
+"""The one door to IREE's compiler and its MLIR bindings.
+
+Everything else in the lowering imports `ir` and the names below from here, so that a change of the bindings is a change
+of this file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import iree.compiler
+from iree.compiler import ir as ir
+from iree.compiler.api import Output, Session, Source, ctypes_dl
+from iree.compiler.version import VERSION as COMPILER_VERSION
+
+__all__ = [
+    "COMPILER_VERSION",
+    "Diagnostic",
+    "bundled_linker",
+    "bytecode",
+    "context",
+    "ir",
+    "run_pipeline",
+    "use_process_flags",
+]
+
+# A context keeps every type and attribute (so every constant) that was ever made in it: start a new one now and then.
+_BUILDS_PER_CONTEXT = 256
+_COMPILES_PER_SESSION = 64
+
+_local = threading.local()
+
+
+@contextmanager
+def context() -> Iterator[ir.Context]:
+    """Enter an MLIR context of this thread; modules made in it must be serialised or dropped soon."""
+    depth = getattr(_local, "depth", 0)
+    if depth == 0 and next(_local.__dict__.setdefault("builds", itertools.count())) % _BUILDS_PER_CONTEXT == 0:
+        _local.context = ir.Context()
+    _local.depth = depth + 1
+    try:
+        with _local.context as current, ir.Location.unknown():
+            yield current
+    finally:
+        _local.depth = depth
+
+
+def bytecode(module: ir.Module) -> bytes:
+    """MLIR bytecode of a module, locations included."""
+    stream = io.BytesIO()
+    module.operation.write_bytecode(stream)
+    return stream.getvalue()
+
+
+def bundled_linker() -> str:
+    """Path of the LLD that ships with the compiler."""
+    return str(Path(iree.compiler.__file__).parent / "_mlir_libs" / "iree-lld")
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message of the compiler: severity "note", "warning", "error" or "remark", with its location in the text."""
+
+    severity: str
+    message: str
+
+
+_SEVERITIES = ("note", "warning", "error", "remark")
+_Callback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+# The binding's own diagnostic handlers call into Python without the interpreter lock; the C callback through ctypes takes it.
+_enable_callback = ctypes_dl._dylib.ireeCompilerInvocationEnableCallbackDiagnostics
+_enable_callback.argtypes = [ctypes.c_void_p, ctypes.c_int, _Callback, ctypes.c_void_p]
+_enable_callback.restype = None
+_set_phase = ctypes_dl._dylib.ireeCompilerInvocationSetCompileToPhase
+_set_phase.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+_set_phase.restype = None
+
+_idle: dict[tuple[str, ...], list[tuple[Session, int]]] = {}
+_lock = threading.Lock()
+_process_flags: tuple[str, ...] = ()
+_started = False
+
+
+def use_process_flags(flags: tuple[str, ...]) -> None:
+    """Set the compiler flags that exist only for a whole process. The first call before the first compile counts."""
+    global _process_flags, _started
+    with _lock:
+        if _started:
+            return
+        _started = True
+        _process_flags = flags
+        if flags:
+            ctypes_dl._initializeGlobalCL("veery", *flags)
+
+
+def run_pipeline(
+    module: bytes, flags: tuple[str, ...], phase: str | None = None
+) -> tuple[bytes | None, list[Diagnostic]]:
+    """Compile MLIR bytecode (or text) with session flags: (VM bytecode, diagnostics), (None, diagnostics) on failure.
+
+    With `phase` ("flow", "stream", "hal"...) compilation stops there and the IR comes back as text. The compiler runs
+    without the interpreter lock, so that several threads compile at the same time, each with a session of its own.
+    """
+    session, uses = _take_session(flags)
+    diagnostics: list[Diagnostic] = []
+
+    def report(severity: int, text: int, size: int, _: int) -> None:
+        diagnostics.append(Diagnostic(_SEVERITIES[severity], ctypes.string_at(text, size).decode(errors="replace")))
+
+    callback = _Callback(report)
+    invocation = session.invocation()
+    try:
+        _enable_callback(invocation._inv_p, 0, callback, None)
+        if phase is not None:
+            _set_phase(invocation._inv_p, phase.encode())
+        # Bytecode is taken as it is; text must end in a zero byte.
+        source = Source.wrap_buffer(session, module if module[:2] == b"ML" else module + b"\0")
+        if not (invocation.parse_source(source) and invocation.execute()):
+            return None, diagnostics
+        with Output.open_membuffer() as output:
+            if phase is None:
+                invocation.output_vm_bytecode(output)
+            else:
+                invocation.output_ir(output)
+            return bytes(output.map_memory()), diagnostics
+    finally:
+        invocation.close()
+        _return_session(flags, session, uses + 1)
+
+
+def _take_session(flags: tuple[str, ...]) -> tuple[Session, int]:
+    use_process_flags(())
+    with _lock:
+        pool = _idle.get(flags)
+        if pool:
+            return pool.pop()
+    session = Session()
+    session.set_flags(*flags)
+    return session, 0
+
+
+def _return_session(flags: tuple[str, ...], session: Session, uses: int) -> None:
+    if uses >= _COMPILES_PER_SESSION:
+        session.close()
+        return
+    with _lock:
+        _idle.setdefault(flags, []).append((session, uses))

@@ -1,0 +1,86 @@
+"""NumPy dtypes and avals to MLIR types, and back."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from veery_lowering.mlir import ir
+
+# NumPy or ml_dtypes name: StableHLO element type
+_SPELLINGS = {
+    "bool": "i1",
+    **{f"int{n}": f"i{n}" for n in (2, 4, 8, 16, 32, 64)},
+    **{f"uint{n}": f"ui{n}" for n in (2, 4, 8, 16, 32, 64)},
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+    "complex64": "complex<f32>",
+    "complex128": "complex<f64>",
+    "float8_e4m3fn": "f8E4M3FN",
+    "float8_e5m2": "f8E5M2",
+    "float8_e4m3fnuz": "f8E4M3FNUZ",
+    "float8_e5m2fnuz": "f8E5M2FNUZ",
+    "float8_e8m0fnu": "f8E8M0FNU",
+    "float8_e4m3b11fnuz": "f8E4M3B11FNUZ",
+    "float8_e4m3": "f8E4M3",
+    "float8_e3m4": "f8E3M4",
+    "float4_e2m1fn": "f4E2M1FN",
+}
+_DTYPES = {
+    spelling: np.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
+    for name, spelling in _SPELLINGS.items()
+}
+# What the runtime's buffers cannot hold: `'hal.element_type' op unsupported element type` at the entry function.
+_NOT_AT_ENTRY = frozenset(("float8_e4m3b11fnuz", "float8_e4m3", "float8_e3m4", "float4_e2m1fn"))
+# Sub-byte integers are one byte an element outside of programs, as in NumPy.
+_SUB_BYTE = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
+
+
+def physical_dtype(dtype: Any) -> np.dtype:
+    """The NumPy dtype of the elements: itself, or what a key dtype is made of (uint64)."""
+    return np.dtype(getattr(dtype, "physical", dtype))
+
+
+def element_type(dtype: Any) -> ir.Type:
+    """The MLIR element type of a NumPy, ml_dtypes or key dtype, in the current context.
+
+    Raises TypeError for a dtype that StableHLO does not have.
+    """
+    name = physical_dtype(dtype).name
+    spelling = _SPELLINGS.get(name)
+    if spelling is None:
+        raise TypeError(f"element_type: dtype {name} has no StableHLO element type; known are {', '.join(_SPELLINGS)}")
+    return ir.Type.parse(spelling)
+
+
+def tensor_type(shape: tuple[int, ...], dtype: Any) -> ir.RankedTensorType:
+    """The MLIR tensor type of a static shape and a dtype."""
+    return ir.RankedTensorType.get([int(n) for n in shape], element_type(dtype))
+
+
+def aval_type(aval: Any) -> ir.RankedTensorType:
+    """The MLIR tensor type of a ShapedArray."""
+    return tensor_type(aval.shape, aval.dtype)
+
+
+def numpy_dtype(type_: ir.Type) -> np.dtype:
+    """The NumPy dtype of an MLIR element type or tensor type."""
+    if isinstance(type_, ir.RankedTensorType):
+        type_ = type_.element_type
+    return _DTYPES[str(type_)]
+
+
+@cache
+def entry_dtype(name: str) -> str:
+    """The dtype in which an array of dtype `name` enters and leaves a program: itself, or 8 bits for sub-byte integers.
+
+    Raises TypeError for a dtype that IREE's buffers do not have.
+    """
+    if name not in _SPELLINGS or name in _NOT_AT_ENTRY:
+        raise TypeError(f"veery: arrays of dtype {name} cannot enter a compiled program: IREE has no buffers of it")
+    return _SUB_BYTE.get(name, name)
