@@ -74,7 +74,7 @@ class Diagnostic:
 
 _SEVERITIES = ("note", "warning", "error", "remark")
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
-# The binding's own diagnostic handlers call into Python without the interpreter lock; the C callback through ctypes takes it.
+# The binding's own diagnostic handlers call into Python without the interpreter lock; a ctypes callback takes it.
 _enable_callback = ctypes_dl._dylib.ireeCompilerInvocationEnableCallbackDiagnostics
 _enable_callback.argtypes = [ctypes.c_void_p, ctypes.c_int, _Callback, ctypes.c_void_p]
 _enable_callback.restype = None

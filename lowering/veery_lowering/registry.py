@@ -1,6 +1,6 @@
 """The table of lowering rules: primitive name (and target, where targets differ) to a function that emits StableHLO.
 
-A rule is a function ``(ctx, *operands, **params)`` that takes MLIR values and returns one value, or a list of values for
+A rule is a function ``(ctx, *operands, **params)`` that takes MLIR values and returns one value, or a list for
 a primitive with several results. It emits operations at the ambient insertion point and location:
 
 >>> from veery_lowering import stablehlo as hlo
