@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -58,7 +59,7 @@ def element_type(dtype: Any) -> ir.Type:
     return ir.Type.parse(spelling)
 
 
-def tensor_type(shape: tuple[int, ...], dtype: Any) -> ir.RankedTensorType:
+def tensor_type(shape: Sequence[int], dtype: Any) -> ir.RankedTensorType:
     """The MLIR tensor type of a static shape and a dtype."""
     return ir.RankedTensorType.get([int(n) for n in shape], element_type(dtype))
 

@@ -1,0 +1,152 @@
+"""Builders of constants, iota and of operations that move elements without computing on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from veery_lowering.mlir import ir
+from veery_lowering.stablehlo._build import (
+    Value,
+    dtype_of,
+    inferred,
+    integer,
+    integers,
+    one,
+    operation,
+    shape_of,
+)
+from veery_lowering.stablehlo._elementwise import complex, convert
+from veery_lowering.types import physical_dtype, tensor_type
+
+
+def constant(value: Any, dtype: Any = None) -> Value:
+    """A constant tensor.
+
+    Args:
+        value: an array or scalar of any supported dtype.
+        dtype: converts `value` first; by default its own dtype.
+    """
+    array = np.asarray(value) if dtype is None else np.asarray(value, physical_dtype(dtype))
+    if array.dtype == np.complex128:
+        # A dense complex<f64> constant kills IREE 3.13's compiler (SIGFPE).
+        return complex(constant(array.real), constant(array.imag))
+    if array.ndim and array.size and _is_splat(array):
+        return full(array.reshape(-1)[0], array.shape, array.dtype)
+    type_ = tensor_type(array.shape, array.dtype)
+    return one("stablehlo.constant", [], type_, {"value": ir.DenseElementsAttr.get(_raw(array), type=type_)})
+
+
+def _raw(array: np.ndarray) -> np.ndarray:
+    """The array in a dtype that has Python's buffer protocol, with the same bytes."""
+    contiguous = np.ascontiguousarray(array).reshape(array.shape)
+    if array.dtype.kind == "V" or array.dtype.num >= 256:
+        return contiguous.view(f"u{array.dtype.itemsize}")
+    return contiguous
+
+
+def _is_splat(array: np.ndarray) -> bool:
+    """Whether all elements have the same bytes (so -0.0 differs from 0.0, and NaN equals itself)."""
+    words = np.ascontiguousarray(array).reshape(-1)
+    if words[:1].tobytes() != words[-1:].tobytes():
+        return False
+    table = words.view(np.uint8).reshape(words.size, -1)
+    return bool((table == table[0]).all())
+
+
+def full(value: Any, shape: Sequence[int], dtype: Any) -> Value:
+    """A tensor filled with one value (any scalar: NaN, infinities, -0.0, complex, ...) of `dtype`."""
+    scalar = np.asarray(value, physical_dtype(dtype))
+    if scalar.ndim:
+        raise ValueError(f"full: expected a scalar, got shape {scalar.shape}")
+    if scalar.dtype == np.complex128:
+        return complex(full(scalar.real, shape, np.float64), full(scalar.imag, shape, np.float64))
+    element = ir.DenseElementsAttr.get(_raw(scalar), type=tensor_type((), scalar.dtype))
+    if scalar.dtype.kind == "c" and len(shape):  # the bindings make no complex splat
+        return broadcast_in_dim(one("stablehlo.constant", [], element.type, {"value": element}), shape, ())
+    type_ = tensor_type(shape, scalar.dtype)
+    attribute = ir.DenseElementsAttr.get_splat(type_, element.get_splat_value()) if len(shape) else element
+    return one("stablehlo.constant", [], type_, {"value": attribute})
+
+
+def full_like(x: Value, value: Any, dtype: Any = None) -> Value:
+    """A tensor of x's shape and (by default) dtype, filled with one value."""
+    return full(value, shape_of(x), dtype_of(x) if dtype is None else dtype)
+
+
+def iota(dtype: Any, shape: Sequence[int], dimension: int) -> Value:
+    """Indices along `dimension`."""
+    physical = physical_dtype(dtype)
+    if physical.kind == "V" or physical.num >= 256:
+        # bfloat16 iota does not compile for SPIR-V; small floats have none at all.
+        return convert(iota(np.float32, shape, dimension), physical)
+    return one("stablehlo.iota", [], tensor_type(shape, physical), {"iota_dimension": integer(dimension)})
+
+
+def broadcast_in_dim(x: Value, shape: Sequence[int], dimensions: Sequence[int]) -> Value:
+    """Broadcast to `shape`, x's dimension i becoming dimension `dimensions[i]`."""
+    attributes = {"broadcast_dimensions": integers(dimensions)}
+    return one("stablehlo.broadcast_in_dim", [x], tensor_type(shape, dtype_of(x)), attributes)
+
+
+def reshape(x: Value, shape: Sequence[int]) -> Value:
+    """The same elements in row-major order under another shape."""
+    if tuple(shape) == shape_of(x):
+        return x
+    return one("stablehlo.reshape", [x], tensor_type(shape, dtype_of(x)))
+
+
+def transpose(x: Value, permutation: Sequence[int]) -> Value:
+    """Permute the dimensions: result dimension i is x's dimension `permutation[i]`."""
+    if tuple(permutation) == tuple(range(len(shape_of(x)))):
+        return x
+    shape = [shape_of(x)[axis] for axis in permutation]
+    return one("stablehlo.transpose", [x], tensor_type(shape, dtype_of(x)), {"permutation": integers(permutation)})
+
+
+def slice(x: Value, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] | None = None) -> Value:
+    """The static slice x[starts:limits:strides]."""
+    steps = [1] * len(tuple(starts)) if strides is None else strides
+    attributes = {"start_indices": integers(starts), "limit_indices": integers(limits), "strides": integers(steps)}
+    return inferred("stablehlo.slice", [x], attributes)
+
+
+def dynamic_slice(x: Value, starts: Sequence[Value], sizes: Sequence[int]) -> Value:
+    """The slice of `sizes` at run-time `starts` (rank-0 integers), which are clamped so that it fits."""
+    result = tensor_type(sizes, dtype_of(x))
+    return one("stablehlo.dynamic_slice", [x, *starts], result, {"slice_sizes": integers(sizes)})
+
+
+def dynamic_update_slice(x: Value, update: Value, starts: Sequence[Value]) -> Value:
+    """x with `update` written at run-time `starts` (rank-0 integers), which are clamped so that it fits."""
+    return one("stablehlo.dynamic_update_slice", [x, update, *starts], x.type)
+
+
+def pad(
+    x: Value, value: Value, low: Sequence[int], high: Sequence[int], interior: Sequence[int] | None = None
+) -> Value:
+    """Pad with a rank-0 value; negative widths crop, `interior` puts padding between elements."""
+    between = [0] * len(tuple(low)) if interior is None else interior
+    attributes = {
+        "edge_padding_low": integers(low),
+        "edge_padding_high": integers(high),
+        "interior_padding": integers(between),
+    }
+    return inferred("stablehlo.pad", [x, value], attributes)
+
+
+def concatenate(operands: Sequence[Value], dimension: int) -> Value:
+    """Join along a dimension."""
+    return inferred("stablehlo.concatenate", operands, {"dimension": integer(dimension)})
+
+
+def reverse(x: Value, dimensions: Sequence[int]) -> Value:
+    """Reverse the order along the dimensions."""
+    return one("stablehlo.reverse", [x], x.type, {"dimensions": integers(dimensions)})
+
+
+def optimization_barrier(operands: Sequence[Value]) -> list[Value]:
+    """The operands, which nothing is moved or fused across."""
+    return list(operation("stablehlo.optimization_barrier", operands, [x.type for x in operands]).results)
