@@ -7,4 +7,5 @@ from typing import Any
 
 zeros: Callable[[Any], Any]  # aval -> array of zeros (filled in by veery.lax)
 add: Callable[[Any, Any], Any]  # tangent addition (filled in by veery.lax)
+copy: Callable[[Any], Any]  # identity that is recorded as an operation (filled in by veery.lax)
 run_primitive: Callable[..., Any]  # eager evaluation of a primitive (filled in by veery._dispatch)

@@ -1,0 +1,237 @@
+"""Linearisation: run a function once, and keep the linear map of its tangents as a jaxpr.
+
+Operations on primals go to the parent trace as they come; those that touch a tangent are recorded. The values of
+primals that the recorded operations use are the residuals. The linear jaxpr is what reverse mode transposes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from veery._core.ad import Zero, instantiate_zeros
+from veery._core.avals import aval_of
+from veery._core.jaxpr import ClosedJaxpr, Literal, eval_jaxpr, memoized
+from veery._core.primitive import Primitive
+from veery._core.trace import Trace, Tracer, current_trace, new_trace, set_current_trace
+from veery._transforms.jvp import unzip
+from veery._transforms.staging import JitTracer, StagingTrace, close_over, staging
+
+
+class GradTracer(Tracer):
+    """A primal whose tangent is a variable of the linear jaxpr."""
+
+    __slots__ = ("primal", "tangent")
+
+    def __init__(self, trace: LinearizeTrace, primal: Any, tangent: JitTracer):
+        self._trace = trace
+        self.primal = primal
+        self.tangent = tangent
+
+    @property
+    def aval(self) -> Any:
+        return aval_of(self.primal)
+
+    def concrete_value(self) -> Any | None:
+        return self.primal.concrete_value() if isinstance(self.primal, Tracer) else self.primal
+
+    def __repr__(self) -> str:
+        return f"GradTracer(primal={self.primal}, typeof(tangent)={self.tangent.aval.str_short()})"
+
+
+class PartialTrace(Trace):
+    """Records operations on tangents in the linear jaxpr and passes on those on primals."""
+
+    __slots__ = ("linear",)
+
+    def __init__(self, parent: Trace, linear: StagingTrace):
+        super().__init__(parent)
+        self.linear = linear
+
+    def target(self, args: Sequence[Any]) -> Trace:
+        """Where an operation on these values goes."""
+        is_linear = any(isinstance(x, JitTracer) and x._trace is self.linear for x in args)
+        return self.linear if is_linear else self.parent  # type: ignore[return-value]
+
+    def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        with set_current_trace(self.target(args)):
+            return primitive.bind(*args, **params)
+
+    def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        with set_current_trace(self.target(args)):
+            return call.bind(*args)
+
+    process_custom_vjp_call = process_custom_jvp_call
+
+
+class LinearizeTrace(Trace):
+    """Applies operations to primals in its parent and records what happens to tangents."""
+
+    __slots__ = ("linear",)
+
+    def __init__(self, parent: Trace, linear: StagingTrace):
+        super().__init__(parent)
+        self.linear = linear
+
+    def pair(self, x: Any) -> tuple[Any, Any]:
+        if isinstance(x, GradTracer) and x._trace is self:
+            return x.primal, x.tangent
+        return x, Zero.from_primal_value(x)
+
+    def wrap(self, primal: Any, tangent: Any) -> Any:
+        if type(tangent) is Zero:
+            return primal
+        if not (isinstance(tangent, JitTracer) and tangent._trace is self.linear):
+            tangent = self._record_constant(tangent)
+        return GradTracer(self, primal, tangent)
+
+    def _record_constant(self, tangent: Any) -> JitTracer:
+        """A tangent that a rule made without using any tangent (zeros, say) as a variable of the linear jaxpr."""
+        from veery._core import lazy
+
+        with set_current_trace(self.linear):
+            return lazy.copy(tangent)
+
+    def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        primals, tangents = unzip([self.pair(x) for x in args])
+        parent: Any = self.parent
+        if all(type(t) is Zero for t in tangents):
+            with set_current_trace(parent):
+                return primitive.bind(*primals, **params)
+        if primitive.linearize is not None:
+            return self._by_linearize_rule(primitive, primals, tangents, params)
+        with set_current_trace(PartialTrace(parent, self.linear)):
+            out, tangent = primitive.apply_jvp(primals, tangents, params)
+        if primitive.multiple_results:
+            return [self.wrap(p, t) for p, t in zip(out, tangent, strict=True)]
+        return self.wrap(out, tangent)
+
+    def _by_linearize_rule(self, primitive: Any, primals: list, tangents: list, params: dict[str, Any]) -> Any:
+        nonzeros = tuple(type(t) is not Zero for t in tangents)
+        with set_current_trace(self.parent):  # type: ignore[arg-type]
+            outs, nonzeros_out, residuals, linear = primitive.linearize(nonzeros, *primals, **params)
+        with set_current_trace(self.linear):
+            out_tangents = iter(linear(residuals, *(t for t in tangents if type(t) is not Zero)))
+        pairs = [
+            (p, next(out_tangents) if nz else Zero.from_primal_value(p))
+            for p, nz in zip(outs, nonzeros_out, strict=True)
+        ]
+        wrapped = [self.wrap(p, t) for p, t in pairs]
+        return wrapped if primitive.multiple_results else wrapped[0]
+
+    def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        primals, tangents = unzip([self.pair(x) for x in args])
+        if all(type(t) is Zero for t in tangents):
+            with set_current_trace(self.parent):  # type: ignore[arg-type]
+                return call.bind(*primals)
+        with set_current_trace(PartialTrace(self.parent, self.linear)):  # type: ignore[arg-type]
+            out, tangent = call.apply_jvp(primals, tangents)
+        return [self.wrap(p, t) for p, t in zip(out, tangent, strict=True)]
+
+    process_custom_vjp_call = process_custom_jvp_call
+
+
+class Linearized(NamedTuple):
+    """A function at a point: its outputs and the linear map of its tangents."""
+
+    outs: list[Any]
+    jaxpr: ClosedJaxpr  # from nonzero input tangents to nonzero output tangents; its consts are the residuals
+    nonzeros_out: tuple[bool, ...]
+
+
+def linearize(
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], nonzeros: Sequence[bool] | None = None
+) -> Linearized:
+    """Linearise a flat function at `primals`.
+
+    Args:
+        fun: flat function.
+        primals: the point.
+        nonzeros: which inputs have tangents (default: all of inexact dtype).
+    """
+    linear = StagingTrace(None)
+    trace = LinearizeTrace(current_trace(), linear)
+    if nonzeros is None:
+        nonzeros = [type(p) is not Zero for p in primals]
+    with new_trace(trace):
+        args = [
+            GradTracer(trace, p, linear.new_arg(aval_of(p).to_tangent_aval())) if nz else p
+            for p, nz in zip(primals, nonzeros, strict=True)
+        ]
+        outs, tangents = unzip([trace.pair(x) for x in fun(*args)])
+    nonzeros_out = tuple(type(t) is not Zero for t in tangents)
+    jaxpr = linear.close([t for t in tangents if type(t) is not Zero])
+    linear.alive = False
+    return Linearized(outs, jaxpr, nonzeros_out)
+
+
+class LinearizedJaxpr(NamedTuple):
+    """A jaxpr split for reverse mode.
+
+    `primal` computes outputs and residuals, `linear` maps residuals and nonzero tangents to nonzero output tangents.
+    Residuals that are inputs or outputs already are not returned a second time: `sources` says for each residual of
+    `linear` where it is, ("in", i) or ("out", i).
+    """
+
+    primal: ClosedJaxpr
+    linear: ClosedJaxpr
+    nonzeros_out: tuple[bool, ...]
+    sources: tuple[tuple[str, int], ...]
+
+    def residuals(self, args: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
+        """The residuals, given arguments and all results of `primal`."""
+        return [args[i] if kind == "in" else outs[i] for kind, i in self.sources]
+
+
+@memoized
+def linearize_jaxpr(
+    closed: ClosedJaxpr, nonzeros: tuple[bool, ...], instantiate: bool | tuple[bool, ...] = False
+) -> LinearizedJaxpr:
+    """Linearise a jaxpr without consts, given which inputs have tangents.
+
+    Args:
+        closed: the jaxpr.
+        nonzeros: which inputs have a tangent.
+        instantiate: which output tangents are made arrays even if they are zero.
+    """
+    wanted = (instantiate,) * len(closed.out_avals) if isinstance(instantiate, bool) else instantiate
+    with staging(closed.debug_info) as main:
+        args = [main.new_arg(aval) for aval in closed.in_avals]
+        linear = StagingTrace(None)
+        trace = LinearizeTrace(main, linear)
+        with new_trace(trace):
+            ins = [
+                GradTracer(trace, x, linear.new_arg(x.aval.to_tangent_aval())) if nz else x
+                for x, nz in zip(args, nonzeros, strict=True)
+            ]
+            outs, tangents = unzip([trace.pair(x) for x in eval_jaxpr(closed.jaxpr, closed.consts, *ins)])
+        with set_current_trace(linear):
+            tangents = [instantiate_zeros(t) if w else t for t, w in zip(tangents, wanted)]
+        linear_jaxpr, residuals = close_over(linear.close([t for t in tangents if type(t) is not Zero]))
+        extra, sources = _place_residuals(main, args, outs, residuals)
+        primal = main.close([*outs, *extra])
+    nonzeros_out = tuple(type(t) is not Zero for t in tangents)
+    return LinearizedJaxpr(primal, linear_jaxpr, nonzeros_out, sources)
+
+
+def _place_residuals(
+    main: StagingTrace, args: Sequence[Any], outs: Sequence[Any], residuals: Sequence[Any]
+) -> tuple[list[Any], tuple[tuple[str, int], ...]]:
+    """Which residuals must be returned besides the outputs, and where each is to be found."""
+    where: dict[Any, tuple[str, int]] = {}
+    for i, out in enumerate(outs):
+        atom = main.atom(out)
+        if not isinstance(atom, Literal):
+            where.setdefault(atom, ("out", i))
+    for i, arg in enumerate(args):
+        where[arg.var] = ("in", i)
+    extra: list[Any] = []
+    sources = []
+    for residual in residuals:
+        atom = main.atom(residual)
+        key = id(atom) if isinstance(atom, Literal) else atom
+        if key not in where:
+            where[key] = ("out", len(outs) + len(extra))
+            extra.append(residual)
+        sources.append(where[key])
+    return extra, tuple(sources)

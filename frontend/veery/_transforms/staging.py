@@ -1,0 +1,182 @@
+"""Staging: from a Python function to a jaxpr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from veery._core import source
+from veery._core.avals import AbstractValue, ShapedArray, aval_of
+from veery._core.jaxpr import (
+    Atom,
+    ClosedJaxpr,
+    DebugInfo,
+    DropVar,
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+    Var,
+    no_effects,
+)
+from veery._core.primitive import Primitive
+from veery._core.trace import Trace, Tracer, check_alive, current_trace, new_trace
+
+
+class JitTracer(Tracer):
+    """A value of a jaxpr that is being built."""
+
+    __slots__ = ("var", "source_info")
+
+    def __init__(self, trace: StagingTrace, var: Var, source_info: source.SourceInfo | None):
+        self._trace = trace
+        self.var = var
+        self.source_info = source_info
+
+    @property
+    def aval(self) -> Any:
+        return self.var.aval
+
+    def __repr__(self) -> str:
+        return f"JitTracer({self.aval.str_short(short_dtypes=False)})"
+
+
+class StagingTrace(Trace):
+    """Records operations as the equations of a jaxpr."""
+
+    __slots__ = ("invars", "constvars", "consts", "eqns", "_const_vars", "debug_info", "_keep")
+
+    def __init__(self, parent: Trace | None, debug_info: DebugInfo | None = None):
+        super().__init__(parent)
+        self.invars: list[Var] = []
+        self.constvars: list[Var] = []
+        self.consts: list[Any] = []
+        self.eqns: list[JaxprEqn] = []
+        self._const_vars: dict[int, JitTracer] = {}
+        self.debug_info = debug_info or DebugInfo()
+
+    def new_arg(self, aval: AbstractValue) -> JitTracer:
+        """A tracer for a new argument of the jaxpr."""
+        var = Var(aval)
+        self.invars.append(var)
+        return JitTracer(self, var, None)
+
+    def atom(self, x: Any) -> Atom:
+        """The variable or literal that stands for a value: constants become literals or constvars."""
+        if isinstance(x, JitTracer) and x._trace is self:
+            return x.var
+        return self._constant(x)
+
+    def lift(self, x: Any) -> Any:
+        """A value as a tracer of this trace."""
+        if isinstance(x, JitTracer) and x._trace is self:
+            return x
+        atom = self._constant(x)
+        return self._const_vars[id(x)] if isinstance(atom, Var) else x
+
+    def _constant(self, x: Any) -> Atom:
+        if isinstance(x, Tracer):
+            check_alive(x, f"the function {self.debug_info.name}")
+        elif isinstance(x, (bool, int, float, complex, np.generic)) or (isinstance(x, np.ndarray) and x.ndim == 0):
+            aval = aval_of(x)
+            return Literal(np.asarray(x, aval.dtype)[()], aval)  # type: ignore[attr-defined]
+        known = self._const_vars.get(id(x))
+        if known is None:
+            known = JitTracer(self, Var(aval_of(x)), None)
+            self._const_vars[id(x)] = known
+            self.constvars.append(known.var)
+            self.consts.append(x)  # also keeps x alive, and so its id unique
+        return known.var
+
+    def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        atoms = [self.atom(x) for x in args]
+        avals = [a.aval for a in atoms]
+        if primitive.abstract_eval is None:
+            raise NotImplementedError(f"Abstract evaluation for '{primitive}' not implemented")
+        out = primitive.abstract_eval(*avals, **params)
+        effects = frozenset(primitive.effects(*avals, **params)) if primitive.effects else no_effects
+        info = source.current()
+        outvars = [Var(aval) for aval in (out if primitive.multiple_results else (out,))]
+        self.eqns.append(JaxprEqn(atoms, outvars, primitive, params, effects, info))
+        tracers = [JitTracer(self, var, info) for var in outvars]
+        return tracers if primitive.multiple_results else tracers[0]
+
+    def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        return call.stage(self, args)
+
+    def process_custom_vjp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        return call.stage(self, args)
+
+    def close(self, outs: Sequence[Any]) -> ClosedJaxpr:
+        """The finished jaxpr with these outputs."""
+        outvars = [self.atom(x) for x in outs]
+        effects = frozenset().union(*(e.effects for e in self.eqns)) if self.eqns else no_effects
+        jaxpr = Jaxpr(self.constvars, self.invars, outvars, self.eqns, effects, self.debug_info)
+        self._const_vars = {}
+        return ClosedJaxpr(prune_constants(mark_dropped(jaxpr)), _used_consts(jaxpr, self.consts))
+
+
+def _used(jaxpr: Jaxpr) -> set[Var]:
+    used = {a for eqn in jaxpr.eqns for a in eqn.invars if type(a) is not Literal}
+    used.update(a for a in jaxpr.outvars if type(a) is not Literal)
+    return used  # type: ignore[return-value]
+
+
+def mark_dropped(jaxpr: Jaxpr) -> Jaxpr:
+    """Replace results that nothing uses by DropVars."""
+    used = _used(jaxpr)
+    for eqn in jaxpr.eqns:
+        eqn.outvars = [v if v in used else DropVar(v.aval) for v in eqn.outvars]
+    return jaxpr
+
+
+def prune_constants(jaxpr: Jaxpr) -> Jaxpr:
+    """Drop constvars that nothing uses."""
+    used = _used(jaxpr)
+    return jaxpr.replace(constvars=[v for v in jaxpr.constvars if v in used])
+
+
+def _used_consts(jaxpr: Jaxpr, consts: Sequence[Any]) -> list[Any]:
+    used = _used(jaxpr)
+    return [c for v, c in zip(jaxpr.constvars, consts) if v in used]
+
+
+@contextmanager
+def staging(debug_info: DebugInfo | None = None):
+    """A fresh StagingTrace as the current trace."""
+    with new_trace(StagingTrace(current_trace(), debug_info)) as trace:
+        yield trace
+
+
+def stage(
+    fun: Callable[..., Sequence[Any]], in_avals: Sequence[AbstractValue], debug_info: DebugInfo | None = None
+) -> ClosedJaxpr:
+    """Trace a function of flat arguments.
+
+    Args:
+        fun: takes one tracer for each aval, returns a flat sequence of arrays.
+        in_avals: types of the arguments.
+        debug_info: what to remember of the function.
+
+    Returns:
+        The jaxpr with the constants that the function closed over (they may be tracers of enclosing traces).
+    """
+    with staging(debug_info) as trace:
+        outs = fun(*(trace.new_arg(aval) for aval in in_avals))
+        return trace.close(outs)
+
+
+def close_over(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
+    """Turn constants into leading arguments: a jaxpr without consts, and the values to pass first."""
+    if not closed.consts:
+        return closed, []
+    jaxpr = closed.jaxpr
+    hoisted = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
+    return ClosedJaxpr(hoisted, []), list(closed.consts)
+
+
+def strip_weak_types(avals: Sequence[ShapedArray]) -> list[ShapedArray]:
+    """The avals without weak types."""
+    return [aval.strip_weak_type() for aval in avals]
