@@ -1,0 +1,82 @@
+"""Conversions between dtypes: by value, by bits, and rounding to fewer bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.registry import rule
+from veery_lowering.stablehlo import Value
+from veery_lowering.types import physical_dtype
+
+
+def is_float(dtype: np.dtype) -> bool:
+    """Whether a dtype is a real floating-point one, ml_dtypes' included."""
+    return dtype.kind == "f" or (dtype.kind == "V" and "float" in dtype.name)
+
+
+def float_to_integer(x: Value, dtype: Any) -> Value:
+    """Truncate floats to integers as XLA does: NaN to 0, what is out of range to the nearest limit.
+
+    IREE's conversion wraps, or gives INT_MIN, out of range.
+    """
+    source = hlo.dtype_of(x)
+    if source not in (np.float32, np.float64):
+        x, source = hlo.convert(x, np.float32), np.dtype(np.float32)
+    limits = ml_dtypes.iinfo(dtype)
+    lowest, highest = _within(limits.min, source), _within(limits.max, source)
+    number = hlo.select(hlo.compare(x, x, "EQ"), x, hlo.full_like(x, 0))
+    inside = hlo.clamp(hlo.full(lowest, (), source), number, hlo.full(highest, (), source))
+    result = hlo.convert(inside, dtype)
+    if int(highest) == limits.max:
+        return result
+    above = hlo.compare(number, hlo.full_like(x, highest), "GT")
+    return hlo.select(above, hlo.full_like(result, limits.max), result)
+
+
+def _within(limit: int, dtype: np.dtype) -> Any:
+    """`limit` as a float, rounded towards zero."""
+    value = dtype.type(limit)
+    return np.nextafter(value, dtype.type(0)) if abs(int(value)) > abs(limit) else value
+
+
+def convert_dtype(x: Value, dtype: Any) -> Value:
+    """Convert by value with XLA's semantics, for every pair of dtypes."""
+    old, new = hlo.dtype_of(x), physical_dtype(dtype)
+    if old == new:
+        return x
+    if new == np.bool_:
+        return _nonzero(x)
+    if old.kind == "c" and new.kind != "c":
+        return convert_dtype(hlo.real(x), new)
+    if new.kind == "c" and old.kind != "c":
+        real = convert_dtype(x, np.float32 if new == np.complex64 else np.float64)
+        return hlo.complex(real, hlo.full_like(real, 0))
+    if is_float(old) and not is_float(new) and new.kind != "c":
+        return float_to_integer(x, new)
+    return hlo.convert(x, new)
+
+
+def _nonzero(x: Value) -> Value:
+    """x != 0. IREE's conversion of complex numbers to bool looks at the real part alone."""
+    if hlo.dtype_of(x).kind == "c":
+        return hlo.or_(_nonzero(hlo.real(x)), _nonzero(hlo.imag(x)))
+    return hlo.compare(x, hlo.full_like(x, 0), "NE")
+
+
+@rule("convert_element_type")
+def _convert_element_type(ctx: Any, x: Value, *, new_dtype: Any, **_: Any) -> Value:
+    return convert_dtype(x, new_dtype)
+
+
+@rule("bitcast_convert_type")
+def _bitcast_convert_type(ctx: Any, x: Value, *, new_dtype: Any) -> Value:
+    return hlo.bitcast_convert(x, new_dtype)
+
+
+@rule("reduce_precision")
+def _reduce_precision(ctx: Any, x: Value, *, exponent_bits: int, mantissa_bits: int) -> Value:
+    return hlo.reduce_precision(x, exponent_bits, mantissa_bits)
