@@ -1,0 +1,152 @@
+"""When the work behind a buffer is done: the states that a result passes through before it is ready."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from veery_runtime import iree
+from veery_runtime.errors import ForkedProcessError, translate
+
+# Native waits do not notice signals; a wait in slices lets Ctrl-C through within a tenth of a second.
+SLICE_NANOSECONDS = 100_000_000
+SLICE_SECONDS = 0.1
+
+# Counts forks: work begun under another number was lost with the parent's threads.
+generation = 0
+
+
+def _count_fork() -> None:
+    global generation
+    generation += 1
+
+
+def _check_fork(begun: int, name: str) -> None:
+    if begun != generation:
+        raise ForkedProcessError(
+            f"{name}: this work was in flight when the process forked and cannot finish in the child; "
+            "wait for it (block_until_ready) before os.fork(), or start the child with the 'spawn' method"
+        )
+
+
+class Completion:
+    """One call in flight on a device queue: a semaphore that reaches 1 when all results are there."""
+
+    __slots__ = ("name", "semaphore", "fence", "begun", "reported")
+
+    def __init__(self, name: str, semaphore: iree.HalSemaphore, fence: iree.HalFence) -> None:
+        self.name = name
+        self.semaphore = semaphore
+        self.fence = fence
+        self.begun = generation
+        self.reported = False
+
+    def done(self) -> bool:
+        """True when finished, successfully or not; never blocks."""
+        try:
+            return bool(self.semaphore.query() >= 1)
+        except RuntimeError:
+            return True
+
+    def failed(self) -> bool:
+        """True when the work is known to have failed."""
+        try:
+            self.semaphore.query()
+        except RuntimeError:
+            return True
+        return False
+
+    def wait(self) -> None:
+        """Blocks until finished; raises what the work failed with."""
+        wait = self.semaphore.wait
+        try:
+            while not wait(1, timeout=SLICE_NANOSECONDS):
+                _check_fork(self.begun, self.name)
+        except ForkedProcessError:
+            raise
+        except Exception as error:
+            self.reported = True
+            raise_original(translate(self.name, error))
+
+
+class Failed:
+    """A call that failed before its results existed."""
+
+    __slots__ = ("error", "reported")
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+        self.reported = False
+
+    def done(self) -> bool:
+        return True
+
+    def failed(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        self.reported = True
+        raise_original(self.error)
+
+
+class Deleted:
+    """The state of a deleted or donated buffer. Never waited for: whoever meets it reports the buffer."""
+
+    __slots__ = ()
+
+    def done(self) -> bool:
+        return True
+
+    def failed(self) -> bool:
+        return False
+
+    def wait(self) -> None:
+        return None
+
+
+DELETED = Deleted()
+
+
+class Deferred:
+    """A call that a worker thread has still to submit; afterwards it points to how the submission went on."""
+
+    __slots__ = ("name", "submitted", "refs", "after", "begun", "reported")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.submitted = threading.Event()
+        self.refs: list[iree.VmRef] = []
+        self.after: Completion | Failed | None = None
+        self.begun = generation
+        self.reported = False
+
+    def resolve(self, refs: list[iree.VmRef], after: Completion | Failed | None) -> None:
+        """Publishes the results' references and what is still to be waited for (None: nothing)."""
+        self.refs = refs
+        self.after = after
+        self.submitted.set()
+
+    def done(self) -> bool:
+        return self.submitted.is_set() and (self.after is None or self.after.done())
+
+    def failed(self) -> bool:
+        return self.submitted.is_set() and self.after is not None and self.after.failed()
+
+    def wait_submitted(self) -> None:
+        """Blocks until the worker has submitted the call."""
+        while not self.submitted.wait(SLICE_SECONDS):
+            _check_fork(self.begun, self.name)
+
+    def wait(self) -> None:
+        self.wait_submitted()
+        if self.after is not None:
+            self.reported = True
+            self.after.wait()
+
+
+Pending = Completion | Failed | Deleted | Deferred
+
+
+def raise_original(error: BaseException) -> Any:
+    """Raises `error` with the traceback it had when it was caught, however often it is raised."""
+    raise error.with_traceback(error.__traceback__)

@@ -1,0 +1,71 @@
+"""Errors of the runtime, and the register that carries Python exceptions through IREE's fences."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import OrderedDict
+
+
+class ExecutionError(RuntimeError):
+    """A compiled program failed on its device."""
+
+
+class DeletedBufferError(RuntimeError):
+    """A buffer was used after it had been deleted or donated."""
+
+
+class DeviceUnavailableError(RuntimeError):
+    """A platform or device was asked for that this machine does not offer."""
+
+
+class ForkedProcessError(RuntimeError):
+    """Work that was in flight when the process forked cannot finish in the child."""
+
+
+class ArtifactError(ValueError):
+    """A file is not an artifact that this process can run."""
+
+
+class CorruptArtifactError(ArtifactError):
+    """A file is damaged: truncated, changed or not an artifact at all."""
+
+
+class IncompatibleArtifactError(ArtifactError):
+    """An intact artifact was made for another CPU, IREE version or format version."""
+
+
+# IREE carries a failure along fences as text. A marker in that text leads back to the Python exception object, so
+# that a reader far downstream gets the original type and traceback. Bounded: exceptions keep frames alive.
+_MARKER = re.compile(r"\[host exception (\d+)\]")
+_KEPT_EXCEPTIONS = 64
+_exceptions: OrderedDict[int, BaseException] = OrderedDict()
+_numbers = itertools.count(1)
+
+
+def remember(error: BaseException) -> str:
+    """Registers `error` and returns the text with which to fail a fence."""
+    number = next(_numbers)
+    _exceptions[number] = error
+    while len(_exceptions) > _KEPT_EXCEPTIONS:
+        _exceptions.popitem(last=False)
+    return f"[host exception {number}] {type(error).__name__}: {error}"
+
+
+def recall(error: BaseException) -> BaseException | None:
+    """The registered exception that `error`, raised by IREE, stems from."""
+    marker = _MARKER.search(str(error))
+    return _exceptions.get(int(marker.group(1))) if marker else None
+
+
+def translate(name: str, error: BaseException) -> BaseException:
+    """The exception to raise where the result of the failed program `name` is read."""
+    original = recall(error)
+    if original is not None:
+        return original
+    if isinstance(error, ExecutionError):
+        return error
+    text = str(error)
+    if "RESOURCE_EXHAUSTED" in text:
+        return ExecutionError(f"{name}: out of memory on the device ({text})")
+    return ExecutionError(f"{name}: the program failed on its device: {text}")
