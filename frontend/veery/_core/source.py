@@ -1,0 +1,327 @@
+"""Where in the user's code something happened: the user's frame, the name stack, filtered tracebacks.
+
+A frame is the user's when its file lies outside the three packages. `current()` runs for each traced operation, so it
+only walks frames and keeps (code, instruction offset); file, line and column are worked out when they are asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import sys
+import threading
+from collections.abc import Callable
+from types import CodeType, FrameType, TracebackType
+from typing import Any, TypeVar
+
+from veery._core.config import config
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PARENT = os.path.dirname(_PACKAGE)
+_ROOT = os.path.dirname(_PARENT)
+# The packages side by side (installed) and in their three source roots.
+_INTERNAL_FOLDERS = (
+    _PACKAGE + os.sep,
+    os.path.join(_PARENT, "veery_lowering") + os.sep,
+    os.path.join(_PARENT, "veery_runtime") + os.sep,
+    os.path.join(_ROOT, "lowering", "veery_lowering") + os.sep,
+    os.path.join(_ROOT, "runtime", "veery_runtime") + os.sep,
+)
+
+
+class _InternalFiles(dict[str, bool]):
+    """Whether a file belongs to veery, by name; a dictionary, because a hit costs 20 ns."""
+
+    def __missing__(self, filename: str) -> bool:
+        internal = self[filename] = os.path.abspath(filename).startswith(_INTERNAL_FOLDERS)
+        return internal
+
+
+_internal_files = _InternalFiles()
+
+
+def is_internal(code: CodeType) -> bool:
+    """Whether the code belongs to veery itself."""
+    return _internal_files[code.co_filename]
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame of the caller's stack outside veery, or None when there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    internal = _internal_files
+    while frame is not None and internal[frame.f_code.co_filename]:
+        frame = frame.f_back
+    return frame
+
+
+def user_stacklevel() -> int:
+    """The `stacklevel` with which `warnings.warn`, called by this function's caller, points at the user's line."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None and _internal_files[frame.f_code.co_filename]:
+        frame = frame.f_back
+        level += 1
+    return level
+
+
+class SourceInfo:
+    """A place in the user's code.
+
+    Attributes:
+        file: the file's name, "<unknown>" when there is no user frame.
+        line: its line, 0 when unknown.
+        column: the first column of the expression, counted from 1, or 0.
+        function: the qualified name of the user's function.
+        name_stack: the names of the scopes and transformations around it, separated by "/".
+    """
+
+    __slots__ = ("_code", "_lasti", "name_stack")
+
+    def __init__(self, code: CodeType | None, lasti: int, name_stack: str = ""):
+        self._code = code
+        self._lasti = lasti
+        self.name_stack = name_stack
+
+    @property
+    def file(self) -> str:
+        return self._code.co_filename if self._code is not None else "<unknown>"
+
+    @property
+    def line(self) -> int:
+        return self._position()[0]
+
+    @property
+    def column(self) -> int:
+        return self._position()[1]
+
+    @property
+    def function(self) -> str:
+        return self._code.co_qualname if self._code is not None else "<unknown>"
+
+    def _position(self) -> tuple[int, int]:
+        if self._code is None:
+            return 0, 0
+        # One entry for each two bytes of bytecode.
+        line, _, column, _ = next(itertools.islice(self._code.co_positions(), self._lasti // 2, None))
+        return line or self._code.co_firstlineno, 0 if column is None else column + 1
+
+    def replace(self, name_stack: str) -> SourceInfo:
+        """The same place under another name stack."""
+        return SourceInfo(self._code, self._lasti, name_stack)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Code objects cannot be pickled; the place can only be told.
+        return _TextSourceInfo, (self.file, self.line, self.column, self.function, self.name_stack)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} ({self.function})" if self._code is not None else "<unknown>"
+
+    def __repr__(self) -> str:
+        return f"SourceInfo({self})"
+
+
+class _TextSourceInfo(SourceInfo):
+    """A SourceInfo from another process."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, file: str, line: int, column: int, function: str, name_stack: str):
+        super().__init__(None, 0, name_stack)
+        self._text = (file, line, column, function)
+
+    file = property(lambda self: self._text[0])
+    function = property(lambda self: self._text[3])
+
+    def _position(self) -> tuple[int, int]:
+        return self._text[1:3]
+
+    def replace(self, name_stack: str) -> SourceInfo:
+        return _TextSourceInfo(*self._text, name_stack)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} ({self.function})" if self.line else "<unknown>"
+
+
+UNKNOWN = SourceInfo(None, 0)
+
+
+def current() -> SourceInfo:
+    """The user's place now, with the present name stack."""
+    frame: FrameType | None = sys._getframe(1)
+    internal = _internal_files
+    while frame is not None and internal[frame.f_code.co_filename]:
+        frame = frame.f_back
+    if frame is None:
+        return SourceInfo(None, 0, _names.stack)
+    return SourceInfo(frame.f_code, frame.f_lasti, _names.stack)
+
+
+def of_function(fun: Callable[..., Any]) -> SourceInfo:
+    """The place where `fun` is defined, UNKNOWN for one that is not written in Python."""
+    while not hasattr(fun, "__code__"):
+        inner = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None)
+        if inner is None:
+            return UNKNOWN
+        fun = inner
+    return SourceInfo(fun.__code__, 0)
+
+
+# The name stack.
+
+
+class _Names(threading.local):
+    stack: str = ""
+
+
+_names = _Names()
+
+
+def current_name_stack() -> str:
+    """The names of the scopes around this point, separated by "/"."""
+    return _names.stack
+
+
+class extend_name_stack(contextlib.ContextDecorator):
+    """Pushes a name, e.g. "jit(f)", onto the name stack while the block runs."""
+
+    def __init__(self, name: str):
+        self._name = name
+        self._outer: list[str] = []
+
+    def __enter__(self) -> None:
+        outer = _names.stack
+        self._outer.append(outer)
+        _names.stack = f"{outer}/{self._name}" if outer else self._name
+
+    def __exit__(self, *exception: object) -> None:
+        _names.stack = self._outer.pop()
+
+    def _recreate_cm(self) -> extend_name_stack:
+        return type(self)(self._name)
+
+
+class set_name_stack(contextlib.AbstractContextManager[None]):
+    """Replaces the whole name stack while the block runs: a jaxpr that is evaluated keeps its equations' names."""
+
+    def __init__(self, stack: str):
+        self._stack = stack
+
+    def __enter__(self) -> None:
+        self._outer = _names.stack
+        _names.stack = self._stack
+
+    def __exit__(self, *exception: object) -> None:
+        _names.stack = self._outer
+
+
+class named_scope(extend_name_stack):
+    """Names the operations of a block, in jaxprs and in the compiled program's locations.
+
+    Args:
+        name: the scope's name; scopes nest, separated by "/". Also a decorator.
+
+    Raises:
+        TypeError: the name is not a string.
+
+    >>> with named_scope("encoder"):
+    ...     current_name_stack()
+    'encoder'
+    """
+
+    def __init__(self, name: str):
+        if not isinstance(name, str):
+            raise TypeError(f"named_scope name argument must be a string, got {name!r} of type {type(name)}")
+        super().__init__(name)
+
+
+# Traceback filtering.
+
+_NOTE = (
+    "--------------------\n"
+    "For simplicity, veery has removed its internal frames from this traceback. "
+    "Set VEERY_TRACEBACK_FILTERING=off, or config.update('jax_traceback_filtering', 'off'), to see them."
+)
+
+
+def _user_traceback(traceback: TracebackType | None) -> TracebackType | None:
+    """The traceback without veery's frames; None when no other remains."""
+    entries = []
+    while traceback is not None:
+        if not is_internal(traceback.tb_frame.f_code):
+            entries.append(traceback)
+        traceback = traceback.tb_next
+    result = None
+    for entry in reversed(entries):
+        result = TracebackType(result, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return result
+
+
+def _length(traceback: TracebackType | None) -> int:
+    count = 0
+    while traceback is not None:
+        traceback, count = traceback.tb_next, count + 1
+    return count
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The exception, its causes and contexts."""
+    chain: list[BaseException] = []
+    pending: list[BaseException | None] = [error]
+    while pending:
+        each = pending.pop()
+        if each is not None and each not in chain:
+            chain.append(each)
+            pending += [each.__cause__, each.__context__]
+    return chain
+
+
+def filter_traceback(error: BaseException, note: bool = True) -> None:
+    """Takes veery's frames out of the traceback of `error` and of its causes, in place, as the setting says.
+
+    A bare `raise` right after this call adds no frame of its own.
+    """
+    mode = config.jax_traceback_filtering
+    if mode == "off":
+        return
+    if mode == "tracebackhide":
+        _mark_hidden(error.__traceback__)
+        return
+    removed = 0
+    for each in _chain(error):
+        filtered = _user_traceback(each.__traceback__)
+        if filtered is not None:
+            removed += _length(each.__traceback__) - _length(filtered)
+            each.__traceback__ = filtered
+    # The boundary's own frame is always one of those removed.
+    if note and removed > 1 and mode != "quiet_remove_frames" and _NOTE not in getattr(error, "__notes__", ()):
+        error.add_note(_NOTE)
+
+
+def _mark_hidden(traceback: TracebackType | None) -> None:
+    while traceback is not None:
+        if is_internal(traceback.tb_frame.f_code):
+            traceback.tb_frame.f_locals["__tracebackhide__"] = True
+        traceback = traceback.tb_next
+
+
+def api_boundary(fun: F) -> F:
+    """Decorates a public function: exceptions leave it with the user's frames alone.
+
+    What is shown follows `jax_traceback_filtering`: "off" (all frames), "tracebackhide" (veery's are marked, for
+    IPython and pytest), "remove_frames" (taken out, with a note; the default), "quiet_remove_frames" (no note).
+    """
+
+    @functools.wraps(fun)
+    def boundary(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        try:
+            return fun(*args, **kwargs)
+        except Exception as error:
+            filter_traceback(error)
+            raise
+
+    return boundary  # type: ignore[return-value]
