@@ -1,0 +1,93 @@
+"""Shapes and axes: what users may write for them, and the checks of it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from veery._core.avals import Shape
+from veery._core.trace import Tracer
+
+
+def canonicalize_shape(shape: Any, context: str = "") -> Shape:
+    """The shape as a tuple of ints.
+
+    Args:
+        shape: an int or a sequence of ints (Python's, NumPy's or concrete arrays).
+        context: a sentence added to the error message.
+
+    Raises:
+        TypeError: shape is neither, for example because it depends on a traced value.
+    """
+    try:
+        return (operator.index(shape),)
+    except TypeError:
+        pass
+    try:
+        return tuple(operator.index(d) for d in shape)
+    except TypeError:
+        pass
+    message = f"Shapes must be 1D sequences of concrete values of integer type, got {shape}."
+    if context:
+        message += f" {context}."
+    entries = shape if isinstance(shape, (tuple, list)) else (shape,)
+    if any(isinstance(d, Tracer) for d in entries):
+        message += "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
+    raise TypeError(message)
+
+
+def canonicalize_axis(axis: Any, ndim: int) -> int:
+    """The axis counted from the front.
+
+    Raises:
+        ValueError: the axis is outside [-ndim, ndim).
+    """
+    axis = operator.index(axis)
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
+    return axis + ndim if axis < 0 else axis
+
+
+def check_shapelike(function: str, argument: str, value: Any) -> None:
+    """Raise TypeError unless the value is a 1D sequence of nonnegative integers."""
+    entries = np.array(value)
+    if not entries.size:
+        return
+    if entries.ndim != 1:
+        raise TypeError(f"{function} {argument} must be 1D, got {value}.")
+    if not np.issubdtype(entries.dtype, np.integer):
+        raise TypeError(f"{function} {argument} must have every element be an integer type, got {value}.")
+    if (entries < 0).any():
+        raise TypeError(f"{function} {argument} must have every element be nonnegative, got {value}.")
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
+    """The shape that NumPy broadcasts these shapes to.
+
+    Raises:
+        ValueError: the shapes are not compatible.
+
+    >>> broadcast_shapes((3, 1), (4,))
+    (3, 4)
+    """
+    if len(shapes) == 1:
+        return canonicalize_shape(shapes[0])
+    ndim = max((len(s) for s in shapes), default=0)
+    result = []
+    for sizes in zip(*((1,) * (ndim - len(s)) + tuple(s) for s in shapes)):
+        wide = {d for d in sizes if d != 1}
+        if len(wide) > 1:
+            raise ValueError(f"Incompatible shapes for broadcasting: shapes={[tuple(s) for s in shapes]}")
+        result.append(wide.pop() if wide else 1)
+    return canonicalize_shape(result)
+
+
+def concrete_int(value: Any, name: str) -> int:
+    """The value as an int; TypeError naming `name` where it is not a concrete integer."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a concrete integer, got {value}.") from None
