@@ -150,14 +150,16 @@ UNKNOWN = SourceInfo(None, 0)
 
 
 def current() -> SourceInfo:
-    """The user's place now, with the present name stack."""
+    """The user's place now, with the present name stack; or the place that `use` has set."""
+    if _names.pinned is not None:
+        return _names.pinned
     frame: FrameType | None = sys._getframe(1)
     internal = _internal_files
     while frame is not None and internal[frame.f_code.co_filename]:
         frame = frame.f_back
     if frame is None:
-        return SourceInfo(None, 0, _names.stack)
-    return SourceInfo(frame.f_code, frame.f_lasti, _names.stack)
+        return SourceInfo(None, 0, names.stack)
+    return SourceInfo(frame.f_code, frame.f_lasti, names.stack)
 
 
 def of_function(fun: Callable[..., Any]) -> SourceInfo:
@@ -175,9 +177,27 @@ def of_function(fun: Callable[..., Any]) -> SourceInfo:
 
 class _Names(threading.local):
     stack: str = ""
+    place: SourceInfo | None = None
+    pinned: SourceInfo | None = None
 
 
 _names = _Names()
+
+
+class use(contextlib.AbstractContextManager[None]):
+    """Attributes the operations of a block to a place: those made of an equation belong to the equation's line."""
+
+    __slots__ = ("_info", "_outer")
+
+    def __init__(self, info: SourceInfo | None):
+        self._info = info
+
+    def __enter__(self) -> None:
+        self._outer = _names.pinned
+        _names.pinned = self._info or self._outer
+
+    def __exit__(self, *exception: object) -> None:
+        _names.pinned = self._outer
 
 
 def current_name_stack() -> str:
@@ -204,18 +224,43 @@ class extend_name_stack(contextlib.ContextDecorator):
         return type(self)(self._name)
 
 
-class set_name_stack(contextlib.AbstractContextManager[None]):
-    """Replaces the whole name stack while the block runs: a jaxpr that is evaluated keeps its equations' names."""
+class use:
+    """Makes `info` the current place while the block runs: operations made from an equation keep its place and names.
 
-    def __init__(self, stack: str):
-        self._stack = stack
+    The equation's names go below those around the evaluation. None changes nothing.
+    """
+
+    __slots__ = ("_info", "_outer")
+
+    def __init__(self, info: SourceInfo | None):
+        self._info = info
 
     def __enter__(self) -> None:
-        self._outer = _names.stack
-        _names.stack = self._stack
+        names, info = _names, self._info
+        self._outer = (names.place, names.stack)
+        if info is not None:
+            names.place = info
+            if info.name_stack:
+                names.stack = f"{names.stack}/{info.name_stack}" if names.stack else info.name_stack
 
     def __exit__(self, *exception: object) -> None:
-        _names.stack = self._outer
+        _names.place, _names.stack = self._outer
+
+
+class fresh:
+    """Starts an empty name stack, and no place in use, while the block runs: where the tracing of a jaxpr begins.
+
+    The names of its equations are relative to the jaxpr; those around its evaluation are put before them then.
+    """
+
+    __slots__ = ("_outer",)
+
+    def __enter__(self) -> None:
+        self._outer = (_names.place, _names.stack)
+        _names.place, _names.stack = None, ""
+
+    def __exit__(self, *exception: object) -> None:
+        _names.place, _names.stack = self._outer
 
 
 class named_scope(extend_name_stack):
