@@ -150,9 +150,10 @@ UNKNOWN = SourceInfo(None, 0)
 
 
 def current() -> SourceInfo:
-    """The user's place now, with the present name stack; or the place that `use` has set."""
-    if _names.pinned is not None:
-        return _names.pinned
+    """The user's place now, with the present name stack; within `use`, the place in use."""
+    names = _names
+    if (place := names.place) is not None:
+        return place if place.name_stack == names.stack else place.replace(names.stack)
     frame: FrameType | None = sys._getframe(1)
     internal = _internal_files
     while frame is not None and internal[frame.f_code.co_filename]:
@@ -182,22 +183,6 @@ class _Names(threading.local):
 
 
 _names = _Names()
-
-
-class use(contextlib.AbstractContextManager[None]):
-    """Attributes the operations of a block to a place: those made of an equation belong to the equation's line."""
-
-    __slots__ = ("_info", "_outer")
-
-    def __init__(self, info: SourceInfo | None):
-        self._info = info
-
-    def __enter__(self) -> None:
-        self._outer = _names.pinned
-        _names.pinned = self._info or self._outer
-
-    def __exit__(self, *exception: object) -> None:
-        _names.pinned = self._outer
 
 
 def current_name_stack() -> str:
