@@ -1,1 +1,129 @@
-"""Lowering of jaxprs to StableHLO and their compilation by IREE."""
+"""Lowering of jaxprs to StableHLO and their compilation by IREE.
+
+The door: `compile(closed_jaxpr, ...) -> Program`, and `lower(closed_jaxpr, ...) -> Lowered` for looking at the module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from veery_lowering.cache import CacheInfo, disk_cache
+from veery_lowering.compiler import compile_emission, intermediate
+from veery_lowering.errors import CacheWarning, CompileError, LoweringError
+from veery_lowering.module import Emission, emit_module
+from veery_lowering.program import HostCall, Options, Program
+from veery_lowering.targets import Target, resolve
+from veery_lowering.work import estimate_work, is_blocking
+
+__all__ = [
+    "CacheInfo",
+    "CacheWarning",
+    "CompileError",
+    "HostCall",
+    "Lowered",
+    "LoweringError",
+    "Options",
+    "Program",
+    "cache_info",
+    "clear_cache",
+    "compile",
+    "lower",
+]
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A StableHLO module, not compiled yet."""
+
+    name: str
+    target: Target
+    donated: tuple[bool, ...]
+    work: int
+    blocking: bool
+    options: Options
+    emission: Emission = field(repr=False)
+
+    @property
+    def module(self) -> Any:
+        """The MLIR module."""
+        return self.emission.module
+
+    def as_text(self, *, debug_info: bool = False) -> str:
+        """The module as MLIR text, arguments under their own names; with the user's file and line if asked."""
+        return self.module.operation.get_asm(enable_debug_info=debug_info, use_name_loc_as_prefix=not debug_info)
+
+    def intermediate(self, phase: str) -> str:
+        """IREE's own IR after a phase: "flow" shows the dispatches."""
+        return intermediate(self.emission, self.target, self.options, phase)
+
+    def compile(self) -> Program:
+        """Compile the module.
+
+        Raises CompileError, naming the primitive and the user's line.
+        """
+        vmfb, metadata = compile_emission(self.emission, self.name, self.target, self.options)
+        return Program(
+            name=self.name,
+            vmfb=vmfb,
+            target=self.target.name,
+            backend=self.target.backend,
+            inputs=self.emission.inputs,
+            outputs=self.emission.outputs,
+            donated=self.donated,
+            host_calls=self.emission.host_calls,
+            work=self.work,
+            blocking=self.blocking,
+            metadata=metadata,
+        )
+
+
+def lower(
+    closed_jaxpr: Any,
+    *,
+    name: str = "main",
+    target: str = "cpu",
+    donated: Sequence[bool] = (),
+    options: Options | None = None,
+) -> Lowered:
+    """Lower a closed jaxpr to StableHLO.
+
+    Args:
+        closed_jaxpr: what to lower.
+        name: of the function, for people.
+        target: "cpu", "vulkan[:chip]" or "cuda[:chip]".
+        donated: for each argument, whether the program may overwrite it; none by default.
+        options: see Options.
+
+    Raises:
+        LoweringError: a primitive has no lowering for the target.
+    """
+    options = options or Options()
+    resolved = resolve(target)
+    donations = tuple(donated) or (False,) * len(closed_jaxpr.in_avals)
+    emission = emit_module(closed_jaxpr, name, resolved.backend, donations, protect=options.protect_arguments)
+    jaxpr = closed_jaxpr.jaxpr
+    return Lowered(name, resolved, donations, estimate_work(jaxpr), is_blocking(jaxpr), options, emission)
+
+
+def compile(
+    closed_jaxpr: Any,
+    *,
+    name: str = "main",
+    target: str = "cpu",
+    options: Options | None = None,
+    donated: Sequence[bool] = (),
+) -> Program:
+    """Lower and compile a closed jaxpr; see `lower` and `Lowered.compile`."""
+    return lower(closed_jaxpr, name=name, target=target, donated=donated, options=options).compile()
+
+
+def cache_info() -> CacheInfo:
+    """The state of the folder of compiled programs."""
+    return disk_cache().info()
+
+
+def clear_cache() -> None:
+    """Remove all compiled programs from the folder."""
+    disk_cache().clear()

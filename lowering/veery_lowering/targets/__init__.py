@@ -1,0 +1,111 @@
+"""What each target lacks or does badly, and the compiler options that are chosen for it and for a program."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from veery_lowering.mlir import ir
+from veery_lowering.types import numpy_dtype
+
+Flags = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Product:
+    """A dot_general as batch x m x k x n."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What the choice of options looks at.
+
+    operations: names of the operations with their element types, as ("stablehlo.sine", "float64").
+    products: the contractions.
+    """
+
+    operations: frozenset[tuple[str, str]]
+    products: tuple[Product, ...]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A way to compile.
+
+    name: as the user wrote it; backend: "cpu", "vulkan" or "cuda".
+    attempts: option lists for a program, the preferred one first; the next is tried when the compiler fails.
+    machine: what the code depends on beside the name (the CPU's features); enters the cache key.
+    """
+
+    name: str
+    backend: str
+    attempts: Callable[[Traits], list[Flags]]
+    machine: str = ""
+
+
+COMMON_FLAGS: Flags = (
+    "--iree-input-type=stablehlo",
+    "--iree-opt-level=O3",
+    # Off at this level: it packs every operand, which costs more than it brings for all but large products.
+    "--iree-opt-data-tiling=false",
+    # On by default: float64 programs would silently be float32 ones.
+    "--iree-input-demote-f64-to-f32=false",
+    # Calls return before the work is done; the runtime passes a fence to wait on and one to signal.
+    "--iree-execution-model=async-external",
+)
+
+
+def resolve(name: str) -> Target:
+    """The target of a name: "cpu", "vulkan", "vulkan:rdna3", "cuda:sm_89", ...
+
+    Raises ValueError for an unknown name.
+    """
+    from veery_lowering.targets import cpu, cuda, vulkan
+
+    backend, _, chip = name.partition(":")
+    makers: dict[str, Callable[[str], Target]] = {"cpu": cpu.target, "vulkan": vulkan.target, "cuda": cuda.target}
+    if backend not in makers:
+        raise ValueError(f"compile: unknown target {name!r}; expected cpu, vulkan[:chip] or cuda[:chip]")
+    return makers[backend](chip)
+
+
+def traits(module: ir.Module) -> Traits:
+    """Walk a module for what its compilation options depend on."""
+    operations: set[tuple[str, str]] = set()
+    products: list[Product] = []
+
+    def visit(op: Any) -> ir.WalkResult:
+        if op.operands and isinstance(op.operands[0].type, ir.RankedTensorType):
+            dtype = numpy_dtype(op.operands[0].type).name
+            operations.add((op.name, dtype))
+            if op.name == "stablehlo.dot_general":
+                products.append(_product(op, dtype))
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return Traits(frozenset(operations), tuple(products))
+
+
+def _product(op: Any, dtype: str) -> Product:
+    text = str(op.attributes["dot_dimension_numbers"])
+    a_shape = ir.RankedTensorType(op.operands[0].type).shape
+    batch = math.prod(a_shape[axis] for axis in _listed(text, "lhs_batching_dimensions"))
+    k = math.prod(a_shape[axis] for axis in _listed(text, "lhs_contracting_dimensions"))
+    b_size = math.prod(ir.RankedTensorType(op.operands[1].type).shape)
+    shared = max(1, batch * k)
+    return Product(batch, math.prod(a_shape) // shared, b_size // shared, k, dtype)
+
+
+def _listed(text: str, field: str) -> list[int]:
+    """The integers of `field = [0, 1]` in the text of an attribute (its Python binding has no accessors)."""
+    found = re.search(rf"{field} = \[([0-9, ]*)\]", text)
+    return [int(number) for number in found[1].split(",") if number.strip()] if found else []

@@ -1,0 +1,77 @@
+"""Keeps fused dispatches within the number of buffers that a device binds.
+
+IREE fuses elementwise expressions whatever the number of arrays they read; a dispatch of more than 32 buffers compiles
+and then fails when it is loaded (`OUT_OF_RANGE; binding count 33 > 32`). An optimization barrier on a partial result
+ends the dispatch before that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.mlir import ir
+
+# Half of the 32: the fused consumers of a value may add as many buffers again.
+_MOST = 16
+
+_NOT_FUSED = frozenset(
+    (
+        "stablehlo.while stablehlo.case stablehlo.if func.call stablehlo.constant stablehlo.iota stablehlo.sort"
+        " stablehlo.optimization_barrier stablehlo.dot_general stablehlo.convolution stablehlo.scatter"
+    ).split()
+)
+
+
+def split_wide_fusions(module: ir.Module) -> None:
+    """Put barriers into expressions that read more than 16 arrays."""
+    for function in module.body.operations:
+        for region in function.operation.regions:
+            for block in region.blocks:
+                _split_block(block)
+
+
+def _split_block(block: Any) -> None:
+    """Walk down a block with the set of buffers that each value's fused expression reads."""
+    buffers: dict[ir.Value, frozenset[ir.Value]] = {}
+    for op in list(block.operations):
+        op = op.operation
+        for region in op.regions:
+            if op.name in ("stablehlo.while", "stablehlo.case", "stablehlo.if"):
+                for inner in region.blocks:
+                    _split_block(inner)
+        if op.name in _NOT_FUSED or len(op.results) != 1:
+            continue
+        reads = {x: buffers.get(x, _source(x)) for x in op.operands}
+        union: frozenset[ir.Value] = frozenset().union(*reads.values())
+        while len(union) > _MOST:
+            widest = max(reads, key=lambda x: len(reads[x]))
+            if len(reads[widest]) <= 1:
+                break
+            barred = _barrier(widest, op)
+            del reads[widest]
+            reads[barred] = frozenset((barred,))
+            union = frozenset().union(*reads.values())
+        # A value that something outside the dispatch reads is one more buffer: it is written.
+        result = op.results[0]
+        kept = all(_fused(use.owner.operation) for use in result.uses)
+        buffers[result] = union if kept else union | {result}
+
+
+def _fused(op: Any) -> bool:
+    return op.name not in _NOT_FUSED and op.name not in ("func.return", "stablehlo.return")
+
+
+def _source(x: ir.Value) -> frozenset[ir.Value]:
+    owner = x.owner
+    constant = not isinstance(owner, ir.Block) and owner.operation.name in ("stablehlo.constant", "stablehlo.iota")
+    return frozenset() if constant else frozenset((x,))
+
+
+def _barrier(value: ir.Value, before: Any) -> ir.Value:
+    with ir.InsertionPoint(before), before.location:
+        (barred,) = hlo.optimization_barrier([value])
+    for i, operand in enumerate(before.operands):
+        if operand == value:
+            before.operands[i] = barred
+    return barred

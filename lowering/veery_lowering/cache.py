@@ -1,0 +1,183 @@
+"""Compiled programs on disk: on by default, shared by processes, bounded, safe against damage.
+
+An entry is a file named by the hash of what it was made from: a magic word, the SHA-256 of the rest, metadata, code.
+Writers write a file of their own and rename it; readers check the hash, so that a damaged entry is compiled anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from veery_lowering.errors import CacheWarning
+
+_MAGIC = b"veery-1\n"
+_DIGEST_SIZE = 32
+_DEFAULT_LIMIT = 1 << 30
+_WRITES_PER_SWEEP = 32
+
+Entry = tuple[bytes, dict[str, str]]  # program, metadata
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """The state of the folder, and what this process found in it."""
+
+    directory: str
+    entries: int
+    nbytes: int
+    limit: int
+    hits: int
+    misses: int
+
+
+class DiskCache:
+    """A folder of compiled programs, at most `limit` bytes; the least recently used ones go first."""
+
+    def __init__(self, directory: Path, limit: int = _DEFAULT_LIMIT):
+        self.directory = directory
+        self.limit = limit
+        self.hits = 0
+        self.misses = 0
+        self._writes = 0
+        self._usable = True
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> Entry | None:
+        """The entry of a key, or None. A damaged one is removed, with a warning."""
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            data = None
+        except OSError as error:
+            self._give_up("read", error)
+            data = None
+        entry = None if data is None else _decode(data)
+        if data is not None and entry is None:
+            warnings.warn(
+                f"veery: the cached program {path} is damaged; it is compiled again", CacheWarning, stacklevel=2
+            )
+            _remove(path)
+        with self._lock:
+            self.hits += entry is not None
+            self.misses += entry is None
+        if entry is not None:
+            _touch(path)
+        return entry
+
+    def put(self, key: str, entry: Entry) -> None:
+        """Keep an entry. A folder that cannot be written to is given up with one warning."""
+        if not self._usable:
+            return
+        path = self._path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(_encode(entry))
+                os.replace(temporary, path)
+            except BaseException:
+                _remove(Path(temporary))
+                raise
+        except OSError as error:
+            self._give_up("write to", error)
+            return
+        with self._lock:
+            sweep = self._writes % _WRITES_PER_SWEEP == 0
+            self._writes += 1
+        if sweep:
+            self._evict()
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        for path, _, _ in self._entries():
+            _remove(path)
+
+    def info(self) -> CacheInfo:
+        """Number and size of the entries, hits and misses of this process."""
+        sizes = [size for _, size, _ in self._entries()]
+        return CacheInfo(str(self.directory), len(sizes), sum(sizes), self.limit, self.hits, self.misses)
+
+    def _path(self, key: str) -> Path:
+        return self.directory / key[:2] / f"{key}.veery"
+
+    def _entries(self) -> Iterator[tuple[Path, int, float]]:
+        """(path, size, time of last use) of every file, unfinished ones included; files may vanish meanwhile."""
+        for pattern in ("??/*.veery", "??/.writing-*"):
+            for path in self.directory.glob(pattern):
+                try:
+                    status = path.stat()
+                except OSError:
+                    continue
+                yield path, status.st_size, status.st_mtime
+
+    def _evict(self) -> None:
+        entries = sorted(self._entries(), key=lambda entry: entry[2])
+        total = sum(size for _, size, _ in entries)
+        for path, size, _ in entries:
+            if total <= self.limit:
+                break
+            _remove(path)
+            total -= size
+
+    def _give_up(self, action: str, error: OSError) -> None:
+        with self._lock:
+            first, self._usable = self._usable, False
+        if first:
+            warnings.warn(
+                f"veery: cannot {action} the folder of compiled programs {self.directory} ({error.strerror or error});"
+                " programs are compiled anew in each process. Set VEERY_CACHE_DIR to a writable folder",
+                CacheWarning,
+                stacklevel=2,
+            )
+
+
+def _encode(entry: Entry) -> bytes:
+    program, metadata = entry
+    text = json.dumps(metadata, sort_keys=True).encode()
+    body = len(text).to_bytes(8, "little") + text + program
+    return _MAGIC + hashlib.sha256(body).digest() + body
+
+
+def _decode(data: bytes) -> Entry | None:
+    start = len(_MAGIC) + _DIGEST_SIZE
+    digest, body = data[len(_MAGIC) : start], data[start:]
+    if not data.startswith(_MAGIC) or len(body) < 8 or hashlib.sha256(body).digest() != digest:
+        return None
+    size = int.from_bytes(body[:8], "little")
+    return body[8 + size :], json.loads(body[8 : 8 + size])
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError:
+        pass  # another process was faster, or the folder is read-only
+
+
+def _touch(path: Path) -> None:
+    try:
+        os.utime(path)
+    except OSError:
+        pass
+
+
+_caches: dict[tuple[str, int], DiskCache] = {}
+
+
+def disk_cache() -> DiskCache:
+    """The cache of the folder VEERY_CACHE_DIR, by default the user's cache folder; VEERY_CACHE_MAX_BYTES bounds it."""
+    directory = os.environ.get("VEERY_CACHE_DIR") or platformdirs.user_cache_dir("veery")
+    limit = int(os.environ.get("VEERY_CACHE_MAX_BYTES") or _DEFAULT_LIMIT)
+    return _caches.setdefault((directory, limit), DiskCache(Path(directory), limit))

@@ -1,0 +1,88 @@
+"""StableHLO module to program, by IREE's compiler in this process, through the cache on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+from veery_lowering.cache import disk_cache
+from veery_lowering.errors import CompileError
+from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, bytecode, run_pipeline
+from veery_lowering.module import Emission
+from veery_lowering.program import Options
+from veery_lowering.targets import Flags, Target, traits
+
+_KEY_FORMAT = "1"
+
+
+def compile_emission(emission: Emission, name: str, target: Target, options: Options) -> tuple[bytes, dict[str, str]]:
+    """Compile a module, or find it on disk: the program's bytes and metadata.
+
+    Raises CompileError if every option list of the target fails.
+    """
+    attempts = [_with_options(flags, options) for flags in target.attempts(traits(emission.module))]
+    cache = disk_cache() if options.cache else None
+    key = _key(emission, target, attempts)
+    found = cache.get(key) if cache else None
+    if found is None:
+        found = _compile(emission, name, target, attempts), _metadata(target)
+        if cache:
+            cache.put(key, found)
+    return found
+
+
+def intermediate(emission: Emission, target: Target, options: Options, phase: str) -> str:
+    """The text of IREE's own IR after a phase: "input", "flow", "stream", "executable-sources", "hal", "vm"."""
+    flags = _with_options(target.attempts(traits(emission.module))[0], options)
+    text, diagnostics = run_pipeline(bytecode(emission.module), flags, phase)
+    if text is None:
+        raise CompileError("\n".join(d.message for d in diagnostics))
+    return text.decode()
+
+
+def _with_options(flags: Flags, options: Options) -> Flags:
+    extra = () if options.fuse_multi_use else ("--iree-dispatch-creation-fuse-multi-use=false",)
+    return (*flags, *extra, *options.flags)
+
+
+def _compile(emission: Emission, name: str, target: Target, attempts: Sequence[Flags]) -> bytes:
+    module = bytecode(emission.module)
+    diagnostics: list[Diagnostic] = []
+    for flags in attempts:
+        program, diagnostics = run_pipeline(module, flags)
+        if program is not None:
+            return program
+    raise CompileError(_explain(emission, name, target, diagnostics))
+
+
+def _key(emission: Emission, target: Target, attempts: Sequence[Flags]) -> str:
+    """Hash of the IR without locations, and of all that the code depends on beside it."""
+    text = emission.module.operation.get_asm(enable_debug_info=False, assume_verified=True)
+    digest = hashlib.sha256()
+    for part in (_KEY_FORMAT, COMPILER_VERSION, target.name, target.machine, repr(attempts), text):
+        digest.update(part.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def _metadata(target: Target) -> dict[str, str]:
+    return {"iree": COMPILER_VERSION, "target": target.name, "cpu_features": target.machine}
+
+
+_PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+):\d+: (?P<text>.*)", re.DOTALL)
+
+
+def _explain(emission: Emission, name: str, target: Target, diagnostics: Sequence[Diagnostic]) -> str:
+    """The first error, with the primitives and the line of the user's code that it stems from."""
+    message = next((d.message for d in diagnostics if d.severity == "error"), "no diagnostics were given")
+    match = _PLACE.match(message)
+    where, text = "", message
+    if match:
+        text = match["text"]
+        place = (match["file"], int(match["line"]))
+        primitives = ", ".join(emission.primitives.get(place, ()))
+        if primitives:
+            where = f" at {place[0]}:{place[1]} (primitive {primitives})"
+    first_lines = "\n".join(text.splitlines()[:4])[:600]
+    return f"compile: IREE cannot compile {name!r} for target {target.name!r}{where}:\n{first_lines}"

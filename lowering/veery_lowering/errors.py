@@ -1,0 +1,13 @@
+"""What the lowering raises."""
+
+
+class LoweringError(NotImplementedError):
+    """A primitive has no lowering for the target, or not for these dtypes or shapes."""
+
+
+class CompileError(RuntimeError):
+    """IREE's compiler refused a program; the message names the primitive and the user's line where they are known."""
+
+
+class CacheWarning(UserWarning):
+    """The folder of compiled programs cannot be used, or an entry in it was damaged; results are not affected."""

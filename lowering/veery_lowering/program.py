@@ -1,0 +1,62 @@
+"""What the lowering hands to the runtime: plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+Signature = tuple[tuple[tuple[int, ...], str], ...]  # ((shape, dtype name), ...)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Choices of the caller.
+
+    flags: further flags of IREE's compiler, which win over those that a target chooses.
+    cache: look the program up on disk, and keep it there.
+    fuse_multi_use: let a dispatch compute values that several others use. False is for the rare program whose fused
+        dispatch would touch more buffers than a device binds (32), which shows when it is loaded.
+    protect_arguments: keep arguments that are not donated unchanged; False is for tests that show why.
+    """
+
+    flags: tuple[str, ...] = ()
+    cache: bool = True
+    fuse_multi_use: bool = True
+    protect_arguments: bool = True
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """A Python function that a program calls, imported as `host.<symbol>`: arrays in, a sequence of arrays out."""
+
+    symbol: str
+    function: Callable[..., Any]
+    inputs: Signature
+    outputs: Signature
+    pure: bool
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled function with all that is needed to load and call it.
+
+    inputs, outputs: (shape, dtype name) of each argument and result; dtype names are NumPy's and ml_dtypes', keys are
+        "uint64", int4 and int2 are one byte an element.
+    donated: the arguments that the program may overwrite.
+    work: an estimate of floating-point operations plus bytes touched.
+    blocking: the program has control flow that reads values computed on the device, so that a call returns late.
+    """
+
+    name: str
+    vmfb: bytes = field(repr=False)
+    target: str
+    backend: str
+    inputs: Signature
+    outputs: Signature
+    donated: tuple[bool, ...]
+    host_calls: tuple[HostCall, ...] = ()
+    work: int = 0
+    blocking: bool = False
+    entry: str = "main"
+    metadata: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,167 @@
+"""Calls, branches and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.registry import Context, Value, rule
+from veery_lowering.types import aval_type
+from veery_lowering.work import is_selected
+
+
+@rule("jit")
+def _jit(ctx: Context, *operands: Value, jaxpr: Any, name: str = "", inline: bool = False, **_: Any) -> list[Value]:
+    if inline or not jaxpr.jaxpr.eqns:
+        return ctx.inline(jaxpr, *operands)
+    return ctx.call(jaxpr, *operands, name=name or None)
+
+
+def _inlined(name: str, parameter: str) -> None:
+    """Register a primitive that stands for a function whose derivative or memory is special: here it is just that."""
+
+    @rule(name)
+    def lower(ctx: Context, *operands: Value, **params: Any) -> list[Value]:
+        jaxpr = params[parameter]
+        if not hasattr(jaxpr, "jaxpr"):
+            jaxpr = SimpleNamespace(jaxpr=jaxpr, consts=())
+        return ctx.inline(jaxpr, *operands)
+
+
+_inlined("custom_jvp_call", "call_jaxpr")
+_inlined("custom_vjp_call", "call_jaxpr")
+_inlined("custom_lin", "call_jaxpr")
+_inlined("closed_call", "call_jaxpr")
+_inlined("core_call", "call_jaxpr")
+_inlined("custom_transpose_call", "call_jaxpr")
+
+
+@rule("checkpoint")
+def _checkpoint(ctx: Context, *operands: Value, jaxpr: Any, prevent_cse: Any = True, **_: Any) -> list[Value]:
+    if prevent_cse and operands:
+        # Else the recomputation is merged with the forward pass, and everything is kept after all.
+        operands = tuple(hlo.optimization_barrier(operands))
+    closed = jaxpr if hasattr(jaxpr, "jaxpr") else SimpleNamespace(jaxpr=jaxpr, consts=())
+    return ctx.inline(closed, *operands)
+
+
+@rule("cond")
+def _cond(ctx: Context, index: Value, *operands: Value, branches: Sequence[Any], **_: Any) -> list[Value]:
+    if len(branches) == 1:
+        return ctx.inline(branches[0], *operands)
+    index = hlo.convert(index, np.int32) if hlo.dtype_of(index) != np.int32 else index
+    equation = SimpleNamespace(
+        params={"branches": branches}, outvars=[SimpleNamespace(aval=aval) for aval in ctx.avals_out]
+    )
+    if is_selected(equation):
+        return _select_branch(index, [ctx.inline(branch, *operands) for branch in branches])
+    results = [aval_type(aval) for aval in ctx.avals_out]
+    return hlo.case(index, [_thunk(ctx, branch, operands) for branch in branches], results)
+
+
+def _thunk(ctx: Context, branch: Any, operands: Sequence[Value]) -> Callable[[], list[Value]]:
+    return lambda: ctx.inline(branch, *operands)
+
+
+def _select_branch(index: Value, outcomes: list[list[Value]]) -> list[Value]:
+    """Choose among computed branches; as for `case`, an index out of range means the last."""
+    chosen = outcomes[-1]
+    for i in reversed(range(len(outcomes) - 1)):
+        here = hlo.compare(index, hlo.constant(np.int32(i)), "EQ")
+        chosen = [x if x == y else hlo.select(here, x, y) for x, y in zip(outcomes[i], chosen)]
+    return chosen
+
+
+@rule("while")
+def _while(
+    ctx: Context, *operands: Value, cond_nconsts: int, cond_jaxpr: Any, body_nconsts: int, body_jaxpr: Any, **_: Any
+) -> list[Value]:
+    cond_consts = operands[:cond_nconsts]
+    body_consts = operands[cond_nconsts : cond_nconsts + body_nconsts]
+    carry = operands[cond_nconsts + body_nconsts :]
+    return hlo.while_(
+        carry,
+        lambda *state: ctx.inline(cond_jaxpr, *cond_consts, *state),
+        lambda *state: ctx.inline(body_jaxpr, *body_consts, *state),
+    )
+
+
+@rule("scan")
+def _scan(
+    ctx: Context,
+    *operands: Value,
+    length: int,
+    reverse: bool,
+    jaxpr: Any,
+    num_consts: int,
+    num_carry: int,
+    unroll: int | bool = 1,
+    **_: Any,
+) -> list[Value]:
+    consts, carry = operands[:num_consts], list(operands[num_consts : num_consts + num_carry])
+    xs = operands[num_consts + num_carry :]
+    stacked = [hlo.full(0, aval.shape, aval.dtype) for aval in ctx.avals_out[num_carry:]]
+
+    def step(i: Value, state: Sequence[Value]) -> list[Value]:
+        """One trip: from (carry, results so far) to the same after element i."""
+        if reverse:
+            i = hlo.subtract(hlo.constant(np.int32(length - 1)), i)
+        elements = [_element(x, i) for x in xs]
+        out = ctx.inline(jaxpr, *consts, *state[:num_carry], *elements)
+        written = [_with_element(ys, y, i) for ys, y in zip(state[num_carry:], out[num_carry:])]
+        return [*out[:num_carry], *written]
+
+    steps = length if unroll is True else max(1, min(int(unroll), length))
+    return _count(length, steps, step, [*carry, *stacked])
+
+
+def _count(
+    length: int, unroll: int, step: Callable[[Value, Sequence[Value]], list[Value]], state: list[Value]
+) -> list[Value]:
+    """Apply `step` for i in range(length), `unroll` times a trip; the rest, and short loops, without a loop."""
+
+    def trip(i: Value, current: Sequence[Value]) -> list[Value]:
+        for offset in range(unroll):
+            here = i if offset == 0 else hlo.add(i, hlo.constant(np.int32(offset)))
+            current = step(here, current)
+        return list(current)
+
+    looped = length - length % unroll if length else 0
+    if looped > unroll:
+
+        def body(i: Value, *current: Value) -> list[Value]:
+            return [hlo.add(i, hlo.constant(np.int32(unroll))), *trip(i, current)]
+
+        def condition(i: Value, *current: Value) -> Value:
+            return hlo.compare(i, hlo.constant(np.int32(looped)), "LT")
+
+        state = hlo.while_([hlo.constant(np.int32(0)), *state], condition, body)[1:]
+    elif looped:
+        state = trip(hlo.constant(np.int32(0)), state)
+    for i in range(looped, length):
+        state = step(hlo.constant(np.int32(i)), state)
+    return state
+
+
+def _starts(x: Value, i: Value) -> list[Value]:
+    zero = hlo.constant(np.int32(0))
+    return [i, *[zero] * (len(hlo.shape_of(x)) - 1)]
+
+
+def _element(x: Value, i: Value) -> Value:
+    shape = hlo.shape_of(x)[1:]
+    if 0 in shape:
+        return hlo.full(0, shape, hlo.dtype_of(x))
+    return hlo.reshape(hlo.dynamic_slice(x, _starts(x, i), (1, *shape)), shape)
+
+
+def _with_element(stacked: Value, y: Value, i: Value) -> Value:
+    shape = hlo.shape_of(y)
+    if 0 in shape:
+        return stacked
+    row = hlo.reshape(y, (1, *shape))
+    return hlo.dynamic_update_slice(stacked, row, _starts(stacked, i))

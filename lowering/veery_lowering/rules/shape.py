@@ -1,0 +1,124 @@
+"""Operations that move elements without computing on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.mlir import ir
+from veery_lowering.registry import Context, Value, rule
+from veery_lowering.types import tensor_type
+
+
+@rule("broadcast_in_dim")
+def _broadcast_in_dim(
+    ctx: Context, x: Value, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], **_: Any
+) -> Value:
+    scalar = _scalar_constant(x)
+    if scalar is not None:
+        type_ = tensor_type(tuple(shape), hlo.dtype_of(x))
+        splat = ir.DenseElementsAttr.get_splat(type_, scalar.get_splat_value())
+        return ir.Operation.create("stablehlo.constant", results=[type_], attributes={"value": splat}).results[0]
+    if tuple(shape) == hlo.shape_of(x):
+        return x
+    return hlo.broadcast_in_dim(x, tuple(shape), tuple(broadcast_dimensions))
+
+
+def _scalar_constant(x: Value) -> Any:
+    """The value of a rank-0 constant: a splat of it is shorter than its broadcast."""
+    owner = x.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "stablehlo.constant" or hlo.shape_of(x) != ():
+        return None
+    return ir.DenseElementsAttr(owner.operation.attributes["value"])
+
+
+@rule("reshape")
+def _reshape(ctx: Context, x: Value, *, new_sizes: Sequence[int], dimensions: Any = None, **_: Any) -> Value:
+    if dimensions is not None:
+        x = hlo.transpose(x, tuple(dimensions))
+    return hlo.reshape(x, tuple(new_sizes))
+
+
+@rule("squeeze")
+def _squeeze(ctx: Context, x: Value, **_: Any) -> Value:
+    return hlo.reshape(x, ctx.avals_out[0].shape)
+
+
+@rule("expand_dims")
+def _expand_dims(ctx: Context, x: Value, **_: Any) -> Value:
+    return hlo.reshape(x, ctx.avals_out[0].shape)
+
+
+@rule("transpose")
+def _transpose(ctx: Context, x: Value, *, permutation: Sequence[int], **_: Any) -> Value:
+    return hlo.transpose(x, tuple(permutation))
+
+
+@rule("concatenate")
+def _concatenate(ctx: Context, *operands: Value, dimension: int, **_: Any) -> Value:
+    if len(operands) == 1:
+        return operands[0]
+    return hlo.concatenate(operands, dimension)
+
+
+@rule("pad")
+def _pad(ctx: Context, x: Value, value: Value, *, padding_config: Sequence[tuple[int, int, int]], **_: Any) -> Value:
+    low, high, interior = zip(*padding_config) if padding_config else ((), (), ())
+    if not any((*low, *high, *interior)):
+        return x
+    if hlo.dtype_of(x) == np.complex128:
+        # `'stream.async.splat' op operand #2 must be ..., but got 'i128'`
+        parts = [hlo.pad(part(x), part(value), low, high, interior) for part in (hlo.real, hlo.imag)]
+        return hlo.complex(*parts)
+    return hlo.pad(x, value, low, high, interior)
+
+
+@rule("rev")
+def _rev(ctx: Context, x: Value, *, dimensions: Sequence[int], **_: Any) -> Value:
+    return reverse(x, tuple(dimensions))
+
+
+def reverse(x: Value, dimensions: Sequence[int]) -> Value:
+    """Reverse; unsigned integers go through the signed type, since `reverse` of them does not compile."""
+    dtype = hlo.dtype_of(x)
+    if not dimensions:
+        return x
+    if dtype.kind == "u":
+        signed = hlo.bitcast_convert(x, np.dtype(f"int{8 * dtype.itemsize}"))
+        return hlo.bitcast_convert(hlo.reverse(signed, dimensions), dtype)
+    return hlo.reverse(x, dimensions)
+
+
+@rule("iota")
+def _iota(ctx: Context, *_: Value, dtype: Any, shape: Sequence[int], dimension: int, **__: Any) -> Value:
+    return hlo.iota(dtype, tuple(shape), dimension)
+
+
+@rule("split")
+def _split(ctx: Context, x: Value, *, sizes: Sequence[int], axis: int, **_: Any) -> list[Value]:
+    shape = hlo.shape_of(x)
+    pieces, start = [], 0
+    for size in sizes:
+        starts = [start if i == axis else 0 for i in range(len(shape))]
+        limits = [start + size if i == axis else n for i, n in enumerate(shape)]
+        pieces.append(hlo.slice(x, starts, limits))
+        start += size
+    return pieces
+
+
+@rule("copy")
+def _copy(ctx: Context, x: Value, **_: Any) -> Value:
+    return x
+
+
+@rule("copy_p")
+def _copy_p(ctx: Context, x: Value, **_: Any) -> Value:
+    return x
+
+
+@rule("optimization_barrier")
+def _optimization_barrier(ctx: Context, *operands: Value, **_: Any) -> list[Value]:
+    return hlo.optimization_barrier(operands) if operands else []

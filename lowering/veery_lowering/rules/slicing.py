@@ -1,0 +1,54 @@
+"""Static and dynamic slices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.registry import Context, Value, rule
+
+
+@rule("slice")
+def _slice(
+    ctx: Context,
+    x: Value,
+    *,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None,
+    **_: Any,
+) -> Value:
+    if tuple(limit_indices) == hlo.shape_of(x) and not any(start_indices) and set(strides or (1,)) == {1}:
+        return x
+    return hlo.slice(x, start_indices, limit_indices, strides)
+
+
+@rule("dynamic_slice")
+def _dynamic_slice(ctx: Context, x: Value, *starts: Value, slice_sizes: Sequence[int], **_: Any) -> Value:
+    if tuple(slice_sizes) == hlo.shape_of(x):
+        return x
+    if 0 in slice_sizes:
+        return hlo.full(0, tuple(slice_sizes), hlo.dtype_of(x))
+    return hlo.dynamic_slice(x, start_indices(starts), tuple(slice_sizes))
+
+
+@rule("dynamic_update_slice")
+def _dynamic_update_slice(ctx: Context, x: Value, update: Value, *starts: Value, **_: Any) -> Value:
+    if math.prod(hlo.shape_of(update)) == 0:
+        return x
+    if hlo.shape_of(update) == hlo.shape_of(x):
+        return update
+    return hlo.dynamic_update_slice(x, update, start_indices(starts))
+
+
+def start_indices(starts: Sequence[Value]) -> list[Value]:
+    """The start indices in one dtype of at least 32 bits: negative ones of 8 and 16 bits are not clamped to 0."""
+    dtypes = {hlo.dtype_of(start) for start in starts}
+    wide = any(dtype.itemsize == 8 for dtype in dtypes) or (np.dtype("uint32") in dtypes and len(dtypes) > 1)
+    if len(dtypes) == 1 and next(iter(dtypes)).itemsize >= 4:
+        return list(starts)
+    return [hlo.convert(start, np.int64 if wide else np.int32) for start in starts]

@@ -1,0 +1,22 @@
+"""NVIDIA GPUs through CUDA (PTX: code for an older architecture runs on newer ones)."""
+
+from __future__ import annotations
+
+from veery_lowering.targets import COMMON_FLAGS, Flags, Target, Traits
+
+_DEFAULT_CHIP = "sm_80"
+# sm_90 is in the compiler's help and fails for every module (`missing GPU target in #hal.executable.target`).
+_CHIPS = frozenset("sm_75 sm_80 sm_86 sm_89 turing ampere ada".split())
+
+
+def target(chip: str) -> Target:
+    """The CUDA target of an architecture, "sm_80" by default."""
+    chip = chip or _DEFAULT_CHIP
+    if chip not in _CHIPS:
+        raise ValueError(f"compile: unknown CUDA architecture {chip!r}; known are {', '.join(sorted(_CHIPS))}")
+    flags: Flags = (*COMMON_FLAGS, "--iree-hal-target-device=cuda", f"--iree-cuda-target={chip}")
+
+    def attempts(traits: Traits) -> list[Flags]:
+        return [flags]
+
+    return Target(f"cuda:{chip}", "cuda", attempts)
