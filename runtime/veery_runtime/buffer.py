@@ -142,7 +142,7 @@ class Buffer:
             self._ref = deferred.refs[index]
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The contents as a read-only NumPy array, after waiting for them; without a copy where the host sees the memory.
+        """The contents as a read-only NumPy array, after waiting for them; no copy where the host sees the memory.
 
         Returns:
           An array of this buffer's shape and dtype. It keeps the memory alive by itself.
@@ -231,7 +231,7 @@ def _writable_alias(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The same memory without the read-only mark, which NumPy's DLPack export refuses to lose."""
     raw = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
     raw.owner = array  # type: ignore[attr-defined]
-    return np.frombuffer(raw, array.dtype).reshape(array.shape)
+    return np.frombuffer(memoryview(raw), array.dtype).reshape(array.shape)
 
 
 def import_view(array: np.ndarray[Any, Any], spec: Spec) -> iree.HalBufferView:

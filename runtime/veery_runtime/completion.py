@@ -16,7 +16,8 @@ SLICE_SECONDS = 0.1
 generation = 0
 
 
-def _count_fork() -> None:
+def count_fork() -> None:
+    """Called in the child after a fork."""
     global generation
     generation += 1
 

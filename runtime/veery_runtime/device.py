@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
+import logging
 import os
 import threading
 from collections import deque
@@ -10,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from veery_runtime import completion, iree
+from veery_runtime import completion, iree, workers
 from veery_runtime.buffer import COUNTED_NBYTES, Buffer, Ledger, Spec
 from veery_runtime.errors import DeviceUnavailableError
 
@@ -187,7 +189,6 @@ class CpuDevice(Device):
                 # After a fork the worker threads are gone: a driver of our own brings new ones.
                 self._task = iree.immortal(iree.new_local_driver().create_default_device())
                 self._generation = completion.generation
-                self.in_flight = Flight()
             elif self._task is None:
                 driver = iree.new_local_driver() if completion.generation else iree.get_driver("local-task")
                 self._task = iree.immortal(driver.create_default_device())
@@ -219,7 +220,7 @@ class GpuDevice(Device):
     @property
     def hal(self) -> iree.HalDevice:
         if self._generation != completion.generation:
-            raise completion.ForkedProcessError(f"{self!r}: a forked child cannot use the parent's {self.platform} device")
+            raise completion.ForkedProcessError(f"{self!r}: a forked child cannot use the parent's device")
         return self._hal
 
     def read(self, view: iree.HalBufferView, spec: Spec) -> np.ndarray[Any, Any]:
@@ -257,7 +258,7 @@ def configure(*, num_cpu_devices: int) -> None:
             cpus = [d for d in _devices if d.platform == "cpu"]
             if num_cpu_devices < len(cpus):
                 raise RuntimeError(
-                    f"configure: {len(cpus)} CPU devices are in use already; set num_cpu_devices={num_cpu_devices} earlier"
+                    f"configure: {len(cpus)} CPU devices are in use already; ask for {num_cpu_devices} earlier"
                 )
             at = len(cpus)
             _devices[at:at] = [CpuDevice(i) for i in range(at, num_cpu_devices)]
@@ -282,10 +283,11 @@ def _open_gpus(platform: str) -> list[Device]:
         found = driver.query_available_devices()
         if not found:
             _absent[platform] = "the driver is there but reports no device"
-        return [
-            GpuDevice(i, platform, str(info.get("name", platform)), iree.immortal(driver.create_device(info["device_id"])))
-            for i, info in enumerate(found)
-        ]
+        opened: list[Device] = []
+        for i, info in enumerate(found):
+            hal = iree.immortal(driver.create_device(info["device_id"]))
+            opened.append(GpuDevice(i, platform, str(info.get("name", platform)), hal))
+        return opened
     except Exception as error:  # whatever a driver does wrong must not take the CPU away
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         cause = lines[0].split("; ", 1)[-1] if lines else type(error).__name__
@@ -332,7 +334,8 @@ def devices(platform: str | None = None) -> list[Device]:
     if platform is None:
         return [*_platform("cpu"), *_platform("cuda"), *_platform("vulkan")]
     if platform == "gpu":
-        return _platform("cuda") or _platform("vulkan") or _missing("gpu", "; ".join(f"{k}: {v}" for k, v in _absent.items()))
+        found = _platform("cuda") or _platform("vulkan")
+        return found or _missing("gpu", "; ".join(f"{name}: {cause}" for name, cause in _absent.items()))
     if platform not in ("cpu", "vulkan", "cuda"):
         raise DeviceUnavailableError(f"Unknown backend {platform!r}; veery knows cpu, vulkan and cuda")
     return _platform(platform) or _missing(platform, _absent.get(platform, "no device"))
@@ -349,4 +352,37 @@ def absent() -> dict[str, str]:
     return dict(_absent)
 
 
-os.register_at_fork(after_in_child=completion._count_fork)
+def _opened() -> list[Device]:
+    return [*(_devices or ()), *(device for found in _gpus.values() for device in found)]
+
+
+def synchronize() -> None:
+    """Blocks until all work on all devices is done, Python functions too; raises the first failure nobody has seen."""
+    workers.drain()
+    for device in _opened():
+        device.synchronize()
+
+
+def _finish() -> None:
+    """At exit: native code that comes back into Python after finalisation aborts the process, so nothing is left."""
+    for device in _opened():
+        try:
+            device.synchronize()
+        except Exception:
+            logging.getLogger("veery").exception("work with effects failed and its error was never read")
+    workers.drain()
+
+
+def _after_fork() -> None:
+    """In the child: locks that other threads of the parent may have held are replaced; threads are made when needed."""
+    global _lock
+    _lock = threading.Lock()
+    completion.count_fork()
+    for device in _opened():
+        device.ledger.lock = threading.RLock()
+        device._lock = threading.Lock()
+        device.in_flight = Flight()
+
+
+atexit.register(_finish)
+os.register_at_fork(after_in_child=_after_fork)

@@ -27,7 +27,14 @@ from iree.runtime import (
     create_hal_module,
     get_driver,
 )
-from iree.runtime import _binding as _binding
+from iree.runtime import _binding
+
+__all__ = [
+    "BufferUsage", "HalBuffer", "HalBufferView", "HalDevice", "HalElementType", "HalFence", "HalSemaphore", "MemoryType",
+    "PyModuleInterface", "VmContext", "VmFunction", "VmInstance", "VmModule", "VmRef", "VmVariantList",
+    "create_hal_module", "get_driver", "INSTANCE", "NO_FENCE", "VERSION", "ELEMENT_TYPES", "dtype_from_name", "immortal",
+    "new_local_driver", "allocate_visible",
+]  # fmt: skip
 
 # Devices and the instance are kept alive on purpose (see `immortal`); nanobind would report them as leaks at exit.
 _binding.disable_leak_checker()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 from collections import deque
@@ -96,6 +95,4 @@ def _forget_threads() -> None:
         workers._reset()
 
 
-# Native code that returns into Python after finalisation aborts the process.
-atexit.register(drain)
 os.register_at_fork(after_in_child=_forget_threads)

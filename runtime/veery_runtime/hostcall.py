@@ -1,0 +1,159 @@
+"""Python functions that compiled programs call: imported VM functions of IREE's asynchronous calling convention.
+
+Each call receives its arguments, a fence to wait for and a fence to signal, and returns its results' buffers at once.
+On the inline queue everything before it is done, so the function runs right there. On other queues a thread waits, runs
+the function, fills the buffers and signals, and whoever submitted the program goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery_runtime import iree, workers
+from veery_runtime.buffer import Spec, put
+from veery_runtime.completion import SLICE_NANOSECONDS
+from veery_runtime.device import Device
+from veery_runtime.errors import remember
+
+
+def host_module(calls: Sequence[Any], device: Device, hal: iree.HalDevice, inline: bool) -> iree.VmModule:
+    """The VM module `host` with the Python functions of one program on one queue."""
+    interface = iree.PyModuleInterface("host", lambda _: None)
+    for call in calls:
+        inputs = _specs(device, call.inputs)
+        outputs = _specs(device, call.outputs)
+        # tensors are references; the two fences follow the arguments
+        convention = f"0{'r' * len(inputs)}rr_{'r' * len(outputs) or 'v'}"
+        function = HostFunction(call.symbol, call.function, inputs, outputs, device)
+        if inline or not device.host_visible:
+            interface.export(call.symbol, convention, _inline(function, call.pure))
+        else:
+            interface.export(call.symbol, convention, _threaded(function, call.pure, hal))
+    return interface.create()
+
+
+def _specs(device: Device, signature: Sequence[tuple[tuple[int, ...], str]]) -> list[Spec]:
+    return [device.spec(tuple(shape), iree.dtype_from_name(name)) for shape, name in signature]
+
+
+class HostFunction:
+    """A Python function with the signature under which a program imports it."""
+
+    def __init__(
+        self, symbol: str, function: Callable[..., Any], inputs: list[Spec], outputs: list[Spec], device: Device
+    ) -> None:
+        self.symbol = symbol
+        self.function = function
+        self.inputs = inputs
+        self.outputs = outputs
+        self.device = device
+
+    def run(self, views: Sequence[iree.HalBufferView]) -> list[np.ndarray[Any, Any]]:
+        """Calls the function with copies of finished arguments; the function may keep and change them.
+
+        Raises:
+          TypeError, ValueError: the results do not have the declared number, shapes or dtypes.
+        """
+        arguments = [
+            np.array(self.device.read(view, spec)) if spec.nbytes else np.empty(spec.shape, spec.dtype)
+            for view, spec in zip(views, self.inputs)
+        ]
+        results = self.function(*arguments)
+        if not self.outputs:
+            return []
+        if not isinstance(results, (tuple, list)):
+            results = (results,)
+        if len(results) != len(self.outputs):
+            raise ValueError(f"{self._label()} returned {len(results)} arrays where {len(self.outputs)} were declared")
+        return [self._check(i, result, spec) for i, (result, spec) in enumerate(zip(results, self.outputs))]
+
+    def _check(self, index: int, result: Any, spec: Spec) -> np.ndarray[Any, Any]:
+        array = np.asarray(result)
+        if array.shape != spec.shape:
+            raise ValueError(
+                f"{self._label()}: result {index} was declared with shape {spec.shape} but has shape {array.shape}"
+            )
+        if array.dtype != spec.dtype:
+            if not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+                raise TypeError(f"{self._label()}: result {index} was declared {spec.dtype} but is {array.dtype}")
+            array = array.astype(spec.dtype)
+        return array
+
+    def _label(self) -> str:
+        return f"host function {getattr(self.function, '__name__', self.symbol)!r}"
+
+
+def _returned(refs: list[iree.VmRef]) -> Any:
+    return None if not refs else refs[0] if len(refs) == 1 else tuple(refs)
+
+
+def _await(fence: iree.HalFence) -> None:
+    while not fence.wait(timeout=SLICE_NANOSECONDS):
+        pass
+
+
+def _inline(function: HostFunction, pure: bool) -> Callable[..., Any]:
+    def run(_: Any, *refs: iree.VmRef) -> Any:
+        *arguments, wait, signal = refs
+        done = signal.deref(iree.HalFence)
+        try:
+            if not pure and not workers.ordered_host_calls.here():
+                workers.ordered_host_calls.drain()  # effects submitted earlier come first
+            _await(wait.deref(iree.HalFence))
+            results = function.run([ref.deref(iree.HalBufferView) for ref in arguments])
+            buffers = [put(result, function.device, copy=True)._ref for result in results]
+        except BaseException as error:
+            # IREE turns this into text; the marker in it leads back to `error`.
+            message = remember(error)
+            done.fail(message)
+            raise RuntimeError(message) from None
+        done.signal()
+        return _returned(buffers)
+
+    return run
+
+
+def _threaded(function: HostFunction, pure: bool, hal: iree.HalDevice) -> Callable[..., Any]:
+    pool = workers.host_calls if pure else workers.ordered_host_calls
+
+    def run(_: Any, *refs: iree.VmRef) -> Any:
+        *arguments, wait, signal = refs
+        before, done = wait.deref(iree.HalFence), signal.deref(iree.HalFence)
+        views = [ref.deref(iree.HalBufferView) for ref in arguments]
+        buffers = [
+            iree.HalBufferView(iree.allocate_visible(hal, spec.nbytes or 1), spec.shape, spec.element_type)
+            for spec in function.outputs
+        ]
+
+        def job() -> None:
+            try:
+                _await(before)
+                for view, spec, result in zip(buffers, function.outputs, function.run(views)):
+                    if spec.nbytes:
+                        _fill(view, result)
+            except BaseException as error:
+                done.fail(_reason(error))
+            else:
+                done.signal()
+
+        if pool.here():
+            job()  # a function called from inside a function of this thread cannot wait for the thread
+        else:
+            pool.submit(job)
+        return _returned([view.__iree_vm_ref__ for view in buffers])
+
+    return run
+
+
+def _reason(error: BaseException) -> str:
+    """The text to fail a fence with; a failure that came along the fences keeps its marker."""
+    text = str(error)
+    return text if "[host exception" in text else remember(error)
+
+
+def _fill(view: iree.HalBufferView, array: np.ndarray[Any, Any]) -> None:
+    mapped = view.map().asarray((array.nbytes,), np.dtype(np.uint8))  # writable, unlike np.frombuffer of the mapping
+    mapped[...] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
