@@ -22,21 +22,43 @@ NUMERIC = (np.integer, np.floating, np.complexfloating)
 ANY = (np.bool_, np.integer, np.floating, np.complexfloating)
 
 
-def check_dtype(name: str, dtype: Any, accepts: Sequence[type]) -> None:
-    """Raise TypeError unless the dtype belongs to one of the accepted kinds."""
-    if not any(dtypes.issubdtype(dtype, kind) for kind in accepts):
-        kinds = ", ".join(kind.__name__ for kind in accepts)
-        raise TypeError(f"{name} does not accept dtype {dtypes.dtype_name(dtype)}. Accepted dtypes are subtypes of {kinds}.")
+def check_dtype(name: str, dtype: Any, accepts: Sequence[type], position: int | None = None) -> None:
+    """Raise TypeError unless the dtype is of an accepted kind; `position` names one of several operands."""
+    if any(dtypes.issubdtype(dtype, kind) for kind in accepts):
+        return
+    where = "" if position is None else f" at position {position}"
+    if dtype == dtypes.float0:
+        raise TypeError(
+            f"Called {name} with a float0{where or ' array'}. float0s do not support any operations by design, because "
+            "they are not compatible with non-trivial vector spaces. No implicit dtype conversion is done. You can use "
+            "np.zeros_like(arr, dtype=np.float32) to cast a float0 array to a regular zeros array. \n"
+            "If you didn't expect to get a float0 you might have accidentally taken a gradient with respect to an "
+            "integer argument."
+        )
+    kinds = ", ".join(kind.__name__ for kind in accepts)
+    raise TypeError(
+        f"{name} does not accept dtype {dtype.name}{where}. Accepted dtypes{where} are subtypes of {kinds}."
+    )
+
+
+# The functions of veery.numpy whose names differ from those of the operations, for error messages.
+_PROMOTING = {
+    "sub": "subtract", "mul": "multiply", "div": "divide", "rem": "remainder", "max": "maximum", "min": "minimum",
+    "pow": "float_power", "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
+    "ge": "greater_equal", "select": "where", "shift_left": "left_shift", "shift_right_logical": "right_shift",
+    "shift_right_arithmetic": "right_shift", "atan2": "arctan2", "add": "add", "nextafter": "nextafter",
+}  # fmt: skip
 
 
 def check_same_dtypes(name: str, avals: Sequence[ShapedArray]) -> None:
     """Raise TypeError unless all dtypes are the same."""
     if len({aval.dtype for aval in avals}) > 1:
-        names = ", ".join(dtypes.dtype_name(aval.dtype) for aval in avals)
-        raise TypeError(
-            f"lax.{name} requires arguments to have the same dtypes, got {names}. "
-            f"(Tip: jnp.{name} is a similar function that does automatic type promotion on inputs)."
-        )
+        names = ", ".join(aval.dtype.name for aval in avals)
+        message = f"lax.{name} requires arguments to have the same dtypes, got {names}."
+        if name in _PROMOTING:
+            tip = f"jnp.{_PROMOTING[name]} is a similar function that does automatic type promotion on inputs"
+            message += f" (Tip: {tip})."
+        raise TypeError(message)
 
 
 def check_same_shapes(name: str, avals: Sequence[ShapedArray]) -> None:
@@ -50,8 +72,8 @@ def elementwise_aval(
     name: str, avals: Sequence[ShapedArray], accepts: Sequence[type], result_dtype: Any | Callable[[Any], Any] | None
 ) -> ShapedArray:
     """The aval of an elementwise operation on operands of one shape and dtype."""
-    for aval in avals:
-        check_dtype(name, aval.dtype, accepts)
+    for position, aval in enumerate(avals):
+        check_dtype(name, aval.dtype, accepts, None if len(avals) == 1 else position)
     check_same_dtypes(name, avals)
     check_same_shapes(name, avals)
     dtype = avals[0].dtype
@@ -59,7 +81,7 @@ def elementwise_aval(
         dtype = result_dtype(dtype)
     elif result_dtype is not None:
         dtype = np.dtype(result_dtype)
-    weak = all(aval.weak_type for aval in avals) and result_dtype is None
+    weak = all(aval.weak_type for aval in avals) and dtype != np.bool_
     return ShapedArray(avals[0].shape, dtype, weak)
 
 
@@ -106,9 +128,7 @@ def unary(
 ) -> Primitive:
     """An elementwise primitive of one operand; `jvp` may be the one rule `(t, out, x, **params) -> tangent`."""
     per_operand: JvpRule = (jvp,) if callable(jvp) else jvp
-    return nary(
-        name, 1, accepts, jvp=per_operand, reference=reference, transpose=transpose, result_dtype=result_dtype
-    )
+    return nary(name, 1, accepts, jvp=per_operand, reference=reference, transpose=transpose, result_dtype=result_dtype)
 
 
 def binary(

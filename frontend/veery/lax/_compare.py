@@ -1,0 +1,298 @@
+"""Comparisons, and choices between arrays: select_n, select, clamp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from veery._core import dtypes
+from veery._core.ad import NONDIFFERENTIABLE, Zero, instantiate_zeros, is_undefined_primal, zeros_like_aval
+from veery._core.avals import ShapedArray, aval_of
+from veery._core.primitive import Primitive
+from veery.lax import _shape
+from veery.lax._declare import ANY, ORDERED, binary, check_dtype, check_same_dtypes
+from veery.lax._operands import Array, ArrayLike, adopt_dtype, apply
+from veery.lax._reference import quiet
+
+_EQUATABLE = (*ANY, dtypes.extended)
+_COMPARABLE = (*ORDERED, np.bool_)
+
+
+# Comparisons. Their results are bools without derivative; a comparison with NaN is false, but for `ne`.
+
+
+def eq(x: ArrayLike, y: ArrayLike) -> Array:
+    """x == y, of numbers, bools or random keys of one dtype.
+
+    >>> lax.eq(jnp.array([1, 2]), 2)
+    Array([False,  True], dtype=bool)
+    """
+    return apply(eq_p, x, y)
+
+
+def ne(x: ArrayLike, y: ArrayLike) -> Array:
+    """x != y, of numbers, bools or random keys of one dtype.
+
+    >>> lax.ne(jnp.array([1, 2]), 2)
+    Array([ True, False], dtype=bool)
+    """
+    return apply(ne_p, x, y)
+
+
+def lt(x: ArrayLike, y: ArrayLike) -> Array:
+    """x < y, of integers, floats or bools of one dtype.
+
+    >>> lax.lt(jnp.array([1, 2, 3]), 2)
+    Array([ True, False, False], dtype=bool)
+    """
+    return apply(lt_p, x, y)
+
+
+def le(x: ArrayLike, y: ArrayLike) -> Array:
+    """x <= y, of integers, floats or bools of one dtype.
+
+    >>> lax.le(jnp.array([1, 2, 3]), 2)
+    Array([ True,  True, False], dtype=bool)
+    """
+    return apply(le_p, x, y)
+
+
+def gt(x: ArrayLike, y: ArrayLike) -> Array:
+    """x > y, of integers, floats or bools of one dtype.
+
+    >>> lax.gt(jnp.array([1, 2, 3]), 2)
+    Array([False, False,  True], dtype=bool)
+    """
+    return apply(gt_p, x, y)
+
+
+def ge(x: ArrayLike, y: ArrayLike) -> Array:
+    """x >= y, of integers, floats or bools of one dtype.
+
+    >>> lax.ge(jnp.array([1, 2, 3]), 2)
+    Array([False,  True,  True], dtype=bool)
+    """
+    return apply(ge_p, x, y)
+
+
+def _comparison(name: str, accepts: Sequence[type], reference: Any) -> Primitive:
+    return binary(name, accepts, jvp=NONDIFFERENTIABLE, reference=quiet(reference), result_dtype=np.bool_)
+
+
+def _total_order(x: np.ndarray) -> np.ndarray:
+    """Numbers that compare as the floats do in the total order -NaN < -inf < ... < -0 < 0 < ... < inf < NaN."""
+    if not dtypes.issubdtype(x.dtype, np.floating):
+        return x
+    bits = x.view(f"i{x.dtype.itemsize}")
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
+def _in_total_order(comparison: Any) -> Any:
+    return lambda x, y: comparison(_total_order(x), _total_order(y))
+
+
+eq_p = _comparison("eq", _EQUATABLE, np.equal)
+ne_p = _comparison("ne", _EQUATABLE, np.not_equal)
+lt_p = _comparison("lt", _COMPARABLE, np.less)
+le_p = _comparison("le", _COMPARABLE, np.less_equal)
+gt_p = _comparison("gt", _COMPARABLE, np.greater)
+ge_p = _comparison("ge", _COMPARABLE, np.greater_equal)
+
+# The same in the total order of floats, for sorting.
+eq_to_p = _comparison("eq_to", _COMPARABLE, _in_total_order(np.equal))
+le_to_p = _comparison("le_to", _COMPARABLE, _in_total_order(np.less_equal))
+lt_to_p = _comparison("lt_to", _COMPARABLE, _in_total_order(np.less))
+
+
+# Selection.
+
+
+def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
+    """Choose each element from one of several arrays.
+
+    Args:
+        which: bool (with at most two cases, False chooses the first) or int32 indices into cases; of the shape of the
+            cases, or of rank 0. Indices beyond the cases choose the nearest.
+        *cases: arrays of one shape and dtype.
+
+    Returns:
+        An array of the shape and dtype of the cases.
+
+    Raises:
+        TypeError: shapes or dtypes do not fit.
+        ValueError: there are no cases.
+
+    >>> lax.select_n(jnp.array([True, False]), jnp.array([1, 2]), jnp.array([3, 4]))
+    Array([3, 2], dtype=int32)
+    """
+    if not cases:
+        raise ValueError("select_n() must have at least one case")
+    (selector,) = adopt_dtype("select_n", [which])
+    return select_n_p.bind(selector, *adopt_dtype("select_n", cases))
+
+
+def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
+    """Choose each element from on_true where pred holds, else from on_false.
+
+    Args:
+        pred: bools, of the shape of the others or of rank 0.
+        on_true: array.
+        on_false: array of the shape and dtype of on_true.
+
+    Raises:
+        TypeError: shapes or dtypes do not fit.
+
+    >>> lax.select(jnp.array([True, False]), jnp.array([1, 2]), jnp.array([3, 4]))
+    Array([1, 4], dtype=int32)
+    """
+    return select_n(pred, on_false, on_true)
+
+
+def _select_n_aval(which: ShapedArray, *cases: ShapedArray) -> ShapedArray:
+    if which.dtype == np.bool_:
+        if len(cases) > 2:
+            raise TypeError("select with boolean `which` cannot have > 2 cases.")
+    elif which.dtype != np.int32:
+        integral = dtypes.issubdtype(which.dtype, np.integer)
+        expected = "must be an int32" if integral else "must be boolean or integer type"
+        raise TypeError(f"select `which` {expected}, got {dtypes.dtype_name(which.dtype)}.")
+    check_same_dtypes("select", cases)
+    shape = cases[0].shape
+    if any(case.shape != shape for case in cases):
+        raise TypeError(f"select cases must have the same shapes, got [{', '.join(str(c.shape) for c in cases)}].")
+    if which.shape not in ((), shape):
+        raise TypeError(
+            "select `which` must be scalar or have the same shape as cases, "
+            f"got `which` shape {which.shape} but case shape {shape}."
+        )
+    return ShapedArray(shape, cases[0].dtype, all(case.weak_type for case in cases))
+
+
+def _select_n_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    out = select_n_p.bind(*primals)
+    if all(type(t) is Zero for t in tangents[1:]):
+        return out, Zero.from_primal_value(out)
+    return out, select_n_p.bind(primals[0], *map(instantiate_zeros, tangents[1:]))
+
+
+def _select_n_transpose(ct: Any, which: Any, *cases: Any) -> list[Any]:
+    """The cotangent of a case is ct where that was chosen, else 0."""
+    zero = zeros_like_aval(aval_of(ct))  # type: ignore[arg-type]
+
+    def cotangent(position: int) -> Any:
+        return select_n_p.bind(which, *(ct if i == position else zero for i in range(len(cases))))
+
+    return [None, *(cotangent(i) if is_undefined_primal(case) else None for i, case in enumerate(cases))]
+
+
+def _select_n_batch(args: Sequence[Any], dims: Sequence[int | None]) -> tuple[Any, int]:
+    """Batch dimensions go to the front; a `which` of rank 0 stays so if it is not batched, and else is spread out."""
+    (which, *cases), (which_dim, *case_dims) = args, dims
+    if len({(np.shape(x), d) for x, d in zip(args, dims)}) == 1:
+        return select_n_p.bind(*args), which_dim  # type: ignore[return-value]
+    size = next(np.shape(x)[d] for x, d in zip(args, dims) if d is not None)
+    cases = [_shape.bdim_at_front(x, d, size) for x, d in zip(cases, case_dims)]
+    if which_dim is None and np.ndim(which) == 0:
+        return select_n_p.bind(which, *cases), 0
+    which = _shape.bdim_at_front(which, which_dim, size)
+    if np.shape(which) != np.shape(cases[0]):
+        which = _shape.broadcast_in_dim(which, np.shape(cases[0]), (0,))
+    return select_n_p.bind(which, *cases), 0
+
+
+def _select_n_reference(which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
+    out = cases[0]
+    for position, case in enumerate(cases[1:], start=1):
+        out = np.where(which.astype(np.int32) >= position, case, out)
+    return out.astype(cases[0].dtype, copy=False)
+
+
+select_n_p = Primitive(
+    "select_n",
+    abstract_eval=_select_n_aval,
+    jvp=_select_n_jvp,
+    transpose=_select_n_transpose,
+    batch=_select_n_batch,
+    reference=_select_n_reference,
+)
+
+
+# Clamping.
+
+
+def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
+    """x, or the limit that it passes: minimum(maximum(x, min), max).
+
+    Args:
+        min: lower limit, of the shape of x or of rank 0.
+        x: array.
+        max: upper limit, of the shape of x or of rank 0.
+
+    Raises:
+        TypeError: shapes or dtypes do not fit.
+
+    >>> lax.clamp(0.0, jnp.array([-1.0, 0.5, 3.0]), 1.0)
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
+    return clamp_p.bind(*adopt_dtype("clamp", [min, x, max]))
+
+
+def _clamp_aval(low: ShapedArray, x: ShapedArray, high: ShapedArray) -> ShapedArray:
+    for limit, name in ((low, "min"), (high, "max")):
+        if limit.shape not in ((), x.shape):
+            raise TypeError(
+                f"clamp requires {name}.shape == operand.shape or {name}.shape == (), "
+                f"got {name}.shape={limit.shape}, operand.shape={x.shape}."
+            )
+    for position, aval in enumerate((low, x, high)):
+        check_dtype("clamp", aval.dtype, ANY, position)
+    check_same_dtypes("clamp", (low, x, high))
+    return ShapedArray(x.shape, x.dtype, low.weak_type and x.weak_type and high.weak_type)
+
+
+def _clamp_batch(args: Sequence[Any], dims: Sequence[int | None]) -> tuple[Any, int | None]:
+    """Limits of rank 0 stay so if they are not batched, and else are spread out."""
+    low, x, high = args
+    if len({(np.shape(a), d) for a, d in zip(args, dims)}) == 1:
+        return clamp_p.bind(*args), dims[1]
+    if all(np.ndim(limit) == 0 for limit in (low, high)):
+        return clamp_p.bind(*args), dims[1]
+    size = next(np.shape(a)[d] for a, d in zip(args, dims) if d is not None)
+    x = _shape.bdim_at_front(x, dims[1], size)
+
+    def spread(limit: Any, dim: int | None) -> Any:
+        if dim is None and np.ndim(limit) == 0:
+            return limit
+        limit = _shape.bdim_at_front(limit, dim, size)
+        return limit if np.shape(limit) == np.shape(x) else _shape.broadcast_in_dim(limit, np.shape(x), (0,))
+
+    return clamp_p.bind(spread(low, dims[0]), x, spread(high, dims[2])), 0
+
+
+def _where(condition: Any, t: Any, x: Any) -> Any:
+    """t where the condition holds, else 0, in the shape of x: t and the condition may be of rank 0."""
+    zero = zeros_like_aval(aval_of(x).update(dtype=aval_of(t).dtype))  # type: ignore[attr-defined]
+    spread = lambda a: _shape.broadcast_in_dim(a, np.shape(x), ()) if np.shape(a) != np.shape(x) else a
+    return select(spread(condition), spread(t), zero)
+
+
+def _both(a: Any, b: Any) -> Any:
+    from veery.lax._bitwise import bitwise_and
+
+    return bitwise_and(a, b)
+
+
+clamp_p = Primitive(
+    "clamp",
+    abstract_eval=_clamp_aval,
+    # The operand that the result equals has the derivative; where x is at a limit, none has.
+    jvp=(
+        lambda t, out, low, x, high: _where(_both(gt(low, x), lt(low, high)), t, x),
+        lambda t, out, low, x, high: _where(_both(gt(x, low), lt(x, high)), t, x),
+        lambda t, out, low, x, high: _where(lt(high, x), t, x),
+    ),
+    batch=_clamp_batch,
+    reference=quiet(lambda low, x, high: np.minimum(np.maximum(x, low), high)),
+)

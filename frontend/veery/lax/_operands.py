@@ -1,0 +1,119 @@
+"""The operands of elementwise functions: Python scalars among arrays, and shapes that broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from veery._core import dtypes
+from veery._core.avals import AbstractValue, ShapedArray, aval_of, maybe_aval_of
+from veery._core.primitive import Primitive
+from veery.lax import _shape
+
+ArrayLike = Any  # an Array, a tracer, a NumPy array or scalar, a Python scalar
+Array = Any  # an Array or a tracer
+
+_WIDTH: dict[type, int] = {int: 1, float: 2, complex: 3}  # of the kinds of numbers: each holds those before it
+
+
+def apply(primitive: Primitive, *operands: ArrayLike, **params: Any) -> Array:
+    """Bind an elementwise primitive to operands that need not have one shape and dtype yet.
+
+    Python scalars take the dtype of the arrays beside them, and operands of rank 0, or with dimensions of size 1, are
+    broadcast. Nothing else is converted: other differences are left for the primitive to refuse.
+
+    Raises:
+        TypeError: an operand is no array, or the shapes do not broadcast.
+    """
+    xs = adopt_dtype(primitive.name, operands)
+    shapes = [np.shape(x) for x in xs]
+    if any(shape != shapes[0] for shape in shapes):
+        shape = broadcast_shape(primitive.name, shapes)
+        xs = [broadcast_to(x, shape) for x in xs]
+    return primitive.bind(*xs, **params)
+
+
+def adopt_dtype(name: str, operands: Sequence[ArrayLike]) -> list[Any]:
+    """The operands, Python scalars among them in the dtype of the first that is an array.
+
+    Args:
+        name: of the public function.
+        operands: array-likes.
+
+    Raises:
+        TypeError: an operand is no array.
+    """
+    xs = [x.__jax_array__() if hasattr(x, "__jax_array__") else x for x in operands]
+    for position, x in enumerate(xs):
+        check_operand(name, position, x)
+    like = next((x for x in xs if not dtypes.is_python_scalar(x)), None)
+    if like is None:
+        return xs
+    aval = aval_of(like)
+    return [scalar_like(x, aval) if dtypes.is_python_scalar(x) else x for x in xs]
+
+
+def check_operand(name: str, position: int, x: Any) -> AbstractValue:
+    """The aval of an operand; TypeError where it is no array."""
+    aval = maybe_aval_of(x)
+    if aval is None:
+        raise TypeError(
+            f"Error interpreting argument to {name} as a JAX value. The problematic value is of type {type(x)} "
+            f"and was passed to {name} at position {position}."
+        )
+    return aval
+
+
+def scalar_like(value: complex, aval: Any) -> Any:
+    """A Python scalar in the dtype of an array, weakly typed if that is.
+
+    It is returned unchanged where the dtype has no such values (2.5 beside integers, 1 beside bool).
+    """
+    if isinstance(aval.dtype, dtypes.ExtendedDType) or aval.dtype == dtypes.float0:
+        return value
+    scalar_type = dtypes.scalar_type_of(aval.dtype)
+    if isinstance(value, bool) or scalar_type is bool:
+        return value
+    if _WIDTH[dtypes.scalar_type_of(value)] > _WIDTH[scalar_type]:
+        return value
+    if aval.weak_type and dtypes.dtype_of(scalar_type(0)) == aval.dtype:
+        return scalar_type(value)
+    with np.errstate(over="ignore"):
+        return np.asarray(value, aval.dtype)[()]
+
+
+def broadcast_shape(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape in which shapes of one rank (or of rank 0) meet; dimensions are equal or 1.
+
+    Raises:
+        TypeError: they do not meet.
+    """
+    ranked = [shape for shape in shapes if shape]
+    if len({len(shape) for shape in ranked}) > 1:
+        ranks = ", ".join(str(rank) for rank in sorted({len(shape) for shape in ranked}))
+        raise TypeError(f"{name}: arrays must have the same number of dimensions, got {{{ranks}}}")
+    result = []
+    for sizes in zip(*ranked, strict=True):
+        wide = {size for size in sizes if size != 1}
+        if len(wide) > 1:
+            listed = ", ".join(str(shape) for shape in ranked)
+            raise TypeError(f"{name} got incompatible shapes for broadcasting: {listed}.")
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
+
+
+def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
+    """The operand in that shape; its own shape is of rank 0 or differs in dimensions of size 1 only."""
+    old = np.shape(x)
+    if old == shape:
+        return x
+    return _shape.broadcast_in_dim(x, shape, tuple(range(len(old))))
+
+
+def full_like(x: Any, value: complex) -> Any:
+    """An array of the shape and dtype of x, filled with a Python scalar. Used in rules."""
+    aval = aval_of(x)
+    assert isinstance(aval, ShapedArray)
+    return broadcast_to(scalar_like(value, aval), aval.shape)

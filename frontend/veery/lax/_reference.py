@@ -1,0 +1,55 @@
+"""How references are written: NumPy functions wrapped so that they round once and do not warn."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from veery._core import dtypes
+
+
+def quiet(function: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    """The function without NumPy's floating-point warnings, always with an array as its result."""
+
+    @functools.wraps(function)
+    def reference(*operands: Any, **params: Any) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.asarray(function(*operands, **params))
+
+    return reference
+
+
+def in_double(function: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    """The function computed in float64 or complex128 and rounded once to the dtype of its first operand.
+
+    A complex result of real operands is not expected; a real result of complex ones has the dtype of their parts.
+    """
+
+    @functools.wraps(function)
+    def reference(*operands: Any, **params: Any) -> np.ndarray:
+        arrays = [np.asarray(x) for x in operands]
+        with np.errstate(all="ignore"):
+            out = np.asarray(function(*map(widen, arrays), **params))
+            dtype = arrays[0].dtype
+            return out.astype(dtype if out.dtype.kind == "c" else dtypes.to_floating_dtype(dtype))
+
+    return reference
+
+
+def widen(x: np.ndarray) -> np.ndarray:
+    """The array in float64, or complex128."""
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+
+
+def bit_width(dtype: Any) -> int:
+    """The number of bits of an integer dtype."""
+    return dtypes.iinfo(dtype).bits
+
+
+def as_bits(x: np.ndarray) -> np.ndarray:
+    """The bits of integers, in the low end of uint64."""
+    mask = np.uint64((1 << bit_width(x.dtype)) - 1)
+    return x.astype(np.uint64 if x.dtype == np.uint64 else np.int64).view(np.uint64) & mask
