@@ -1,0 +1,1 @@
+"""The public transformations, as functions of functions with pytree arguments."""

@@ -52,7 +52,7 @@ class ShapedArray(AbstractValue):
     @classmethod
     def _make(cls, shape: Any, dtype: Any, weak_type: bool) -> ShapedArray:
         shape = tuple(int(d) for d in shape)
-        dtype = dtype if isinstance(dtype, dtypes.KeyDType) else np.dtype(dtype)
+        dtype = dtypes.as_dtype(dtype)
         key = (shape, dtype, bool(weak_type))
         self = cls._interned.get(key)
         if self is None:
@@ -89,7 +89,7 @@ class ShapedArray(AbstractValue):
     at_least_vspace = to_tangent_aval
 
     def str_short(self, short_dtypes: bool = True) -> str:
-        name = dtypes.short_name(self.dtype) if short_dtypes else str(self.dtype)
+        name = dtypes.short_dtype_name(self.dtype) if short_dtypes else str(self.dtype)
         return f"{name}[{','.join(map(str, self.shape))}]"
 
     def __str__(self) -> str:
@@ -144,8 +144,7 @@ def maybe_aval_of(x: Any) -> AbstractValue | None:
 
 
 def _numpy_aval(x: np.ndarray | np.generic) -> ShapedArray:
-    if not dtypes.is_array_dtype(x.dtype):
-        raise TypeError(f"Dtype {x.dtype} is not a valid JAX array type. Only arrays of numeric types are supported by JAX.")
+    dtypes.check_valid_dtype(x.dtype)
     return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype))
 
 

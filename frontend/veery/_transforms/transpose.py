@@ -36,7 +36,9 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cts:
     for atom, ct in zip(jaxpr.outvars, cts, strict=True):
         _accumulate(cotangents, linear_vars, atom, ct)
     for eqn in reversed(linear_eqns):
-        ct_outs = [cotangents.pop(v, None) or Zero(v.aval.to_tangent_aval()) for v in eqn.outvars]
+        ct_outs = [
+            cotangents.pop(v) if v in cotangents else Zero(v.aval.to_tangent_aval()) for v in eqn.outvars
+        ]
         if all(type(ct) is Zero for ct in ct_outs):
             continue
         with source.use(eqn.source_info):

@@ -1,0 +1,618 @@
+"""Derivatives of functions of pytrees."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery._api.arguments import function_name
+from veery._api.vectorize import vmap
+from veery._core import dtypes, source, tree
+from veery._core.ad import UndefinedPrimal, Zero, instantiate_zeros
+from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
+from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr
+from veery._transforms import jvp as forward
+from veery._transforms import linearize as linearization
+from veery._transforms.staging import stage
+from veery._transforms.transpose import backward_pass
+
+
+def flat_function(
+    fun: Callable[..., Any], in_tree: Any, has_aux: bool = False
+) -> tuple[Callable[..., list[Any]], dict[str, Any]]:
+    """A function of flat arguments, and a dictionary that holds "out_tree" (and "aux") once it has run.
+
+    Args:
+        fun: function of positional pytrees.
+        in_tree: the tree of its tuple of arguments.
+        has_aux: whether it returns a pair of differentiated and auxiliary output.
+    """
+    found: dict[str, Any] = {}
+
+    def flat(*leaves: Any) -> list[Any]:
+        out = fun(*tree.unflatten(in_tree, leaves))
+        if has_aux:
+            out = _pair(out)
+            out, found["aux"] = out
+        leaves_out, found["out_tree"] = tree.flatten(out)
+        return leaves_out
+
+    return flat, found
+
+
+def _pair(out: Any) -> tuple[Any, Any]:
+    if not (isinstance(out, (tuple, list)) and len(out) == 2):
+        raise TypeError(f"expected function with aux output to return a two-element tuple, but got type {type(out)} with value {out!r}")
+    return out[0], out[1]
+
+
+def float0_zeros(shape: Any) -> np.ndarray:
+    """The tangent of an integer array: an array of float0, which carries nothing."""
+    return np.zeros(shape, dtypes.float0)
+
+
+def as_output(t: Any) -> Any:
+    """A tangent or cotangent as the user sees it: arrays in place of symbolic zeros."""
+    if type(t) is Zero:
+        return float0_zeros(t.aval.shape) if t.aval.dtype == dtypes.float0 else instantiate_zeros(t)
+    return t
+
+
+def _check_arrays(leaves: Sequence[Any], what: str) -> None:
+    for leaf in leaves:
+        if maybe_aval_of(leaf) is None:
+            raise TypeError(f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type in {what}")
+
+
+# Forward mode.
+
+
+@source.api_boundary
+def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+    """A function's value and its directional derivative (forward mode).
+
+    Args:
+        fun: function of positional arguments.
+        primals: tuple of the arguments at which to differentiate.
+        tangents: tuple of tangents, of the same tree, shapes and dtypes (float0 for integer arguments).
+        has_aux: whether fun returns a pair, of which only the first is differentiated.
+
+    Returns:
+        (value, tangent), or (value, tangent, aux).
+
+    Raises:
+        TypeError: primals and tangents do not match.
+
+    >>> import veery, veery.numpy as jnp
+    >>> y, dy = veery.jvp(jnp.sin, (0.0,), (1.0,))
+    >>> float(dy)
+    1.0
+    """
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise TypeError(
+            f"primal and tangent arguments to jax.jvp must be tuples or lists; found {type(primals).__name__} and "
+            f"{type(tangents).__name__}."
+        )
+    flat_primals, in_tree = tree.flatten(tuple(primals))
+    flat_tangents, tangent_tree = tree.flatten(tuple(tangents))
+    if in_tree != tangent_tree:
+        raise TypeError(
+            "primal and tangent arguments to jax.jvp must have the same tree structure; primals have tree structure "
+            f"{in_tree} whereas tangents have tree structure {tangent_tree}."
+        )
+    _check_arrays(flat_primals, "jvp")
+    flat_tangents = [_checked_tangent(p, t, "jvp") for p, t in zip(flat_primals, flat_tangents)]
+    flat, found = flat_function(fun, in_tree, has_aux)
+    outs, out_tangents = forward.jvp(flat, flat_primals, flat_tangents)
+    out_tree = found["out_tree"]
+    results = tree.unflatten(out_tree, outs), tree.unflatten(out_tree, list(map(as_output, out_tangents)))
+    return (*results, _strip(found["aux"])) if has_aux else results
+
+
+def _strip(aux: Any) -> Any:
+    """Auxiliary output as values: tracers of finished differentiations give their primals."""
+
+    def primal(x: Any) -> Any:
+        while isinstance(x, (forward.JVPTracer, linearization.GradTracer)) and not x._trace.alive:
+            x = x.primal
+        return x
+
+    return tree.map(primal, aux)
+
+
+def _checked_tangent(primal: Any, tangent: Any, name: str) -> Any:
+    expected = aval_of(primal).to_tangent_aval()
+    dtype = np.asarray(tangent).dtype if isinstance(tangent, np.ndarray) else getattr(tangent, "dtype", None)
+    given = ShapedArray(np.shape(tangent), dtypes.float0) if dtype == dtypes.float0 else aval_of(tangent)
+    if given.dtype != expected.dtype and not (given.weak_type and _weakly_fits(given, expected)):  # type: ignore[attr-defined]
+        raise TypeError(
+            f"primal and tangent arguments to jax.{name} do not match; dtypes must be equal, or in case of int/bool "
+            f"primal dtype the tangent dtype must be float0. Got primal dtype {aval_of(primal).dtype} and so expected "  # type: ignore[attr-defined]
+            f"tangent dtype {expected.dtype}, but got tangent dtype {given.dtype} instead."
+        )
+    if np.shape(primal) != np.shape(tangent):
+        raise ValueError(
+            f"jvp called with different primal and tangent shapes;Got primal shape {np.shape(primal)} and tangent shape "
+            f"as {np.shape(tangent)}"
+        )
+    if expected.dtype == dtypes.float0:
+        return Zero(expected)
+    return tangent
+
+
+def _weakly_fits(given: Any, expected: Any) -> bool:
+    return dtypes.issubdtype(given.dtype, np.floating) and dtypes.issubdtype(expected.dtype, np.floating)
+
+
+@source.api_boundary
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """A function's value and its derivative as a linear function, both from one evaluation.
+
+    Args:
+        fun: function of positional arguments.
+        *primals: the point.
+        has_aux: whether fun returns a pair, of which only the first is differentiated.
+
+    Returns:
+        (value, f_jvp), or (value, f_jvp, aux); f_jvp maps tangents to the output tangent.
+
+    >>> import veery, veery.numpy as jnp
+    >>> y, f_jvp = veery.linearize(jnp.sin, 0.0)
+    >>> float(f_jvp(2.0))
+    2.0
+    """
+    from veery.tree_util import Partial
+
+    leaves, in_tree = tree.flatten(primals)
+    _check_arrays(leaves, "linearize")
+    flat, found = flat_function(fun, in_tree, has_aux)
+    split = linearization.linearize(flat, leaves, _inexact(leaves))
+    out = tree.unflatten(found["out_tree"], split.outs)
+    kept = _LinearMap(split.jaxpr, in_tree, found["out_tree"], tuple(map(aval_of, leaves)), tuple(map(aval_of, split.outs)), split.nonzeros_out)
+    f_jvp = Partial(functools.partial(_apply_linear, kept), split.jaxpr.consts)
+    return (out, f_jvp, _strip(found["aux"])) if has_aux else (out, f_jvp)
+
+
+class _LinearMap:
+    """A linear jaxpr with the trees and types around it; its residuals are passed beside it."""
+
+    def __init__(self, jaxpr: ClosedJaxpr, in_tree: Any, out_tree: Any, in_avals: Any, out_avals: Any, nonzeros_out: Any):
+        self.jaxpr = jaxpr.jaxpr
+        self.in_tree = in_tree
+        self.out_tree = out_tree
+        self.in_avals = in_avals
+        self.out_avals = out_avals
+        self.nonzeros_out = nonzeros_out
+        self.nonzeros_in = tuple(_is_inexact(a) for a in in_avals)
+
+
+def _is_inexact(aval: Any) -> bool:
+    return dtypes.issubdtype(aval.dtype, np.inexact)
+
+
+def _inexact(leaves: Sequence[Any]) -> list[bool]:
+    return [_is_inexact(aval_of(x)) for x in leaves]
+
+
+def _apply_linear(kept: _LinearMap, residuals: Sequence[Any], *tangents: Any) -> Any:
+    flat_tangents, given_tree = tree.flatten(tangents)
+    if given_tree != kept.in_tree:
+        raise TypeError(
+            f"linearized function called with tangents of tree structure {given_tree}; expected {kept.in_tree}"
+        )
+    for aval, t in zip(kept.in_avals, flat_tangents):
+        expected = aval.to_tangent_aval()
+        if np.shape(t) != aval.shape or (_is_inexact(aval) and aval_of(t).dtype != expected.dtype):  # type: ignore[attr-defined]
+            raise ValueError(
+                f"linearized function called on tangent values inconsistent with the original primal values: got "
+                f"tangent aval {aval_of(t)} for primal aval {aval}"
+            )
+    nonzero = [t for t, nz in zip(flat_tangents, kept.nonzeros_in) if nz]
+    outs = iter(eval_jaxpr(kept.jaxpr, residuals, *nonzero))
+    results = [
+        next(outs) if nz else as_output(Zero(a.to_tangent_aval())) for a, nz in zip(kept.out_avals, kept.nonzeros_out)
+    ]
+    return tree.unflatten(kept.out_tree, results)
+
+
+# Reverse mode.
+
+
+@source.api_boundary
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Any = ()) -> Any:
+    """A function's value and its vector-Jacobian product (reverse mode).
+
+    Args:
+        fun: function of positional arguments.
+        *primals: the point.
+        has_aux: whether fun returns a pair, of which only the first is differentiated.
+        reduce_axes: accepted for compatibility.
+
+    Returns:
+        (value, vjp_fun), or (value, vjp_fun, aux); vjp_fun maps a cotangent of the output to a tuple with a cotangent
+        for each primal.
+
+    >>> import veery, veery.numpy as jnp
+    >>> y, vjp_fun = veery.vjp(jnp.multiply, 2.0, 3.0)
+    >>> [float(ct) for ct in vjp_fun(1.0)]
+    [3.0, 2.0]
+    """
+    from veery.tree_util import Partial
+
+    leaves, in_tree = tree.flatten(primals)
+    _check_arrays(leaves, "vjp")
+    flat, found = flat_function(fun, in_tree, has_aux)
+    split = linearization.linearize(flat, leaves, _inexact(leaves))
+    out_tree = found["out_tree"]
+    out = tree.unflatten(out_tree, split.outs)
+    kept = _LinearMap(split.jaxpr, in_tree, out_tree, tuple(map(aval_of, leaves)), tuple(map(aval_of, split.outs)), split.nonzeros_out)
+    vjp_fun = Partial(functools.partial(_apply_transposed, kept, function_name(fun)), split.jaxpr.consts)
+    return (out, vjp_fun, _strip(found["aux"])) if has_aux else (out, vjp_fun)
+
+
+def _apply_transposed(kept: _LinearMap, name: str, residuals: Sequence[Any], *cts: Any) -> tuple[Any, ...]:
+    if len(cts) != 1:
+        raise TypeError(f"the function returned by `jax.vjp` applied to {name} was called with {len(cts)} arguments, but functions returned by `jax.vjp` must be called with a single argument corresponding to the single value returned by {name}")
+    flat_cts, ct_tree = tree.flatten(cts[0])
+    if ct_tree != kept.out_tree:
+        raise ValueError(
+            f"unexpected tree structure of argument to vjp function of {name}: got {ct_tree}, but expected to match "
+            f"{kept.out_tree}"
+        )
+    cts_in = [_checked_cotangent(aval, ct, name) for aval, ct in zip(kept.out_avals, flat_cts)]
+    nonzero = [ct for ct, nz in zip(cts_in, kept.nonzeros_out) if nz]
+    args = [UndefinedPrimal(v.aval) for v in kept.jaxpr.invars]
+    results = iter(backward_pass(kept.jaxpr, residuals, args, nonzero))
+    leaves = [
+        as_output(next(results) if nz else Zero(a.to_tangent_aval())) for a, nz in zip(kept.in_avals, kept.nonzeros_in)
+    ]
+    return tree.unflatten(kept.in_tree, leaves)
+
+
+def _checked_cotangent(aval: Any, ct: Any, name: str) -> Any:
+    expected = aval.to_tangent_aval()
+    if expected.dtype == dtypes.float0:
+        return Zero(expected)
+    given = aval_of(ct)
+    if given.shape != aval.shape or (given.dtype != expected.dtype and not given.weak_type):  # type: ignore[attr-defined]
+        raise ValueError(
+            f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function of {name}: got {given}, but expected "
+            f"{expected} because the corresponding output of the function {name} had JAX type {aval}"
+        )
+    if given.dtype != expected.dtype:  # type: ignore[attr-defined]
+        from veery.lax import convert_element_type
+
+        return convert_element_type(ct, expected.dtype)
+    return ct
+
+
+def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = ()) -> Callable[..., Any]:
+    """The transpose of a function that is linear.
+
+    Args:
+        fun: a linear function of positional arguments.
+        *primals: arrays or ShapeDtypeStructs that give the types of the arguments.
+        reduce_axes: accepted for compatibility.
+
+    Returns:
+        A function from a cotangent of the output to a tuple of cotangents of the arguments.
+
+    >>> import veery
+    >>> (ct,) = veery.linear_transpose(lambda x: 3.0 * x, 1.0)(2.0)
+    >>> float(ct)
+    6.0
+    """
+    leaves, in_tree = tree.flatten(primals)
+    avals = [ShapedArray(x.shape, x.dtype) if maybe_aval_of(x) is None else aval_of(x) for x in leaves]
+    if not all(_is_inexact(a) for a in avals) and any(_is_inexact(a) for a in avals):
+        raise TypeError("linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer functions")
+    flat, found = flat_function(fun, in_tree)
+    closed = stage(flat, avals)
+
+    def transposed(ct: Any) -> Any:
+        flat_cts, ct_tree = tree.flatten(ct)
+        if ct_tree != found["out_tree"]:
+            raise TypeError(f"cotangent tree does not match function output, expected {found['out_tree']} but got {ct_tree}")
+        for aval, c in zip(closed.out_avals, flat_cts):
+            if np.shape(c) != aval.shape:
+                raise TypeError(f"cotangent type does not match function output, expected {aval} but got {aval_of(c)}")
+        args = [UndefinedPrimal(a) for a in avals]
+        cts = backward_pass(closed.jaxpr, closed.consts, args, flat_cts)
+        return tree.unflatten(in_tree, list(map(as_output, cts)))
+
+    return transposed
+
+
+# Gradients.
+
+
+def value_and_grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Any = (),
+) -> Callable[..., Any]:
+    """A function that returns the value and the gradient of `fun`.
+
+    Args:
+        fun: a function with a scalar output (or a pair of it and auxiliary output).
+        argnums: position or positions of the arguments to differentiate in; each may be a pytree.
+        has_aux: whether fun returns a pair.
+        holomorphic: whether fun is holomorphic; inputs and output are then complex.
+        allow_int: whether integer arguments may be differentiated in; their gradients are float0.
+        reduce_axes: accepted for compatibility.
+
+    Returns:
+        A function with the arguments of fun that returns (value, gradient), or ((value, aux), gradient).
+
+    Raises:
+        TypeError: the output is not a real scalar, or an argument is not real.
+
+    >>> import veery
+    >>> value, gradient = veery.value_and_grad(lambda x: x**2)(3.0)
+    >>> float(value), float(gradient)
+    (9.0, 6.0)
+    """
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun!r}")
+
+    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    @source.api_boundary
+    def value_and_grad_fun(*args: Any, **kwargs: Any) -> Any:
+        positions = _argnums(argnums, args, fun)
+        chosen = tuple(args[i] for i in positions)
+        for leaf in tree.leaves(chosen):
+            _check_gradient_input(leaf, holomorphic, allow_int, "grad")
+
+        def of_chosen(*values: Any) -> Any:
+            return fun(*_replace(args, positions, values), **kwargs)
+
+        out, pullback, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
+        _check_scalar(out)
+        _check_gradient_output(out, holomorphic, "grad")
+        seed = np.ones((), aval_of(out).dtype)[()]  # type: ignore[attr-defined]
+        grads = pullback(_weakly(seed, out))
+        gradient = grads if isinstance(argnums, (tuple, list)) else grads[0]
+        return ((out, aux[0]) if has_aux else out), gradient
+
+    return value_and_grad_fun
+
+
+def _weakly(seed: Any, out: Any) -> Any:
+    """The seed 1 with the weak type of the output."""
+    if not getattr(aval_of(out), "weak_type", False):
+        return seed
+    return complex(1) if np.iscomplexobj(seed) else 1.0
+
+
+def grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Any = (),
+) -> Callable[..., Any]:
+    """A function that returns the gradient of `fun`; arguments as for `value_and_grad`.
+
+    Returns:
+        A function with the arguments of fun that returns the gradient, or (gradient, aux).
+
+    >>> import veery, veery.numpy as jnp
+    >>> float(veery.grad(veery.grad(jnp.sin))(0.0))
+    -0.0
+    """
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+
+    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    def grad_fun(*args: Any, **kwargs: Any) -> Any:
+        out, gradient = both(*args, **kwargs)
+        return (gradient, out[1]) if has_aux else gradient
+
+    return grad_fun
+
+
+def _argnums(argnums: Any, args: Sequence[Any], fun: Any) -> tuple[int, ...]:
+    numbers = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
+    for n in numbers:
+        if not isinstance(n, (int, np.integer)):
+            raise TypeError(f"argnums must be an int or a sequence of ints, got {argnums!r}")
+        if not -len(args) <= n < len(args):
+            raise ValueError(
+                f"differentiating with respect to argnums={argnums} requires at least {max(numbers) + 1} positional "
+                f"arguments to be passed by the caller, but got only {len(args)} positional arguments."
+            )
+    return tuple(n % len(args) for n in numbers)
+
+
+def _replace(args: Sequence[Any], positions: Sequence[int], values: Sequence[Any]) -> list[Any]:
+    replaced = list(args)
+    for i, value in zip(positions, values):
+        replaced[i] = value
+    return replaced
+
+
+def _check_gradient_input(x: Any, holomorphic: bool, allow_int: bool, name: str) -> None:
+    aval: Any = maybe_aval_of(x)
+    if aval is None:
+        raise TypeError(f"Argument '{x}' of type {type(x)} is not a valid JAX type")
+    if holomorphic:
+        if not dtypes.issubdtype(aval.dtype, np.complexfloating):
+            raise TypeError(f"{name} with holomorphic=True requires inputs with complex dtype, but got {aval.dtype.name}.")
+        return
+    if dtypes.issubdtype(aval.dtype, dtypes.extended):
+        raise TypeError(f"{name} with input element type {aval.dtype.name}")
+    if not dtypes.issubdtype(aval.dtype, np.inexact) and not allow_int:
+        raise TypeError(
+            f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype of np.inexact), but got "
+            f"{aval.dtype.name}. If you want to use Boolean- or integer-valued inputs, use vjp or set allow_int to True."
+        )
+    if dtypes.issubdtype(aval.dtype, np.complexfloating) and name == "jacfwd":
+        raise TypeError(
+            f"{name} requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but got "
+            f"{aval.dtype.name}. For holomorphic differentiation, pass holomorphic=True. For differentiation of "
+            "non-holomorphic functions involving complex inputs, use jax.jvp directly."
+        )
+
+
+def _check_gradient_output(x: Any, holomorphic: bool, name: str) -> None:
+    dtype: Any = aval_of(x).dtype  # type: ignore[attr-defined]
+    if holomorphic:
+        if not dtypes.issubdtype(dtype, np.complexfloating):
+            raise TypeError(f"{name} with holomorphic=True requires outputs with complex dtype, but got {dtype.name}.")
+    elif dtypes.issubdtype(dtype, np.complexfloating):
+        raise TypeError(
+            f"{name} requires real-valued outputs (output dtype that is a sub-dtype of np.floating), but got "
+            f"{dtype.name}. For holomorphic differentiation, pass holomorphic=True. For differentiation of "
+            "non-holomorphic functions involving complex outputs, use jax.vjp directly."
+        )
+    elif not dtypes.issubdtype(dtype, np.floating):
+        raise TypeError(
+            f"{name} requires real-valued outputs (output dtype that is a sub-dtype of np.floating), but got "
+            f"{dtype.name}. For differentiation of functions with integer outputs, use jax.vjp directly."
+        )
+
+
+def _check_scalar(x: Any) -> None:
+    aval: Any = maybe_aval_of(x)
+    message = "Gradient only defined for scalar-output functions. Output "
+    if aval is None:
+        raise TypeError(f"{message}was {x!r}.")
+    if aval.shape != ():
+        raise TypeError(f"{message}had shape: {aval.shape}.")
+
+
+# Jacobians.
+
+
+def jacfwd(
+    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """A function that returns the Jacobian of `fun`, column by column (forward mode).
+
+    Args:
+        fun: function whose outputs and differentiated arguments may be pytrees.
+        argnums: position or positions of the arguments to differentiate in.
+        has_aux: whether fun returns a pair of output and auxiliary output.
+        holomorphic: whether fun is holomorphic.
+
+    Returns:
+        A function with the arguments of fun; for an output of shape s and an argument of shape t the Jacobian has
+        shape s + t.
+
+    >>> import veery, veery.numpy as jnp
+    >>> veery.jacfwd(lambda x: x**2)(jnp.array([1.0, 2.0])).tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
+    """
+
+    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    @source.api_boundary
+    def jacfun(*args: Any, **kwargs: Any) -> Any:
+        positions = _argnums(argnums, args, fun)
+        chosen = tuple(args[i] for i in positions)
+        for leaf in tree.leaves(chosen):
+            _check_gradient_input(leaf, holomorphic, False, "jacfwd")
+        of_chosen = lambda *values: fun(*_replace(args, positions, values), **kwargs)
+        push = lambda tangents: jvp(of_chosen, chosen, tangents, has_aux=has_aux)
+        value, columns, *aux = vmap(push, out_axes=(None, -1, None) if has_aux else (None, -1))(_basis(chosen))
+        for leaf in tree.leaves(value):
+            if holomorphic:
+                _check_gradient_output(leaf, True, "jacfwd")
+        jacobian = tree.map(lambda y, c: _split_basis(c, chosen, argnums, axis=-1), value, columns)
+        return (jacobian, aux[0]) if has_aux else jacobian
+
+    return jacfun
+
+
+def jacrev(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """A function that returns the Jacobian of `fun`, row by row (reverse mode); see `jacfwd`.
+
+    >>> import veery, veery.numpy as jnp
+    >>> veery.jacrev(lambda x: x.sum() * x)(jnp.array([1.0, 2.0])).tolist()
+    [[4.0, 1.0], [2.0, 5.0]]
+    """
+
+    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    @source.api_boundary
+    def jacfun(*args: Any, **kwargs: Any) -> Any:
+        positions = _argnums(argnums, args, fun)
+        chosen = tuple(args[i] for i in positions)
+        for leaf in tree.leaves(chosen):
+            _check_gradient_input(leaf, holomorphic, allow_int, "jacrev")
+        of_chosen = lambda *values: fun(*_replace(args, positions, values), **kwargs)
+        value, pullback, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
+        for leaf in tree.leaves(value):
+            _check_gradient_output(leaf, holomorphic, "jacrev")
+        rows = vmap(pullback)(_basis(value))
+        rows = rows if isinstance(argnums, (tuple, list)) else rows[0]
+        flat_rows, row_tree = tree.flatten(rows)
+        parts = [tree.leaves(_split_basis(r, value, 0, axis=0, wrap=False)) for r in flat_rows]
+        leaves, out_tree = tree.flatten(value)
+        by_output = [tree.unflatten(row_tree, [part[i] for part in parts]) for i in range(len(leaves))]
+        jacobian = tree.unflatten(out_tree, by_output)
+        return (jacobian, aux[0]) if has_aux else jacobian
+
+    return jacfun
+
+
+jacobian = jacrev
+
+
+def hessian(
+    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """A function that returns the Hessian of `fun`: forward over reverse mode; arguments as for `jacfwd`.
+
+    >>> import veery, veery.numpy as jnp
+    >>> veery.hessian(lambda x: (x**3).sum())(jnp.array([1.0, 2.0])).tolist()
+    [[6.0, 0.0], [0.0, 12.0]]
+    """
+    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
+
+
+def _basis(pytree: Any) -> Any:
+    """The standard basis of a pytree of arrays: each leaf gets a leading dimension over all elements of all leaves."""
+    from veery import lax
+
+    leaves, treedef = tree.flatten(pytree)
+    total = sum(int(np.prod(np.shape(x))) for x in leaves)
+    offset, parts = 0, []
+    for x in leaves:
+        aval: Any = aval_of(x)
+        shape = (total, aval.size)
+        rows, columns = (lax.broadcasted_iota(np.int32, shape, d) for d in (0, 1))
+        ones = lax.eq(rows, lax.add(columns, np.int32(offset)))
+        dtype = aval.dtype if _is_inexact(aval) else dtypes.default_float_dtype()
+        parts.append(lax.reshape(lax.convert_element_type(ones, dtype), (total, *aval.shape)))
+        offset += aval.size
+    return tree.unflatten(treedef, parts)
+
+
+def _split_basis(x: Any, pytree: Any, argnums: Any, axis: int, wrap: bool = True) -> Any:
+    """Split the basis axis of one array into the leaves of the pytree, each axis reshaped to the leaf's shape."""
+    from veery import lax
+
+    leaves, treedef = tree.flatten(pytree)
+    axis = axis % x.ndim
+    parts, start = [], 0
+    for leaf in leaves:
+        size = int(np.prod(np.shape(leaf)))
+        piece = lax.slice_in_dim(x, start, start + size, axis=axis)
+        shape = (*x.shape[:axis], *np.shape(leaf), *x.shape[axis + 1 :])
+        parts.append(lax.reshape(piece, shape))
+        start += size
+    result = tree.unflatten(treedef, parts)
+    if not wrap:
+        return result
+    return result if isinstance(argnums, (tuple, list)) else result[0]

@@ -1,0 +1,407 @@
+"""`jit`: trace a function once for each type of its arguments, compile it, and call the compiled program."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from veery import _dispatch
+from veery._api.arguments import argument_names, function_name, positions_and_names
+from veery._core import source, tree
+from veery._core.array import ArrayImpl
+from veery._core.avals import maybe_aval_of
+from veery._core.config import config
+from veery._core.jaxpr import ClosedJaxpr, DebugInfo
+from veery._core.trace import Tracer, axis_env, current_trace, eval_trace, leaked_tracer_error
+from veery._transforms.calls import jit_p
+from veery._transforms.staging import close_over, stage
+
+logger = logging.getLogger("veery")
+
+
+class Signature(NamedTuple):
+    """What a trace depends on: everything about a call but the values of its arrays."""
+
+    treedef: Any
+    avals: tuple[Any, ...]
+    static: tuple[Any, ...]
+    trace_key: tuple[Any, ...]
+    axes: tuple[Any, ...]
+
+
+@dataclass(eq=False)
+class Traced:
+    """A traced function: its jaxpr, in which closed-over arrays are leading arguments, and its output tree."""
+
+    closed: ClosedJaxpr
+    consts: list[Any]
+    out_tree: Any
+    name: str
+
+
+@dataclass(eq=False)
+class Entry:
+    """What the fast path needs of a call seen before."""
+
+    executable: Any
+    call: Any
+    device: Any
+    consts: list[Any]
+    out_avals: tuple[Any, ...]
+    unflatten: Any
+    single: bool
+
+
+@dataclass(frozen=True)
+class JitOptions:
+    """The arguments of `jit` beside the function."""
+
+    static_argnums: tuple[int, ...] = ()
+    static_argnames: frozenset[str] = frozenset()
+    donate_argnums: tuple[int, ...] = ()
+    donate_argnames: frozenset[str] = frozenset()
+    device: Any = None
+    inline: bool = False
+    compiler_options: tuple[tuple[str, Any], ...] = ()
+
+
+# Traces are kept by function, so that `jit(f)` in a loop traces f once.
+_traces: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+
+
+def traces_of(fun: Any, options: Any) -> dict[Any, Any]:
+    """The traces of a function under given options; its own dictionary for callables that cannot be remembered."""
+    try:
+        return _traces.setdefault(fun, {}).setdefault(options, {})
+    except TypeError:
+        return {}
+
+
+class JitFunction:
+    """A function that is compiled on first use for each type of its arguments (see `jit`)."""
+
+    def __init__(self, fun: Callable[..., Any], options: JitOptions):
+        functools.update_wrapper(self, fun)
+        self._fun = fun
+        self._name = function_name(fun)
+        self._options = options
+        self._dynamic_only = not (options.static_argnums or options.static_argnames)
+        self._donates = bool(options.donate_argnums or options.donate_argnames)
+        self._traces: dict[Signature, Traced] = traces_of(fun, options)
+        self._entries: dict[Any, Entry] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._dynamic_only and current_trace() is eval_trace:
+            leaves, treedef = tree.flatten((args, kwargs))
+            try:
+                entry = self._entries[(treedef, config._trace_key, *[x.aval for x in leaves])]
+                buffers = entry.consts + [x._buffer for x in leaves]
+            except (KeyError, AttributeError):
+                return self._call(args, kwargs)
+            device = entry.device
+            for buffer in buffers:
+                if buffer._spec.device is not device:
+                    return self._call(args, kwargs)
+            outs = [ArrayImpl(aval, buf) for aval, buf in zip(entry.out_avals, entry.call(buffers))]
+            return outs[0] if entry.single else entry.unflatten(outs)
+        return self._call(args, kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<JitFunction of {self._fun!r}>"
+
+    @source.api_boundary
+    def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if config.jax_disable_jit:
+            return self._fun(*args, **kwargs)
+        leaves, sig, donated = self._signature(args, kwargs)
+        traced = self._trace(sig, args, kwargs)
+        inputs = [*traced.consts, *leaves]
+        donations = (False,) * len(traced.consts) + donated
+        if current_trace() is eval_trace:
+            outs = self._execute(traced, inputs, donations)
+            if not any(donated):
+                self._remember(sig, leaves, traced, donations)
+        elif self._options.inline:
+            from veery._core.jaxpr import eval_jaxpr
+
+            outs = eval_jaxpr(traced.closed.jaxpr, (), *inputs)
+        else:
+            outs = jit_p.bind(*inputs, name=traced.name, jaxpr=traced.closed)
+        return tree.unflatten(traced.out_tree, outs)
+
+    def _execute(self, traced: Traced, inputs: Sequence[Any], donations: tuple[bool, ...]) -> list[Any]:
+        arrays = [_concrete(x, traced.name) for x in inputs]
+        device = self._device(arrays, traced.name)
+        executable = self._executable(traced, device, donations)
+        committed = self._options.device is not None or any(x._committed for x in arrays)
+        buffers = executable(_dispatch.on_device(arrays, device))
+        for x, given in zip(arrays, donations):
+            if given:
+                x._buffer.delete()
+        outs = [ArrayImpl(aval, b, committed) for aval, b in zip(traced.closed.out_avals, buffers)]
+        _dispatch.check_special(outs, traced.name)
+        return outs
+
+    def _device(self, arrays: Sequence[ArrayImpl], name: str) -> Any:
+        return self._options.device or _dispatch.device_of(arrays, name)
+
+    def _executable(self, traced: Traced, device: Any, donations: tuple[bool, ...]) -> Any:
+        key = ("executable", device, donations, self._options.compiler_options)
+        found = traced.closed.derived.get(key)
+        if found is None:
+            found = _dispatch.compile_jaxpr(
+                traced.closed, traced.name, device, donations, self._options.compiler_options
+            )
+            traced.closed.derived[key] = found
+        return found
+
+    def _remember(self, sig: Signature, leaves: Sequence[Any], traced: Traced, donations: tuple[bool, ...]) -> None:
+        """Open the fast path for calls like this one: plain arrays, uncommitted, on the default device."""
+        checks = config.jax_debug_nans or config.jax_debug_infs
+        plain = all(type(x) is ArrayImpl and not x._committed for x in leaves)
+        if not (self._dynamic_only and plain) or checks or self._options.device is not None:
+            return
+        device = _dispatch.default_device()
+        consts = [_concrete(c, traced.name) for c in traced.consts]
+        executable = self._executable(traced, device, donations)
+        single = traced.out_tree == _LEAF
+        self._entries[(sig.treedef, sig.trace_key, *sig.avals)] = Entry(
+            executable,
+            executable.call,
+            device,
+            _dispatch.on_device(consts, device),
+            tuple(traced.closed.out_avals),
+            functools.partial(tree.unflatten, traced.out_tree),
+            single,
+        )
+
+    # Tracing.
+
+    def _split(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict, tuple]:
+        """Dynamic positional and keyword arguments, and the static ones as a hashable value."""
+        options = self._options
+        if self._dynamic_only:
+            return args, kwargs, ()
+        dynamic = tuple(x for i, x in enumerate(args) if i not in options.static_argnums)
+        static_args = tuple((i, args[i]) for i in options.static_argnums if i < len(args))
+        static_kwargs = tuple(sorted((k, v) for k, v in kwargs.items() if k in options.static_argnames))
+        dynamic_kwargs = {k: v for k, v in kwargs.items() if k not in options.static_argnames}
+        for where, value in (*static_args, *static_kwargs):
+            _check_hashable(value, where, self._name)
+        # the types too: True == 1 == 1.0 must not share a trace
+        static = tuple((where, type(value), value) for where, value in (*static_args, *static_kwargs))
+        return dynamic, dynamic_kwargs, static
+
+    def _signature(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], Signature, tuple[bool, ...]]:
+        dynamic, dynamic_kwargs, static = self._split(args, kwargs)
+        leaves, treedef = tree.flatten((dynamic, dynamic_kwargs))
+        avals = tuple(map(maybe_aval_of, leaves))
+        if None in avals:
+            self._bad_argument(dynamic, dynamic_kwargs, leaves[avals.index(None)])
+        sig = Signature(treedef, avals, static, config.trace_key(), axis_env())
+        return leaves, sig, self._donated(args, kwargs, len(leaves))
+
+    def _donated(self, args: tuple, kwargs: dict[str, Any], count: int) -> tuple[bool, ...]:
+        if not self._donates:
+            return (False,) * count
+        options = self._options
+        flags: list[bool] = []
+        for i, x in enumerate(args):
+            if i not in options.static_argnums:
+                flags += [i in options.donate_argnums] * len(tree.leaves(x))
+        dynamic = {k: v for k, v in kwargs.items() if k not in options.static_argnames}
+        for name in sorted(dynamic):
+            flags += [name in options.donate_argnames] * len(tree.leaves(dynamic[name]))
+        return tuple(flags)
+
+    def _bad_argument(self, args: tuple, kwargs: dict[str, Any], value: Any) -> None:
+        names = argument_names(self._fun, args, kwargs)
+        path = next(
+            name + tree.keystr(path)
+            for name, x in zip(names, [*args, *kwargs.values()])
+            for path, leaf in tree.flatten_with_path(x)[0]
+            if leaf is value
+        )
+        raise TypeError(
+            f"Error interpreting argument to {self._fun} as an abstract array. The problematic value is of type "
+            f"{type(value)} and was passed to the function at path {path}.\nThis typically means that a jit-wrapped "
+            "function was called with a non-array argument, and this argument was not marked as static using the "
+            "static_argnums or static_argnames parameters of jax.jit."
+        )
+
+    def _trace(self, sig: Signature, args: tuple, kwargs: dict[str, Any]) -> Traced:
+        traced = self._traces.get(sig)
+        if traced is None:
+            if config.jax_explain_cache_misses:
+                logger.warning("TRACING CACHE MISS: %s, called with %s", self._name, sig.avals)
+            traced = self._traces[sig] = self._trace_now(sig, args, kwargs)
+        return traced
+
+    def _trace_now(self, sig: Signature, args: tuple, kwargs: dict[str, Any]) -> Traced:
+        options = self._options
+        static_args = {i: args[i] for i in options.static_argnums if i < len(args)}
+        static_kwargs = {k: v for k, v in kwargs.items() if k in options.static_argnames}
+        out_tree: Any = None
+
+        def flat(*leaves: Any) -> Sequence[Any]:
+            nonlocal out_tree
+            dynamic, dynamic_kwargs = tree.unflatten(sig.treedef, leaves)
+            out = self._fun(*_merge(dynamic, static_args), **dynamic_kwargs, **static_kwargs)
+            flat_out, out_tree = tree.flatten(out)
+            check_outputs(flat_out, out, self._fun)
+            return flat_out
+
+        closed = stage(flat, sig.avals, debug_info(self._fun, args, kwargs, options))
+        closed, consts = close_over(closed)
+        return Traced(closed, consts, out_tree, self._name)
+
+    # Ahead of time.
+
+    @source.api_boundary
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """The function traced for arguments like these (arrays or ShapeDtypeStructs), as a veery.stages.Traced."""
+        from veery import stages
+
+        leaves, sig, donated = self._signature(args, kwargs)
+        traced = self._trace(sig, args, kwargs)
+        return stages.Traced(self, traced, sig, donated)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """The function lowered to StableHLO for arguments like these, as a veery.stages.Lowered."""
+        return self.trace(*args, **kwargs).lower()
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shapes and dtypes of the outputs."""
+        return self.trace(*args, **kwargs).out_info
+
+    def clear_cache(self) -> None:
+        """Forget what was traced and compiled for this function."""
+        self._traces.clear()
+        self._entries.clear()
+
+    def _cache_size(self) -> int:
+        return len(self._traces)
+
+
+_LEAF = tree.flatten(0)[1]
+
+
+def _merge(dynamic: Sequence[Any], static: dict[int, Any]) -> list[Any]:
+    """Positional arguments in order: static ones at their positions, dynamic ones between."""
+    rest = iter(dynamic)
+    total = len(dynamic) + len(static)
+    return [static[i] if i in static else next(rest) for i in range(total)]
+
+
+def _concrete(x: Any, name: str) -> ArrayImpl:
+    if isinstance(x, Tracer):
+        raise leaked_tracer_error(x, f"the function {name}")
+    return _dispatch.as_array(x)
+
+
+def _check_hashable(value: Any, where: Any, name: str) -> None:
+    try:
+        hash(value)
+    except TypeError:
+        if isinstance(value, Tracer):
+            raise TypeError(f"static argument {where} of {name} is a traced value; it must be concrete") from None
+        raise ValueError(
+            f"Non-hashable static arguments are not supported. An error occurred while trying to hash an object of "
+            f"type {type(value)}, {value} (static argument {where!r} of {name}). Use a hashable value, such as a tuple."
+        ) from None
+
+
+def check_outputs(leaves: Sequence[Any], out: Any, fun: Any) -> None:
+    """Raise TypeError for an output that is not an array."""
+    for leaf in leaves:
+        if maybe_aval_of(leaf) is None:
+            path = next(tree.keystr(path) for path, x in tree.flatten_with_path(out)[0] if x is leaf)
+            raise TypeError(
+                f"function {function_name(fun)} at {source.of_function(fun)} traced for jit returned a value of type "
+                f"{type(leaf)} at output component {path or 'its result'}, which is not a valid JAX type"
+            )
+
+
+def debug_info(fun: Any, args: tuple, kwargs: dict[str, Any], options: JitOptions) -> DebugInfo:
+    """What a jaxpr should remember of the function: its name, place and the names of its flat arguments."""
+    place = source.of_function(fun)
+    dynamic = {i: x for i, x in enumerate(args) if i not in options.static_argnums}
+    names = argument_names(fun, args, {})
+    paths = [names[i] + tree.keystr(path) for i, x in dynamic.items() for path, _ in tree.flatten_with_path(x)[0]]
+    for name in sorted(kwargs):
+        if name not in options.static_argnames:
+            paths += [name + tree.keystr(path) for path, _ in tree.flatten_with_path(kwargs[name])[0]]
+    return DebugInfo(function_name(fun), place.file, place.line, tuple(paths))
+
+
+def jit(
+    fun: Callable[..., Any] | None = None,
+    /,
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Sequence[str] | None = None,
+    keep_unused: bool = False,
+    device: Any = None,
+    backend: str | None = None,
+    inline: bool = False,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    compiler_options: dict[str, Any] | None = None,
+) -> Any:
+    """Compile a function, once for each combination of types of its arguments.
+
+    The function is run with tracers in place of arrays, its operations are recorded, compiled as one program and kept.
+    Later calls with arguments of the same shapes and dtypes run that program and return before it has finished.
+
+    Args:
+        fun: a pure function of arrays and pytrees of arrays. Without it, a decorator.
+        static_argnums: positions of arguments that are Python values: hashable, a new trace for each.
+        static_argnames: names of such arguments.
+        donate_argnums: positions of arguments whose memory the results may take over; they must not be used again.
+        donate_argnames: names of such arguments.
+        keep_unused: accepted for compatibility; unused arguments are always kept.
+        device: where to run; by default where the arguments are.
+        backend: the platform to run on ("cpu", "vulkan", "cuda").
+        inline: whether calls within other traced functions disappear into them.
+        in_shardings: accepted for compatibility; one device holds each array.
+        out_shardings: accepted for compatibility.
+        compiler_options: further options of IREE's compiler, e.g. {"iree-opt-level": "O2"}.
+
+    Returns:
+        A function like `fun`, with methods `lower`, `trace`, `eval_shape` and `clear_cache`.
+
+    Raises:
+        TypeError: fun is not callable, or an argument or output is not an array.
+        ValueError: a static argument cannot be hashed or does not exist.
+
+    >>> import veery, veery.numpy as jnp
+    >>> @veery.jit
+    ... def selu(x, alpha=1.67, scale=1.05):
+    ...     return scale * jnp.where(x > 0, x, alpha * jnp.exp(x) - alpha)
+    >>> selu(jnp.arange(3.0)).shape
+    (3,)
+    """
+    options = dict(
+        static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
+        donate_argnames=donate_argnames, device=device, backend=backend, inline=inline,
+        compiler_options=compiler_options,
+    )  # fmt: skip
+    if fun is None:
+        return lambda fun: jit(fun, **options)  # type: ignore[arg-type]
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun!r}")
+    static = positions_and_names(fun, static_argnums, static_argnames, "static")
+    donate = positions_and_names(fun, donate_argnums, donate_argnames, "donate")
+    if backend is not None and device is None:
+        device = _dispatch.first_device(backend)
+    compiler = tuple(sorted((compiler_options or {}).items()))
+    return JitFunction(fun, JitOptions(*static, *donate, device, inline, compiler))

@@ -1,0 +1,169 @@
+"""`vmap`: a function of single elements as a function of batches."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery._api.arguments import argument_names, function_name
+from veery._core import source, tree
+from veery._core.avals import aval_of, maybe_aval_of
+from veery._transforms import batching
+
+
+def vmap(
+    fun: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: Any = None,
+    axis_size: int | None = None,
+    spmd_axis_name: Any = None,
+) -> Callable[..., Any]:
+    """A function that applies `fun` to each element of batches at once.
+
+    Args:
+        fun: function of single elements.
+        in_axes: the axis of each positional argument that runs over the batch, None for what is not batched; an int
+            for all, or a tuple (list) with an entry, maybe a pytree, for each argument. Keyword arguments have axis 0.
+        out_axes: where the batch axis goes in each output; an int or a pytree.
+        axis_name: a name for the axis, for collectives.
+        axis_size: the size of the batch, needed only if no argument has it.
+        spmd_axis_name: accepted for compatibility.
+
+    Returns:
+        A function of batches.
+
+    Raises:
+        ValueError: axes that do not exist or have different sizes.
+
+    >>> import veery, veery.numpy as jnp
+    >>> veery.vmap(jnp.dot, in_axes=(0, None))(jnp.ones((3, 2)), jnp.ones(2)).tolist()
+    [2.0, 2.0, 2.0]
+    """
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun!r}")
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if not (in_axes is None or isinstance(in_axes, (int, tuple))):
+        raise TypeError(
+            "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments passed "
+            f"to the function, but got {in_axes}."
+        )
+    for axis in tree.leaves(in_axes):
+        if not isinstance(axis, (int, np.integer)):
+            raise TypeError(f"vmap in_axes must be an int, None, or (nested) container with those types as leaves, but got {in_axes}.")
+
+    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    @source.api_boundary
+    def vmap_fun(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ValueError(
+                "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments "
+                f"passed to the function, but got len(in_axes)={len(in_axes)}, len(args)={len(args)}"
+            )
+        leaves, in_tree = tree.flatten((args, kwargs))
+        for leaf in leaves:
+            if maybe_aval_of(leaf) is None:
+                raise TypeError(f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type in vmap of {function_name(fun)}")
+        in_dims = _flat_axes("vmap in_axes", in_tree, (in_axes, 0), kwargs)
+        dims = [None if d is None else _normalize(d, x, "vmap") for d, x in zip(in_dims, leaves)]
+        size = mapped_size(fun, args, kwargs, leaves, dims, axis_size, "vmap")
+        out_tree: Any = None
+
+        def flat(*xs: Any) -> list[Any]:
+            nonlocal out_tree
+            a, k = tree.unflatten(in_tree, xs)
+            out_leaves, out_tree = tree.flatten(fun(*a, **k))
+            for leaf in out_leaves:
+                if maybe_aval_of(leaf) is None:
+                    raise TypeError(f"Output from vmapped function {function_name(fun)} should be JAX types, got {type(leaf)}")
+            return out_leaves
+
+        outs, out_dims = batching.batch(flat, batching.AxisData(axis_name, size), leaves, dims)
+        wanted = _flat_axes("vmap out_axes", out_tree, out_axes, None)
+        return tree.unflatten(out_tree, [_place(x, d, w, size) for x, d, w in zip(outs, out_dims, wanted)])
+
+    return vmap_fun
+
+
+def _flat_axes(what: str, treedef: Any, axes: Any, kwargs: dict[str, Any] | None) -> list[int | None]:
+    """An axis for each leaf, from a prefix tree of axes."""
+    if kwargs is not None and not kwargs:
+        return tree.flatten_axes(what, treedef, (axes[0], {}), tupled_args=True)
+    return tree.flatten_axes(what, treedef, axes, tupled_args=kwargs is not None)
+
+
+def _normalize(dim: int, x: Any, name: str) -> int:
+    ndim = len(np.shape(x))
+    if not -ndim <= dim < ndim:
+        raise ValueError(
+            f"{name} was requested to map its argument along axis {dim}, which implies that its rank should be at least "
+            f"{dim + 1 if dim >= 0 else -dim}, but is only {ndim} (its shape is {np.shape(x)})"
+        )
+    return int(dim) % ndim
+
+
+def mapped_size(
+    fun: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    leaves: Sequence[Any],
+    dims: Sequence[int | None],
+    axis_size: int | None,
+    name: str,
+) -> int:
+    """The common size of the mapped axes.
+
+    Raises:
+        ValueError: nothing is mapped, or sizes differ.
+    """
+    sizes = [np.shape(x)[d] for x, d in zip(leaves, dims) if d is not None]
+    if axis_size is not None:
+        sizes = [int(axis_size), *sizes]
+    if not sizes:
+        raise ValueError(f"{name} must have at least one non-None value in in_axes")
+    if len(set(sizes)) == 1:
+        return int(sizes[0])
+    raise ValueError(_size_message(fun, args, kwargs, leaves, dims, axis_size, name))
+
+
+def _size_message(fun: Any, args: Any, kwargs: Any, leaves: Any, dims: Any, axis_size: int | None, name: str) -> str:
+    names = argument_names(fun, args, kwargs)
+    paths = [
+        ("kwargs" if i >= len(args) else "argument") + f" {arg_name}{tree.keystr(path)}"
+        for i, (arg_name, x) in enumerate(zip(names, [*args, *kwargs.values()]))
+        for path, _ in tree.flatten_with_path(x)[0]
+    ]
+    mapped = [(path, x, d) for path, x, d in zip(paths, leaves, dims) if d is not None]
+    counts = Counter(np.shape(x)[d] for _, x, d in mapped)
+    lines = [f"{name} got inconsistent sizes for array axes to be mapped:"]
+    if axis_size is not None:
+        lines.append(f"  * axis_size was given as {axis_size};")
+    for rank, (size, count) in enumerate(counts.most_common()):
+        path, x, d = next(m for m in mapped if np.shape(m[1])[m[2]] == size)
+        type_ = aval_of(x).str_short(short_dtypes=False)  # type: ignore[call-arg]
+        where = f"axis {d} of {path} of type {type_}"
+        if count == 1:
+            lines.append(f"  * one axis had size {size}: {where};")
+        else:
+            lines.append(f"  * {'most' if rank == 0 else 'some'} axes ({count} of them) had size {size}, e.g. {where};")
+    return "\n".join(lines)[:-1]
+
+
+def _place(x: Any, dim: int | None, wanted: int | None, size: int) -> Any:
+    """An output with its batch axis where out_axes wants it."""
+    if wanted is None:
+        if dim is not None:
+            raise ValueError(
+                f"vmap has mapped output (its batch axis is {dim}) but out_axes is None. Pass an out_axes for it, or "
+                "reduce over the batch, for example with a collective."
+            )
+        return x
+    ndim = len(np.shape(x)) + (dim is None)
+    if not -ndim <= wanted < ndim:
+        raise ValueError(f"axis {wanted} is out of bounds for array of dimension {ndim} (vmap out_axes)")
+    return batching.move_batch(x, dim, int(wanted) % ndim, size)

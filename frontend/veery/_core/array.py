@@ -1,0 +1,241 @@
+"""Concrete arrays: a shape that is known now and a buffer that may still be being computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from veery._core import dtypes, lazy
+from veery._core.avals import ShapedArray, aval_rules
+from veery._core.trace import Tracer
+
+
+class _ArrayMeta(type):
+    """Makes tracers instances of Array, so that programs may test for it while they are traced."""
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        if type.__instancecheck__(cls, x):
+            return True
+        return cls is Array and isinstance(x, Tracer)
+
+
+class Array(metaclass=_ArrayMeta):
+    """The type of all arrays, concrete or traced. Make one with `veery.numpy.array` and its like.
+
+    Methods and operators are those of `veery.numpy`; that module attaches them to concrete arrays and tracers.
+    """
+
+    __slots__ = ("__weakref__",)
+    __array_priority__ = 100
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+
+
+class ArrayImpl(Array):
+    """An array on a device. Immutable.
+
+    `_buffer` is the runtime's buffer; waiting for it, or reading it, surfaces an error of the computation that makes it.
+    `_committed` says whether the user put it on its device.
+    """
+
+    __slots__ = ("aval", "_buffer", "_committed", "_host")
+    aval: ShapedArray
+
+    def __init__(self, aval: ShapedArray, buffer: Any, committed: bool = False):
+        self.aval = aval
+        self._buffer = buffer
+        self._committed = committed
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    @property
+    def weak_type(self) -> bool:
+        return self.aval.weak_type
+
+    @property
+    def nbytes(self) -> int:
+        return self.aval.size * self.aval.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        return self.aval.dtype.itemsize
+
+    @property
+    def device(self) -> Any:
+        """The device that holds the array."""
+        return self._buffer.device
+
+    def devices(self) -> set[Any]:
+        """The set of devices that hold the array."""
+        return {self._buffer.device}
+
+    @property
+    def committed(self) -> bool:
+        """Whether the array was put on its device explicitly."""
+        return self._committed
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        return True
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return True
+
+    def to_numpy(self) -> np.ndarray:
+        """The values as a read-only NumPy array, without a copy where the device shares the host's memory."""
+        value = self._buffer.numpy()
+        return value if value.shape == self.aval.shape else value.reshape(self.aval.shape)
+
+    def block_until_ready(self) -> ArrayImpl:
+        """Wait until the value is there; returns the array itself.
+
+        Raises:
+            Exception: whatever the computation of the value raised.
+        """
+        self._buffer.wait()
+        return self
+
+    def is_ready(self) -> bool:
+        """Whether the value is there."""
+        return self._buffer.is_ready()
+
+    def copy_to_host_async(self) -> None:
+        """Begin to copy the value to the host (a no-op where memory is shared)."""
+
+    def delete(self) -> None:
+        """Free the buffer now; later uses raise RuntimeError."""
+        self._buffer.delete()
+
+    def is_deleted(self) -> bool:
+        """Whether the buffer was freed or donated."""
+        return self._buffer.is_deleted()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        value = self._numeric("numpy.asarray")
+        if dtype is not None and value.dtype != dtype:
+            return value.astype(dtype)
+        return value.copy() if copy else value
+
+    def _numeric(self, what: str) -> np.ndarray:
+        if isinstance(self.aval.dtype, dtypes.KeyDType):
+            raise TypeError(f"JAX array with PRNG key dtype cannot be converted to a NumPy array by {what}. Use jax.random.key_data(arr) instead.")
+        return self.to_numpy()
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            if self.size == 0:
+                raise ValueError("The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not empty.")
+            raise ValueError("The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()")
+        return bool(self._numeric("bool").item())
+
+    def _scalar(self, kind: type) -> Any:
+        if self.ndim != 0:
+            raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}")
+        return kind(self._numeric(kind.__name__).item())
+
+    def __float__(self) -> float:
+        return self._scalar(float)
+
+    def __int__(self) -> int:
+        return self._scalar(int)
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar(complex))
+
+    def __index__(self) -> int:
+        if self.ndim != 0 or not dtypes.issubdtype(self.dtype, np.integer):
+            raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
+        return int(self._numeric("index").item())
+
+    def __len__(self) -> int:
+        return len(self.aval)
+
+    def __contains__(self, value: Any) -> bool:
+        return bool(np.any(self.to_numpy() == np.asarray(value)))
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.ndim == 0:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(self.shape[0]))  # type: ignore[index]
+
+    def __reversed__(self) -> Iterator[Any]:
+        return (self[i] for i in reversed(range(len(self))))  # type: ignore[index]
+
+    def item(self, *args: Any) -> Any:
+        """The value of an array of one element (or of the element at `args`) as a Python scalar."""
+        return self._numeric("item").item(*args)
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python scalars."""
+        return self._numeric("tolist").tolist()
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        """The values as bytes."""
+        return self._numeric("tobytes").tobytes(order)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.to_numpy()[()], spec) if self.ndim == 0 else format(str(self), spec)
+
+    def __str__(self) -> str:
+        return str(self.to_numpy()) if not isinstance(self.dtype, dtypes.KeyDType) else repr(self)
+
+    def __repr__(self) -> str:
+        if self.is_deleted():
+            return f"Array({self.aval}, deleted)"
+        return array_repr(self)
+
+    def __reduce__(self) -> tuple:
+        return _unpickle, (np.array(self.to_numpy()), self.aval)
+
+    def __copy__(self) -> ArrayImpl:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> ArrayImpl:
+        return lazy.array_from_numpy(np.array(self.to_numpy()), self.aval)
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None) -> Any:
+        return self._buffer.dlpack()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._buffer.dlpack_device()
+
+
+def _unpickle(value: np.ndarray, aval: ShapedArray) -> ArrayImpl:
+    return lazy.array_from_numpy(value, aval)
+
+
+def array_repr(x: ArrayImpl) -> str:
+    """NumPy's repr under the name Array, with the dtype and with weak types marked."""
+    weak = ", weak_type=True" if x.weak_type else ""
+    if isinstance(x.dtype, dtypes.KeyDType):
+        return f"Array({x.shape}, dtype={x.dtype.name}) overlaying:\n{x.to_numpy().view(np.uint32).reshape(*x.shape, 2)}"
+    name = x.dtype.name
+    if x.size == 0:
+        return f"Array([], shape={x.shape}, dtype={name}{weak})" if x.shape != (0,) else f"Array([], dtype={name}{weak})"
+    body = np.array2string(x.to_numpy(), separator=", ", prefix="Array(")
+    last_line = len(body.rsplit("\n", 1)[-1]) + (6 if "\n" not in body else 0)
+    separator = ",\n      " if last_line + len(f", dtype={name}{weak})") > 75 else ", "
+    return f"Array({body}{separator}dtype={name}{weak})"
+
+
+aval_rules[ArrayImpl] = lambda x: x.aval

@@ -1,0 +1,258 @@
+"""The one place where the frontend meets the compiler and the runtime: arrays to and from devices, jaxprs to programs.
+
+Both packages are imported on first use, so that tracing alone needs neither.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from veery._core import dtypes, lazy
+from veery._core.array import ArrayImpl
+from veery._core.avals import ShapedArray, aval_of
+from veery._core.config import config
+from veery._core.jaxpr import ClosedJaxpr, DebugInfo
+from veery._core.primitive import Primitive
+from veery._core.trace import eval_trace, set_current_trace
+from veery._transforms.staging import close_over, stage
+
+logger = logging.getLogger("veery")
+
+
+@functools.cache
+def runtime() -> Any:
+    """The runtime package."""
+    import veery_runtime
+
+    if config.jax_num_cpu_devices and config.jax_num_cpu_devices > 0:
+        veery_runtime.configure(num_cpu_devices=config.jax_num_cpu_devices)
+    return veery_runtime
+
+
+@functools.cache
+def lowering() -> Any:
+    """The lowering package."""
+    import veery_lowering
+
+    return veery_lowering
+
+
+# Devices.
+
+
+@functools.lru_cache(maxsize=None)
+def first_device(platform: str | None) -> Any:
+    """The device that computations go to when nothing else is said."""
+    return runtime().devices(platform)[0]
+
+
+def default_device() -> Any:
+    """The device of new arrays: that of `default_device(...)`, else the first of the chosen platform."""
+    chosen = config.jax_default_device
+    if chosen is None:
+        platforms = config.jax_platforms or config.jax_platform_name
+        return first_device(platforms.split(",")[0] if platforms else None)
+    return first_device(chosen) if isinstance(chosen, str) else chosen
+
+
+def target_of(device: Any) -> str:
+    """The compilation target for a device."""
+    return getattr(device, "target", device.platform)
+
+
+# Arrays.
+
+
+def put(value: np.ndarray, aval: ShapedArray, device: Any = None, *, copy: bool = True) -> ArrayImpl:
+    """A concrete array from host memory.
+
+    Args:
+        value: the values, of the aval's shape (and of its physical dtype, else they are converted).
+        aval: the type of the array.
+        device: where it goes; None for the default device (it is then not committed).
+        copy: whether the values are copied if they could be shared.
+    """
+    physical = getattr(aval.dtype, "physical", aval.dtype)
+    if value.dtype != physical:
+        value = value.astype(physical)
+    buffer = runtime().put(value, device or default_device(), copy=copy)
+    return ArrayImpl(aval, buffer, device is not None)
+
+
+def as_array(x: Any, device: Any = None) -> ArrayImpl:
+    """A value that may be an argument of an operation as a concrete array (uncommitted if it was none)."""
+    if type(x) is ArrayImpl:
+        return x
+    aval = aval_of(x)
+    if hasattr(x, "__jax_array__"):
+        x = x.__jax_array__()
+    if isinstance(x, ArrayImpl):
+        return x
+    array = put(np.asarray(x, aval.dtype), aval, device)  # type: ignore[attr-defined]
+    array._committed = False
+    return array
+
+
+def move(x: ArrayImpl, device: Any) -> ArrayImpl:
+    """The array on another device, committed to it."""
+    if x._buffer.device is device:
+        return ArrayImpl(x.aval, x._buffer, True)
+    return ArrayImpl(x.aval, runtime().put(x._buffer.numpy(), device), True)
+
+
+def array_from_numpy(value: np.ndarray, aval: ShapedArray) -> ArrayImpl:
+    return put(value, aval)
+
+
+# Programs.
+
+
+def compile_jaxpr(
+    closed: ClosedJaxpr,
+    name: str,
+    device: Any,
+    donated: tuple[bool, ...] | None = None,
+    compiler_options: tuple[tuple[str, Any], ...] = (),
+) -> Any:
+    """Lower, compile and load a jaxpr without consts for a device; the executable takes and returns buffers."""
+    donated = donated or (False,) * len(closed.in_avals)
+    if config.jax_log_compiles:
+        logger.warning("Compiling %s for %s with arguments %s", name, device, closed.in_avals)
+    lower = functools.partial(lower_jaxpr, closed, name, target_of(device), donated, compiler_options)
+    return load(lower().compile(), device, lambda **changes: lower(**changes).compile())
+
+
+def lower_jaxpr(
+    closed: ClosedJaxpr,
+    name: str,
+    target: str,
+    donated: tuple[bool, ...],
+    compiler_options: tuple[tuple[str, Any], ...] = (),
+    **choices: Any,
+) -> Any:
+    """Lower a jaxpr without consts to StableHLO; `choices` are further fields of the lowering's Options."""
+    options = lowering().Options(flags=tuple(f"--{key}={value}" for key, value in compiler_options), **choices)
+    return lowering().lower(closed, name=name, target=target, donated=donated, options=options)
+
+
+def save_program(program: Any, path: Any, consts: Sequence[np.ndarray], in_tree: Any, out_tree: Any) -> None:
+    """Write a program with its constants to a file."""
+    runtime().save_artifact(path, program, constants=consts, in_tree=str(in_tree), out_tree=str(out_tree))
+
+
+def load(program: Any, device: Any, recompile: Any = None) -> Any:
+    """Load a program on a device."""
+    try:
+        return runtime().load(program, device)
+    except IndexError:  # more buffers in one dispatch than the device binds, which only loading can tell
+        if recompile is None:
+            raise
+        return runtime().load(recompile(fuse_multi_use=False), device)
+
+
+def device_of(args: Sequence[ArrayImpl], name: str) -> Any:
+    """The device on which to compute with these arrays.
+
+    Raises:
+        ValueError: they are committed to different devices.
+    """
+    chosen = None
+    for x in args:
+        if x._committed:
+            device = x._buffer.device
+            if chosen is not None and device is not chosen:
+                raise ValueError(
+                    f"Received incompatible devices for jitted computation. Got argument with shape "
+                    f"{x.aval.str_short()} and device {device}, and another on {chosen}, in {name}. "
+                    "Move one of them with jax.device_put(x, device)."
+                )
+            chosen = device
+    return chosen if chosen is not None else default_device()
+
+
+def on_device(args: Sequence[ArrayImpl], device: Any) -> list[Any]:
+    """The buffers of arrays on a device; uncommitted ones are moved there."""
+    return [x._buffer if x._buffer.device is device else move(x, device)._buffer for x in args]
+
+
+def execute(closed: ClosedJaxpr, name: str, args: Sequence[Any], donated: tuple[bool, ...] | None = None) -> list[Any]:
+    """Run a jaxpr without consts on concrete values, as one program."""
+    arrays = [as_array(x) for x in args]
+    device = device_of(arrays, name)
+    key = ("executable", device, donated)
+    executable = closed.derived.get(key)
+    if executable is None:
+        executable = closed.derived[key] = compile_jaxpr(closed, name, device, donated)
+    committed = any(x._committed for x in arrays)
+    buffers = executable(on_device(arrays, device))
+    outs = [ArrayImpl(aval, buffer, committed) for aval, buffer in zip(closed.out_avals, buffers)]
+    check_special(outs, name)
+    return outs
+
+
+def check_special(outs: Sequence[ArrayImpl], name: str) -> None:
+    """Look for NaN and infinity where the settings ask for it."""
+    if not (config.jax_debug_nans or config.jax_debug_infs):
+        return
+    for x in outs:
+        if not dtypes.issubdtype(x.dtype, np.inexact):
+            continue
+        value = x.to_numpy()
+        if config.jax_debug_nans and np.isnan(value).any():
+            raise FloatingPointError(f"invalid value (nan) encountered in {name}")
+        if config.jax_debug_infs and np.isinf(value).any():
+            raise FloatingPointError(f"invalid value (inf) encountered in {name}")
+
+
+# Eager evaluation: a program for each operation, shape and dtype.
+
+_eager_programs: dict[Any, ClosedJaxpr] = {}
+
+
+def run_primitive(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Evaluate one operation on concrete values."""
+    args = [as_array(x) for x in args]
+    key = (primitive, tuple(x.aval for x in args), tuple(params.items()))
+    try:
+        closed = _eager_programs.get(key)
+    except TypeError:  # parameters that cannot be hashed: not remembered
+        key, closed = None, None
+    if closed is None:
+        closed = _stage_primitive(primitive, args, params)
+        if key is not None:
+            _eager_programs[key] = closed
+    outs = execute(closed, primitive.name, [*closed_consts(closed), *args])
+    return outs if primitive.multiple_results else outs[0]
+
+
+def closed_consts(closed: ClosedJaxpr) -> list[Any]:
+    """The constants that were made leading arguments of a staged operation."""
+    return closed.derived.get("consts", [])
+
+
+def _stage_primitive(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
+    def fun(*xs: Any) -> Any:
+        out = primitive.bind(*xs, **params)
+        return out if primitive.multiple_results else [out]
+
+    with set_current_trace(eval_trace):
+        staged = stage(fun, [aval_of(x) for x in args], DebugInfo(primitive.name))
+    closed, consts = close_over(staged)
+    closed.derived["consts"] = consts
+    return closed
+
+
+def clear_caches() -> None:
+    """Forget compiled operations (those on disk stay)."""
+    _eager_programs.clear()
+
+
+lazy.run_primitive = run_primitive
+lazy.array_from_numpy = array_from_numpy
+lazy.execute = execute
+

@@ -1,0 +1,193 @@
+"""Vectorisation: each operation is applied to whole batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from veery._core.avals import aval_of
+from veery._core.jaxpr import ClosedJaxpr, NamedAxisEffect, eval_jaxpr, memoized, subjaxprs
+from veery._core.primitive import Primitive
+from veery._core.trace import (
+    Trace,
+    Tracer,
+    axis_env,
+    current_trace,
+    extend_axis_env,
+    new_trace,
+    set_current_trace,
+)
+from veery._transforms.jvp import unzip
+from veery._transforms.staging import stage
+
+not_mapped = None
+
+
+class AxisData(NamedTuple):
+    """The axis that a vmap maps over."""
+
+    name: Any
+    size: int
+
+
+class VmapTracer(Tracer):
+    """A batch of values; `dim` is the dimension of `val` that runs over the batch."""
+
+    __slots__ = ("val", "dim")
+
+    def __init__(self, trace: BatchTrace, val: Any, dim: int):
+        self._trace = trace
+        self.val = val
+        self.dim = dim
+
+    @property
+    def aval(self) -> Any:
+        return unbatched_aval(aval_of(self.val), self.dim)
+
+    def __repr__(self) -> str:
+        batched = aval_of(self.val).str_short(short_dtypes=False)  # type: ignore[call-arg]
+        return f"VmapTracer(aval={self.aval.str_short(short_dtypes=False)}, batched={batched})"
+
+
+def unbatched_aval(aval: Any, dim: int | None) -> Any:
+    """The aval of one element of a batch."""
+    return aval if dim is None else aval.update(shape=aval.shape[:dim] + aval.shape[dim + 1 :])
+
+
+def batched_aval(aval: Any, dim: int | None, size: int) -> Any:
+    """The aval of a batch of such elements."""
+    return aval if dim is None else aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]))
+
+
+class BatchTrace(Trace):
+    """Applies batching rules, in its parent."""
+
+    __slots__ = ("axis",)
+
+    def __init__(self, parent: Trace, axis: AxisData):
+        super().__init__(parent)
+        self.axis = axis
+
+    def pair(self, x: Any) -> tuple[Any, int | None]:
+        """Value and batch dimension (None for what is the same for the whole batch)."""
+        if isinstance(x, VmapTracer) and x._trace is self:
+            return x.val, x.dim
+        return x, not_mapped
+
+    def wrap(self, val: Any, dim: int | None) -> Any:
+        return val if dim is None else VmapTracer(self, val, dim)
+
+    def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        vals, dims = unzip([self.pair(x) for x in args])
+        with set_current_trace(self.parent):  # type: ignore[arg-type]
+            if all(d is None for d in dims) and not self._names_axis(params):
+                return primitive.bind(*vals, **params)
+            out, out_dims = self._apply_rule(primitive, vals, dims, params)
+        if primitive.multiple_results:
+            return [self.wrap(x, d) for x, d in zip(out, out_dims, strict=True)]
+        return self.wrap(out, out_dims)
+
+    def _apply_rule(self, primitive: Primitive, vals: list, dims: list, params: dict[str, Any]) -> tuple[Any, Any]:
+        if primitive.axis_batch is not None:
+            return primitive.axis_batch(self.axis, vals, dims, **params)
+        if primitive.batch is None:
+            raise NotImplementedError(f"Batching rule for '{primitive}' not implemented")
+        return primitive.batch(vals, dims, **params)
+
+    def _names_axis(self, params: dict[str, Any]) -> bool:
+        """Whether an operation refers to this axis by name, so that it concerns it even with no batched operand."""
+        if self.axis.name is None:
+            return False
+        names = params.get("axis_name", ())
+        if self.axis.name in (names if isinstance(names, tuple) else (names,)):
+            return True
+        return any(NamedAxisEffect(self.axis.name) in jaxpr.effects for jaxpr in subjaxprs(params))
+
+    def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        vals, dims = unzip([self.pair(x) for x in args])
+        with set_current_trace(self.parent):  # type: ignore[arg-type]
+            out, out_dims = call.apply_batch(self.axis, vals, dims)
+        return [self.wrap(x, d) for x, d in zip(out, out_dims, strict=True)]
+
+    process_custom_vjp_call = process_custom_jvp_call
+
+
+def batch(
+    fun: Callable[..., Sequence[Any]], axis: AxisData, args: Sequence[Any], dims: Sequence[int | None]
+) -> tuple[list[Any], list[int | None]]:
+    """Apply a flat function to batches.
+
+    Args:
+        fun: flat function of single elements.
+        axis: name and size of the mapped axis.
+        args: batches.
+        dims: the batch dimension of each, None for what is not mapped.
+
+    Returns:
+        The outputs, and the batch dimension of each.
+    """
+    trace = BatchTrace(current_trace(), axis)
+    with new_trace(trace), extend_axis_env(axis.name, axis.size):
+        outs = fun(*(trace.wrap(x, d) for x, d in zip(args, dims, strict=True)))
+        return unzip([trace.pair(x) for x in outs])  # type: ignore[return-value]
+
+
+def move_batch(x: Any, dim: int | None, to: int, size: int) -> Any:
+    """The batch with its batch dimension at `to`; what is not batched is broadcast."""
+    from veery.lax import _shape
+
+    if dim is None:
+        shape = np.shape(x)
+        dims = tuple(i for i in range(len(shape) + 1) if i != to)
+        return _shape.broadcast_in_dim(x, (*shape[:to], size, *shape[to:]), dims)
+    return x if dim == to else _shape.moveaxis(x, dim, to)
+
+
+@memoized
+def _batch_jaxpr(
+    closed: ClosedJaxpr, axis: AxisData, dims: tuple[int | None, ...], out_batched: tuple[bool, ...] | None, env: Any
+) -> tuple[ClosedJaxpr, tuple[int | None, ...]]:
+    out_dims: tuple[int | None, ...] = ()
+
+    def fun(*args: Any) -> list[Any]:
+        nonlocal out_dims
+        outs, dims_out = batch(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), axis, args, dims)
+        if out_batched is not None:
+            want = [0 if b or d is not None else None for b, d in zip(out_batched, dims_out)]
+            outs = [x if w is None else move_batch(x, d, 0, axis.size) for x, d, w in zip(outs, dims_out, want)]
+            dims_out = want
+        out_dims = tuple(dims_out)
+        return outs
+
+    in_avals = [batched_aval(a, d, axis.size) for a, d in zip(closed.in_avals, dims, strict=True)]
+    return stage(fun, in_avals, closed.debug_info), out_dims
+
+
+def batch_jaxpr(
+    closed: ClosedJaxpr,
+    axis: AxisData,
+    dims: Sequence[int | None],
+    out_batched: Sequence[bool] | None = None,
+) -> tuple[ClosedJaxpr, tuple[int | None, ...]]:
+    """The batched form of a jaxpr as a jaxpr.
+
+    Args:
+        closed: the jaxpr.
+        axis: name and size of the mapped axis.
+        dims: batch dimension of each input.
+        out_batched: if given, outputs so marked are batched in any case, and all batched outputs are so at 0.
+
+    Returns:
+        The jaxpr and the batch dimension of each output.
+    """
+    out = None if out_batched is None else tuple(bool(b) for b in out_batched)
+    return _batch_jaxpr(closed, axis, tuple(dims), out, axis_env())
+
+
+def batch_size(args: Sequence[Any], dims: Sequence[int | None]) -> int:
+    """The size of the batch, read off its first batched member."""
+    return next(np.shape(x)[d] for x, d in zip(args, dims) if d is not None)
+
+

@@ -1,0 +1,70 @@
+"""The call primitive `jit`: a jaxpr applied to arguments, transformed as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from veery._core import lazy
+from veery._core.ad import Zero, is_undefined_primal
+from veery._core.jaxpr import ClosedJaxpr
+from veery._core.primitive import Primitive
+from veery._transforms.batching import AxisData, batch_jaxpr
+from veery._transforms.jvp import jvp_jaxpr
+from veery._transforms.linearize import linearize_jaxpr
+from veery._transforms.transpose import transpose_jaxpr
+
+
+def _impl(*args: Any, jaxpr: ClosedJaxpr, name: str) -> list[Any]:
+    return lazy.execute(jaxpr, name, args)
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, name: str) -> tuple[list, list]:
+    nonzeros = tuple(type(t) is not Zero for t in tangents)
+    both, nonzeros_out = jvp_jaxpr(jaxpr, nonzeros)
+    results = jit_p.bind(*primals, *(t for t in tangents if type(t) is not Zero), jaxpr=both, name=name)
+    outs, out_tangents = results[: len(jaxpr.out_avals)], iter(results[len(jaxpr.out_avals) :])
+    return outs, [next(out_tangents) if nz else Zero.from_primal_value(x) for x, nz in zip(outs, nonzeros_out)]
+
+
+def _linearize(nonzeros: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, name: str) -> tuple:
+    split = linearize_jaxpr(jaxpr, nonzeros)
+    results = jit_p.bind(*primals, jaxpr=split.primal, name=name)
+
+    def linear(residuals: Sequence[Any], *tangents: Any) -> list[Any]:
+        return jit_p.bind(*residuals, *tangents, jaxpr=split.linear, name=name)
+
+    outs = results[: len(jaxpr.out_avals)]
+    return outs, split.nonzeros_out, split.residuals(primals, results), linear
+
+
+def _transpose(cts: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, name: str) -> list[Any]:
+    linear = tuple(map(is_undefined_primal, operands))
+    nonzero_cts = tuple(type(ct) is not Zero for ct in cts)
+    transposed, nonzeros = transpose_jaxpr(jaxpr, linear, nonzero_cts)
+    known = [x for x, lin in zip(operands, linear) if not lin]
+    given = [ct for ct in cts if type(ct) is not Zero]
+    results = iter(jit_p.bind(*known, *given, jaxpr=transposed, name=name))
+    flags = iter(nonzeros)
+    return [
+        None if not lin else next(results) if next(flags) else Zero(x.aval.to_tangent_aval())
+        for x, lin in zip(operands, linear)
+    ]
+
+
+def _batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, name: str) -> tuple:
+    batched, out_dims = batch_jaxpr(jaxpr, axis, dims)
+    return jit_p.bind(*args, jaxpr=batched, name=name), out_dims
+
+
+jit_p = Primitive(
+    "jit",
+    multiple_results=True,
+    abstract_eval=lambda *avals, jaxpr, name: jaxpr.out_avals,
+    effects=lambda *avals, jaxpr, name: jaxpr.effects,
+    impl=_impl,
+    jvp=_jvp,
+    linearize=_linearize,
+    transpose=_transpose,
+    axis_batch=_batch,
+)

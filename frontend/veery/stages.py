@@ -1,0 +1,205 @@
+"""The stages of compilation, each to be looked at: Traced (a jaxpr), Lowered (StableHLO), Compiled (a program)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from veery import _dispatch
+from veery._api.inspection import out_struct
+from veery._core import source, tree
+from veery._core.array import ArrayImpl
+from veery._core.jaxpr import ClosedJaxpr
+
+
+class Traced:
+    """A function traced for given types of arguments. Made by `jit(f).trace(...)`."""
+
+    def __init__(self, function: Any, traced: Any, signature: Any, donated: tuple[bool, ...]):
+        self._function = function
+        self._traced = traced
+        self._signature = signature
+        self._donated = donated
+
+    @property
+    def jaxpr(self) -> ClosedJaxpr:
+        """The jaxpr; arrays that the function closed over are its constants."""
+        from veery._api.inspection import _with_consts
+
+        return _with_consts(self._traced.closed, self._traced.consts)
+
+    @property
+    def fun_name(self) -> str:
+        return self._traced.name
+
+    @property
+    def out_tree(self) -> Any:
+        """The tree of the output."""
+        return self._traced.out_tree
+
+    @property
+    def in_tree(self) -> Any:
+        """The tree of (args, kwargs)."""
+        return self._signature.treedef
+
+    @property
+    def out_info(self) -> Any:
+        """The output's pytree of ShapeDtypeStructs."""
+        return out_struct(self._traced.closed.out_avals, self._traced.out_tree)
+
+    @property
+    def args_info(self) -> Any:
+        """The pytree of (args, kwargs) with ShapeDtypeStructs."""
+        return out_struct(self._signature.avals, self._signature.treedef)
+
+    def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
+        """Lower to StableHLO, for the default device or the platform given."""
+        options = self._function._options
+        device = options.device or _dispatch.default_device()
+        target = lowering_platforms[0] if lowering_platforms else _dispatch.target_of(device)
+        donated = (False,) * len(self._traced.consts) + self._donated
+        lowered = _dispatch.lower_jaxpr(self._traced.closed, self._traced.name, target, donated, options.compiler_options)
+        return Lowered(self, lowered)
+
+    def __repr__(self) -> str:
+        return f"Traced({self.fun_name}, {self._signature.avals})"
+
+    def _repr_html_(self) -> str:
+        return self.jaxpr._repr_html_()
+
+
+class Lowered:
+    """A function lowered to StableHLO. Made by `jit(f).lower(...)`."""
+
+    def __init__(self, traced: Traced, lowered: Any):
+        self._traced = traced
+        self._lowered = lowered
+
+    in_tree = property(lambda self: self._traced.in_tree)
+    out_tree = property(lambda self: self._traced.out_tree)
+    out_info = property(lambda self: self._traced.out_info)
+    args_info = property(lambda self: self._traced.args_info)
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The module as text.
+
+        Args:
+            dialect: "stablehlo" (the default), or a phase of IREE's compilation, e.g. "flow" (shows the dispatches).
+            debug_info: whether each operation carries the user's file and line.
+
+        Raises:
+            ValueError: no such dialect.
+        """
+        if dialect in (None, "stablehlo"):
+            return self._lowered.as_text(debug_info=debug_info)
+        return self._lowered.intermediate(dialect)
+
+    def compiler_ir(self, dialect: str | None = None) -> Any:
+        """The MLIR module."""
+        return self._lowered.module
+
+    def cost_analysis(self) -> dict[str, float]:
+        """An estimate of the work: floating-point operations plus bytes touched."""
+        return {"work": float(self._lowered.work)}
+
+    @source.api_boundary
+    def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
+        """Compile to a program.
+
+        Raises:
+            CompileError: IREE cannot compile the module; the message names the primitive and the user's line.
+        """
+        return Compiled(self._traced, self._lowered.compile())
+
+    def __repr__(self) -> str:
+        return f"Lowered({self._traced.fun_name})"
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+
+class Compiled:
+    """A compiled function for one type of arguments. Made by `jit(f).lower(...).compile()`."""
+
+    def __init__(self, traced: Traced, program: Any):
+        self._traced = traced
+        self._program = program
+        self._loaded: tuple[Any, Any] | None = None
+
+    in_tree = property(lambda self: self._traced.in_tree)
+    out_tree = property(lambda self: self._traced.out_tree)
+    out_info = property(lambda self: self._traced.out_info)
+    args_info = property(lambda self: self._traced.args_info)
+
+    def cost_analysis(self) -> dict[str, float]:
+        """An estimate of the work: floating-point operations plus bytes touched."""
+        return {"work": float(self._program.work)}
+
+    def memory_analysis(self) -> dict[str, int]:
+        """Sizes in bytes of the arguments, the results and the program itself."""
+        traced = self._traced._traced.closed
+        nbytes = lambda avals: sum(a.size * a.dtype.itemsize for a in avals)
+        return {
+            "argument_size_in_bytes": nbytes(traced.in_avals),
+            "output_size_in_bytes": nbytes(traced.out_avals),
+            "generated_code_size_in_bytes": len(self._program.vmfb),
+        }
+
+    def as_text(self) -> str:
+        """The StableHLO that the program was compiled from."""
+        return self._traced.lower().as_text()
+
+    @source.api_boundary
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program.
+
+        Raises:
+            TypeError: the arguments differ in structure or type from those that it was compiled for.
+        """
+        leaves = self._checked(args, kwargs)
+        traced = self._traced._traced
+        arrays = [_dispatch.as_array(x) for x in (*traced.consts, *leaves)]
+        device = self._traced._function._options.device or _dispatch.device_of(arrays, traced.name)
+        if self._loaded is None or self._loaded[0] is not device:
+            self._loaded = device, _dispatch.load(self._program, device)
+        buffers = self._loaded[1](_dispatch.on_device(arrays, device))
+        outs = [ArrayImpl(aval, b) for aval, b in zip(traced.closed.out_avals, buffers)]
+        return tree.unflatten(traced.out_tree, outs)
+
+    def _checked(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
+        _, signature, _ = self._traced._function._signature(args, kwargs)
+        leaves, _ = tree.flatten(self._traced._function._split(args, kwargs)[:2])
+        expected = self._traced._signature
+        name = self._traced.fun_name
+        if signature.treedef != expected.treedef:
+            raise TypeError(
+                f"Function compiled with input pytree does not match the input pytree it was called with. {name} was "
+                f"compiled for {expected.treedef} and called with {signature.treedef}."
+            )
+        for i, (given, want) in enumerate(zip(signature.avals, expected.avals)):
+            if given.shape != want.shape or given.dtype != want.dtype:
+                raise TypeError(
+                    f"Argument types differ from the types for which this computation was compiled. Argument {i} of "
+                    f"{name} was compiled with {want} and called with {given}."
+                )
+        return leaves
+
+    def save(self, path: str | Path) -> None:
+        """Write the program, its signature and its constants to a file that `veery_runtime.load` runs by itself.
+
+        Args:
+            path: file name, by custom ending in `.vmfb`.
+
+        Raises:
+            OSError: the file cannot be written.
+            ValueError: the program calls Python functions that live in this process.
+        """
+        traced = self._traced._traced
+        consts = [_dispatch.as_array(c).to_numpy() for c in traced.consts]
+        _dispatch.save_program(self._program, path, consts, self._traced.in_tree, self._traced.out_tree)
+
+    def __repr__(self) -> str:
+        return f"Compiled({self._traced.fun_name}, {len(self._program.vmfb)} bytes for {self._program.target})"
+
+
