@@ -2,7 +2,7 @@
 
 from veery._core import lazy
 from veery._core.shapes import broadcast_shapes as broadcast_shapes
-from veery.lax import _shape
+from veery.lax import _arithmetic, _shape
 from veery.lax._arithmetic import RoundingMethod as RoundingMethod
 from veery.lax._arithmetic import abs as abs
 from veery.lax._arithmetic import abs_p as abs_p
@@ -89,12 +89,41 @@ from veery.lax._compare import ne_p as ne_p
 from veery.lax._compare import select as select
 from veery.lax._compare import select_n as select_n
 from veery.lax._compare import select_n_p as select_n_p
+from veery.lax._contract import DotAlgorithm as DotAlgorithm
+from veery.lax._contract import DotAlgorithmPreset as DotAlgorithmPreset
+from veery.lax._contract import DotDimensionNumbers as DotDimensionNumbers
+from veery.lax._contract import Precision as Precision
+from veery.lax._contract import PrecisionLike as PrecisionLike
+from veery.lax._contract import batch_matmul as batch_matmul
+from veery.lax._contract import dot as dot
+from veery.lax._contract import dot_general as dot_general
+from veery.lax._contract import dot_general_p as dot_general_p
 from veery.lax._convert import bitcast_convert_type as bitcast_convert_type
 from veery.lax._convert import bitcast_convert_type_p as bitcast_convert_type_p
 from veery.lax._convert import convert_element_type as convert_element_type
 from veery.lax._convert import convert_element_type_p as convert_element_type_p
 from veery.lax._convert import reduce_precision as reduce_precision
 from veery.lax._convert import reduce_precision_p as reduce_precision_p
+from veery.lax._reduce import argmax as argmax
+from veery.lax._reduce import argmax_p as argmax_p
+from veery.lax._reduce import argmin as argmin
+from veery.lax._reduce import argmin_p as argmin_p
+from veery.lax._reduce import reduce as reduce
+from veery.lax._reduce import reduce_and as reduce_and
+from veery.lax._reduce import reduce_and_p as reduce_and_p
+from veery.lax._reduce import reduce_max as reduce_max
+from veery.lax._reduce import reduce_max_p as reduce_max_p
+from veery.lax._reduce import reduce_min as reduce_min
+from veery.lax._reduce import reduce_min_p as reduce_min_p
+from veery.lax._reduce import reduce_or as reduce_or
+from veery.lax._reduce import reduce_or_p as reduce_or_p
+from veery.lax._reduce import reduce_p as reduce_p
+from veery.lax._reduce import reduce_prod as reduce_prod
+from veery.lax._reduce import reduce_prod_p as reduce_prod_p
+from veery.lax._reduce import reduce_sum as reduce_sum
+from veery.lax._reduce import reduce_sum_p as reduce_sum_p
+from veery.lax._reduce import reduce_xor as reduce_xor
+from veery.lax._reduce import reduce_xor_p as reduce_xor_p
 from veery.lax._shape import broadcast as broadcast
 from veery.lax._shape import broadcast_in_dim as broadcast_in_dim
 from veery.lax._shape import broadcast_in_dim_p as broadcast_in_dim_p
@@ -127,6 +156,19 @@ from veery.lax._shape import transpose as transpose
 from veery.lax._shape import transpose_p as transpose_p
 from veery.lax._shape import unstack as unstack
 from veery.lax._shape import zeros_like_array as zeros_like_array
+from veery.lax._slicing import dynamic_index_in_dim as dynamic_index_in_dim
+from veery.lax._slicing import dynamic_slice as dynamic_slice
+from veery.lax._slicing import dynamic_slice_in_dim as dynamic_slice_in_dim
+from veery.lax._slicing import dynamic_slice_p as dynamic_slice_p
+from veery.lax._slicing import dynamic_update_index_in_dim as dynamic_update_index_in_dim
+from veery.lax._slicing import dynamic_update_slice as dynamic_update_slice
+from veery.lax._slicing import dynamic_update_slice_in_dim as dynamic_update_slice_in_dim
+from veery.lax._slicing import dynamic_update_slice_p as dynamic_update_slice_p
+from veery.lax._slicing import index_in_dim as index_in_dim
+from veery.lax._slicing import index_take as index_take
+from veery.lax._slicing import slice as slice
+from veery.lax._slicing import slice_in_dim as slice_in_dim
+from veery.lax._slicing import slice_p as slice_p
 from veery.lax._special import bessel_i0e as bessel_i0e
 from veery.lax._special import bessel_i0e_p as bessel_i0e_p
 from veery.lax._special import bessel_i1e as bessel_i1e
@@ -203,3 +245,5 @@ from veery.lax._transcendental import tanh as tanh
 from veery.lax._transcendental import tanh_p as tanh_p
 
 lazy.zeros = _shape.zeros
+lazy.add = _arithmetic.add_p.bind
+lazy.copy = _shape.copy_p.bind

@@ -407,7 +407,7 @@ def _concatenate_abstract_eval(*avals: ShapedArray, dimension: int) -> ShapedArr
             f"concatenated: concatenating along dimension {dimension} for shapes {shapes}."
         )
     if len({a.dtype for a in avals}) != 1:
-        names = ", ".join(dtypes.dtype_name(a.dtype) for a in avals)
+        names = ", ".join(a.dtype.name for a in avals)
         raise TypeError(
             f"lax.concatenate requires arguments to have the same dtypes, got {names}. "
             f"(Tip: jnp.concatenate is a similar function that does automatic type promotion on inputs)."
@@ -548,10 +548,7 @@ def _pad_abstract_eval(
     x: ShapedArray, value: ShapedArray, *, padding_config: Sequence[tuple[int, int, int]]
 ) -> ShapedArray:
     if x.dtype != value.dtype:
-        raise TypeError(
-            f"pad operand and padding_value must be same dtype: got {dtypes.dtype_name(x.dtype)} and "
-            f"{dtypes.dtype_name(value.dtype)}."
-        )
+        raise TypeError(f"pad operand and padding_value must be same dtype: got {x.dtype.name} and {value.dtype.name}.")
     if value.ndim != 0:
         raise ValueError(f"padding_value must be a scalar; got np.shape(padding_value)={value.shape}")
     if len(padding_config) != x.ndim:
@@ -571,7 +568,7 @@ def _pad_abstract_eval(
 
 
 def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: Sequence[tuple[int, int, int]]) -> list[Any]:
-    from veery.lax import _elementwise, _reduce, _slicing
+    from veery.lax import _arithmetic, _reduce, _slicing
 
     # cropping what was padded and taking every (interior + 1)-th element leaves the cotangents of x's elements
     cropped = pad(ct, np.zeros((), aval_of(ct).dtype), [(-lo, -hi, 0) for lo, hi, _ in padding_config])
@@ -580,7 +577,7 @@ def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: Sequence[tupl
     if not is_undefined_primal(value):
         return [inner, None]
     axes = tuple(range(len(shape)))
-    rest = _elementwise.sub(_reduce.reduce_sum(ct, axes), _reduce.reduce_sum(inner, axes))
+    rest = _arithmetic.sub(_reduce.reduce_sum(ct, axes), _reduce.reduce_sum(inner, axes))
     return [inner if is_undefined_primal(x) else None, rest]
 
 
@@ -687,7 +684,7 @@ def _iota_abstract_eval(*, dtype: Any, shape: Shape, dimension: int) -> ShapedAr
     check_shapelike("iota", "shape", shape)
     if not dtypes.issubdtype(dtype, np.number):
         raise TypeError(
-            f"iota does not accept dtype {dtypes.dtype_name(dtype)}. Accepted dtypes are subtypes of integer, "
+            f"iota does not accept dtype {dtype.name}. Accepted dtypes are subtypes of integer, "
             f"floating, complexfloating."
         )
     if not 0 <= dimension < len(shape):
