@@ -483,6 +483,10 @@ square_p = unary("square", NUMERIC, jvp=lambda t, out, x: mul(t, mul(x, 2)), ref
 # Complex numbers. Cotangents pair with tangents by Re(ct * t), so that transposing is not conjugating.
 
 
+def _complex_reference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.stack([x, y], axis=-1).view(dtypes.to_complex_dtype(x.dtype))[..., 0]
+
+
 def _complex_transpose(ct: Any, x: Any, y: Any) -> list[Any]:
     """Re(ct (x + iy)) = Re(ct) x - Im(ct) y"""
     return [
@@ -506,7 +510,7 @@ imag_p = unary(
     transpose=lambda ct, x: [complex(full_like(ct, 0), neg(ct))],
 )  # fmt: skip
 complex_p = binary(
-    "complex", _PARTS, jvp=LINEAR, reference=quiet(lambda x, y: x + 1j * y), result_dtype=dtypes.to_complex_dtype,
+    "complex", _PARTS, jvp=LINEAR, reference=_complex_reference, result_dtype=dtypes.to_complex_dtype,
     transpose=_complex_transpose,
 )  # fmt: skip
 conj_p = unary(

@@ -87,7 +87,7 @@ def shift_right_logical(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def shift_right_arithmetic(x: ArrayLike, y: ArrayLike) -> Array:
-    """The bits of x moved down by y, filled with the sign bit.
+    """The bits of x moved down by y, filled with the highest bit (the sign of signed integers).
 
     >>> lax.shift_right_arithmetic(jnp.array([8, -8]), 1)
     Array([ 4, -4], dtype=int32)
@@ -125,10 +125,11 @@ def _shift_right_logical_reference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _shift_right_arithmetic_reference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    amount, inside = _shift_amount(x, y)
-    if np.issubdtype(x.dtype, np.unsignedinteger):
-        return np.where(inside, as_bits(x) >> amount, 0).astype(x.dtype)
-    return (x.astype(np.int64) >> amount.astype(np.int64)).astype(x.dtype)
+    """The highest bit is taken for a sign, of unsigned integers too."""
+    amount, _ = _shift_amount(x, y)
+    unused = np.int64(64 - bit_width(x.dtype))
+    signed = (as_bits(x).view(np.int64) << unused) >> unused
+    return (signed >> amount.view(np.int64)).astype(x.dtype)
 
 
 def _bitwise(name: str, arity: int, accepts: Any, reference: Any) -> Any:

@@ -261,17 +261,23 @@ def _reduce_precision_linear(t: Any, *_: Any, exponent_bits: int, mantissa_bits:
 
 
 def _reduce_precision_reference(x: np.ndarray, *, exponent_bits: int, mantissa_bits: int) -> np.ndarray:
-    """Rounded to even at the last bit kept; numbers below the smallest normal one become zeros, as in XLA."""
+    """Rounded to even in the last bit kept; numbers below the smallest normal one become zeros."""
     wide = widen(x)
+    rounded = _round_mantissa(wide, mantissa_bits) if mantissa_bits < 52 else wide
+    bias = 2 ** (exponent_bits - 1) - 1
     with np.errstate(all="ignore"):
-        fraction, exponent = np.frexp(wide)
-        scale = 2.0 ** (mantissa_bits + 1)
-        rounded = np.ldexp(np.rint(fraction * scale) / scale, exponent) if mantissa_bits < 52 else wide
-        bias = 2 ** (exponent_bits - 1) - 1
-        largest = np.ldexp(2.0 - 2.0**-mantissa_bits, min(bias, 1023))
-        overflow, underflow = np.abs(rounded) > largest, np.abs(rounded) < np.ldexp(1.0, max(1 - bias, -1074))
-        rounded = np.where(overflow, np.copysign(np.inf, wide), np.where(underflow, np.copysign(0.0, wide), rounded))
+        overflows = np.abs(rounded) >= np.ldexp(1.0, bias + 1)
+        underflows = np.abs(rounded) < np.ldexp(1.0, 1 - bias)
+        rounded = np.where(overflows, np.copysign(np.inf, wide), np.where(underflows, np.copysign(0.0, wide), rounded))
         return np.where(np.isfinite(wide), rounded, wide).astype(x.dtype)
+
+
+def _round_mantissa(x: np.ndarray, mantissa_bits: int) -> np.ndarray:
+    """float64 with fewer bits of mantissa, the others zero; rounding up may carry into the exponent."""
+    dropped = np.int64(52 - mantissa_bits)
+    bits = x.view(np.int64)
+    half_but_one = (np.int64(1) << (dropped - 1)) - 1
+    return ((bits + half_but_one + ((bits >> dropped) & 1)) >> dropped << dropped).view(np.float64)
 
 
 reduce_precision_p = Primitive(

@@ -17,6 +17,7 @@ from veery.lax._special_reference import (
     polygamma_reference,
     random_gamma_grad_reference,
     scipy_special,
+    zeta_reference,
 )
 from veery.lax._transcendental import exp, log, log1p
 
@@ -213,7 +214,7 @@ polygamma_p = nary(
     ),
 )  # fmt: skip
 zeta_p = nary(
-    "zeta", 2, FLOAT, reference=in_double(lambda x, q: scipy_special().zeta(x, q)),
+    "zeta", 2, FLOAT, reference=in_double(zeta_reference),
     jvp=(
         _no_derivative("zeta gradient with respect to x is not supported"),
         lambda t, out, x, q: mul(t, neg(mul(x, zeta(add(x, 1), q)))),

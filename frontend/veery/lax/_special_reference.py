@@ -8,6 +8,7 @@ import numpy as np
 
 _EPS = np.finfo(np.float64).eps
 _MAX_TERMS = 10_000
+_LARGE = 1e3  # of a: from here on series are long, and lgamma(a) cancels digits that the density needs
 
 
 def scipy_special() -> ModuleType:
@@ -17,19 +18,27 @@ def scipy_special() -> ModuleType:
     return scipy.special
 
 
+def zeta_reference(x: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Hurwitz' zeta. At the poles q = 0, -1, ... it is inf for even x, where both sides agree, else NaN."""
+    value = scipy_special().zeta(x, q)
+    at_pole = np.where((x % 2 == 0) & (x > 1), np.inf, np.where(x == 1, np.inf, np.nan))
+    return np.where((q <= 0) & (q == np.floor(q)), at_pole, value)
+
+
 def polygamma_reference(m: np.ndarray, x: np.ndarray) -> np.ndarray:
     """(-1)^(m+1) m! zeta(m+1, x), and digamma for m = 0; NaN where m is negative or not whole."""
     special = scipy_special()
     sign = np.where(m % 2 == 0, -1.0, 1.0)
-    value = sign * special.gamma(m + 1) * special.zeta(m + 1, x)
+    value = sign * special.gamma(m + 1) * zeta_reference(m + 1, x)
     value = np.where(m == 0, np.where(x == 0, np.nan, special.digamma(x)), value)
     return np.where((m < 0) | (m != np.floor(m)), np.nan, value)
 
 
 def betainc_reference(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """SciPy's, with NaN outside of a > 0, b > 0, 0 <= x <= 1."""
+    """SciPy's, with its limits where a or b is 0, and NaN outside of a >= 0, b >= 0, 0 <= x <= 1."""
     value = scipy_special().betainc(a, b, x)
-    return np.where((a > 0) & (b > 0) & (x >= 0) & (x <= 1), value, np.nan)
+    value = np.where(a == 0, np.where(x == 0, 0.0, 1.0), np.where(b == 0, np.where(x == 1, 1.0, 0.0), value))
+    return np.where((a >= 0) & (b >= 0) & ((a > 0) | (b > 0)) & (x >= 0) & (x <= 1), value, np.nan)
 
 
 def igamma_grad_a_reference(a: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -49,15 +58,19 @@ def _valid(a: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _slope_over_density(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """p = dP/dx and (dP/da) / (p x)."""
+    """p = dP/dx and (dP/da) / (p x), by the method that suits each element."""
     a, x = np.broadcast_arrays(a, x)
-    by_fraction = (x > 1) & (x > a)
-    safe_a = np.where(_valid(a, x), a, 1.0)
-    safe_x = np.where(_valid(a, x) & (x > 0), x, 1.0)
-    lower = _series_slope(safe_a, np.where(by_fraction, np.minimum(safe_x, 1.0), safe_x))
-    upper = _fraction_slope(safe_a, np.where(by_fraction, safe_x, safe_a + 2.0))
-    density = np.exp((safe_a - 1) * np.log(safe_x) - safe_x - scipy_special().gammaln(safe_a))
-    return density, np.where(by_fraction, upper, lower)
+    regular = _valid(a, x) & (x > 0)
+    a, x = np.where(regular, a, 1.0), np.where(regular, x, 1.0)
+    density, slope = np.exp((a - 1) * np.log(x) - x - scipy_special().gammaln(a)), np.zeros_like(a)
+    large = a > _LARGE
+    by_fraction = ~large & (x > 1) & (x > a)
+    by_series = ~large & ~by_fraction
+    for method, where in ((_fraction_slope, by_fraction), (_series_slope, by_series), (_integral_slope, large)):
+        if np.any(where):
+            slope[where] = method(a[where], x[where])
+    density[large] = _large_density(a[large], x[large])
+    return density, slope
 
 
 # The derivatives by a of the sums below are taken with a complex step: f(a + ih) = f(a) + ih f'(a) to rounding, for an
@@ -104,3 +117,30 @@ def _is_negligible(change: np.ndarray, total: np.ndarray) -> bool:
     """Whether neither value nor derivative of any sum changes any more."""
     small = (np.abs(change.real) <= _EPS * np.abs(total.real)) & (np.abs(change.imag) <= _EPS * np.abs(total.imag))
     return bool(np.all(small | np.isnan(total.real)))
+
+
+def _excess(a: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """a (u - log(1 + u)): the density p(t) t of Gamma(a) at t = a (1 + u) falls as exp of minus this."""
+    return a * (u - np.log1p(u))
+
+
+def _large_density(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The density at x with Stirling's series for Gamma(a)."""
+    series = 1 + 1 / (12 * a) + 1 / (288 * a**2) - 139 / (51840 * a**3)
+    return np.sqrt(a / (2 * np.pi)) / series * np.exp(-_excess(a, x / a - 1)) / x
+
+
+def _integral_slope(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """dP/da is the integral of p(t) (log(t) - digamma(a)) dt over either tail that ends at x, up to the sign.
+
+    In u = t / a - 1 the integrand is a bell of width 1 / sqrt(a), or falls exponentially far out.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(100)
+    end = np.maximum(x / a - 1, -1 + 1e-12)
+    decay = a * np.abs(end) / (1 + end)
+    reach = np.minimum(10 / np.sqrt(a), 40 / np.maximum(decay, 1.0)) * np.where(end > 0, 1, -1)
+    u = np.maximum(end[..., None] + reach[..., None] * (nodes + 1) / 2, -1 + 1e-12)
+    offset = 1 / (2 * a) + 1 / (12 * a**2) - 1 / (120 * a**4)  # log(a) - digamma(a)
+    ratio = np.exp(_excess(a, end)[..., None] - _excess(a[..., None], u))
+    values = ratio * (np.log1p(u) + offset[..., None]) / (1 + u)
+    return -np.sum(values * weights, axis=-1) * reach / 2
