@@ -204,10 +204,7 @@ def is_weakly_typed(x: Any) -> bool:
     >>> is_weakly_typed(1.0), is_weakly_typed(np.float32(1.0))
     (True, False)
     """
-    if is_python_scalar(x):
-        return True
-    weak = getattr(x, "weak_type", None)
-    return bool(weak) if weak is not None else bool(getattr(getattr(x, "aval", None), "weak_type", False))
+    return is_python_scalar(x) or bool(getattr(getattr(x, "aval", None), "weak_type", False))
 
 
 def check_valid_dtype(dtype: DType) -> None:
@@ -239,15 +236,25 @@ def dtype_of(x: Any) -> DType:
     return canonical
 
 
+_WEAK_OPERANDS = {
+    scalar: (np.dtype(_WEAK_DTYPES[node]), scalar is not bool) for scalar, node in _PYTHON_SCALARS.items()
+}
+
+
 def _operand(x: Any) -> tuple[DType, bool]:
-    """(canonical dtype, whether weak) of an operand of a promotion: a value, or something that names a dtype."""
+    """(dtype, whether weak) of an operand of a promotion: a value, or something that names a dtype."""
+    weak = _WEAK_OPERANDS.get(type(x))
+    if weak is not None:
+        return weak
+    aval = getattr(x, "aval", None)
+    if aval is not None:
+        return aval.dtype, aval.weak_type
     if x is None:
         return default_float_dtype(), False
-    if isinstance(x, type) and x in _PYTHON_SCALARS:
-        return canonicalize_dtype(_WEAK_DTYPES[_PYTHON_SCALARS[x]]), x is not bool
-    if isinstance(x, (np.dtype, str, type, ExtendedDType, ScalarType)):
-        dtype = check_and_canonicalize_user_dtype(x, "dtype")
-        return dtype, False
+    if isinstance(x, type) and x in _WEAK_OPERANDS:
+        return _WEAK_OPERANDS[x]
+    if isinstance(x, (np.dtype, str, type, ExtendedDType)):
+        return check_and_canonicalize_user_dtype(x, "dtype"), False
     dtype = dtype_of(x)
     return dtype, is_weakly_typed(x) and dtype != _bool
 
@@ -296,17 +303,18 @@ def _meet(nodes: list[str], x64: bool, strict: bool) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _lattice(operands: tuple[tuple[DType, bool], ...], x64: bool, mode: str) -> tuple[DType, bool]:
-    """The promoted dtype and weakness of canonical operands."""
-    strict = mode == "strict"
-    dtypes = {dtype for dtype, _ in operands}
+    """The promoted dtype and weakness of operands."""
+    if not x64:
+        operands = tuple([(_TO_32_BIT.get(dtype, dtype), weak) for dtype, weak in operands])
     all_weak = all(weak for _, weak in operands)
-    if len(dtypes) == 1:
+    if len(operands) == 1 or (not all_weak and len({dtype for dtype, _ in operands}) == 1):
         result, weak = operands[0][0], all_weak
-    elif all_weak and not strict:
+    elif all_weak and mode != "strict":
         # Weak operands alone keep their precision: a weak bfloat16 and a weak float32 make a weak float32.
-        result, weak = _by_name[_strong(_meet([_node(dtype, False) for dtype, _ in operands], x64, False))], True
+        node, weak = _meet([_node(dtype, False) for dtype, _ in operands], x64, False), True
+        result = _by_name[_strong(node)]
     else:
-        node = _meet([_node(dtype, weak) for dtype, weak in operands], x64, strict)
+        node = _meet([_node(dtype, weak) for dtype, weak in operands], x64, mode == "strict")
         result, weak = _by_name[_strong(node)], node in promotion.WEAK
     if not x64:
         result = _TO_32_BIT.get(result, result)
@@ -515,12 +523,15 @@ def to_numeric_dtype(dtype: Any) -> np.dtype:
     return default_int_dtype() if dtype == _bool else dtype
 
 
+_WIDE_INTEGERS = frozenset({np.dtype("int64"), np.dtype("uint64")})
+
+
 def to_inexact_dtype(dtype: Any) -> np.dtype:
     """The dtype of means and quotients: 64-bit integers become float64, other integers and bool the default float."""
     dtype = as_dtype(dtype)
     if _KIND_OF.get(dtype) in ("f*", "c*"):
         return dtype
-    return np.dtype("float64") if dtype in (np.int64, np.uint64) else default_float_dtype()
+    return np.dtype("float64") if dtype in _WIDE_INTEGERS else default_float_dtype()
 
 
 def to_floating_dtype(dtype: Any) -> np.dtype:
@@ -529,7 +540,10 @@ def to_floating_dtype(dtype: Any) -> np.dtype:
     return _REAL_OF.get(inexact, inexact)
 
 
-_REAL_OF: dict[np.dtype, np.dtype] = {np.dtype("complex64"): np.dtype("float32"), np.dtype("complex128"): np.dtype("float64")}
+_REAL_OF: dict[np.dtype, np.dtype] = {
+    np.dtype("complex64"): np.dtype("float32"),
+    np.dtype("complex128"): np.dtype("float64"),
+}
 
 
 def to_complex_dtype(dtype: Any) -> np.dtype:
