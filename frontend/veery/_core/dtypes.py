@@ -71,9 +71,6 @@ class TypePromotionError(ValueError):
     """Dtypes met that have no implicit promotion."""
 
 
-TypePromotionError.__module__ = "veery.dtypes"
-
-
 # Extended dtypes: elements with a meaning of their own on top of a physical dtype.
 
 
@@ -83,6 +80,9 @@ class extended(np.generic):
 
 class prng_key(extended):
     """The class of dtypes of random keys: `issubdtype(key.dtype, prng_key)`."""
+
+
+TypePromotionError.__module__ = extended.__module__ = prng_key.__module__ = "veery.dtypes"
 
 
 class ExtendedDType:
@@ -407,6 +407,8 @@ def issubdtype(a: Any, b: Any) -> bool:
     >>> issubdtype(bfloat16, np.floating), issubdtype("int4", np.unsignedinteger)
     (True, False)
     """
+    if isinstance(b, ExtendedDType):
+        return a is b
     return _is_subclass(_class_of(a), _class_of(b))
 
 
@@ -475,9 +477,8 @@ def itemsize_bits(dtype: Any) -> int:
     >>> itemsize_bits("int4"), itemsize_bits(bool)
     (4, 8)
     """
-    if _is_extended(dtype) or dtype is None:
+    if _is_extended(dtype) or dtype is None or (dtype := np.dtype(dtype)) not in _dtype_set:
         raise ValueError(f"unexpected input: dtype={dtype}")
-    dtype = np.dtype(dtype)
     if dtype in _custom_dtypes:
         return (iinfo if _KIND_OF[dtype] == "i*" else finfo)(dtype).bits
     return dtype.itemsize * 8
@@ -517,9 +518,15 @@ def short_dtype_name(dtype: DType) -> str:
 # Conversions between kinds.
 
 
+def _number_dtype(dtype: Any) -> np.dtype:
+    if _is_extended(dtype):
+        raise TypeError(f"Cannot interpret '{dtype}' as a data type of numbers")
+    return np.dtype(dtype)
+
+
 def to_numeric_dtype(dtype: Any) -> np.dtype:
     """The dtype of sums: bool becomes the default integer."""
-    dtype = as_dtype(dtype)
+    dtype = _number_dtype(dtype)
     return default_int_dtype() if dtype == _bool else dtype
 
 
@@ -528,7 +535,7 @@ _WIDE_INTEGERS = frozenset({np.dtype("int64"), np.dtype("uint64")})
 
 def to_inexact_dtype(dtype: Any) -> np.dtype:
     """The dtype of means and quotients: 64-bit integers become float64, other integers and bool the default float."""
-    dtype = as_dtype(dtype)
+    dtype = _number_dtype(dtype)
     if _KIND_OF.get(dtype) in ("f*", "c*"):
         return dtype
     return np.dtype("float64") if dtype in _WIDE_INTEGERS else default_float_dtype()
