@@ -417,7 +417,7 @@ def _pow_aval(x: ShapedArray, y: ShapedArray) -> ShapedArray:
         raise TypeError(
             "The first argument to lax.pow must have an inexact dtype (float or complex), and the second argument must "
             "have an inexact or integer dtype, and two inexact dtypes must match, but got "
-            f"{dtypes.dtype_name(x.dtype)} and {dtypes.dtype_name(y.dtype)} respectively."
+            f"{x.dtype.name} and {y.dtype.name} respectively."
         )
     check_same_shapes("pow", (x, y))
     return ShapedArray(x.shape, x.dtype, x.weak_type and y.weak_type)
@@ -468,11 +468,11 @@ def _integer_pow_reference(x: np.ndarray, *, y: int) -> np.ndarray:
     return in_double(lambda x: np.power(x, y) if y >= 0 else 1 / np.power(x, -y))(x)
 
 
-pow_p = Primitive(
+pow_p: Primitive = Primitive(
     "pow", abstract_eval=_pow_aval, jvp=(_pow_jvp_base, _pow_jvp_exponent), reference=in_double(_pow_reference),
     batch=lambda args, dims: batch_elementwise(pow_p, args, dims, {}),
 )  # fmt: skip
-integer_pow_p = Primitive(
+integer_pow_p: Primitive = Primitive(
     "integer_pow", abstract_eval=_integer_pow_aval, jvp=(_integer_pow_jvp,), reference=quiet(_integer_pow_reference),
     transpose=lambda ct, x, *, y: [ct],  # linear for y = 1 alone
     batch=lambda args, dims, **params: batch_elementwise(integer_pow_p, args, dims, params),

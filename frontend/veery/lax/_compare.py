@@ -157,7 +157,7 @@ def _select_n_aval(which: ShapedArray, *cases: ShapedArray) -> ShapedArray:
     elif which.dtype != np.int32:
         integral = dtypes.issubdtype(which.dtype, np.integer)
         expected = "must be an int32" if integral else "must be boolean or integer type"
-        raise TypeError(f"select `which` {expected}, got {dtypes.dtype_name(which.dtype)}.")
+        raise TypeError(f"select `which` {expected}, got {which.dtype.name}.")
     check_same_dtypes("select", cases)
     shape = cases[0].shape
     if any(case.shape != shape for case in cases):
@@ -196,10 +196,13 @@ def _select_n_batch(args: Sequence[Any], dims: Sequence[int | None]) -> tuple[An
     cases = [_shape.bdim_at_front(x, d, size) for x, d in zip(cases, case_dims)]
     if which_dim is None and np.ndim(which) == 0:
         return select_n_p.bind(which, *cases), 0
-    which = _shape.bdim_at_front(which, which_dim, size)
-    if np.shape(which) != np.shape(cases[0]):
-        which = _shape.broadcast_in_dim(which, np.shape(cases[0]), (0,))
-    return select_n_p.bind(which, *cases), 0
+    return select_n_p.bind(_spread(which, which_dim, size, np.shape(cases[0])), *cases), 0
+
+
+def _spread(x: Any, dim: int | None, size: int, shape: tuple[int, ...]) -> Any:
+    """An operand of the shape of its fellows, or of rank 0 before batching, in their batched shape."""
+    front: Any = _shape.bdim_at_front(x, dim, size)
+    return front if np.shape(front) == shape else _shape.broadcast_in_dim(front, shape, (0,))
 
 
 def _select_n_reference(which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
@@ -260,15 +263,12 @@ def _clamp_batch(args: Sequence[Any], dims: Sequence[int | None]) -> tuple[Any, 
     if all(np.ndim(limit) == 0 for limit in (low, high)):
         return clamp_p.bind(*args), dims[1]
     size = next(np.shape(a)[d] for a, d in zip(args, dims) if d is not None)
-    x = _shape.bdim_at_front(x, dims[1], size)
-
-    def spread(limit: Any, dim: int | None) -> Any:
-        if dim is None and np.ndim(limit) == 0:
-            return limit
-        limit = _shape.bdim_at_front(limit, dim, size)
-        return limit if np.shape(limit) == np.shape(x) else _shape.broadcast_in_dim(limit, np.shape(x), (0,))
-
-    return clamp_p.bind(spread(low, dims[0]), x, spread(high, dims[2])), 0
+    front: Any = _shape.bdim_at_front(x, dims[1], size)
+    limits = [
+        limit if dim is None and np.ndim(limit) == 0 else _spread(limit, dim, size, np.shape(front))
+        for limit, dim in ((low, dims[0]), (high, dims[2]))
+    ]
+    return clamp_p.bind(limits[0], front, limits[1]), 0
 
 
 def _where(condition: Any, t: Any, x: Any) -> Any:

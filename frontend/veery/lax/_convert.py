@@ -127,7 +127,7 @@ def _convert_reference(x: np.ndarray, *, new_dtype: Any, weak_type: bool) -> np.
         return np.asarray(x).astype(dtype)
 
 
-convert_element_type_p = Primitive(
+convert_element_type_p: Primitive = Primitive(
     "convert_element_type",
     abstract_eval=_convert_aval,
     jvp=(_convert_jvp,),
@@ -214,7 +214,7 @@ def _bitcast_reference(x: np.ndarray, *, new_dtype: Any) -> np.ndarray:
     return _from_bits(_to_bits(x).reshape(*out.shape, dtypes.itemsize_bits(new_dtype)), np.dtype(new_dtype))
 
 
-bitcast_convert_type_p = Primitive(
+bitcast_convert_type_p: Primitive = Primitive(
     "bitcast_convert_type",
     abstract_eval=_bitcast_aval,
     jvp=NONDIFFERENTIABLE,
@@ -280,7 +280,7 @@ def _round_mantissa(x: np.ndarray, mantissa_bits: int) -> np.ndarray:
     return ((bits + half_but_one + ((bits >> dropped) & 1)) >> dropped << dropped).view(np.float64)
 
 
-reduce_precision_p = Primitive(
+reduce_precision_p: Primitive = Primitive(
     "reduce_precision",
     abstract_eval=_reduce_precision_aval,
     jvp=(_reduce_precision_linear,),
