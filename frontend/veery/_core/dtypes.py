@@ -525,20 +525,20 @@ def _number_dtype(dtype: Any) -> np.dtype:
 
 
 def to_numeric_dtype(dtype: Any) -> np.dtype:
-    """The dtype of sums: bool becomes the default integer."""
+    """The dtype to compute with: bool becomes int32."""
     dtype = _number_dtype(dtype)
-    return default_int_dtype() if dtype == _bool else dtype
+    return np.dtype("int32") if dtype == _bool else dtype
 
 
 _WIDE_INTEGERS = frozenset({np.dtype("int64"), np.dtype("uint64")})
 
 
 def to_inexact_dtype(dtype: Any) -> np.dtype:
-    """The dtype of means and quotients: 64-bit integers become float64, other integers and bool the default float."""
+    """The dtype of means and quotients: 64-bit integers become float64, others and bool float32."""
     dtype = _number_dtype(dtype)
     if _KIND_OF.get(dtype) in ("f*", "c*"):
         return dtype
-    return np.dtype("float64") if dtype in _WIDE_INTEGERS else default_float_dtype()
+    return np.dtype("float64") if dtype in _WIDE_INTEGERS else np.dtype("float32")
 
 
 def to_floating_dtype(dtype: Any) -> np.dtype:
