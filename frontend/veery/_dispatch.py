@@ -19,6 +19,7 @@ from veery._core.config import config
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo
 from veery._core.primitive import Primitive
 from veery._core.trace import eval_trace, set_current_trace
+from veery._transforms.dce import dce
 from veery._transforms.staging import close_over, stage
 
 logger = logging.getLogger("veery")
@@ -137,7 +138,7 @@ def lower_jaxpr(
 ) -> Any:
     """Lower a jaxpr without consts to StableHLO; `choices` are further fields of the lowering's Options."""
     options = lowering().Options(flags=tuple(f"--{key}={value}" for key, value in compiler_options), **choices)
-    return lowering().lower(closed, name=name, target=target, donated=donated, options=options)
+    return lowering().lower(dce(closed), name=name, target=target, donated=donated, options=options)
 
 
 def save_program(program: Any, path: Any, consts: Sequence[np.ndarray], in_tree: Any, out_tree: Any) -> None:

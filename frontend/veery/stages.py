@@ -165,11 +165,11 @@ class Compiled:
             self._loaded = device, _dispatch.load(self._program, device)
         buffers = self._loaded[1](_dispatch.on_device(arrays, device))
         outs = [ArrayImpl(aval, b) for aval, b in zip(traced.closed.out_avals, buffers)]
-        return tree.unflatten(traced.out_tree, outs)
+        return tree.tree_unflatten(traced.out_tree, outs)
 
     def _checked(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
         _, signature, _ = self._traced._function._signature(args, kwargs)
-        leaves, _ = tree.flatten(self._traced._function._split(args, kwargs)[:2])
+        leaves, _ = tree.tree_flatten(self._traced._function._split(args, kwargs)[:2])
         expected = self._traced._signature
         name = self._traced.fun_name
         if signature.treedef != expected.treedef:

@@ -33,11 +33,11 @@ def flat_function(
     found: dict[str, Any] = {}
 
     def flat(*leaves: Any) -> list[Any]:
-        out = fun(*tree.unflatten(in_tree, leaves))
+        out = fun(*tree.tree_unflatten(in_tree, leaves))
         if has_aux:
             out = _pair(out)
             out, found["aux"] = out
-        leaves_out, found["out_tree"] = tree.flatten(out)
+        leaves_out, found["out_tree"] = tree.tree_flatten(out)
         return leaves_out
 
     return flat, found
@@ -96,8 +96,8 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
             f"primal and tangent arguments to jax.jvp must be tuples or lists; found {type(primals).__name__} and "
             f"{type(tangents).__name__}."
         )
-    flat_primals, in_tree = tree.flatten(tuple(primals))
-    flat_tangents, tangent_tree = tree.flatten(tuple(tangents))
+    flat_primals, in_tree = tree.tree_flatten(tuple(primals))
+    flat_tangents, tangent_tree = tree.tree_flatten(tuple(tangents))
     if in_tree != tangent_tree:
         raise TypeError(
             "primal and tangent arguments to jax.jvp must have the same tree structure; primals have tree structure "
@@ -108,7 +108,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
     flat, found = flat_function(fun, in_tree, has_aux)
     outs, out_tangents = forward.jvp(flat, flat_primals, flat_tangents)
     out_tree = found["out_tree"]
-    results = tree.unflatten(out_tree, outs), tree.unflatten(out_tree, list(map(as_output, out_tangents)))
+    results = tree.tree_unflatten(out_tree, outs), tree.tree_unflatten(out_tree, list(map(as_output, out_tangents)))
     return (*results, _strip(found["aux"])) if has_aux else results
 
 
@@ -120,7 +120,7 @@ def _strip(aux: Any) -> Any:
             x = x.primal
         return x
 
-    return tree.map(primal, aux)
+    return tree.tree_map(primal, aux)
 
 
 def _checked_tangent(primal: Any, tangent: Any, name: str) -> Any:
@@ -166,11 +166,11 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     """
     from veery.tree_util import Partial
 
-    leaves, in_tree = tree.flatten(primals)
+    leaves, in_tree = tree.tree_flatten(primals)
     _check_arrays(leaves, "linearize")
     flat, found = flat_function(fun, in_tree, has_aux)
     split = linearization.linearize(flat, leaves, _inexact(leaves))
-    out = tree.unflatten(found["out_tree"], split.outs)
+    out = tree.tree_unflatten(found["out_tree"], split.outs)
     kept = _LinearMap(split.jaxpr, in_tree, found["out_tree"], tuple(map(aval_of, leaves)), tuple(map(aval_of, split.outs)), split.nonzeros_out)
     f_jvp = Partial(functools.partial(_apply_linear, kept), split.jaxpr.consts)
     return (out, f_jvp, _strip(found["aux"])) if has_aux else (out, f_jvp)
@@ -198,7 +198,7 @@ def _inexact(leaves: Sequence[Any]) -> list[bool]:
 
 
 def _apply_linear(kept: _LinearMap, residuals: Sequence[Any], *tangents: Any) -> Any:
-    flat_tangents, given_tree = tree.flatten(tangents)
+    flat_tangents, given_tree = tree.tree_flatten(tangents)
     if given_tree != kept.in_tree:
         raise TypeError(
             f"linearized function called with tangents of tree structure {given_tree}; expected {kept.in_tree}"
@@ -215,7 +215,7 @@ def _apply_linear(kept: _LinearMap, residuals: Sequence[Any], *tangents: Any) ->
     results = [
         next(outs) if nz else as_output(Zero(a.to_tangent_aval())) for a, nz in zip(kept.out_avals, kept.nonzeros_out)
     ]
-    return tree.unflatten(kept.out_tree, results)
+    return tree.tree_unflatten(kept.out_tree, results)
 
 
 # Reverse mode.
@@ -242,12 +242,12 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     """
     from veery.tree_util import Partial
 
-    leaves, in_tree = tree.flatten(primals)
+    leaves, in_tree = tree.tree_flatten(primals)
     _check_arrays(leaves, "vjp")
     flat, found = flat_function(fun, in_tree, has_aux)
     split = linearization.linearize(flat, leaves, _inexact(leaves))
     out_tree = found["out_tree"]
-    out = tree.unflatten(out_tree, split.outs)
+    out = tree.tree_unflatten(out_tree, split.outs)
     kept = _LinearMap(split.jaxpr, in_tree, out_tree, tuple(map(aval_of, leaves)), tuple(map(aval_of, split.outs)), split.nonzeros_out)
     vjp_fun = Partial(functools.partial(_apply_transposed, kept, function_name(fun)), split.jaxpr.consts)
     return (out, vjp_fun, _strip(found["aux"])) if has_aux else (out, vjp_fun)
@@ -256,7 +256,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
 def _apply_transposed(kept: _LinearMap, name: str, residuals: Sequence[Any], *cts: Any) -> tuple[Any, ...]:
     if len(cts) != 1:
         raise TypeError(f"the function returned by `jax.vjp` applied to {name} was called with {len(cts)} arguments, but functions returned by `jax.vjp` must be called with a single argument corresponding to the single value returned by {name}")
-    flat_cts, ct_tree = tree.flatten(cts[0])
+    flat_cts, ct_tree = tree.tree_flatten(cts[0])
     if ct_tree != kept.out_tree:
         raise ValueError(
             f"unexpected tree structure of argument to vjp function of {name}: got {ct_tree}, but expected to match "
@@ -269,7 +269,7 @@ def _apply_transposed(kept: _LinearMap, name: str, residuals: Sequence[Any], *ct
     leaves = [
         as_output(next(results) if nz else Zero(a.to_tangent_aval())) for a, nz in zip(kept.in_avals, kept.nonzeros_in)
     ]
-    return tree.unflatten(kept.in_tree, leaves)
+    return tree.tree_unflatten(kept.in_tree, leaves)
 
 
 def _checked_cotangent(aval: Any, ct: Any, name: str) -> Any:
@@ -305,7 +305,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
     >>> float(ct)
     6.0
     """
-    leaves, in_tree = tree.flatten(primals)
+    leaves, in_tree = tree.tree_flatten(primals)
     avals = [ShapedArray(x.shape, x.dtype) if maybe_aval_of(x) is None else aval_of(x) for x in leaves]
     if not all(_is_inexact(a) for a in avals) and any(_is_inexact(a) for a in avals):
         raise TypeError("linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer functions")
@@ -313,7 +313,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
     closed = stage(flat, avals)
 
     def transposed(ct: Any) -> Any:
-        flat_cts, ct_tree = tree.flatten(ct)
+        flat_cts, ct_tree = tree.tree_flatten(ct)
         if ct_tree != found["out_tree"]:
             raise TypeError(f"cotangent tree does not match function output, expected {found['out_tree']} but got {ct_tree}")
         for aval, c in zip(closed.out_avals, flat_cts):
@@ -321,7 +321,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
                 raise TypeError(f"cotangent type does not match function output, expected {aval} but got {aval_of(c)}")
         args = [UndefinedPrimal(a) for a in avals]
         cts = backward_pass(closed.jaxpr, closed.consts, args, flat_cts)
-        return tree.unflatten(in_tree, list(map(as_output, cts)))
+        return tree.tree_unflatten(in_tree, list(map(as_output, cts)))
 
     return transposed
 
@@ -366,7 +366,7 @@ def value_and_grad(
     def value_and_grad_fun(*args: Any, **kwargs: Any) -> Any:
         positions = _argnums(argnums, args, fun)
         chosen = tuple(args[i] for i in positions)
-        for leaf in tree.leaves(chosen):
+        for leaf in tree.tree_leaves(chosen):
             _check_gradient_input(leaf, holomorphic, allow_int, "grad")
 
         def of_chosen(*values: Any) -> Any:
@@ -515,15 +515,15 @@ def jacfwd(
     def jacfun(*args: Any, **kwargs: Any) -> Any:
         positions = _argnums(argnums, args, fun)
         chosen = tuple(args[i] for i in positions)
-        for leaf in tree.leaves(chosen):
+        for leaf in tree.tree_leaves(chosen):
             _check_gradient_input(leaf, holomorphic, False, "jacfwd")
         of_chosen = lambda *values: fun(*_replace(args, positions, values), **kwargs)
         push = lambda tangents: jvp(of_chosen, chosen, tangents, has_aux=has_aux)
         value, columns, *aux = vmap(push, out_axes=(None, -1, None) if has_aux else (None, -1))(_basis(chosen))
-        for leaf in tree.leaves(value):
+        for leaf in tree.tree_leaves(value):
             if holomorphic:
                 _check_gradient_output(leaf, True, "jacfwd")
-        jacobian = tree.map(lambda y, c: _split_basis(c, chosen, argnums, axis=-1), value, columns)
+        jacobian = tree.tree_map(lambda y, c: _split_basis(c, chosen, argnums, axis=-1), value, columns)
         return (jacobian, aux[0]) if has_aux else jacobian
 
     return jacfun
@@ -548,19 +548,19 @@ def jacrev(
     def jacfun(*args: Any, **kwargs: Any) -> Any:
         positions = _argnums(argnums, args, fun)
         chosen = tuple(args[i] for i in positions)
-        for leaf in tree.leaves(chosen):
+        for leaf in tree.tree_leaves(chosen):
             _check_gradient_input(leaf, holomorphic, allow_int, "jacrev")
         of_chosen = lambda *values: fun(*_replace(args, positions, values), **kwargs)
         value, pullback, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
-        for leaf in tree.leaves(value):
+        for leaf in tree.tree_leaves(value):
             _check_gradient_output(leaf, holomorphic, "jacrev")
         rows = vmap(pullback)(_basis(value))
         rows = rows if isinstance(argnums, (tuple, list)) else rows[0]
-        flat_rows, row_tree = tree.flatten(rows)
-        parts = [tree.leaves(_split_basis(r, value, 0, axis=0, wrap=False)) for r in flat_rows]
-        leaves, out_tree = tree.flatten(value)
-        by_output = [tree.unflatten(row_tree, [part[i] for part in parts]) for i in range(len(leaves))]
-        jacobian = tree.unflatten(out_tree, by_output)
+        flat_rows, row_tree = tree.tree_flatten(rows)
+        parts = [tree.tree_leaves(_split_basis(r, value, 0, axis=0, wrap=False)) for r in flat_rows]
+        leaves, out_tree = tree.tree_flatten(value)
+        by_output = [tree.tree_unflatten(row_tree, [part[i] for part in parts]) for i in range(len(leaves))]
+        jacobian = tree.tree_unflatten(out_tree, by_output)
         return (jacobian, aux[0]) if has_aux else jacobian
 
     return jacfun
@@ -585,7 +585,7 @@ def _basis(pytree: Any) -> Any:
     """The standard basis of a pytree of arrays: each leaf gets a leading dimension over all elements of all leaves."""
     from veery import lax
 
-    leaves, treedef = tree.flatten(pytree)
+    leaves, treedef = tree.tree_flatten(pytree)
     total = sum(int(np.prod(np.shape(x))) for x in leaves)
     offset, parts = 0, []
     for x in leaves:
@@ -596,14 +596,14 @@ def _basis(pytree: Any) -> Any:
         dtype = aval.dtype if _is_inexact(aval) else dtypes.default_float_dtype()
         parts.append(lax.reshape(lax.convert_element_type(ones, dtype), (total, *aval.shape)))
         offset += aval.size
-    return tree.unflatten(treedef, parts)
+    return tree.tree_unflatten(treedef, parts)
 
 
 def _split_basis(x: Any, pytree: Any, argnums: Any, axis: int, wrap: bool = True) -> Any:
     """Split the basis axis of one array into the leaves of the pytree, each axis reshaped to the leaf's shape."""
     from veery import lax
 
-    leaves, treedef = tree.flatten(pytree)
+    leaves, treedef = tree.tree_flatten(pytree)
     axis = axis % x.ndim
     parts, start = [], 0
     for leaf in leaves:
@@ -612,7 +612,7 @@ def _split_basis(x: Any, pytree: Any, argnums: Any, axis: int, wrap: bool = True
         shape = (*x.shape[:axis], *np.shape(leaf), *x.shape[axis + 1 :])
         parts.append(lax.reshape(piece, shape))
         start += size
-    result = tree.unflatten(treedef, parts)
+    result = tree.tree_unflatten(treedef, parts)
     if not wrap:
         return result
     return result if isinstance(argnums, (tuple, list)) else result[0]

@@ -155,4 +155,4 @@ def _with_consts(closed: ClosedJaxpr, consts: list[Any]) -> ClosedJaxpr:
 
 def out_struct(avals: Sequence[ShapedArray], out_tree: Any) -> Any:
     """A pytree of ShapeDtypeStructs."""
-    return tree.unflatten(out_tree, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals])
+    return tree.tree_unflatten(out_tree, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals])

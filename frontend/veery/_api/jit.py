@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from veery import _dispatch
 from veery._api.arguments import argument_names, function_name, positions_and_names
-from veery._core import source, tree
+from veery._core import source, tree, tree_registry
 from veery._core.array import ArrayImpl
 from veery._core.avals import maybe_aval_of
 from veery._core.config import config
@@ -96,7 +96,7 @@ class JitFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._dynamic_only and current_trace() is eval_trace:
-            leaves, treedef = tree.flatten((args, kwargs))
+            leaves, treedef = tree.tree_flatten((args, kwargs))
             try:
                 entry = self._entries[(treedef, config._trace_key, *[x.aval for x in leaves])]
                 buffers = entry.consts + [x._buffer for x in leaves]
@@ -134,7 +134,7 @@ class JitFunction:
             outs = eval_jaxpr(traced.closed.jaxpr, (), *inputs)
         else:
             outs = jit_p.bind(*inputs, name=traced.name, jaxpr=traced.closed)
-        return tree.unflatten(traced.out_tree, outs)
+        return tree.tree_unflatten(traced.out_tree, outs)
 
     def _execute(self, traced: Traced, inputs: Sequence[Any], donations: tuple[bool, ...]) -> list[Any]:
         arrays = [_concrete(x, traced.name) for x in inputs]
@@ -178,7 +178,7 @@ class JitFunction:
             device,
             _dispatch.on_device(consts, device),
             tuple(traced.closed.out_avals),
-            functools.partial(tree.unflatten, traced.out_tree),
+            functools.partial(tree.tree_unflatten, traced.out_tree),
             single,
         )
 
@@ -201,7 +201,7 @@ class JitFunction:
 
     def _signature(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], Signature, tuple[bool, ...]]:
         dynamic, dynamic_kwargs, static = self._split(args, kwargs)
-        leaves, treedef = tree.flatten((dynamic, dynamic_kwargs))
+        leaves, treedef = tree.tree_flatten((dynamic, dynamic_kwargs))
         avals = tuple(map(maybe_aval_of, leaves))
         if None in avals:
             self._bad_argument(dynamic, dynamic_kwargs, leaves[avals.index(None)])
@@ -215,18 +215,18 @@ class JitFunction:
         flags: list[bool] = []
         for i, x in enumerate(args):
             if i not in options.static_argnums:
-                flags += [i in options.donate_argnums] * len(tree.leaves(x))
+                flags += [i in options.donate_argnums] * len(tree.tree_leaves(x))
         dynamic = {k: v for k, v in kwargs.items() if k not in options.static_argnames}
         for name in sorted(dynamic):
-            flags += [name in options.donate_argnames] * len(tree.leaves(dynamic[name]))
+            flags += [name in options.donate_argnames] * len(tree.tree_leaves(dynamic[name]))
         return tuple(flags)
 
     def _bad_argument(self, args: tuple, kwargs: dict[str, Any], value: Any) -> None:
         names = argument_names(self._fun, args, kwargs)
         path = next(
-            name + tree.keystr(path)
+            name + tree_registry.keystr(path)
             for name, x in zip(names, [*args, *kwargs.values()])
-            for path, leaf in tree.flatten_with_path(x)[0]
+            for path, leaf in tree.tree_flatten_with_path(x)[0]
             if leaf is value
         )
         raise TypeError(
@@ -252,9 +252,9 @@ class JitFunction:
 
         def flat(*leaves: Any) -> Sequence[Any]:
             nonlocal out_tree
-            dynamic, dynamic_kwargs = tree.unflatten(sig.treedef, leaves)
+            dynamic, dynamic_kwargs = tree.tree_unflatten(sig.treedef, leaves)
             out = self._fun(*_merge(dynamic, static_args), **dynamic_kwargs, **static_kwargs)
-            flat_out, out_tree = tree.flatten(out)
+            flat_out, out_tree = tree.tree_flatten(out)
             check_outputs(flat_out, out, self._fun)
             return flat_out
 
@@ -290,7 +290,7 @@ class JitFunction:
         return len(self._traces)
 
 
-_LEAF = tree.flatten(0)[1]
+_LEAF = tree.tree_flatten(0)[1]
 
 
 def _merge(dynamic: Sequence[Any], static: dict[int, Any]) -> list[Any]:
@@ -322,7 +322,7 @@ def check_outputs(leaves: Sequence[Any], out: Any, fun: Any) -> None:
     """Raise TypeError for an output that is not an array."""
     for leaf in leaves:
         if maybe_aval_of(leaf) is None:
-            path = next(tree.keystr(path) for path, x in tree.flatten_with_path(out)[0] if x is leaf)
+            path = next(tree_registry.keystr(path) for path, x in tree.tree_flatten_with_path(out)[0] if x is leaf)
             raise TypeError(
                 f"function {function_name(fun)} at {source.of_function(fun)} traced for jit returned a value of type "
                 f"{type(leaf)} at output component {path or 'its result'}, which is not a valid JAX type"
@@ -334,10 +334,10 @@ def debug_info(fun: Any, args: tuple, kwargs: dict[str, Any], options: JitOption
     place = source.of_function(fun)
     dynamic = {i: x for i, x in enumerate(args) if i not in options.static_argnums}
     names = argument_names(fun, args, {})
-    paths = [names[i] + tree.keystr(path) for i, x in dynamic.items() for path, _ in tree.flatten_with_path(x)[0]]
+    paths = [names[i] + tree_registry.keystr(path) for i, x in dynamic.items() for path, _ in tree.tree_flatten_with_path(x)[0]]
     for name in sorted(kwargs):
         if name not in options.static_argnames:
-            paths += [name + tree.keystr(path) for path, _ in tree.flatten_with_path(kwargs[name])[0]]
+            paths += [name + tree_registry.keystr(path) for path, _ in tree.tree_flatten_with_path(kwargs[name])[0]]
     return DebugInfo(function_name(fun), place.file, place.line, tuple(paths))
 
 

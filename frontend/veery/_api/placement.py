@@ -83,7 +83,7 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
     >>> veery.device_put(np.arange(3), veery.devices("cpu")[0])
     Array([0, 1, 2], dtype=int32)
     """
-    return tree.map(lambda leaf: _put_leaf(leaf, _as_device(device)), x)
+    return tree.tree_map(lambda leaf: _put_leaf(leaf, _as_device(device)), x)
 
 
 def _as_device(device: Any) -> Any:
@@ -117,7 +117,7 @@ def device_get(x: Any) -> Any:
     >>> veery.device_get({"a": jnp.ones(2)})
     {'a': array([1., 1.], dtype=float32)}
     """
-    return tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, ArrayImpl) else leaf, x)
+    return tree.tree_map(lambda leaf: np.asarray(leaf) if isinstance(leaf, ArrayImpl) else leaf, x)
 
 
 def block_until_ready(x: Any) -> Any:
@@ -126,7 +126,7 @@ def block_until_ready(x: Any) -> Any:
     Raises:
         Exception: whatever a computation raised.
     """
-    for leaf in tree.leaves(x):
+    for leaf in tree.tree_leaves(x):
         if hasattr(leaf, "block_until_ready"):
             leaf.block_until_ready()
     return x
@@ -134,7 +134,7 @@ def block_until_ready(x: Any) -> Any:
 
 def copy_to_host_async(x: Any) -> Any:
     """Begin to copy the arrays of a pytree to the host; returns the pytree."""
-    for leaf in tree.leaves(x):
+    for leaf in tree.tree_leaves(x):
         if hasattr(leaf, "copy_to_host_async"):
             leaf.copy_to_host_async()
     return x

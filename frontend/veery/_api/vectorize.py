@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from veery._api.arguments import argument_names, function_name
-from veery._core import source, tree
+from veery._core import source, tree, tree_registry
 from veery._core.avals import aval_of, maybe_aval_of
 from veery._transforms import batching
 
@@ -53,7 +53,7 @@ def vmap(
             "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments passed "
             f"to the function, but got {in_axes}."
         )
-    for axis in tree.leaves(in_axes):
+    for axis in tree.tree_leaves(in_axes):
         if not isinstance(axis, (int, np.integer)):
             raise TypeError(f"vmap in_axes must be an int, None, or (nested) container with those types as leaves, but got {in_axes}.")
 
@@ -65,7 +65,7 @@ def vmap(
                 "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments "
                 f"passed to the function, but got len(in_axes)={len(in_axes)}, len(args)={len(args)}"
             )
-        leaves, in_tree = tree.flatten((args, kwargs))
+        leaves, in_tree = tree.tree_flatten((args, kwargs))
         for leaf in leaves:
             if maybe_aval_of(leaf) is None:
                 raise TypeError(f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type in vmap of {function_name(fun)}")
@@ -76,8 +76,8 @@ def vmap(
 
         def flat(*xs: Any) -> list[Any]:
             nonlocal out_tree
-            a, k = tree.unflatten(in_tree, xs)
-            out_leaves, out_tree = tree.flatten(fun(*a, **k))
+            a, k = tree.tree_unflatten(in_tree, xs)
+            out_leaves, out_tree = tree.tree_flatten(fun(*a, **k))
             for leaf in out_leaves:
                 if maybe_aval_of(leaf) is None:
                     raise TypeError(f"Output from vmapped function {function_name(fun)} should be JAX types, got {type(leaf)}")
@@ -85,7 +85,7 @@ def vmap(
 
         outs, out_dims = batching.batch(flat, batching.AxisData(axis_name, size), leaves, dims)
         wanted = _flat_axes("vmap out_axes", out_tree, out_axes, None)
-        return tree.unflatten(out_tree, [_place(x, d, w, size) for x, d, w in zip(outs, out_dims, wanted)])
+        return tree.tree_unflatten(out_tree, [_place(x, d, w, size) for x, d, w in zip(outs, out_dims, wanted)])
 
     return vmap_fun
 
@@ -134,9 +134,9 @@ def mapped_size(
 def _size_message(fun: Any, args: Any, kwargs: Any, leaves: Any, dims: Any, axis_size: int | None, name: str) -> str:
     names = argument_names(fun, args, kwargs)
     paths = [
-        ("kwargs" if i >= len(args) else "argument") + f" {arg_name}{tree.keystr(path)}"
+        ("kwargs" if i >= len(args) else "argument") + f" {arg_name}{tree_registry.keystr(path)}"
         for i, (arg_name, x) in enumerate(zip(names, [*args, *kwargs.values()]))
-        for path, _ in tree.flatten_with_path(x)[0]
+        for path, _ in tree.tree_flatten_with_path(x)[0]
     ]
     mapped = [(path, x, d) for path, x, d in zip(paths, leaves, dims) if d is not None]
     counts = Counter(np.shape(x)[d] for _, x, d in mapped)

@@ -10,6 +10,7 @@ from veery._core.avals import aval_of
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr, memoized
 from veery._core.primitive import Primitive
 from veery._core.trace import Trace, Tracer, current_trace, new_trace, set_current_trace
+from veery._transforms.dce import dce
 from veery._transforms.staging import stage
 
 
@@ -123,4 +124,4 @@ def jvp_jaxpr(
         return [*outs, *(t for t in out_tangents if type(t) is not Zero)]
 
     tangent_avals = [a.to_tangent_aval() for a, nz in zip(closed.in_avals, nonzeros) if nz]
-    return stage(fun, [*closed.in_avals, *tangent_avals], closed.debug_info), nonzeros_out
+    return dce(stage(fun, [*closed.in_avals, *tangent_avals], closed.debug_info)), nonzeros_out

@@ -14,6 +14,7 @@ from veery._core.avals import aval_of
 from veery._core.jaxpr import ClosedJaxpr, Literal, eval_jaxpr, memoized
 from veery._core.primitive import Primitive
 from veery._core.trace import Trace, Tracer, current_trace, new_trace, set_current_trace
+from veery._transforms.dce import dce
 from veery._transforms.jvp import unzip
 from veery._transforms.staging import JitTracer, StagingTrace, close_over, staging
 
@@ -160,7 +161,7 @@ def linearize(
         ]
         outs, tangents = unzip([trace.pair(x) for x in fun(*args)])
     nonzeros_out = tuple(type(t) is not Zero for t in tangents)
-    jaxpr = linear.close([t for t in tangents if type(t) is not Zero])
+    jaxpr = dce(linear.close([t for t in tangents if type(t) is not Zero]))
     linear.alive = False
     return Linearized(outs, jaxpr, nonzeros_out)
 
@@ -207,9 +208,9 @@ def linearize_jaxpr(
             outs, tangents = unzip([trace.pair(x) for x in eval_jaxpr(closed.jaxpr, closed.consts, *ins)])
         with set_current_trace(linear):
             tangents = [instantiate_zeros(t) if w else t for t, w in zip(tangents, wanted)]
-        linear_jaxpr, residuals = close_over(linear.close([t for t in tangents if type(t) is not Zero]))
+        linear_jaxpr, residuals = close_over(dce(linear.close([t for t in tangents if type(t) is not Zero])))
         extra, sources = _place_residuals(main, args, outs, residuals)
-        primal = main.close([*outs, *extra])
+        primal = dce(main.close([*outs, *extra]))
     nonzeros_out = tuple(type(t) is not Zero for t in tangents)
     return LinearizedJaxpr(primal, linear_jaxpr, nonzeros_out, sources)
 

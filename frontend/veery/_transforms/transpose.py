@@ -8,6 +8,7 @@ from typing import Any
 from veery._core import source
 from veery._core.ad import UndefinedPrimal, Zero, add_tangents, instantiate_zeros, is_undefined_primal
 from veery._core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, memoized
+from veery._transforms.dce import dce
 from veery._transforms.staging import stage
 
 
@@ -121,4 +122,4 @@ def transpose_jaxpr(
         nonzeros = tuple(type(ct) is not Zero for ct in ct_ins)
         return [ct for ct in ct_ins if type(ct) is not Zero]
 
-    return stage(fun, [*known_avals, *ct_avals], closed.debug_info), nonzeros
+    return dce(stage(fun, [*known_avals, *ct_avals], closed.debug_info)), nonzeros

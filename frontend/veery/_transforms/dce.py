@@ -1,0 +1,28 @@
+"""Dead code elimination."""
+
+from __future__ import annotations
+
+from veery._core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, Var, memoized
+
+
+def dce_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
+    """The jaxpr without equations whose results are not used and that have no effects. Inputs stay."""
+    needed: set[Var] = {a for a in jaxpr.outvars if type(a) is not Literal}  # type: ignore[misc]
+    eqns = []
+    for eqn in reversed(jaxpr.eqns):
+        if eqn.effects or any(v in needed for v in eqn.outvars):
+            if not all(v in needed for v in eqn.outvars):
+                eqn = eqn.replace(outvars=[v if v in needed else DropVar(v.aval) for v in eqn.outvars])
+            eqns.append(eqn)
+            needed.update(a for a in eqn.invars if type(a) is not Literal)  # type: ignore[misc]
+    return jaxpr.replace(eqns=eqns[::-1])
+
+
+@memoized
+def dce(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The closed jaxpr without dead code and without constants that nothing uses."""
+    jaxpr = dce_jaxpr(closed.jaxpr)
+    used = {a for eqn in jaxpr.eqns for a in eqn.invars if type(a) is not Literal}
+    used.update(a for a in jaxpr.outvars if type(a) is not Literal)
+    kept = [(v, c) for v, c in zip(jaxpr.constvars, closed.consts, strict=True) if v in used]
+    return ClosedJaxpr(jaxpr.replace(constvars=[v for v, _ in kept]), [c for _, c in kept])

@@ -1,0 +1,110 @@
+"""Functions that control flow takes as arguments: staged to jaxprs, with what they close over as operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from veery._core import source, tree, tree_registry
+from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
+from veery._core.jaxpr import ClosedJaxpr, DebugInfo, Var, eval_jaxpr
+from veery._transforms import staging
+
+
+class Body(NamedTuple):
+    """A staged function: what it closed over are leading arguments of the jaxpr."""
+
+    jaxpr: ClosedJaxpr
+    consts: list[Any]
+    out_tree: Any
+
+
+def function_name(fun: Any) -> str:
+    """A name for a callable, for messages."""
+    return getattr(fun, "__name__", None) or type(fun).__name__
+
+
+def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Any], what: str) -> Body:
+    """Stage a function of pytrees.
+
+    Args:
+        fun: the function.
+        in_tree: tree of its tuple of arguments.
+        avals: types of the leaves.
+        what: what takes the function, for messages.
+    """
+    out_tree: Any = None
+
+    def flat(*leaves: Any) -> list[Any]:
+        nonlocal out_tree
+        out = fun(*tree.tree_unflatten(in_tree, leaves))
+        out_leaves, out_tree = tree.tree_flatten(out)
+        for leaf in out_leaves:
+            if maybe_aval_of(leaf) is None:
+                raise TypeError(
+                    f"{what} function {function_name(fun)} returned a value of type {type(leaf)}, which is not a valid JAX type"
+                )
+        return out_leaves
+
+    place = source.of_function(fun)
+    paths = tuple(f"{tree_registry.keystr(path)}" for path, _ in tree.tree_flatten_with_path(tree.tree_unflatten(in_tree, list(avals)))[0])
+    info = DebugInfo(function_name(fun), place.file, place.line, paths)
+    closed, consts = staging.close_over(staging.stage(flat, avals, info))
+    return Body(closed, consts, out_tree)
+
+
+def share_consts(bodies: Sequence[Body]) -> tuple[list[ClosedJaxpr], list[Any]]:
+    """The jaxprs with one common list of constants in front, and that list."""
+    consts: list[Any] = []
+    position: dict[int, int] = {}
+    for body in bodies:
+        for c in body.consts:
+            if id(c) not in position:
+                position[id(c)] = len(consts)
+                consts.append(c)
+    jaxprs = []
+    for body in bodies:
+        jaxpr = body.jaxpr.jaxpr
+        own = {position[id(c)]: v for c, v in zip(body.consts, jaxpr.invars)}
+        shared = [own.get(i) or Var(aval_of(c)) for i, c in enumerate(consts)]
+        jaxprs.append(ClosedJaxpr(jaxpr.replace(invars=[*shared, *jaxpr.invars[len(body.consts) :]]), []))
+    return jaxprs, consts
+
+
+def with_avals(closed: ClosedJaxpr, avals: Sequence[Any], out_avals: Sequence[Any] | None = None) -> ClosedJaxpr:
+    """The jaxpr for inputs of these types (and outputs converted to those, if given).
+
+    For avals that differ in weak type or dtype only where the values convert without loss of meaning.
+    """
+    def fun(*xs: Any) -> list[Any]:
+        ins = [as_aval(x, a) for x, a in zip(xs, closed.in_avals)]
+        outs = eval_jaxpr(closed.jaxpr, closed.consts, *ins)
+        return outs if out_avals is None else [as_aval(o, a) for o, a in zip(outs, out_avals)]
+
+    return staging.stage(fun, avals, closed.debug_info)
+
+
+def as_aval(x: Any, aval: Any) -> Any:
+    """The value converted to the dtype and weak type of an aval of its shape."""
+    from veery.lax._convert import convert_element_type_p
+
+    if aval_of(x) is aval or not isinstance(aval, ShapedArray):
+        return x
+    return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type)
+
+
+def same_type(a: Any, b: Any) -> bool:
+    """Whether two avals are equal but for weak types."""
+    if isinstance(a, ShapedArray) and isinstance(b, ShapedArray):
+        return a.shape == b.shape and a.dtype == b.dtype
+    return a is b
+
+
+def difference(a: Any, b: Any) -> str:
+    """In what two avals differ, in words."""
+    differences = []
+    if getattr(a, "dtype", None) != getattr(b, "dtype", None):
+        differences.append("the dtypes do not match")
+    if getattr(a, "shape", None) != getattr(b, "shape", None):
+        differences.append("the shapes do not match")
+    return " and ".join(differences) or "the types do not match"

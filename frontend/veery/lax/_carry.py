@@ -1,0 +1,112 @@
+"""What loops do with their carried values: types that must not change, flags that spread until they are stable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from veery._core import dtypes, tree, tree_registry
+from veery._core.avals import ShapedArray, aval_of
+from veery._core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
+from veery._transforms import staging
+from veery.lax import _bodies
+
+
+def fixpoint(flags: Sequence[bool], step: Callable[[tuple[bool, ...]], Sequence[bool]]) -> tuple[bool, ...]:
+    """The least set of flags that contains the given ones and is stable under `step`."""
+    current = tuple(flags)
+    while True:
+        found = tuple(a or b for a, b in zip(current, step(current)))
+        if found == current:
+            return current
+        current = found
+
+
+def stage_with_carry(stage: Callable[[list[Any]], _bodies.Body], carry: Sequence[Any], n_extra: int = 0) -> tuple[list[Any], Any]:
+    """Stage a loop's body, with weakly typed initial values made what the body makes of them.
+
+    Args:
+        stage: from the types of the carry to the staged body.
+        carry: the initial values.
+        n_extra: number of outputs that are not carried (they follow the carry).
+
+    Returns:
+        The initial values, maybe converted, and the body.
+    """
+    carry = list(carry)
+    for _ in range(2):
+        avals = [aval_of(x) for x in carry]
+        body = stage(avals)
+        outs = body.jaxpr.out_avals[: len(avals)]
+        if len(outs) != len(avals):
+            break
+        changed = False
+        for i, (a, out) in enumerate(zip(avals, outs)):
+            wanted = _promoted(a, out)
+            if wanted is not None:
+                carry[i] = _bodies.as_aval(carry[i], wanted)
+                changed = True
+        if not changed:
+            break
+    return carry, body
+
+
+def _promoted(a: Any, out: Any) -> ShapedArray | None:
+    """The type that a weakly typed initial value should have, if the body's output says so."""
+    if not (isinstance(a, ShapedArray) and isinstance(out, ShapedArray)) or not a.weak_type or a.shape != out.shape:
+        return None
+    dtype, weak = dtypes.lattice_result_type(a, out)
+    if (dtype, weak) == (a.dtype, a.weak_type):
+        return None
+    return a.update(dtype=dtype, weak_type=weak)
+
+
+def check(what: str, name: str, out_tree: Any, out_avals: Sequence[Any], in_tree: Any, in_avals: Sequence[Any]) -> None:
+    """Raise TypeError, with the leaves that differ, unless a loop's body gives back what it takes."""
+    if out_tree != in_tree:
+        raise TypeError(
+            f"{what} carry input and carry output must have the same pytree structure, but they differ:\n\n"
+            f"The input carry has structure {in_tree}\nbut the output carry has structure {out_tree}.\n\n"
+            "Revise the function so that the carry output has the same pytree structure as the carry input."
+        )
+    paths = [tree_registry.keystr(p) for p, _ in tree.tree_flatten_with_path(tree.tree_unflatten(in_tree, list(in_avals)))[0]]
+    lines = [
+        f"The input carry component carry{path} has type {a.str_short(short_dtypes=False)} but the corresponding output "
+        f"carry component has type {b.str_short(short_dtypes=False)}, so {_bodies.difference(a, b)}."
+        for path, a, b in zip(paths, in_avals, out_avals)
+        if not _bodies.same_type(a, b)
+    ]
+    if lines:
+        body = lines[0] if len(lines) == 1 else "\n".join(f"  * {line}" for line in lines)
+        raise TypeError(
+            f"{what} carry input and carry output must have equal types, but they differ:\n\n{body}\n\n"
+            "Revise the function so that all output types match the corresponding input types."
+        )
+
+
+def reorder(closed: ClosedJaxpr, sizes: Sequence[int], order: Sequence[int]) -> ClosedJaxpr:
+    """The jaxpr with groups of inputs (of the given sizes) in another order."""
+    groups, start = [], 0
+    for size in sizes:
+        groups.append(closed.jaxpr.invars[start : start + size])
+        start += size
+    invars = [v for i in order for v in groups[i]]
+    key = ("reorder", tuple(sizes), tuple(order))
+    if key not in closed.derived:
+        closed.derived[key] = ClosedJaxpr(closed.jaxpr.replace(invars=invars), closed.consts)
+    return closed.derived[key]
+
+
+def add_unused(closed: ClosedJaxpr, avals: Sequence[Any]) -> ClosedJaxpr:
+    """The jaxpr with further inputs that it does not use."""
+    key = ("add_unused", tuple(avals))
+    if key not in closed.derived:
+        invars = [*closed.jaxpr.invars, *map(Var, avals)]
+        closed.derived[key] = ClosedJaxpr(closed.jaxpr.replace(invars=invars), closed.consts)
+    return closed.derived[key]
+
+
+def rewrite(closed: ClosedJaxpr, avals: Sequence[Any], fun: Callable[..., Sequence[Any]]) -> ClosedJaxpr:
+    """A new jaxpr of `fun(evaluate, *args)`, where `evaluate` applies the old one."""
+    evaluate = lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs)
+    return staging.stage(lambda *xs: fun(evaluate, *xs), avals, closed.debug_info)

@@ -1,0 +1,311 @@
+"""Conditionals: one of several branches is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery._core import dtypes, lazy, source, tree, tree_registry
+from veery._core.ad import Zero, is_undefined_primal
+from veery._core.avals import ShapedArray, aval_of
+from veery._core.config import config
+from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr
+from veery._core.primitive import Primitive
+from veery._core.trace import Tracer
+from veery._transforms import staging
+from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
+from veery._transforms.jvp import jvp_jaxpr
+from veery._transforms.linearize import LinearizedJaxpr, linearize_jaxpr
+from veery._transforms.transpose import transpose_jaxpr
+from veery.lax import _bodies, _compare, _convert, _shape
+
+_missing = object()
+
+
+@source.api_boundary
+def cond(
+    pred: Any, true_fun: Any, false_fun: Any = _missing, *operands: Any, operand: Any = _missing, linear: Any = None
+) -> Any:
+    """Evaluate one of two functions.
+
+    Args:
+        pred: scalar bool (or number, true if not zero).
+        true_fun: function of the operands.
+        false_fun: function of the operands, with outputs of the same pytree, shapes and dtypes.
+        *operands: pytrees of arrays.
+        operand: a single operand, by keyword.
+        linear: accepted for compatibility.
+
+    Returns:
+        The output of the chosen function. Only that one is evaluated, except under vmap with a batched pred.
+
+    Raises:
+        TypeError: pred is not scalar, or the outputs differ in type.
+
+    >>> import veery
+    >>> float(veery.lax.cond(True, lambda x: x + 1, lambda x: x - 1, 2.0))
+    3.0
+    """
+    if not callable(true_fun) or not callable(false_fun):
+        raise TypeError("lax.cond: true_fun and false_fun arguments should be callable.")
+    if operand is not _missing:
+        if operands:
+            raise TypeError("if 'operand' keyword is passed then no positional operands can be passed to cond")
+        operands = (operand,)
+    index = _as_index(pred)
+    if config.jax_disable_jit and not isinstance(index, Tracer):
+        return true_fun(*operands) if bool(index) else false_fun(*operands)
+    return _switch("cond", index, [false_fun, true_fun], operands, ("false_fun", "true_fun"))
+
+
+def _as_index(pred: Any) -> Any:
+    aval: Any = aval_of(pred)
+    if aval.shape:
+        raise TypeError(f"Pred must be a scalar, got {pred} of shape {aval.shape}.")
+    if dtypes.issubdtype(aval.dtype, np.bool_):
+        return _convert.convert_element_type(pred, np.int32)
+    if not dtypes.issubdtype(aval.dtype, np.number):
+        raise TypeError(f"Pred type must be either boolean or number, got {aval.dtype}.")
+    return _convert.convert_element_type(_compare.ne(pred, _shape.full_like(pred, 0)), np.int32)
+
+
+@source.api_boundary
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _missing) -> Any:
+    """Evaluate one of several functions.
+
+    Args:
+        index: scalar integer; values out of range are clamped.
+        branches: functions of the operands with outputs of the same type.
+        *operands: pytrees of arrays.
+        operand: a single operand, by keyword.
+
+    Raises:
+        TypeError: the index is not a scalar integer, or the outputs differ in type.
+        ValueError: there are no branches.
+
+    >>> import veery
+    >>> float(veery.lax.switch(1, [lambda x: x, lambda x: 2 * x], 3.0))
+    6.0
+    """
+    if not all(callable(branch) for branch in branches):
+        raise TypeError("lax.switch: branches argument should be a sequence of callables.")
+    if operand is not _missing:
+        operands = (operand,)
+    aval: Any = aval_of(index)
+    if aval.shape:
+        raise TypeError(f"Branch index must be scalar, got {index} of shape {aval.shape}.")
+    if not dtypes.issubdtype(aval.dtype, np.integer):
+        raise TypeError(f"Index type must be an integer, got {aval.dtype.name} in switch")
+    if not branches:
+        raise ValueError("Empty branch sequence")
+    if len(branches) == 1:
+        return branches[0](*operands)
+    index = _compare.clamp(np.int32(0), _convert.convert_element_type(index, np.int32), np.int32(len(branches) - 1))
+    if config.jax_disable_jit and not isinstance(index, Tracer):
+        return branches[int(index)](*operands)
+    names = tuple(f"branch {i}" for i in range(len(branches)))
+    return _switch("switch", index, branches, operands, names)
+
+
+def _switch(name: str, index: Any, funs: Sequence[Any], operands: tuple, names: Sequence[str]) -> Any:
+    leaves, in_tree = tree.tree_flatten(operands)
+    avals = [aval_of(x) for x in leaves]
+    bodies = [_bodies.stage_body(f, in_tree, avals, name) for f in funs]
+    bodies = _common_types(bodies)
+    _check_outputs(name, bodies, names)
+    jaxprs, consts = _bodies.share_consts(bodies)
+    outs = cond_p.bind(index, *consts, *leaves, branches=tuple(jaxprs))
+    return tree.tree_unflatten(bodies[0].out_tree, outs)
+
+
+def _common_types(bodies: list[_bodies.Body]) -> list[_bodies.Body]:
+    """Make outputs that differ only in weak type the same: strong where any is."""
+    if len({b.out_tree for b in bodies}) > 1 or len({len(b.jaxpr.out_avals) for b in bodies}) > 1:
+        return bodies
+    wanted = []
+    for avals in zip(*(b.jaxpr.out_avals for b in bodies)):
+        dtype, weak = (
+            dtypes.lattice_result_type(*avals) if _only_weak_differs(avals) else (avals[0].dtype, avals[0].weak_type)
+        )
+        wanted.append(avals[0].update(dtype=dtype, weak_type=weak) if _only_weak_differs(avals) else None)
+    if all(w is None for w in wanted):
+        return bodies
+    return [
+        b._replace(
+            jaxpr=_bodies.with_avals(b.jaxpr, b.jaxpr.in_avals, [w or a for w, a in zip(wanted, b.jaxpr.out_avals)])
+        )
+        for b in bodies
+    ]
+
+
+def _only_weak_differs(avals: Sequence[ShapedArray]) -> bool:
+    differ = len({(a.dtype, a.weak_type) for a in avals}) > 1
+    return differ and len({a.shape for a in avals}) == 1 and len({a.dtype for a in avals if not a.weak_type}) <= 1
+
+
+def _check_outputs(name: str, bodies: Sequence[_bodies.Body], names: Sequence[str]) -> None:
+    first = bodies[0]
+    for body, label in zip(bodies[1:], names[1:]):
+        if body.out_tree != first.out_tree:
+            raise TypeError(
+                f"{label} and {names[0]} output must have same type structure, got {body.out_tree} and {first.out_tree}."
+            )
+        for i, (a, b) in enumerate(zip(body.jaxpr.out_avals, first.jaxpr.out_avals)):
+            if not _bodies.same_type(a, b):
+                path = tree_registry.keystr(
+                    tree.tree_flatten_with_path(tree.tree_unflatten(first.out_tree, list(first.jaxpr.out_avals)))[0][i][0]
+                )
+                raise TypeError(
+                    f"{name} branches must have equal types but they differ. The output of {label} at path {path or 'root'} "
+                    f"has type {a} but the corresponding output of {names[0]} has type {b}, so {_bodies.difference(a, b)}."
+                )
+
+
+# Rules. The first operand of the primitive is the index of the branch, the others go to all branches.
+
+
+def _abstract_eval(index: ShapedArray, *avals: ShapedArray, branches: Sequence[ClosedJaxpr]) -> list[Any]:
+    return branches[0].out_avals
+
+
+def _effects(*avals: ShapedArray, branches: Sequence[ClosedJaxpr]) -> frozenset[Any]:
+    return frozenset().union(*(b.effects for b in branches))
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, branches: tuple[ClosedJaxpr, ...]) -> tuple[list, list]:
+    index, *ops = primals
+    nonzeros = tuple(type(t) is not Zero for t in tangents[1:])
+    nonzeros_out = _any_nonzero([jvp_jaxpr(b, nonzeros)[1] for b in branches])
+    both = tuple(jvp_jaxpr(b, nonzeros, nonzeros_out)[0] for b in branches)
+    results = cond_p.bind(index, *ops, *(t for t in tangents[1:] if type(t) is not Zero), branches=both)
+    n = len(branches[0].out_avals)
+    outs, out_tangents = results[:n], iter(results[n:])
+    return outs, [next(out_tangents) if nz else Zero.from_primal_value(x) for x, nz in zip(outs, nonzeros_out)]
+
+
+def _any_nonzero(flags: Sequence[Sequence[bool]]) -> tuple[bool, ...]:
+    return tuple(any(column) for column in zip(*flags))
+
+
+def _linearize(nonzeros: tuple[bool, ...], index: Any, *ops: Any, branches: tuple[ClosedJaxpr, ...]) -> tuple:
+    nonzeros = nonzeros[1:]
+    nonzeros_out = _any_nonzero([linearize_jaxpr(b, nonzeros).nonzeros_out for b in branches])
+    splits = [linearize_jaxpr(b, nonzeros, nonzeros_out) for b in branches]
+    n_out = len(branches[0].out_avals)
+    slots, places = _residual_slots(splits, n_out)
+    primal = tuple(_fill_slots(s.primal, n_out, slots, p) for s, p in zip(splits, places))
+    results = cond_p.bind(index, *ops, branches=primal)
+    outs, residuals = results[:n_out], results[n_out:]
+    # The linear branches take all operands, outputs and slots; each uses what it needs.
+    known = [*ops, *outs, *residuals]
+    used = sorted({_known_index(src, len(ops), n_out, p) for s, p in zip(splits, places) for src in s.sources})
+    linear = tuple(_linear_branch(s, p, known, used, len(ops), n_out) for s, p in zip(splits, places))
+
+    def apply(kept: Sequence[Any], *tangents: Any) -> list[Any]:
+        return cond_p.bind(kept[0], *kept[1:], *tangents, branches=linear)
+
+    return outs, nonzeros_out, [index, *(known[i] for i in used)], apply
+
+
+def _residual_slots(splits: Sequence[LinearizedJaxpr], n_out: int) -> tuple[list[Any], list[list[int]]]:
+    """Output slots for the residuals of all branches, shared by type; and each branch's slot for each residual."""
+    slots: list[Any] = []
+    places = []
+    for split in splits:
+        free = list(range(len(slots)))
+        place = []
+        for aval in split.primal.out_avals[n_out:]:
+            slot = next((i for i in free if _bodies.same_type(slots[i], aval)), None)
+            if slot is None:
+                slots.append(aval)
+                place.append(len(slots) - 1)
+            else:
+                free.remove(slot)
+                place.append(slot)
+        places.append(place)
+    return slots, places
+
+
+def _fill_slots(primal: ClosedJaxpr, n_out: int, slots: Sequence[Any], place: Sequence[int]) -> ClosedJaxpr:
+    """The branch with an output for each slot: its own residuals, zeros elsewhere."""
+
+    def fun(*args: Any) -> list[Any]:
+        results = eval_jaxpr(primal.jaxpr, primal.consts, *args)
+        filled = {slot: results[n_out + i] for i, slot in enumerate(place)}
+        return [*results[:n_out], *(filled[i] if i in filled else lazy.zeros(a) for i, a in enumerate(slots))]
+
+    return staging.stage(fun, primal.in_avals, primal.debug_info)
+
+
+def _known_index(src: tuple[str, int], n_ops: int, n_out: int, place: Sequence[int]) -> int:
+    """Where a residual is among operands, outputs and slots."""
+    kind, i = src
+    if kind == "in":
+        return i
+    return n_ops + i if i < n_out else n_ops + n_out + place[i - n_out]
+
+
+def _linear_branch(
+    split: LinearizedJaxpr, place: Sequence[int], known: Sequence[Any], used: Sequence[int], n_ops: int, n_out: int
+) -> ClosedJaxpr:
+    n_res = len(split.sources)
+    where = [used.index(_known_index(src, n_ops, n_out, place)) for src in split.sources]
+
+    def fun(*args: Any) -> list[Any]:
+        kept, tangents = args[: len(used)], args[len(used) :]
+        return eval_jaxpr(split.linear.jaxpr, split.linear.consts, *(kept[i] for i in where), *tangents)
+
+    avals = [*(aval_of(known[i]) for i in used), *split.linear.in_avals[n_res:]]
+    return staging.stage(fun, avals, split.linear.debug_info)
+
+
+def _transpose(cts: Sequence[Any], index: Any, *operands: Any, branches: tuple[ClosedJaxpr, ...]) -> list[Any]:
+    linear = tuple(map(is_undefined_primal, operands))
+    nonzero_cts = tuple(type(ct) is not Zero for ct in cts)
+    transposed = tuple(transpose_jaxpr(b, linear, nonzero_cts, True)[0] for b in branches)
+    known = [x for x, lin in zip(operands, linear) if not lin]
+    results = iter(cond_p.bind(index, *known, *(ct for ct in cts if type(ct) is not Zero), branches=transposed))
+    return [None, *(next(results) if lin else None for lin in linear)]
+
+
+def _batch(
+    axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, branches: tuple[ClosedJaxpr, ...]
+) -> tuple:
+    index, *ops = args
+    index_dim, *op_dims = dims
+    n_out = len(branches[0].out_avals)
+    if index_dim is None:
+        batched = _any_nonzero([[d is not None for d in batch_jaxpr(b, axis, op_dims)[1]] for b in branches])
+        jaxprs = tuple(batch_jaxpr(b, axis, op_dims, batched)[0] for b in branches)
+        return cond_p.bind(index, *ops, branches=jaxprs), [0 if b else None for b in batched]
+    # A batch of indices: all branches are evaluated for all elements, and each element chooses.
+    index = move_batch(index, index_dim, 0, axis.size)
+    jaxprs = tuple(batch_jaxpr(b, axis, op_dims, (True,) * n_out)[0] for b in branches)
+    results = [eval_jaxpr(b.jaxpr, b.consts, *ops) for b in jaxprs]
+    return [_choose(index, [r[i] for r in results]) for i in range(n_out)], [0] * n_out
+
+
+def _choose(index: Any, cases: Sequence[Any]) -> Any:
+    """Element by element of the leading axis, one of the cases."""
+    which = _shape.broadcast_in_dim(index, np.shape(cases[0]), (0,))
+    return _compare.select_n(which if len(cases) > 2 else _convert.convert_element_type(which, np.bool_), *cases)
+
+
+def _reference(index: Any, *args: Any, branches: Sequence[ClosedJaxpr]) -> list[Any]:
+    branch = branches[int(np.clip(index, 0, len(branches) - 1))]
+    return eval_jaxpr(branch.jaxpr, branch.consts, *args)
+
+
+cond_p = Primitive(
+    "cond",
+    multiple_results=True,
+    abstract_eval=_abstract_eval,
+    effects=_effects,
+    jvp=_jvp,
+    linearize=_linearize,
+    transpose=_transpose,
+    axis_batch=_batch,
+    reference=_reference,
+)
