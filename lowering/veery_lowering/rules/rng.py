@@ -1,7 +1,13 @@
-"""Counter-based random bits: threefry2x32 in integer operations, and keys as single 64-bit words."""
+"""Counter-based random bits: threefry2x32 in integer operations, and keys as single 64-bit words.
+
+Counters are made in one flat dimension and the results reshaped at the end, so that generated code runs over long rows
+whatever the shape asked for.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +18,13 @@ from veery_lowering.registry import Context, Value, rule
 # Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011), table 3 and section 3.3.
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
+_U32, _U64 = np.dtype("uint32"), np.dtype("uint64")
 
 
 @rule("threefry2x32")
-def _threefry2x32(ctx: Context, key0: Value, key1: Value, x0: Value, x1: Value, **_: Any) -> list[Value]:
-    return list(threefry2x32(key0, key1, x0, x1))
+def _threefry2x32(ctx: Context, *operands: Value, **_: Any) -> list[Value]:
+    shape = tuple(ctx.avals_out[0].shape)
+    return list(threefry2x32(*(_broadcast(x, shape) for x in operands)))
 
 
 def threefry2x32(key0: Value, key1: Value, x0: Value, x1: Value) -> tuple[Value, Value]:
@@ -37,13 +45,98 @@ def _rotate_left(x: Value, distance: int) -> Value:
     return hlo.or_(left, hlo.shift_right_logical(x, hlo.full_like(x, 32 - distance)))
 
 
+def _broadcast(x: Value, shape: tuple[int, ...]) -> Value:
+    """NumPy's broadcasting."""
+    old = hlo.shape_of(x)
+    return x if old == shape else hlo.broadcast_in_dim(x, shape, tuple(range(len(shape) - len(old), len(shape))))
+
+
+# Keys and their words.
+
+
+def _words(keys: Value) -> tuple[Value, Value]:
+    """The low and the high half of uint64 values: the first and the second word of keys."""
+    high = hlo.shift_right_logical(keys, hlo.full_like(keys, 32))
+    return hlo.convert(keys, _U32), hlo.convert(high, _U32)
+
+
+def _pack(low: Value, high: Value) -> Value:
+    high = hlo.convert(high, _U64)
+    return hlo.or_(hlo.convert(low, _U64), hlo.shift_left(high, hlo.full_like(high, 32)))
+
+
 @rule("random_wrap")
 def _random_wrap(ctx: Context, words: Value, **_: Any) -> Value:
     """uint32[..., 2] to keys[...]: the first word is the low half."""
-    return hlo.bitcast_convert(words, np.uint64)
+    return hlo.bitcast_convert(words, _U64)
 
 
 @rule("random_unwrap")
 def _random_unwrap(ctx: Context, keys: Value, **_: Any) -> Value:
     """keys[...] to uint32[..., 2]."""
-    return hlo.bitcast_convert(keys, np.uint32)
+    return hlo.bitcast_convert(keys, _U32)
+
+
+@rule("random_clone")
+def _random_clone(ctx: Context, keys: Value, **_: Any) -> Value:
+    return keys
+
+
+@rule("random_seed")
+def _random_seed(ctx: Context, seeds: Value, **_: Any) -> Value:
+    """The seed's high word first; it is 0 for seeds of up to 32 bits, negative ones too."""
+    dtype = hlo.dtype_of(seeds)
+    if dtype.itemsize < 8:
+        words = hlo.convert(seeds, _U32) if dtype.kind == "u" else _unsigned(hlo.convert(seeds, np.dtype("int32")))
+        return _pack(hlo.full_like(words, 0), words)
+    low, high = _words(_unsigned(seeds))
+    return _pack(high, low)
+
+
+def _unsigned(x: Value) -> Value:
+    dtype = hlo.dtype_of(x)
+    return x if dtype.kind == "u" else hlo.bitcast_convert(x, np.dtype(f"uint{8 * dtype.itemsize}"))
+
+
+# Streams of keys and bits.
+
+
+def _stream(keys: Value, count: int) -> tuple[Value, Value]:
+    """Both words of the generator for each key and each position below `count`: shape (*keys.shape, count)."""
+    key_shape = hlo.shape_of(keys)
+    shape = (*key_shape, count)
+    axes = tuple(range(len(key_shape)))
+    key0, key1 = (hlo.broadcast_in_dim(word, shape, axes) for word in _words(keys))
+    if count <= 2**32:
+        low, high = hlo.iota(_U32, shape, len(axes)), hlo.full(0, shape, _U32)
+    else:
+        low, high = _words(hlo.iota(_U64, shape, len(axes)))
+    return threefry2x32(key0, key1, high, low)
+
+
+@rule("random_bits")
+def _random_bits(ctx: Context, keys: Value, *, bit_width: int, shape: Sequence[int], **_: Any) -> Value:
+    out_shape = tuple(ctx.avals_out[0].shape)
+    if 0 in out_shape:
+        return hlo.full(0, out_shape, np.dtype(f"uint{bit_width}"))
+    first, second = _stream(keys, math.prod(shape))
+    bits = _pack(second, first) if bit_width == 64 else hlo.xor(first, second)
+    if bit_width < 32:
+        bits = hlo.convert(bits, np.dtype(f"uint{bit_width}"))
+    return hlo.reshape(bits, out_shape)
+
+
+@rule("random_split")
+def _random_split(ctx: Context, keys: Value, *, shape: Sequence[int], **_: Any) -> Value:
+    out_shape = tuple(ctx.avals_out[0].shape)
+    if 0 in out_shape:
+        return hlo.full(0, out_shape, _U64)
+    return hlo.reshape(_pack(*_stream(keys, math.prod(shape))), out_shape)
+
+
+@rule("random_fold_in")
+def _random_fold_in(ctx: Context, keys: Value, data: Value, **_: Any) -> Value:
+    shape = tuple(ctx.avals_out[0].shape)
+    key0, key1 = _words(_broadcast(keys, shape))
+    data = _broadcast(data, shape)
+    return _pack(*threefry2x32(key0, key1, hlo.full_like(data, 0), data))

@@ -1,0 +1,511 @@
+"""Arrays in other shapes: reshaping, the order of dimensions, reversal, rotation, and indices of flattened arrays."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from veery import lax
+from veery._api.jit import jit
+from veery._core import dtypes
+from veery._core.array import ArrayImpl
+from veery._core.shapes import broadcast_shapes as broadcast_shapes
+from veery._core.shapes import canonicalize_axis, canonicalize_shape, concrete_int
+from veery._core.trace import Tracer
+from veery.numpy import _promotion
+from veery.numpy._promotion import broadcast_to as _broadcast_to
+from veery.numpy._promotion import check_arraylike, ensure_arraylike, to_dtype
+
+ArrayLike = Any  # an Array, a tracer, a NumPy array or scalar, a Python scalar
+Array = Any  # an Array or a tracer
+Axes = int | Sequence[int]
+
+
+def as_array(x: ArrayLike) -> Array:
+    """An array-like as an Array: constants of NumPy and Python become arrays, weakly typed where Python's are."""
+    if isinstance(x, (ArrayImpl, Tracer)):
+        return x
+    dtype = dtypes.dtype_of(x)
+    return lax.broadcast_in_dim(to_dtype(x, dtype, dtypes.is_weakly_typed(x)), np.shape(x), tuple(range(np.ndim(x))))
+
+
+def axis_tuple(axis: Any, ndim: int, name: str = "axis") -> tuple[int, ...]:
+    """One axis or several as a tuple of axes counted from the front; None is all of them.
+
+    Raises:
+        ValueError: an axis is out of bounds or repeated.
+    """
+    if axis is None:
+        return tuple(range(ndim))
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    result = tuple(canonicalize_axis(concrete_int(a, name), ndim) for a in axes)
+    if len(set(result)) != len(result):
+        raise ValueError(f"repeated axis in {name}: {axis}")
+    return result
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One dimension after another
+
+
+def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None) -> Array:
+    """The elements of `a` in another shape.
+
+    Args:
+        a: array of any shape.
+        shape: the shape of the result, an int or ints; one of them may be -1 and is worked out from the others.
+        order: "C" (the last index runs fastest) or "F" (the first does).
+        copy: False asks for no copy, which is refused.
+        out_sharding: accepted for compatibility.
+
+    Raises:
+        TypeError: the number of elements differs.
+        ValueError: an unknown order.
+
+    >>> import veery.numpy as jnp
+    >>> jnp.reshape(jnp.arange(6), (2, -1)).tolist()
+    [[0, 1, 2], [3, 4, 5]]
+    """
+    a = ensure_arraylike("reshape", a)
+    if copy is False:
+        raise NotImplementedError("jnp.reshape: copy=False is not supported.")
+    new_shape = _resolve_shape(a, shape)
+    if order == "C":
+        return lax.reshape(a, new_shape)
+    if order == "F":
+        return _reshape_column_major(a, new_shape=new_shape)
+    if order == "A":
+        raise NotImplementedError("np.reshape order=A is not implemented.")
+    raise ValueError(f"Unexpected value for 'order' argument: {order}.")
+
+
+def _resolve_shape(a: Any, shape: Any) -> tuple[int, ...]:
+    """The shape with its -1 filled in."""
+    old, size = np.shape(a), np.size(a)
+    new = canonicalize_shape(shape)
+    if new.count(-1) > 1:
+        raise ValueError("can only specify one unknown dimension")
+    rest = math.prod(d for d in new if d != -1)
+    if -1 in new:
+        if (rest and size % rest) or (not rest and size):
+            raise TypeError(
+                f"cannot reshape array of shape {old} (size {size}) into shape {new} because the product of "
+                "specified axis sizes does not evenly divide the array size"
+            )
+        new = tuple(size // max(rest, 1) if d == -1 else d for d in new)
+    if math.prod(new) != size or any(d < 0 for d in new):
+        raise TypeError(f"cannot reshape array of shape {old} (size {size}) into shape {shape} (size {rest})")
+    return new
+
+
+@jit(static_argnames=("new_shape",), inline=True)
+def _reshape_column_major(a: Array, *, new_shape: tuple[int, ...]) -> Array:
+    reversed_order = tuple(range(len(new_shape)))[::-1]
+    return lax.transpose(lax.reshape(_reverse_dimensions(a), new_shape[::-1]), reversed_order)
+
+
+def _reverse_dimensions(a: Array) -> Array:
+    return lax.transpose(a, tuple(range(np.ndim(a)))[::-1])
+
+
+def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
+    """The elements of `a` in one dimension; `order` as for reshape.
+
+    >>> import veery.numpy as jnp
+    >>> jnp.ravel(jnp.array([[1, 2], [3, 4]]), order="F").tolist()
+    [1, 3, 2, 4]
+    """
+    if order == "K":
+        raise NotImplementedError("Ravel not implemented for order='K'.")
+    return reshape(ensure_arraylike("ravel", a), (np.size(a),), order)
+
+
+def squeeze(a: ArrayLike, axis: Axes | None = None) -> Array:
+    """`a` without dimensions of size 1: all of them, or those given.
+
+    Raises:
+        ValueError: a dimension that was given has another size.
+    """
+    a = as_array(ensure_arraylike("squeeze", a))
+    axes = tuple(i for i, d in enumerate(a.shape) if d == 1) if axis is None else axis_tuple(axis, a.ndim)
+    return lax.squeeze(a, axes)
+
+
+def expand_dims(a: ArrayLike, axis: Axes) -> Array:
+    """`a` with new dimensions of size 1 at these positions of the result."""
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    return lax.expand_dims(as_array(ensure_arraylike("expand_dims", a)), [operator.index(i) for i in axes])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The order of dimensions
+
+
+def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
+    """`a` with its dimensions in the order of `axes` (reversed by default).
+
+    >>> import veery.numpy as jnp
+    >>> jnp.transpose(jnp.zeros((2, 3, 4)), (1, 0, 2)).shape
+    (3, 2, 4)
+    """
+    a = as_array(ensure_arraylike("transpose", a))
+    if axes is None:
+        return _reverse_dimensions(a)
+    return lax.transpose(a, [canonicalize_axis(i, a.ndim) for i in axes])
+
+
+def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
+    """`a` with its dimensions in the order of `axes`."""
+    return transpose(a, axes)
+
+
+def matrix_transpose(x: ArrayLike, /) -> Array:
+    """`x` with its last two dimensions exchanged.
+
+    Raises:
+        ValueError: x has fewer dimensions.
+    """
+    x = ensure_arraylike("matrix_transpose", x)
+    if np.ndim(x) < 2:
+        raise ValueError(f"x must be at least two-dimensional for matrix_transpose; got ndim={np.ndim(x)}")
+    return swapaxes(x, -1, -2)
+
+
+def moveaxis(a: ArrayLike, source: Axes, destination: Axes) -> Array:
+    """`a` with some dimensions at other positions, the others in their order.
+
+    Raises:
+        ValueError: a dimension is out of bounds or repeated, or the numbers of sources and destinations differ.
+    """
+    a = as_array(ensure_arraylike("moveaxis", a))
+    sources, targets = axis_tuple(source, a.ndim, "source"), axis_tuple(destination, a.ndim, "destination")
+    if len(sources) != len(targets):
+        raise ValueError(
+            f"Inconsistent number of elements: {len(sources)} vs {len(targets)}. source and destination must have "
+            "the same number of elements."
+        )
+    order = [i for i in range(a.ndim) if i not in sources]
+    for to, axis in sorted(zip(targets, sources)):
+        order.insert(to, axis)
+    return lax.transpose(a, order)
+
+
+def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
+    """`a` with two dimensions exchanged."""
+    a = as_array(ensure_arraylike("swapaxes", a))
+    order = list(range(a.ndim))
+    i, j = canonicalize_axis(axis1, a.ndim), canonicalize_axis(axis2, a.ndim)
+    order[i], order[j] = j, i
+    return lax.transpose(a, order)
+
+
+def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
+    """`a` with dimension `axis` moved in front of dimension `start`."""
+    a = as_array(ensure_arraylike("rollaxis", a))
+    axis = canonicalize_axis(axis, a.ndim)
+    if not -a.ndim <= start <= a.ndim:
+        raise ValueError(f"start={start!r} must satisfy {-a.ndim} <= start <= {a.ndim}")
+    start = start + a.ndim if start < 0 else start
+    return moveaxis(a, axis, start - 1 if start > axis else start)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Broadcasting
+
+
+def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> Array:
+    """`array` repeated along new and size-1 dimensions until it has this shape.
+
+    Raises:
+        ValueError: it does not broadcast to that shape.
+    """
+    check_arraylike("broadcast_to", array)
+    return _broadcast_to(array, shape)
+
+
+def broadcast_arrays(*args: ArrayLike) -> list[Array]:
+    """The arrays, each in the shape in which all of them broadcast."""
+    check_arraylike("broadcast_arrays", *args)
+    return _promotion.broadcast_arrays(*args)
+
+
+def atleast_1d(*arys: ArrayLike) -> Any:
+    """The arrays with at least one dimension; one argument gives one array, several a list."""
+    return _at_least("atleast_1d", arys, _one_dimension)
+
+
+def atleast_2d(*arys: ArrayLike) -> Any:
+    """The arrays with at least two dimensions, new ones in front."""
+    return _at_least("atleast_2d", arys, _two_dimensions)
+
+
+def atleast_3d(*arys: ArrayLike) -> Any:
+    """The arrays with at least three dimensions: one in front of vectors, the others behind."""
+    return _at_least("atleast_3d", arys, _three_dimensions)
+
+
+def _at_least(name: str, arys: Sequence[ArrayLike], extend: Any) -> Any:
+    check_arraylike(name, *arys)
+    results = [extend(as_array(x)) for x in arys]
+    return results[0] if len(results) == 1 else results
+
+
+def _one_dimension(x: Array) -> Array:
+    return x if x.ndim else lax.reshape(x, (1,))
+
+
+def _two_dimensions(x: Array) -> Array:
+    return x if x.ndim > 1 else lax.reshape(x, (1, x.size))
+
+
+def _three_dimensions(x: Array) -> Array:
+    if x.ndim > 2:
+        return x
+    return lax.reshape(x, (1, x.size, 1) if x.ndim < 2 else (*x.shape, 1))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Reversal and rotation
+
+
+def flip(m: ArrayLike, axis: Axes | None = None) -> Array:
+    """`m` with the order of its elements reversed along all dimensions, or those given."""
+    m = as_array(ensure_arraylike("flip", m))
+    return lax.rev(m, axis_tuple(axis, m.ndim))
+
+
+def fliplr(m: ArrayLike) -> Array:
+    """`m` reversed along its second dimension."""
+    return flip(m, 1)
+
+
+def flipud(m: ArrayLike) -> Array:
+    """`m` reversed along its first dimension."""
+    return flip(m, 0)
+
+
+@jit(static_argnames=("k", "axes"), inline=True)
+def _rot90(m: Array, *, k: int, axes: tuple[int, int]) -> Array:
+    first, second = axes
+    if k == 1:
+        return swapaxes(lax.rev(m, (second,)), first, second)
+    if k == 2:
+        return lax.rev(m, (first, second))
+    return lax.rev(swapaxes(m, first, second), (second,)) if k == 3 else m
+
+
+def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
+    """`m` rotated by k quarter turns in the plane of two dimensions, from the first towards the second.
+
+    Raises:
+        ValueError: the two dimensions are one.
+    """
+    m = ensure_arraylike("rot90", m)
+    first, second = (canonicalize_axis(a, np.ndim(m)) for a in axes)
+    if first == second:
+        raise ValueError("Axes must be different")
+    return _rot90(m, k=operator.index(k) % 4, axes=(first, second))
+
+
+def roll(a: ArrayLike, shift: Any, axis: Axes | None = None) -> Array:
+    """`a` with its elements moved by `shift` places along dimensions, those that leave at one end entering at the other.
+
+    Args:
+        a: array of any shape.
+        shift: an int, ints for the dimensions, or arrays of them (traced ones too).
+        axis: the dimensions; None rolls the flattened array.
+
+    >>> import veery.numpy as jnp
+    >>> jnp.roll(jnp.arange(5), 2).tolist()
+    [3, 4, 0, 1, 2]
+    """
+    a = ensure_arraylike("roll", a)
+    if axis is None:
+        return reshape(roll(ravel(a), shift, 0), np.shape(a))
+    axes = tuple(canonicalize_axis(i, np.ndim(a)) for i in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+    try:
+        shifts = np.broadcast_to(np.asarray(shift, np.int64), (max(len(axes), np.size(shift)),)).tolist()
+    except TypeError:
+        return _roll_by_array(a, shift, axes=axes)
+    axes = axes * len(shifts) if len(axes) == 1 else axes
+    if len(axes) != len(shifts):
+        raise ValueError(f"roll: shift {shift} and axis {axis} must broadcast to one length")
+    return _roll(a, shifts=tuple(shifts), axes=axes)
+
+
+@jit(static_argnames=("shifts", "axes"), inline=True)
+def _roll(a: Array, *, shifts: tuple[int, ...], axes: tuple[int, ...]) -> Array:
+    for shift, axis in zip(shifts, axes):
+        n = a.shape[axis]
+        cut = (n - shift % n) % n if n else 0
+        if cut:
+            a = lax.concatenate(
+                [lax.slice_in_dim(a, cut, n, axis=axis), lax.slice_in_dim(a, 0, cut, axis=axis)], axis
+            )
+    return a
+
+
+@jit(static_argnames=("axes",))
+def _roll_by_array(a: Array, shift: Any, *, axes: tuple[int, ...]) -> Array:
+    shifts = _broadcast_to(shift, (len(axes),)) if np.ndim(shift) == 0 else as_array(shift)
+    for i, axis in enumerate(axes):
+        n = a.shape[axis]
+        if n == 0:
+            continue
+        amount = lax.squeeze(lax.slice_in_dim(shifts, i, i + 1, axis=0), (0,))
+        size = np.asarray(n, amount.dtype)
+        start = lax.rem(lax.sub(size, lax.rem(lax.add(lax.rem(amount, size), size), size)), size)
+        a = lax.dynamic_slice_in_dim(lax.concatenate([a, a], axis), start, n, axis)
+    return a
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Indices of flattened arrays
+
+
+def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
+    """The coordinates, in an array of this shape, of elements given by their position in the flattened array.
+
+    Positions out of bounds are clipped; negative ones count from the end.
+
+    >>> import veery.numpy as jnp
+    >>> [int(i) for i in jnp.unravel_index(7, (3, 4))]
+    [1, 3]
+    """
+    indices = ensure_arraylike("unravel_index", indices)
+    shape = canonicalize_shape(shape)
+    if not dtypes.issubdtype(dtypes.dtype_of(indices), np.integer):
+        raise TypeError(f"unravel_index indices must be integers, got dtype {dtypes.dtype_of(indices)}")
+    return tuple(_unravel_index(indices, shape=shape))
+
+
+@jit(static_argnames=("shape",))
+def _unravel_index(indices: Array, *, shape: tuple[int, ...]) -> list[Array]:
+    size = math.prod(shape)
+    if dtypes.issubdtype(indices.dtype, np.signedinteger):
+        indices = lax.select(lax.lt(indices, 0), lax.add(indices, size), indices)
+    indices = lax.clamp(np.asarray(0, indices.dtype), indices, np.asarray(max(size - 1, 0), indices.dtype))
+    coordinates = []
+    for d in reversed(shape):
+        d = np.asarray(max(d, 1), indices.dtype)
+        coordinates.append(lax.rem(indices, d))
+        indices = lax.div(indices, d)
+    return coordinates[::-1]
+
+
+def ravel_multi_index(
+    multi_index: Sequence[ArrayLike], dims: Sequence[int], mode: str = "raise", order: str = "C", *, dtype: Any = None
+) -> Array:
+    """The positions, in the flattened array, of elements given by their coordinates.
+
+    Args:
+        multi_index: an integer array for each dimension.
+        dims: the shape of the array.
+        mode: what happens to coordinates out of bounds: "raise" (not under jit), "wrap", or "clip".
+        order: "C" or "F".
+        dtype: of the result.
+
+    Raises:
+        ValueError: the numbers of arrays and dimensions differ, or a coordinate is out of bounds.
+    """
+    dims = canonicalize_shape(dims)
+    if len(multi_index) != len(dims):
+        raise ValueError(f"len(multi_index)={len(multi_index)} != len(dims)={len(dims)}")
+    check_arraylike("ravel_multi_index", *multi_index)
+    if any(not dtypes.issubdtype(dtypes.dtype_of(i), np.integer) for i in multi_index):
+        raise TypeError("only int indices permitted")
+    if mode == "raise":
+        if any(isinstance(i, Tracer) for i in multi_index):
+            from veery.errors import ConcretizationTypeError
+
+            tracer = next(i for i in multi_index if isinstance(i, Tracer))
+            raise ConcretizationTypeError(tracer, "ravel_multi_index with mode='raise' needs concrete indices.")
+        if any(np.any((np.asarray(i) < 0) | (np.asarray(i) >= d)) for i, d in zip(multi_index, dims)):
+            raise ValueError("invalid entry in coordinates array")
+    elif mode not in ("wrap", "clip"):
+        raise ValueError(f"invalid mode={mode!r}. Expected 'raise', 'wrap', or 'clip'")
+    if order not in ("C", "F"):
+        raise ValueError(f"invalid order={order!r}. Expected 'C' or 'F'")
+    dtype = dtypes.default_int_dtype() if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype)
+    return _ravel_multi_index(list(multi_index), dims=dims, mode=mode, order=order, dtype=dtype)
+
+
+@jit(static_argnames=("dims", "mode", "order", "dtype"))
+def _ravel_multi_index(indices: list[Array], *, dims: tuple[int, ...], mode: str, order: str, dtype: Any) -> Array:
+    shape = broadcast_shapes(*(np.shape(i) for i in indices))
+    result = lax.full(shape, 0, dtype)
+    stride = 1
+    pairs = list(zip(indices, dims))
+    for index, d in pairs if order == "F" else reversed(pairs):
+        index = _broadcast_to(to_dtype(index, dtype), shape)
+        if mode == "wrap":
+            index = lax.rem(lax.add(lax.rem(index, d), d), d)
+        elif mode == "clip":
+            index = lax.clamp(np.asarray(0, dtype), index, np.asarray(d - 1, dtype))
+        result = lax.add(result, lax.mul(index, stride))
+        stride *= d
+    return result
+
+
+def resize(a: ArrayLike, new_shape: Any) -> Array:
+    """An array of this shape filled with the elements of `a` in order, begun anew when they are used up."""
+    a = ensure_arraylike("resize", a)
+    shape = canonicalize_shape(new_shape)
+    if any(d < 0 for d in shape):
+        raise ValueError("all elements of `new_shape` must be non-negative")
+    return _resize(a, shape=shape)
+
+
+@jit(static_argnames=("shape",), inline=True)
+def _resize(a: Array, *, shape: tuple[int, ...]) -> Array:
+    size, flat = math.prod(shape), ravel(a)
+    if flat.size == 0 or size == 0:
+        return lax.full(shape, 0, flat.dtype)
+    copies = -(-size // flat.size)
+    tiled = flat if copies == 1 else lax.reshape(lax.broadcast(flat, (copies,)), (copies * flat.size,))
+    return lax.reshape(lax.slice_in_dim(tiled, 0, size, axis=0), shape)
+
+
+def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes | None = None) -> Array:
+    """`filt` without the zeros at its ends: in front ("f"), behind ("b") or both. Needs concrete values.
+
+    Args:
+        filt: array, of which NumPy's `trim_zeros` finds the part to keep.
+        trim: which ends.
+        axis: the dimensions to trim; all of them by default.
+    """
+    check_arraylike("trim_zeros", filt)
+    values = np.asarray(filt)
+    axes = axis_tuple(axis, values.ndim)
+    nonzero = np.argwhere(values)
+    starts, limits = [0] * values.ndim, list(values.shape)
+    for i in axes:
+        places = nonzero[:, i]
+        starts[i] = int(places.min()) if places.size and "f" in trim.lower() else 0
+        limits[i] = int(places.max()) + 1 if places.size and "b" in trim.lower() else limits[i]
+        if not places.size:
+            limits[i] = starts[i]
+    return lax.slice(as_array(filt), starts, limits)
+
+
+def shape(a: ArrayLike) -> tuple[int, ...]:
+    """The shape of an array."""
+    check_arraylike("shape", a)
+    return np.shape(a)
+
+
+def size(a: ArrayLike, axis: Any = None) -> int:
+    """The number of elements of an array, or along dimensions of it."""
+    check_arraylike("size", a)
+    return math.prod(np.shape(a)[i] for i in axis_tuple(axis, np.ndim(a)))
+
+
+def ndim(a: ArrayLike) -> int:
+    """The number of dimensions of an array."""
+    check_arraylike("ndim", a)
+    return builtins.len(np.shape(a))
