@@ -89,6 +89,9 @@ from veery.lax._compare import ne_p as ne_p
 from veery.lax._compare import select as select
 from veery.lax._compare import select_n as select_n
 from veery.lax._compare import select_n_p as select_n_p
+from veery.lax._cond import cond as cond
+from veery.lax._cond import cond_p as cond_p
+from veery.lax._cond import switch as switch
 from veery.lax._contract import DotAlgorithm as DotAlgorithm
 from veery.lax._contract import DotAlgorithmPreset as DotAlgorithmPreset
 from veery.lax._contract import DotDimensionNumbers as DotDimensionNumbers
@@ -104,6 +107,24 @@ from veery.lax._convert import convert_element_type as convert_element_type
 from veery.lax._convert import convert_element_type_p as convert_element_type_p
 from veery.lax._convert import reduce_precision as reduce_precision
 from veery.lax._convert import reduce_precision_p as reduce_precision_p
+from veery.lax._gather_scatter import gather as gather
+from veery.lax._gather_scatter import gather_p as gather_p
+from veery.lax._gather_scatter import scatter as scatter
+from veery.lax._gather_scatter import scatter_add as scatter_add
+from veery.lax._gather_scatter import scatter_add_p as scatter_add_p
+from veery.lax._gather_scatter import scatter_apply as scatter_apply
+from veery.lax._gather_scatter import scatter_max as scatter_max
+from veery.lax._gather_scatter import scatter_max_p as scatter_max_p
+from veery.lax._gather_scatter import scatter_min as scatter_min
+from veery.lax._gather_scatter import scatter_min_p as scatter_min_p
+from veery.lax._gather_scatter import scatter_mul as scatter_mul
+from veery.lax._gather_scatter import scatter_mul_p as scatter_mul_p
+from veery.lax._gather_scatter import scatter_p as scatter_p
+from veery.lax._gather_scatter import scatter_sub as scatter_sub
+from veery.lax._gather_scatter import scatter_sub_p as scatter_sub_p
+from veery.lax._gather_scatter_dims import GatherDimensionNumbers as GatherDimensionNumbers
+from veery.lax._gather_scatter_dims import GatherScatterMode as GatherScatterMode
+from veery.lax._gather_scatter_dims import ScatterDimensionNumbers as ScatterDimensionNumbers
 from veery.lax._reduce import argmax as argmax
 from veery.lax._reduce import argmax_p as argmax_p
 from veery.lax._reduce import argmin as argmin
@@ -124,6 +145,9 @@ from veery.lax._reduce import reduce_sum as reduce_sum
 from veery.lax._reduce import reduce_sum_p as reduce_sum_p
 from veery.lax._reduce import reduce_xor as reduce_xor
 from veery.lax._reduce import reduce_xor_p as reduce_xor_p
+from veery.lax._scan import map as map
+from veery.lax._scan import scan as scan
+from veery.lax._scan import scan_p as scan_p
 from veery.lax._shape import broadcast as broadcast
 from veery.lax._shape import broadcast_in_dim as broadcast_in_dim
 from veery.lax._shape import broadcast_in_dim_p as broadcast_in_dim_p
@@ -243,6 +267,9 @@ from veery.lax._transcendental import tan as tan
 from veery.lax._transcendental import tan_p as tan_p
 from veery.lax._transcendental import tanh as tanh
 from veery.lax._transcendental import tanh_p as tanh_p
+from veery.lax._while import fori_loop as fori_loop
+from veery.lax._while import while_loop as while_loop
+from veery.lax._while import while_p as while_p
 
 lazy.zeros = _shape.zeros
 lazy.add = _arithmetic.add_p.bind
