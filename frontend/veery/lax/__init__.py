@@ -92,6 +92,7 @@ from veery.lax._compare import select_n_p as select_n_p
 from veery.lax._cond import cond as cond
 from veery.lax._cond import cond_p as cond_p
 from veery.lax._cond import switch as switch
+from veery.lax._map import map as map
 from veery.lax._contract import DotAlgorithm as DotAlgorithm
 from veery.lax._contract import DotAlgorithmPreset as DotAlgorithmPreset
 from veery.lax._contract import DotDimensionNumbers as DotDimensionNumbers
@@ -145,7 +146,6 @@ from veery.lax._reduce import reduce_sum as reduce_sum
 from veery.lax._reduce import reduce_sum_p as reduce_sum_p
 from veery.lax._reduce import reduce_xor as reduce_xor
 from veery.lax._reduce import reduce_xor_p as reduce_xor_p
-from veery.lax._scan import map as map
 from veery.lax._scan import scan as scan
 from veery.lax._scan import scan_p as scan_p
 from veery.lax._shape import broadcast as broadcast
@@ -223,6 +223,8 @@ from veery.lax._special import zeta as zeta
 from veery.lax._special import zeta_p as zeta_p
 from veery.lax._transcendental import AccuracyMode as AccuracyMode
 from veery.lax._transcendental import Tolerance as Tolerance
+from veery.lax._stop_gradient import stop_gradient as stop_gradient
+from veery.lax._stop_gradient import stop_gradient_p as stop_gradient_p
 from veery.lax._transcendental import acos as acos
 from veery.lax._transcendental import acos_p as acos_p
 from veery.lax._transcendental import acosh as acosh

@@ -1,8 +1,8 @@
 """Random bits: the threefry2x32 generator and the keys that choose its streams.
 
-A key is two words of 32 bits. Key arrays hold both in one uint64, the first word in the low half, so that operations on
-shapes treat keys as any other elements. A stream of bits is the generator applied to the key and to the position of each
-element, so elements do not depend on each other, and each is known without those before it.
+A key is two words of 32 bits. Key arrays hold both in one uint64, the first word in the low half, so that operations
+on shapes treat keys as any other elements. A stream of bits is the generator applied to the key and to the position of
+each element, so elements do not depend on each other, and each is known without those before it.
 """
 
 from __future__ import annotations

@@ -478,7 +478,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
 
 
 def _insertion(index: np.ndarray, size: int, available: int) -> tuple[int, tuple[int, ...]]:
-    """How many elements come in, and for each place of the result where it comes from: `size` and up are the new ones."""
+    """How many elements come in, and where each place of the result comes from: `size` and up are the new ones."""
     count = available if index.size == 1 else index.size
     flat = np.broadcast_to(np.where(index < 0, index + size, index).reshape(-1), (count,))
     return count, tuple(np.insert(np.arange(size), flat, size + np.arange(count)).tolist())

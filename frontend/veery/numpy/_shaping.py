@@ -313,7 +313,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
 
 
 def roll(a: ArrayLike, shift: Any, axis: Axes | None = None) -> Array:
-    """`a` with its elements moved by `shift` places along dimensions, those that leave at one end entering at the other.
+    """`a` with its elements moved by `shift` places along dimensions; those that leave at one end enter at the other.
 
     Args:
         a: array of any shape.

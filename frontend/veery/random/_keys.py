@@ -309,12 +309,14 @@ def _sequential_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Arra
     size, dtype = math.prod(shape), np.dtype(f"uint{bit_width}")
     words = _sequential_words(key, -(-bit_width * size // 32))
     if bit_width == 64:
-        high, low = (lax.convert_element_type(lax.slice_in_dim(words, i * size, (i + 1) * size, axis=0), dtype) for i in (0, 1))
+        halves = [lax.slice_in_dim(words, i * size, (i + 1) * size, axis=0) for i in (0, 1)]
+        high, low = (lax.convert_element_type(half, dtype) for half in halves)
         words = lax.bitwise_or(lax.shift_left(high, dtype.type(32)), low)
     elif bit_width < 32:
         parts = 32 // bit_width
         shifts = lax.mul(lax.broadcasted_iota(np.uint32, (words.size, parts), 1), np.uint32(bit_width))
         spread = lax.broadcast_in_dim(words, (words.size, parts), (0,))
         spread = lax.bitwise_and(lax.shift_right_logical(spread, shifts), np.uint32(2**bit_width - 1))
-        words = lax.slice_in_dim(lax.reshape(lax.convert_element_type(spread, dtype), (words.size * parts,)), 0, size, axis=0)
+        flat = lax.reshape(lax.convert_element_type(spread, dtype), (words.size * parts,))
+        words = lax.slice_in_dim(flat, 0, size, axis=0)
     return lax.reshape(words, shape)
