@@ -8,29 +8,55 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
+from veery_lowering.numerics import complex as complex_numerics
+from veery_lowering.numerics import integer, power, real, trigonometry
+from veery_lowering.numerics._expr import Expr
+from veery_lowering.numerics._outline import outlined
+from veery_lowering.numerics.complex import Complex
 from veery_lowering.registry import rule
+from veery_lowering.rules.convert import convert_dtype
 from veery_lowering.stablehlo import Value
 
+_NATIVE = (np.float32, np.float64)
 
-def _direct(name: str, builder: Callable[..., Value]) -> None:
+
+def in_float32(builder: Callable[..., Value], *operands: Value) -> Value:
+    """Apply a builder for float32 and float64; narrower floats go through float32 and back."""
+    dtype = hlo.dtype_of(operands[0])
+    if dtype in _NATIVE:
+        return builder(*operands)
+    result = builder(*(hlo.convert(x, np.float32) for x in operands))
+    return hlo.convert(result, dtype) if hlo.dtype_of(result) == np.float32 else result
+
+
+def _direct(name: str, builder: Any) -> None:
     """Lower a primitive to one operation."""
     rule(name)(lambda ctx, *operands, **_: builder(*operands))
+
+
+def elementary(name: str, real_formula: Callable[..., Expr], complex_formula: Callable[..., Any] | None = None) -> None:
+    """Lower a primitive to a call of a formula, which differs for real and for complex operands."""
+
+    def formula(*operands: Value) -> Value:
+        if hlo.dtype_of(operands[0]).kind == "c":
+            if complex_formula is None:
+                raise TypeError(f"{name}: not defined for complex numbers")
+            return complex_formula(*map(Complex.of, operands)).value
+        return in_float32(lambda *xs: real_formula(*map(Expr, xs)).value, *operands)
+
+    rule(name)(lambda ctx, *operands, **_: outlined(name, formula, operands))
 
 
 # What IREE computes rightly for every dtype that the primitive accepts.
 for _name, _builder in {
     "neg": hlo.negate,
     "sign": hlo.sign,
-    "floor": hlo.floor,
-    "ceil": hlo.ceil,
     "is_finite": hlo.is_finite,
-    "abs": hlo.abs,
     "real": hlo.real,
     "imag": hlo.imag,
     "complex": hlo.complex,
     "sub": hlo.subtract,
     "div": hlo.divide,
-    "rem": hlo.remainder,
     "nextafter": hlo.next_after,
     "population_count": hlo.popcnt,
     "clz": hlo.count_leading_zeros,
@@ -41,32 +67,34 @@ for _name, _builder in {
     "shift_left": hlo.shift_left,
     "shift_right_logical": hlo.shift_right_logical,
     "shift_right_arithmetic": hlo.shift_right_arithmetic,
-    "mulhi": hlo.mulhi,
-    "exp": hlo.exponential,
-    "log": hlo.log,
-    "log1p": hlo.log_plus_one,
-    "expm1": hlo.exponential_minus_one,
-    "sin": hlo.sine,
-    "cos": hlo.cosine,
-    "tan": hlo.tan,
-    "asin": hlo.asin,
-    "acos": hlo.acos,
-    "atan": hlo.atan,
-    "atan2": hlo.atan2,
-    "sinh": hlo.sinh,
-    "cosh": hlo.cosh,
-    "tanh": hlo.tanh,
-    "asinh": hlo.asinh,
-    "acosh": hlo.acosh,
-    "atanh": hlo.atanh,
-    "sqrt": hlo.sqrt,
-    "rsqrt": hlo.rsqrt,
-    "cbrt": hlo.cbrt,
-    "logistic": hlo.logistic,
-    "max": hlo.maximum,
-    "min": hlo.minimum,
+    "mulhi": integer.multiply_high,
 }.items():
     _direct(_name, _builder)
+
+for _name, _real, _complex in (
+    ("exp", real.exp, complex_numerics.exp),
+    ("exp2", real.exp2, complex_numerics.exp2),
+    ("log", real.log, complex_numerics.log),
+    ("log1p", real.log1p, complex_numerics.log1p),
+    ("expm1", real.expm1, complex_numerics.expm1),
+    ("sin", trigonometry.sin, complex_numerics.sin),
+    ("cos", trigonometry.cos, complex_numerics.cos),
+    ("tan", trigonometry.tan, complex_numerics.tan),
+    ("asin", real.asin, complex_numerics.asin),
+    ("acos", real.acos, complex_numerics.acos),
+    ("atan", real.atan, complex_numerics.atan),
+    ("sinh", real.sinh, complex_numerics.sinh),
+    ("cosh", real.cosh, complex_numerics.cosh),
+    ("tanh", real.tanh, complex_numerics.tanh),
+    ("asinh", real.asinh, complex_numerics.asinh),
+    ("acosh", real.acosh, complex_numerics.acosh),
+    ("atanh", real.atanh, complex_numerics.atanh),
+    ("cbrt", real.cbrt, None),
+    ("logistic", real.logistic, complex_numerics.logistic),
+    ("sqrt", real.sqrt, complex_numerics.square_root),
+    ("rsqrt", real.rsqrt, complex_numerics.reciprocal_square_root),
+):
+    elementary(_name, _real, _complex)
 
 
 def add(a: Value, b: Value) -> Value:
@@ -79,16 +107,47 @@ def multiply(a: Value, b: Value) -> Value:
     return hlo.and_(a, b) if hlo.dtype_of(a) == np.bool_ else hlo.multiply(a, b)
 
 
+def maximum(a: Value, b: Value) -> Value:
+    """The greater one, lexicographically for complex numbers, of which IREE compares only the real parts."""
+    if hlo.dtype_of(a).kind == "c":
+        return outlined("max", lambda *z: complex_numerics.greater(*map(Complex.of, z)).value, (a, b))
+    return hlo.maximum(a, b)
+
+
+def minimum(a: Value, b: Value) -> Value:
+    """The smaller one; see `maximum`."""
+    if hlo.dtype_of(a).kind == "c":
+        return outlined("min", lambda *z: complex_numerics.smaller(*map(Complex.of, z)).value, (a, b))
+    return hlo.minimum(a, b)
+
+
 _direct("add", add)
 _direct("add_any", add)
 _direct("mul", multiply)
 _direct("square", lambda x: multiply(x, x))
+_direct("max", maximum)
+_direct("min", minimum)
+_direct("floor", lambda x: in_float32(hlo.floor, x))
+_direct("ceil", lambda x: in_float32(hlo.ceil, x))
 
 
 @rule("round")
 def _round(ctx: Any, x: Value, *, rounding_method: Any) -> Value:
     """rounding_method: 0 is away from zero on ties, 1 to even."""
-    return hlo.round_nearest_even(x) if int(rounding_method) == 1 else hlo.round_nearest_afz(x)
+    builder = hlo.round_nearest_even if int(rounding_method) == 1 else hlo.round_nearest_afz
+    return in_float32(builder, x)
+
+
+@rule("abs")
+def _abs(ctx: Any, x: Value) -> Value:
+    dtype = hlo.dtype_of(x)
+    if dtype.kind == "c":
+        return outlined("abs", lambda z: complex_numerics.modulus(Complex.of(z)).value, (x,))
+    if dtype.kind in "bu":
+        return x
+    if dtype.kind == "V" and dtype.itemsize == 1:  # math.absf has no float8
+        return in_float32(hlo.abs, x)
+    return hlo.abs(x)
 
 
 @rule("conj")
@@ -98,8 +157,41 @@ def _conj(ctx: Any, x: Value, **_: Any) -> Value:
     return hlo.complex(hlo.real(x), hlo.negate(hlo.imag(x)))
 
 
+def _atan2(y: Value, x: Value) -> Value:
+    if hlo.dtype_of(x).kind == "c":
+        return complex_numerics.atan2(Complex.of(y), Complex.of(x)).value
+    return in_float32(lambda a, b: real.atan2(Expr(a), Expr(b)).value, y, x)
+
+
+rule("atan2")(lambda ctx, y, x, **_: outlined("atan2", _atan2, (y, x)))
+
+
+@rule("rem")
+def _rem(ctx: Any, a: Value, b: Value) -> Value:
+    """a - b trunc(a / b), exactly."""
+    dtype = hlo.dtype_of(a)
+    if dtype.kind in "iu":
+        if ctx.target == "cpu" or dtype.kind == "u":
+            return hlo.remainder(a, b)
+        return outlined("rem", integer.remainder, (a, b))
+    if dtype == np.float64 or ctx.target != "cpu":
+        return outlined("rem", _exact_remainder, (a, b))
+    return in_float32(hlo.remainder, a, b)
+
+
+def _exact_remainder(a: Value, b: Value) -> Value:
+    wide = [Expr(hlo.convert(x, np.float64)) for x in (a, b)]
+    return hlo.convert(real.remainder(*wide).value, hlo.dtype_of(a))
+
+
+def _reciprocal(x: Value) -> Value:
+    if hlo.dtype_of(x).kind == "c":
+        return complex_numerics.reciprocal(Complex.of(x)).value
+    return hlo.divide(hlo.full_like(x, 1), x)
+
+
 def integer_power(x: Value, y: int) -> Value:
-    """x ** y by squaring, exact for integers; a reciprocal at the end where y < 0."""
+    """x ** y by squaring, exact for integers; the reciprocal of x ** -y where y < 0, as XLA has it."""
     result, factor, rest = None, x, abs(y)
     while rest:
         if rest & 1:
@@ -108,14 +200,28 @@ def integer_power(x: Value, y: int) -> Value:
         factor = multiply(factor, factor) if rest else factor
     if result is None:
         return hlo.full_like(x, 1)
-    return hlo.divide(hlo.full_like(x, 1), result) if y < 0 else result
+    return _reciprocal(result) if y < 0 else result
 
 
 @rule("integer_pow")
-def _integer_pow(ctx: Any, x: Value, *, y: int) -> Value:
-    return integer_power(x, y)
+def _integer_pow(ctx: Any, x: Value, *, y: int, **_: Any) -> Value:
+    dtype = hlo.dtype_of(x)
+    if dtype.kind in "iubc" or dtype in _NATIVE:
+        return integer_power(x, y)
+    return in_float32(lambda operand: integer_power(operand, y), x)
 
 
 @rule("pow")
 def _pow(ctx: Any, x: Value, y: Value) -> Value:
-    return hlo.power(x, hlo.convert(y, hlo.dtype_of(x)))
+    return outlined("pow", pow_formula, (x, y))
+
+
+def pow_formula(x: Value, y: Value) -> Value:
+    """x ** y; the exponent may be an integer."""
+    dtype = hlo.dtype_of(x)
+    if dtype.kind in "iu":
+        return integer.power(x, y)
+    y = convert_dtype(y, dtype)
+    if dtype.kind == "c":
+        return complex_numerics.power(Complex.of(x), Complex.of(y)).value
+    return in_float32(lambda a, b: power.power(Expr(a), Expr(b)).value, x, y)

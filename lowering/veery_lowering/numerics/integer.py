@@ -1,0 +1,63 @@
+"""Integer functions that StableHLO lacks or IREE gets wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.numerics._expr import Expr, where
+from veery_lowering.stablehlo import Value
+
+
+def power(base: Value, exponent: Value) -> Value:
+    """base ** exponent, wrapping; for a negative exponent 1 and -1 to their powers, else 0.
+
+    IREE looks at six bits of the exponent: 3 ** 68 is 81.
+    """
+    x, y = Expr(base), Expr(exponent)
+    result, factor = x.constant(1), x
+    zero = y.constant(0)
+    bits = y.dtype.itemsize * 8 - (y.dtype.kind == "i")
+    for bit in range(bits):
+        taken = (y & (1 << bit)).differs(zero)
+        result = where(taken, result * factor, result)
+        factor = factor * factor if bit + 1 < bits else factor
+    if y.dtype.kind == "u":
+        return result.value
+    inverse = where(x.equals(1), 1, x.constant(0))
+    if x.dtype.kind == "i":
+        inverse = where(x.equals(-1), where((y & 1).equals(0), x.constant(1), -1), inverse)
+    return where(y < 0, inverse, result).value
+
+
+def remainder(a: Value, b: Value) -> Value:
+    """The remainder with the sign of a, a itself for b = 0: SPIR-V's is wrong for the smallest integer."""
+    x, y = Expr(a), Expr(b)
+    # Dividing the smallest integer by -1 overflows, to itself, and then the product is right again.
+    divisor = where(y.equals(0), 1, y)
+    result = x - (x / divisor) * divisor
+    return where(y.equals(0), x, result).value
+
+
+def multiply_high(a: Value, b: Value) -> Value:
+    """The high half of the product of twice the width."""
+    dtype = hlo.dtype_of(a)
+    width = dtype.itemsize * 8
+    if width < 64:
+        wide = np.dtype(f"{dtype.kind}{2 * dtype.itemsize}")
+        product = Expr(a).convert(wide) * Expr(b).convert(wide)
+        return (product >> width).convert(dtype).value
+    x, y = Expr(a), Expr(b)
+    high = high_product(x.bitcast(np.uint64), y.bitcast(np.uint64)).bitcast(dtype)
+    if dtype.kind == "u":
+        return high.value
+    return (high - where(x < 0, y, 0) - where(y < 0, x, 0)).value
+
+
+def high_product(a: Expr, b: Expr) -> Expr:
+    """The high 64 bits of a product of unsigned 64-bit integers."""
+    mask = 0xFFFFFFFF
+    a_high, a_low, b_high, b_low = a >> 32, a & mask, b >> 32, b & mask
+    cross, other = a_high * b_low, a_low * b_high
+    middle = ((a_low * b_low) >> 32) + (cross & mask) + (other & mask)
+    return a_high * b_high + (cross >> 32) + (other >> 32) + (middle >> 32)
