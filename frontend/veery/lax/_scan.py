@@ -20,7 +20,7 @@ from veery._transforms.dce import dce_jaxpr
 from veery._transforms.jvp import jvp_jaxpr
 from veery._transforms.linearize import linearize_jaxpr
 from veery._transforms.transpose import backward_pass
-from veery.lax import _bodies, _carry, _shape, _slicing
+from veery.lax import _bodies, _carry
 
 
 @source.api_boundary
@@ -333,10 +333,15 @@ def _invariant_outputs(closed: ClosedJaxpr, num_consts: int) -> set[int]:
 def _transpose(cts: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, length: int, reverse: bool, unroll: int) -> list[Any]:
     params = dict(length=length, reverse=reverse, unroll=unroll)
     flags = [is_undefined_primal(x) for x in operands]
-    if not all(flags[num_consts : num_consts + num_carry]):
+    const_flags, carry_flags, xs_flags = _split(flags, num_consts, num_carry)
+    # A carry that starts from a known value (zero) is linear all the same if linear values flow into it.
+    linear_carry = _carry.fixpoint(
+        carry_flags, lambda nz: _depends(jaxpr, (*const_flags, *nz, *xs_flags))[:num_carry]
+    )
+    if not all(linear_carry):
         return _transpose_by_linearizing(cts, operands, dict(jaxpr=jaxpr, num_consts=num_consts, num_carry=num_carry, **params))
     consts, carry, xs = _split(operands, num_consts, num_carry)
-    lin_consts, _, lin_xs = _split(flags, num_consts, num_carry)
+    lin_consts, lin_xs = const_flags, xs_flags
     known_consts = [x for x in consts if not is_undefined_primal(x)]
     known_xs = [x for x in xs if not is_undefined_primal(x)]
     ct_carry = [instantiate_zeros(ct) for ct in cts[:num_carry]]
@@ -358,8 +363,17 @@ def _transpose(cts: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, num_const
     )
     out = iter(results)
     const_cts = [next(out) if lin else None for lin in lin_consts]
-    carry_cts = [next(out) for _ in range(num_carry)]
+    carry_cts = [ct if is_undefined_primal(x) else None for x, ct in zip(carry, out)]
     return [*const_cts, *carry_cts, *(next(out) if lin else None for lin in lin_xs)]
+
+
+def _depends(closed: ClosedJaxpr, flags: Sequence[bool]) -> list[bool]:
+    """Which outputs depend on the inputs that are flagged."""
+    tainted = {v for v, flag in zip(closed.jaxpr.invars, flags) if flag}
+    for eqn in closed.jaxpr.eqns:
+        if any(type(a) is not Literal and a in tainted for a in eqn.invars):
+            tainted.update(eqn.outvars)
+    return [type(a) is not Literal and a in tainted for a in closed.jaxpr.outvars]
 
 
 def _transposed_body(
@@ -460,36 +474,3 @@ scan_p = Primitive(
     axis_batch=_batch,
     reference=_reference,
 )
-
-
-@source.api_boundary
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:  # noqa: A001
-    """Apply a function to each element along the leading axis, one after the other.
-
-    Args:
-        f: the function.
-        xs: pytree of arrays with a common leading axis.
-        batch_size: how many elements are vectorised at a time; None for one.
-
-    Returns:
-        The results, stacked.
-
-    >>> import veery, veery.numpy as jnp
-    >>> veery.lax.map(lambda x: x * x, jnp.arange(4)).tolist()
-    [0, 1, 4, 9]
-    """
-    if batch_size is None:
-        return scan(lambda _, x: ((), f(x)), (), xs)[1]
-    from veery._api.vectorize import vmap
-
-    leaves = tree.tree_leaves(xs)
-    n = np.shape(leaves[0])[0]
-    full = n - n % batch_size
-    cut = lambda x, a, b: _slicing.slice_in_dim(x, a, b)
-    blocks = tree.tree_map(lambda x: _shape.reshape(cut(x, 0, full), (full // batch_size, batch_size, *np.shape(x)[1:])), xs)
-    ys = scan(lambda _, x: ((), vmap(f)(x)), (), blocks)[1]
-    ys = tree.tree_map(lambda y: _shape.reshape(y, (full, *y.shape[2:])), ys)
-    if full == n:
-        return ys
-    rest = vmap(f)(tree.tree_map(lambda x: cut(x, full, n), xs))
-    return tree.tree_map(lambda a, b: _shape.concatenate([a, b], 0), ys, rest)
