@@ -508,11 +508,13 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
         reps: number of repetitions of each dimension.
 
     Raises:
-        ValueError: reps has not one entry for each dimension.
+        TypeError: reps has not one entry for each dimension.
     """
     reps, shape = canonicalize_shape(reps), np.shape(operand)
     if len(reps) != len(shape):
-        raise ValueError(f"tile: reps must have length equal to operand.ndim; got {reps} for shape {shape}")
+        raise TypeError(
+            f"reps length must be equal to the ndim of x, got len(reps)={len(reps)} and x.ndim={len(shape)}."
+        )
     pairs = tuple(d for pair in zip(reps, shape) for d in pair)
     x = broadcast_in_dim(operand, pairs, tuple(range(1, 2 * len(shape), 2)))
     return reshape(x, tuple(r * d for r, d in zip(reps, shape)))
