@@ -1,0 +1,50 @@
+# Everything that is done to this project. `make help` lists the targets.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help install demo test test-fast lint types bench wheel examples clean
+
+help:  ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[examples,dev]'
+	@touch $@
+
+install: $(VENV)/installed  ## make the environment in .venv
+
+demo: install  ## a tour on real data: digits, gradients, a saved program
+	$(BIN)/python examples/tour.py
+
+test: install  ## all tests, doctests, lint and types
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(PYTEST) -n $(JOBS) --dist loadgroup
+
+test-fast: install  ## the tests that need no compiler
+	$(PYTEST) -n $(JOBS) tests/core tests/transforms tests/test_structure.py
+
+lint: install  ## ruff
+	$(BIN)/ruff check .
+
+types: install  ## mypy
+	$(BIN)/mypy
+
+bench: install  ## timings beside NumPy, and JAX if JAX_PYTHON names an interpreter that has it
+	$(BIN)/python tests/bench/run.py $(if $(JAX_PYTHON),--jax-python $(JAX_PYTHON))
+
+examples: install  ## run every example
+	@set -e; for example in examples/*.py; do echo "== $$example"; $(BIN)/python $$example; done
+
+wheel: install  ## build a wheel into dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean:  ## remove the environment and everything built
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

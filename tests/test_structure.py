@@ -1,0 +1,103 @@
+"""The structure that the design promises: import direction, doors, file sizes, public names, nothing from JAX."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = {
+    "veery": ROOT / "frontend/veery",
+    "veery_lowering": ROOT / "lowering/veery_lowering",
+    "veery_runtime": ROOT / "runtime/veery_runtime",
+}
+FILES = [(package, path) for package, root in SOURCES.items() for path in sorted(root.rglob("*.py"))]
+ids = lambda item: str(item[1].relative_to(ROOT))
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that a file imports, also within functions."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
+
+
+def top(names: set[str]) -> set[str]:
+    return {name.split(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("item", FILES, ids=ids)
+def test_nothing_imports_jax(item):
+    assert not top(imported(item[1])) & {"jax", "jaxlib", "flax", "torch"}
+
+
+@pytest.mark.parametrize("item", FILES, ids=ids)
+def test_packages_meet_at_their_doors(item):
+    package, path = item
+    others = top(imported(path)) & (SOURCES.keys() - {package})
+    if package == "veery" and path.name == "_dispatch.py":
+        return
+    assert not others, f"{path.name} imports {others}"
+
+
+@pytest.mark.parametrize("item", FILES, ids=ids)
+def test_foreign_libraries_have_one_door_each(item):
+    package, path = item
+    names = imported(path)
+    if any(name == "iree" or name.startswith("iree.compiler") for name in names):
+        assert package == "veery_lowering" and path.name == "mlir.py"
+    if any(name.startswith("iree.runtime") for name in names):
+        assert package == "veery_runtime" and path.name == "iree.py"
+
+
+@pytest.mark.parametrize("item", [i for i in FILES if "_core" in i[1].parts], ids=ids)
+def test_the_core_imports_nothing_above_it(item):
+    above = {n for n in imported(item[1]) if n.startswith("veery.") and not n.startswith("veery._core")}
+    assert not above
+
+
+@pytest.mark.parametrize("item", FILES, ids=ids)
+def test_files_are_of_a_size_to_be_read(item):
+    assert len(item[1].read_text().splitlines()) <= 800
+
+
+def test_the_runtime_needs_little():
+    allowed = {"numpy", "ml_dtypes", "iree", "veery_runtime"} | set(sys.stdlib_module_names)
+    for package, path in FILES:
+        if package == "veery_runtime":
+            assert top(imported(path)) <= allowed, path.name
+
+
+def test_no_module_shadows_a_public_function():
+    import veery
+    import veery.lax
+    import veery.numpy
+
+    for package, module in (("veery", veery), ("veery/lax", veery.lax), ("veery/numpy", veery.numpy)):
+        public = {path.stem for path in (ROOT / "frontend" / package).glob("[!_]*.py")}
+        for name in public:
+            assert not callable(getattr(module, name, None)), f"{package}/{name}.py hides the function {name}"
+
+
+def test_every_primitive_has_its_rules():
+    """Each primitive of lax has abstract evaluation, derivative, batching and a lowering (or its reason is here)."""
+    import veery.lax
+    from veery._core.primitive import Primitive
+    from veery_lowering import registry
+
+    lowered = registry.rule_names()
+    primitives = {v for n, v in vars(veery.lax).items() if n.endswith("_p") and isinstance(v, Primitive)}
+    assert len(primitives) > 100
+    for primitive in sorted(primitives, key=lambda p: p.name):
+        assert primitive.abstract_eval is not None, f"{primitive} has no abstract evaluation"
+        assert primitive.jvp is not None, f"{primitive} has no jvp rule"
+        assert primitive.batch is not None or primitive.axis_batch is not None, f"{primitive} has no batching rule"
+        assert primitive.name in lowered, f"{primitive} has no lowering"
