@@ -165,7 +165,7 @@ def _reduce(x: Expr) -> tuple[Expr, Expr]:
     return quadrant, where(finite, rest, math.nan).convert(x.dtype)
 
 
-def _sin_cos_of_angle(r: Expr) -> tuple[Expr, Expr]:
+def sin_cos_of_angle(r: Expr) -> tuple[Expr, Expr]:
     z = r * r
     sine = r + r * z * polynomial(z, _SIN[r.dtype.itemsize])
     half = 0.5 * z
@@ -177,7 +177,7 @@ def _sin_cos_of_angle(r: Expr) -> tuple[Expr, Expr]:
 def sin(x: Expr) -> Expr:
     """The sine."""
     quadrant, angle = _reduce(x)
-    sine, cosine = _sin_cos_of_angle(angle)
+    sine, cosine = sin_cos_of_angle(angle)
     result = where((quadrant & 1).equals(0), sine, cosine)
     negative = ((quadrant & 2).differs(0)) ^ (x < 0.0)
     return where(x.equals(0.0), x, flip_sign(result, negative))
@@ -186,7 +186,7 @@ def sin(x: Expr) -> Expr:
 def cos(x: Expr) -> Expr:
     """The cosine."""
     quadrant, angle = _reduce(x)
-    sine, cosine = _sin_cos_of_angle(angle)
+    sine, cosine = sin_cos_of_angle(angle)
     result = where((quadrant & 1).equals(0), cosine, sine)
     return flip_sign(result, ((quadrant + 1) & 2).differs(0))
 
@@ -194,7 +194,7 @@ def cos(x: Expr) -> Expr:
 def sin_cos(x: Expr) -> tuple[Expr, Expr]:
     """Sine and cosine with one reduction."""
     quadrant, angle = _reduce(x)
-    sine, cosine = _sin_cos_of_angle(angle)
+    sine, cosine = sin_cos_of_angle(angle)
     even = (quadrant & 1).equals(0)
     first, second = where(even, sine, cosine), where(even, cosine, sine)
     first = flip_sign(first, ((quadrant & 2).differs(0)) ^ (x < 0.0))
@@ -204,7 +204,7 @@ def sin_cos(x: Expr) -> tuple[Expr, Expr]:
 def tan(x: Expr) -> Expr:
     """The tangent."""
     quadrant, angle = _reduce(x)
-    sine, cosine = _sin_cos_of_angle(angle)
+    sine, cosine = sin_cos_of_angle(angle)
     even = (quadrant & 1).equals(0)
     result = where(even, sine, -cosine) / where(even, cosine, sine)
     return where(x.equals(0.0) | is_nan(x), x, flip_sign(result, x < 0.0))

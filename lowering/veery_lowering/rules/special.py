@@ -2,48 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.registry import rule
-from veery_lowering.stablehlo import Value
+from veery_lowering.numerics import gamma, incomplete
+from veery_lowering.numerics._expr import Expr
+from veery_lowering.rules.elementwise import elementary
 
 
-@rule("erf")
-def _erf(ctx: Any, x: Value) -> Value:
-    return hlo.erf(x)
+def _zeta(x: Expr, q: Expr) -> Expr:
+    return Expr(hlo.zeta(x.value, q.value))
 
 
-@rule("erfc")
-def _erfc(ctx: Any, x: Value) -> Value:
-    return hlo.erfc(x)
-
-
-@rule("erf_inv")
-def _erf_inv(ctx: Any, x: Value) -> Value:
-    return hlo.erf_inv(x)
-
-
-@rule("lgamma")
-def _lgamma(ctx: Any, x: Value) -> Value:
-    return hlo.lgamma(x)
-
-
-@rule("digamma")
-def _digamma(ctx: Any, x: Value) -> Value:
-    return hlo.digamma(x)
-
-
-@rule("polygamma")
-def _polygamma(ctx: Any, n: Value, x: Value) -> Value:
-    return hlo.polygamma(n, x)
-
-
-@rule("zeta")
-def _zeta(ctx: Any, x: Value, q: Value) -> Value:
-    return hlo.zeta(x, q)
-
-
-@rule("bessel_i1e")
-def _bessel_i1e(ctx: Any, x: Value) -> Value:
-    return hlo.bessel_i1e(x)
+_FORMULAS: dict[str, Callable[..., Expr]] = {
+    "erf": gamma.erf,
+    "erfc": gamma.erfc,
+    "erf_inv": gamma.erf_inv,
+    "lgamma": gamma.lgamma,
+    "digamma": gamma.digamma,
+    "polygamma": gamma.polygamma,
+    "zeta": _zeta,
+    "bessel_i0e": gamma.bessel_i0e,
+    "bessel_i1e": gamma.bessel_i1e,
+    "igamma": incomplete.igamma,
+    "igammac": incomplete.igammac,
+    "igamma_grad_a": incomplete.igamma_grad_a,
+    "random_gamma_grad": incomplete.random_gamma_grad,
+    "regularized_incomplete_beta": incomplete.regularized_incomplete_beta,
+}
+for _name, _formula in _FORMULAS.items():
+    elementary(_name, _formula)
