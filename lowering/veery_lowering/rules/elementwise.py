@@ -50,7 +50,6 @@ def elementary(name: str, real_formula: Callable[..., Expr], complex_formula: Ca
 # What IREE computes rightly for every dtype that the primitive accepts.
 for _name, _builder in {
     "neg": hlo.negate,
-    "sign": hlo.sign,
     "is_finite": hlo.is_finite,
     "real": hlo.real,
     "imag": hlo.imag,
@@ -121,6 +120,16 @@ def minimum(a: Value, b: Value) -> Value:
     return hlo.minimum(a, b)
 
 
+def sign(x: Value) -> Value:
+    """x / |x|, and x where that is 0: IREE loses the sign of zero, and StableHLO has no sign of unsigned integers."""
+    dtype = hlo.dtype_of(x)
+    zero = hlo.full_like(x, 0)
+    if dtype.kind == "u":
+        return hlo.convert(hlo.compare(x, zero, "NE"), dtype)
+    return hlo.sign(x) if dtype.kind in "ic" else hlo.select(hlo.compare(x, zero, "EQ"), x, hlo.sign(x))
+
+
+_direct("sign", sign)
 _direct("add", add)
 _direct("add_any", add)
 _direct("mul", multiply)
