@@ -382,7 +382,7 @@ def _dot_general_reference(
     a = np.transpose(a, (*lhs_batch, *lhs_kept, *lhs_contract)).reshape(*batch, math.prod(left), depth)
     b = np.transpose(b, (*rhs_batch, *rhs_contract, *rhs_kept)).reshape(*batch, depth, math.prod(right))
     with np.errstate(all="ignore"):
-        return np.matmul(a, b).reshape(*batch, *left, *right).astype(dtype)
+        return np.matmul(a, b).reshape((*batch, *left, *right)).astype(dtype)
 
 
 dot_general_p = Primitive(
