@@ -101,6 +101,21 @@ from veery.lax._contract import batch_matmul as batch_matmul
 from veery.lax._contract import dot as dot
 from veery.lax._contract import dot_general as dot_general
 from veery.lax._contract import dot_general_p as dot_general_p
+from veery.lax._conv import conv as conv
+from veery.lax._conv import conv_general_dilated as conv_general_dilated
+from veery.lax._conv import conv_general_dilated_local as conv_general_dilated_local
+from veery.lax._conv import conv_general_dilated_p as conv_general_dilated_p
+from veery.lax._conv import conv_general_dilated_patches as conv_general_dilated_patches
+from veery.lax._conv import conv_transpose as conv_transpose
+from veery.lax._conv import conv_with_general_padding as conv_with_general_padding
+from veery.lax._conv_dims import ConvDimensionNumbers as ConvDimensionNumbers
+from veery.lax._conv_dims import ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers
+from veery.lax._conv_dims import conv_dimension_numbers as conv_dimension_numbers
+from veery.lax._conv_dims import conv_general_permutations as conv_general_permutations
+from veery.lax._conv_dims import conv_general_shape_tuple as conv_general_shape_tuple
+from veery.lax._conv_dims import conv_shape_tuple as conv_shape_tuple
+from veery.lax._conv_dims import conv_transpose_shape_tuple as conv_transpose_shape_tuple
+from veery.lax._conv_dims import padtype_to_pads as padtype_to_pads
 from veery.lax._convert import bitcast_convert_type as bitcast_convert_type
 from veery.lax._convert import bitcast_convert_type_p as bitcast_convert_type_p
 from veery.lax._convert import convert_element_type as convert_element_type
@@ -289,6 +304,14 @@ from veery.lax._transcendental import tanh_p as tanh_p
 from veery.lax._while import fori_loop as fori_loop
 from veery.lax._while import while_loop as while_loop
 from veery.lax._while import while_p as while_p
+from veery.lax._window import reduce_window as reduce_window
+from veery.lax._window import reduce_window_max_p as reduce_window_max_p
+from veery.lax._window import reduce_window_min_p as reduce_window_min_p
+from veery.lax._window import reduce_window_p as reduce_window_p
+from veery.lax._window import reduce_window_shape_tuple as reduce_window_shape_tuple
+from veery.lax._window import reduce_window_sum_p as reduce_window_sum_p
+from veery.lax._window import select_and_gather_add_p as select_and_gather_add_p
+from veery.lax._window import select_and_scatter_add_p as select_and_scatter_add_p
 
 lazy.zeros = _shape.zeros
 lazy.add = _arithmetic.add_p.bind
