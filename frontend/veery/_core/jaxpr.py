@@ -9,6 +9,7 @@ from typing import Any
 
 from veery._core import source
 from veery._core.avals import AbstractValue, ShapedArray, aval_of
+from veery._core.errors import JaxprTypeError as JaxprTypeError
 from veery._core.primitive import Primitive
 
 no_effects: frozenset[Any] = frozenset()
@@ -273,10 +274,6 @@ def subjaxprs(params: dict[str, Any]) -> Iterator[ClosedJaxpr | Jaxpr]:
         for item in value if isinstance(value, (tuple, list)) else (value,):
             if isinstance(item, (ClosedJaxpr, Jaxpr)):
                 yield item
-
-
-class JaxprTypeError(TypeError):
-    """A jaxpr is not well formed."""
 
 
 def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:

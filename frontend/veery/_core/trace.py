@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-
 from veery._core.avals import aval_rules
-from veery._core.errors import UnexpectedTracerError
+from veery._core.errors import leaked_tracer_error as leaked_tracer_error
 
 if TYPE_CHECKING:
     from veery._core.primitive import Primitive
@@ -108,17 +107,6 @@ class EvalTrace(Trace):
         return call.fun(*args)
 
 
-def leaked_tracer_error(tracer: Tracer, where: str) -> UnexpectedTracerError:
-    """The error for a tracer that outlived the transformation it was made in."""
-    made = getattr(tracer, "source_info", None)
-    origin = f" It was made at {made.file}:{made.line} ({made.function})." if made is not None else ""
-    return UnexpectedTracerError(
-        f"Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a "
-        f"reference to an intermediate value with type {tracer.aval} to escape its scope, and it was then used "
-        f"in {where}.{origin} Return the value from the transformed function instead of storing it."
-    )
-
-
 def check_alive(tracer: Tracer, where: str) -> None:
     """Raise UnexpectedTracerError for a tracer whose transformation has ended."""
     if not tracer._trace.alive:
@@ -198,4 +186,3 @@ def axis_size(name: Any) -> int:
 
 
 aval_rules[Tracer] = lambda tracer: tracer.aval
-

@@ -146,7 +146,7 @@ def _used_consts(jaxpr: Jaxpr, consts: Sequence[Any]) -> list[Any]:
 @contextmanager
 def staging(debug_info: DebugInfo | None = None):
     """A fresh StagingTrace as the current trace."""
-    with new_trace(StagingTrace(current_trace(), debug_info)) as trace:
+    with new_trace(StagingTrace(current_trace(), debug_info)) as trace, source.fresh():
         yield trace
 
 
