@@ -215,12 +215,12 @@ def dynamic_slice(
 
 def _normalize_indices(shape: Shape, indices: Any, allow_negative: bool | Sequence[bool]) -> list[Any]:
     """One scalar for each dimension, all of one dtype, counted from the start."""
-    if len(indices) != len(shape):
-        raise ValueError(f"Length of slice indices must match number of operand dimensions ({len(indices)} vs {shape})")
     if not isinstance(indices, (tuple, list)):
         if np.ndim(indices) != 1:
             raise ValueError(f"Slice indices must be a 1D sequence, got {np.shape(indices)}")
         indices = _shape.unstack(indices) if isinstance(indices, Array) else list(indices)
+    if len(indices) != len(shape):
+        raise ValueError(f"Length of slice indices must match number of operand dimensions ({len(indices)} vs {shape})")
     negative = [allow_negative] * len(shape) if isinstance(allow_negative, bool) else list(allow_negative)
     dtype = _index_dtype(shape, indices)
     return [_normalize_index(i, d, allow, dtype) for i, d, allow in zip(indices, shape, negative, strict=True)]
