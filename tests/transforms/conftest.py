@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-import veery
 from support.numpy_trace import numpy_evaluation
+
+import veery
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ class _Style:
 
 def _jaxpr_lines(jaxpr: Jaxpr, style: _Style, width: int) -> list[str]:
     names = style.names
-    header = f"lambda {_binders(jaxpr.constvars, names)}; {_binders(jaxpr.invars, names)}".rstrip() + "."
+    header = f"lambda {_binders(jaxpr.constvars, names)}; {_binders(jaxpr.invars, names)}."
     eqns = [_eqn_lines(eqn, style, width - 4) for eqn in jaxpr.eqns]
     outs = [_atom(a, names) for a in jaxpr.outvars]
     result = f"in ({', '.join(outs)}{',' if len(outs) == 1 else ''})"
@@ -82,7 +82,7 @@ def _jaxpr_lines(jaxpr: Jaxpr, style: _Style, width: int) -> list[str]:
 
 
 def _binders(variables: list[Var], names: Names) -> str:
-    return "".join(f"{_typed(v, names)} " for v in variables)
+    return " ".join(_typed(v, names) for v in variables)
 
 
 def _typed(var: Var, names: Names) -> str:

@@ -1,0 +1,107 @@
+"""What transformations refuse, and in which words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import veery
+from veery import lax
+
+V3, V4 = np.ones(3, np.float32), np.ones(4, np.float32)
+identity = lambda x: x
+
+
+def raises(kind, words):
+    return pytest.raises(kind, match=words)
+
+
+def test_gradients_of_what_is_no_real_scalar():
+    with raises(TypeError, r"Gradient only defined for scalar-output functions. Output had shape: \(3,\)"):
+        veery.grad(identity)(V3)
+    with raises(TypeError, "Gradient only defined for scalar-output functions. Output was"):
+        veery.grad(lambda x: (x, x))(1.0)
+    with raises(TypeError, "requires real- or complex-valued inputs .* but got int32"):
+        veery.grad(identity)(1)
+    with raises(TypeError, "requires real-valued outputs .* but got complex64"):
+        veery.grad(identity)(1j)
+    with raises(TypeError, "requires real-valued outputs .* but got int32"):
+        veery.grad(lambda x: lax.convert_element_type(x, np.int32))(1.0)
+    with raises(TypeError, "holomorphic=True requires inputs with complex dtype"):
+        veery.grad(identity, holomorphic=True)(1.0)
+    with raises(ValueError, "requires at least 3 positional arguments"):
+        veery.grad(identity, argnums=2)(1.0)
+    with raises(TypeError, "two-element tuple"):
+        veery.grad(identity, has_aux=True)(1.0)
+
+
+def test_tangents_that_do_not_match():
+    with raises(TypeError, "must have the same tree structure"):
+        veery.jvp(lambda p: p["a"], ({"a": 1.0},), ({"b": 1.0},))
+    with raises(TypeError, "primal dtype float32 and so expected tangent dtype float32, but got tangent dtype int32"):
+        veery.jvp(identity, (np.float32(1),), (np.int32(1),))
+    with raises(ValueError, "different primal and tangent shapes"):
+        veery.jvp(identity, (V3,), (V4,))
+    with raises(TypeError, "must be tuples or lists"):
+        veery.jvp(identity, 1.0, 1.0)
+
+
+def test_cotangents_that_do_not_match():
+    _, pullback = veery.vjp(lambda x: {"y": x}, V3)
+    with raises(ValueError, "unexpected tree structure"):
+        pullback(V3)
+    with raises(ValueError, "unexpected JAX type"):
+        pullback({"y": V4})
+    with raises(TypeError, "single argument"):
+        pullback({"y": V3}, {"y": V3})
+
+
+def test_axes_that_do_not_match():
+    with raises(ValueError, "vmap got inconsistent sizes for array axes to be mapped") as error:
+        veery.vmap(lambda a, b: a)(V3, V4)
+    assert "one axis had size 3: axis 0 of argument a of type float32[3]" in str(error.value)
+    assert "one axis had size 4: axis 0 of argument b of type float32[4]" in str(error.value)
+    with raises(ValueError, "at least one non-None value in in_axes"):
+        veery.vmap(identity, in_axes=None)(V3)
+    with raises(ValueError, r"len\(in_axes\)=1, len\(args\)=2"):
+        veery.vmap(lambda a, b: a, in_axes=(0,))(V3, V3)
+    with raises(ValueError, "implies that its rank should be at least 2, but is only 1"):
+        veery.vmap(identity, in_axes=1)(V3)
+    with raises(ValueError, "tree prefix"):
+        veery.vmap(identity, in_axes=({"a": 0},))([V3])
+    with raises(ValueError, "mapped output .* but out_axes is None"):
+        veery.vmap(identity, out_axes=None)(V3)
+    with raises(TypeError, "in_axes must be an int, None"):
+        veery.vmap(identity, in_axes="x")
+
+
+def test_control_flow_that_changes_types():
+    with raises(TypeError, "carry input and carry output must have equal types") as error:
+        lax.scan(lambda c, x: (lax.convert_element_type(c, np.int32), x), np.float32(0), V3)
+    assert "has type float32[] but the corresponding output carry component has type int32[]" in str(error.value)
+    with raises(TypeError, "same pytree structure"):
+        lax.scan(lambda c, x: ((c, c), x), np.float32(0), V3)
+    with raises(TypeError, "must be a pair"):
+        lax.scan(lambda c, x: c, np.float32(0), V3)
+    with raises(ValueError, "different leading axis sizes"):
+        lax.scan(lambda c, x: (c, c), 0.0, (V3, V4))
+    with raises(ValueError, "`length` argument of 5"):
+        lax.scan(lambda c, x: (c, c), 0.0, V3, length=5)
+    with raises(TypeError, "must return a boolean scalar"):
+        lax.while_loop(lambda x: x, identity, 1.0)
+    with raises(TypeError, "carry input and carry output must have equal types"):
+        lax.while_loop(lambda x: True, lambda x: lax.broadcast(x, (2,)), np.float32(1))
+    with raises(TypeError, "branches must have equal types"):
+        lax.cond(True, lambda x: x, lambda x: lax.broadcast(x, (2,)), 1.0)
+    with raises(TypeError, "same type structure"):
+        lax.cond(True, lambda x: x, lambda x: (x,), 1.0)
+    with raises(TypeError, "Pred must be a scalar"):
+        lax.cond(np.array([True]), identity, identity, 1.0)
+    with raises(ValueError, "Empty branch sequence"):
+        lax.switch(0, [], 1.0)
+
+
+def test_reverse_mode_of_loops_of_unknown_length():
+    doubled = lambda x: lax.while_loop(lambda y: lax.lt(y, np.float32(10)), lambda y: lax.mul(y, np.float32(2)), x)
+    with raises(ValueError, "Reverse-mode differentiation does not work for lax.while_loop"):
+        veery.grad(doubled)(1.0)
