@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
+from veery_lowering.numerics._expr import Expr, where
 from veery_lowering.registry import rule
 from veery_lowering.stablehlo import Value
 from veery_lowering.types import physical_dtype
@@ -25,7 +26,7 @@ def float_to_integer(x: Value, dtype: Any) -> Value:
     """
     source = hlo.dtype_of(x)
     if source not in (np.float32, np.float64):
-        x, source = hlo.convert(x, np.float32), np.dtype(np.float32)
+        x, source = convert_dtype(x, np.float32), np.dtype(np.float32)
     limits = ml_dtypes.iinfo(dtype)
     lowest, highest = _within(limits.min, source), _within(limits.max, source)
     number = hlo.select(hlo.compare(x, x, "EQ"), x, hlo.full_like(x, 0))
@@ -55,9 +56,42 @@ def convert_dtype(x: Value, dtype: Any) -> Value:
     if new.kind == "c" and old.kind != "c":
         real = convert_dtype(x, np.float32 if new == np.complex64 else np.float64)
         return hlo.complex(real, hlo.full_like(real, 0))
+    if _is_float8(old) and new != np.float32:
+        return convert_dtype(convert_dtype(x, np.float32), new)
+    if old == ml_dtypes.float8_e4m3fn:
+        return _from_float8(x)
     if is_float(old) and not is_float(new) and new.kind != "c":
         return float_to_integer(x, new)
+    if old == np.float64 and is_float(new) and new != np.float32:
+        return hlo.convert(_rounded_to_odd(x), new)
+    if _is_float8(new) and old != np.float32:
+        return hlo.convert(convert_dtype(x, np.float32), new)
     return hlo.convert(x, new)
+
+
+def _is_float8(dtype: np.dtype) -> bool:
+    """Whether a dtype is a float of 8 bits: IREE converts those to and from float32 and bfloat16 alone."""
+    return is_float(dtype) and dtype.itemsize == 1
+
+
+def _from_float8(x: Value) -> Value:
+    """float8_e4m3fn as float32. IREE takes only one of float8_e4m3fn's two NaNs for one: the other becomes -480."""
+    bits = hlo.bitcast_convert(x, np.uint8)
+    payload = hlo.and_(bits, hlo.full_like(bits, 0x7F))
+    number = hlo.convert(x, np.float32)
+    is_nan = hlo.compare(payload, hlo.full_like(payload, 0x7F), "EQ")
+    return hlo.select(is_nan, hlo.full_like(number, np.nan), number)
+
+
+def _rounded_to_odd(x: Value) -> Value:
+    """float64 as float32 with an odd last bit where inexact, so that a second rounding is right: IREE rounds twice."""
+    wide = Expr(x)
+    narrow = wide.convert(np.float32)
+    back = narrow.convert(np.float64)
+    inexact = back.differs(wide) & (abs(back) < np.inf)
+    bits = narrow.bits
+    neighbour = where(abs(wide) > abs(back), bits + 1, bits - 1)
+    return where(inexact & (bits & 1).equals(0), neighbour, bits).bitcast(np.float32).value
 
 
 def _nonzero(x: Value) -> Value:

@@ -25,7 +25,7 @@ def in_float32(builder: Callable[..., Value], *operands: Value) -> Value:
     dtype = hlo.dtype_of(operands[0])
     if dtype in _NATIVE:
         return builder(*operands)
-    result = builder(*(hlo.convert(x, np.float32) for x in operands))
+    result = builder(*(convert_dtype(x, np.float32) for x in operands))
     return hlo.convert(result, dtype) if hlo.dtype_of(result) == np.float32 else result
 
 

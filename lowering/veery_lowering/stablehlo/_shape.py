@@ -21,6 +21,9 @@ from veery_lowering.stablehlo._build import (
 from veery_lowering.stablehlo._elementwise import complex, convert
 from veery_lowering.types import physical_dtype, tensor_type
 
+# Constants of these do not compile (`failed to legalize 'memref.get_global'`); conversions to them do.
+_SUB_BYTE = {"int2": np.int8, "int4": np.int8, "uint2": np.uint8, "uint4": np.uint8}
+
 
 def constant(value: Any, dtype: Any = None) -> Value:
     """A constant tensor.
@@ -30,6 +33,8 @@ def constant(value: Any, dtype: Any = None) -> Value:
         dtype: converts `value` first; by default its own dtype.
     """
     array = np.asarray(value) if dtype is None else np.asarray(value, physical_dtype(dtype))
+    if array.dtype.name in _SUB_BYTE:
+        return convert(constant(array.astype(_SUB_BYTE[array.dtype.name])), array.dtype)
     if array.dtype == np.complex128:
         # A dense complex<f64> constant kills IREE 3.13's compiler (SIGFPE).
         return complex(constant(array.real), constant(array.imag))
@@ -56,11 +61,13 @@ def _is_splat(array: np.ndarray) -> bool:
     return bool((table == table[0]).all())
 
 
-def full(value: Any, shape: Sequence[int], dtype: Any) -> Value:
-    """A tensor filled with one value (any scalar: NaN, infinities, -0.0, complex, ...) of `dtype`."""
-    scalar = np.asarray(value, physical_dtype(dtype))
+def full(value: Any, shape: Sequence[int], dtype: Any = None) -> Value:
+    """A tensor filled with one value (any scalar: NaN, infinities, -0.0, complex, ...) of `dtype`, or of its own."""
+    scalar = np.asarray(value, None if dtype is None else physical_dtype(dtype))
     if scalar.ndim:
         raise ValueError(f"full: expected a scalar, got shape {scalar.shape}")
+    if scalar.dtype.name in _SUB_BYTE:
+        return convert(full(scalar.astype(_SUB_BYTE[scalar.dtype.name]), shape), scalar.dtype)
     if scalar.dtype == np.complex128:
         return complex(full(scalar.real, shape, np.float64), full(scalar.imag, shape, np.float64))
     element = ir.DenseElementsAttr.get(_raw(scalar), type=tensor_type((), scalar.dtype))
