@@ -1,0 +1,441 @@
+"""Writing with index expressions: `x.at[idx].set(v)` and its like give an updated copy."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery import lax
+from veery._api.jit import jit
+from veery._core import dtypes, source
+from veery._core.array import ArrayImpl
+from veery.lax import GatherScatterMode, ScatterDimensionNumbers
+from veery.numpy import _arithmetic
+from veery.numpy._arithmetic import choose
+from veery.numpy._creation import asarray, ones_like
+from veery.numpy._index_expressions import Index, concrete_mask, parse
+from veery.numpy._indexing import (
+    CLAMPING,
+    Plan,
+    index_vectors,
+    is_eager,
+    mode_of,
+    normalize,
+    placement,
+    plan_gather,
+    take_index,
+    unify,
+    wrap,
+)
+from veery.numpy._promotion import Array, ArrayLike, broadcast_to, check_arraylike, promote_dtypes, to_dtype
+
+Update = Callable[[Any, Any], Any]  # (what was there, the value) -> what will be there
+
+_UPDATES: dict[str, Update] = {
+    "set": lambda old, v: v,
+    "add": lambda old, v: lax.add(old, v),
+    "sub": lambda old, v: lax.sub(old, v),
+    "mul": lambda old, v: lax.mul(old, v),
+    "min": lambda old, v: lax.min(old, v),
+    "max": lambda old, v: lax.max(old, v),
+}
+_SCATTERS: dict[str, Callable[..., Array]] = {
+    "set": lax.scatter,
+    "add": lax.scatter_add,
+    "sub": lax.scatter_sub,
+    "mul": lax.scatter_mul,
+    "min": lax.scatter_min,
+    "max": lax.scatter_max,
+}
+
+
+class IndexUpdateHelper:
+    """What `x.at` is: `x.at[idx]` names places of x, to be read or written by its methods.
+
+    The methods take these keyword arguments:
+
+    - `indices_are_sorted`, `unique_indices`: promises that make some programs faster.
+    - `mode`: out of bounds, "drop" (also "fill", the default) writes nothing and "clip" writes at the edge; reading,
+      "fill" gives the fill value and "clip" (the default) the element at the edge.
+    - `wrap_negative_indices`: whether negative integers count from the end; True by default.
+
+    >>> import veery.numpy as jnp
+    >>> x = jnp.arange(4.0)
+    >>> x.at[1].set(10)
+    Array([ 0., 10.,  2.,  3.], dtype=float32)
+    >>> x.at[jnp.array([0, 0])].add(1)
+    Array([2., 1., 2., 3.], dtype=float32)
+    >>> x.at[7].get(mode="fill", fill_value=-1)
+    Array(-1., dtype=float32)
+    """
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Array):
+        self.array = array
+
+    def __getitem__(self, index: Any) -> IndexUpdateRef:
+        return IndexUpdateRef(self.array, index)
+
+    def __repr__(self) -> str:
+        return f"_IndexUpdateHelper({self.array!r})"
+
+
+class IndexUpdateRef:
+    """Places of an array (see IndexUpdateHelper)."""
+
+    __slots__ = ("array", "index")
+
+    def __init__(self, array: Array, index: Any):
+        self.array = array
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"_IndexUpdateRef({self.array!r}, {self.index!r})"
+
+    def get(
+        self,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        fill_value: Any = None,
+        out_sharding: Any = None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """The elements there, as `x[idx]`; out of bounds as `mode` says."""
+        return take_index(
+            self.array,
+            self.index,
+            indices_are_sorted=indices_are_sorted,
+            unique_indices=unique_indices,
+            mode=mode,
+            fill_value=fill_value,
+            wrap_negative_indices=wrap_negative_indices,
+        )
+
+    def set(self, values: ArrayLike, **options: Any) -> Array:
+        """The array with the values there: `x[idx] = values`. Of several values for one place any one may win."""
+        return write("set", self.array, self.index, values, **options)
+
+    def add(self, values: ArrayLike, **options: Any) -> Array:
+        """The array with the values added there, for each occurrence of a place: `x[idx] += values`."""
+        return write("add", self.array, self.index, values, **options)
+
+    def subtract(self, values: ArrayLike, **options: Any) -> Array:
+        """The array with the values subtracted there: `x[idx] -= values`."""
+        return write("sub", self.array, self.index, values, **options)
+
+    def multiply(self, values: ArrayLike, **options: Any) -> Array:
+        """The array with what is there multiplied by the values: `x[idx] *= values`."""
+        return write("mul", self.array, self.index, values, **options)
+
+    mul = multiply
+
+    def divide(self, values: ArrayLike, **options: Any) -> Array:
+        """The array with what is there divided by the values: `x[idx] /= values`."""
+        check_arraylike("divide", values)
+        ones = ones_like(self.array, dtypes.result_type(self.array, values))
+        return _arithmetic.divide(self.array, write("mul", ones, self.index, values, **options))
+
+    def power(self, values: ArrayLike, **options: Any) -> Array:
+        """The array with what is there raised to the power of the values: `x[idx] **= values`."""
+        check_arraylike("power", values)
+        ones = ones_like(self.array, dtypes.result_type(self.array, values))
+        return _arithmetic.power(self.array, write("mul", ones, self.index, values, **options))
+
+    def min(self, values: ArrayLike, **options: Any) -> Array:
+        """The array with the values there where they are smaller: `x[idx] = minimum(x[idx], values)`."""
+        return write("min", self.array, self.index, values, **options)
+
+    def max(self, values: ArrayLike, **options: Any) -> Array:
+        """The array with the values there where they are larger: `x[idx] = maximum(x[idx], values)`."""
+        return write("max", self.array, self.index, values, **options)
+
+    def apply(self, func: Callable[[Array], Array], **options: Any) -> Array:
+        """The array with an elementwise function applied there, once for each occurrence of a place."""
+        return _apply(self.array, self.index, func, **options)
+
+
+def write(
+    name: str,
+    x: Array,
+    idx: Any,
+    values: ArrayLike,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+    out_sharding: Any = None,
+    wrap_negative_indices: bool = True,
+) -> Array:
+    """x with values written at places.
+
+    Args:
+        name: of the update: set, add, sub, mul, min or max.
+        x: array.
+        idx: index expression.
+        values: of x's dtype, or such that can be converted to it; they broadcast to the shape of x[idx].
+        indices_are_sorted, unique_indices, mode, out_sharding, wrap_negative_indices: see IndexUpdateHelper.
+    """
+    check_arraylike(f"at[...].{name}", values)
+    mode = mode_of(mode)
+    dtype, weak = x.dtype, x.weak_type
+    if isinstance(dtype, dtypes.ExtendedDType):
+        values = asarray(values)
+    else:
+        _check_cast(values, x)
+        x, values = promote_dtypes(x, values)
+        if name not in ("set", "min", "max") and x.dtype == np.bool_:
+            raise TypeError(
+                f"{name} does not accept dtype bool at position 0. Accepted dtypes at position 0 are subtypes of "
+                "integer, floating, complexfloating."
+            )
+    if _is_scalar_mask(x, idx, values):
+        out = _masked_program(name)(x, idx, values)
+    else:
+        index = parse(x.shape, idx)
+        promises = (indices_are_sorted, unique_indices, mode, None, wrap_negative_indices)
+        out = _write(name, x, index, values, promises)
+    return out if out.dtype == dtype and out.weak_type == weak else to_dtype(out, dtype, weak)
+
+
+def _check_cast(values: ArrayLike, x: Array) -> None:
+    dtype = dtypes.dtype_of(values)
+    if dtypes.result_type(x, values) != x.dtype:
+        warnings.warn(
+            f"scatter inputs have incompatible types: cannot safely cast value from dtype={dtype.name} to "
+            f"dtype={x.dtype.name} with jax_numpy_dtype_promotion=standard. In future JAX releases this will result in "
+            "an error.",
+            FutureWarning,
+            stacklevel=source.user_stacklevel(),
+        )
+
+
+def _is_scalar_mask(x: Array, idx: Any, values: Any) -> bool:
+    """Whether one value is written where a known mask of x's shape is true: a select, whatever the mask's values."""
+    if not isinstance(idx, (np.ndarray, ArrayImpl)) or idx.dtype != np.bool_ or np.ndim(values):
+        return False
+    return idx.ndim > 0 and idx.shape == x.shape and concrete_mask(idx) is not None
+
+
+@functools.cache
+def _masked_program(name: str) -> Any:
+    def masked_update(x: Array, mask: Array, value: Array) -> Array:
+        return choose(mask, broadcast_to(_UPDATES[name](x, value), x.shape), x)
+
+    return jit(masked_update)
+
+
+def _write(name: str, x: Array, index: Index, values: Array, promises: tuple) -> Array:
+    mode, wrap_negative = promises[2], promises[4]
+    plan, arrays = plan_gather(index, *promises)
+    unit = all(abs(s.step) == 1 for s in plan.slices if s is not None)
+    if index.is_basic and unit:
+        if index.is_static and wrap_negative:
+            starts, inside = _static_starts(index, mode)
+            if not inside:
+                return asarray(x)
+            arrays = starts
+        program, update = _region_program, update_region
+    else:
+        program, update = _scatter_program, scatter_by_plan
+    arrays = [np.asarray(a, np.int32) if isinstance(a, int) else a for a in arrays]
+    if is_eager(x, values, *arrays):
+        return program(name, plan)(x, values, *arrays)
+    return update(name, x, values, plan, arrays)
+
+
+def _static_starts(index: Index, mode: Any) -> tuple[list[int], bool]:
+    """Places of the scalars in an index, and whether anything is to be written there."""
+    pairs = [(e, n) for e, n in zip(index.entries, index.shape) if isinstance(e, int)]
+    inside = all(-n <= e < n for e, n in pairs)
+    return [wrap(e, n) for e, n in pairs], inside or mode in CLAMPING[1:]
+
+
+@functools.lru_cache(maxsize=1024)
+def _region_program(name: str, plan: Plan) -> Any:
+    def update(x: Array, values: Array, *arrays: Array) -> Array:
+        return update_region(name, x, values, plan, arrays)
+
+    return jit(update)
+
+
+@functools.lru_cache(maxsize=1024)
+def _scatter_program(name: str, plan: Plan) -> Any:
+    def update(x: Array, values: Array, *arrays: Array) -> Array:
+        return scatter_by_plan(name, x, values, plan, arrays)
+
+    return jit(update)
+
+
+def _broadcast_values(values: Array, shape: tuple[int, ...]) -> Array:
+    if np.ndim(values) > len(shape):
+        raise ValueError(
+            f"Cannot broadcast to shape with fewer dimensions: arr_shape={np.shape(values)} shape={shape}"
+        )
+    return broadcast_to(values, shape)
+
+
+def update_region(name: str, x: Array, values: Array, plan: Plan, starts: Sequence[Any]) -> Array:
+    """Update a box of the array: slices of step 1 or -1, and scalars, which may be traced.
+
+    The box is read, updated and put back. Where it is to be dropped out of bounds it is put back as it was.
+    """
+    shape = x.shape
+    x = lax.expand_dims(x, plan.newaxes) if plan.newaxes else x
+    sizes = tuple(1 if s is None else s.size for s in plan.slices)
+    values = _broadcast_values(values, tuple(s.size for s in plan.slices if s is not None))
+    values = lax.reshape(values, sizes) if np.shape(values) != sizes else values
+    reversed_dims = [i for i, s in enumerate(plan.slices) if s is not None and s.step < 0]
+    values = lax.rev(values, reversed_dims) if reversed_dims else values
+    if 0 in sizes:
+        return lax.reshape(x, shape) if plan.newaxes else x
+    places, inside = _places(x.shape, plan, starts)
+    if sizes == x.shape:
+        out = _UPDATES[name](x, values)
+    else:
+        old = lax.dynamic_slice(x, places, sizes, allow_negative_indices=False) if name != "set" or inside else None
+        new = _UPDATES[name](old, values)
+        for condition in inside:
+            new = choose(condition, new, old)
+        out = lax.dynamic_update_slice(x, new, places, allow_negative_indices=False)
+    return lax.reshape(out, shape) if plan.newaxes else out
+
+
+def _places(shape: tuple[int, ...], plan: Plan, starts: Sequence[Any]) -> tuple[list[Any], list[Array]]:
+    """Starts of a box, inside the array, and the conditions under which it was inside."""
+    rest = iter(starts)
+    places: list[Any] = []
+    inside: list[Array] = []
+    for s, n in zip(plan.slices, shape):
+        if s is not None:
+            places.append(np.int32(s.start if s.step > 0 else s.start - s.size + 1))
+            continue
+        start = normalize(next(rest), n, plan.wrap)
+        clamped = lax.clamp(start.dtype.type(0), start, start.dtype.type(n - 1))
+        if plan.mode not in CLAMPING[1:] and not isinstance(start, (np.ndarray, np.generic)):
+            inside.append(lax.eq(start, clamped))
+        places.append(clamped)
+    return unify(places), inside
+
+
+def scatter_by_plan(name: str, x: Array, values: Array, plan: Plan, arrays: Sequence[Any]) -> Array:
+    """Update with slices and integer arrays: one scatter.
+
+    Slices of step 1 are windows of the scatter, others become integer arrays of their own.
+    """
+    numbers, vectors, order, shape = scatter_layout(x.shape, plan, arrays)
+    operand = lax.expand_dims(x, plan.newaxes) if plan.newaxes else x
+    values = _broadcast_values(values, shape)
+    if 0 in shape or 0 in operand.shape:
+        return asarray(x)
+    values = lax.transpose(values, order) if order != tuple(range(len(order))) else values
+    reversed_dims = _reversed_windows(plan, order)
+    values = lax.rev(values, reversed_dims) if reversed_dims else values
+    out = _SCATTERS[name](
+        operand,
+        vectors,
+        values,
+        numbers,
+        indices_are_sorted=plan.sorted,
+        unique_indices=plan.unique,
+        mode=plan.mode or GatherScatterMode.FILL_OR_DROP,
+    )
+    return lax.reshape(out, x.shape) if plan.newaxes else out
+
+
+def _reversed_windows(plan: Plan, order: tuple[int, ...]) -> list[int]:
+    windows = [s for s in plan.slices if s is not None and abs(s.step) == 1]
+    first = len(order) - len(windows)
+    return [first + i for i, s in enumerate(windows) if s.step < 0]
+
+
+def scatter_layout(
+    shape: tuple[int, ...], plan: Plan, arrays: Sequence[Any]
+) -> tuple[ScatterDimensionNumbers, Array, tuple[int, ...], tuple[int, ...]]:
+    """Dimension numbers, index vectors, the order of the values' dimensions, and the values' shape.
+
+    The values arrive in the shape of x[idx]. They are transposed to: dimensions of the index arrays, then those of
+    the strided slices (which are index arrays here), then windows.
+    """
+    full = list(shape)
+    for axis in plan.newaxes:
+        full.insert(axis, 1)
+    common = lax.broadcast_shapes(*(np.shape(a) for a in arrays)) if arrays else ()
+    at = placement(plan.slices) if arrays else 0
+    kept = [i for i, s in enumerate(plan.slices) if s is not None]
+    strided = [i for i in kept if abs(plan.slices[i].step) != 1]  # type: ignore[union-attr]
+    windows = [i for i in kept if i not in strided]
+    partial = [i for i in windows if plan.slices[i].size != full[i]]  # type: ignore[union-attr]
+    position = {axis: j + (len(common) if j >= at else 0) for j, axis in enumerate(kept)}
+    order = (*range(at, at + len(common)), *(position[i] for i in strided), *(position[i] for i in windows))
+    sizes = [plan.slices[i].size for i in kept]  # type: ignore[union-attr]
+    value_shape = (*sizes[:at], *common, *sizes[at:])
+    rest = iter(arrays)
+    columns: list[Any] = []
+    mapped: list[int] = []
+    for i, s in enumerate(plan.slices):
+        if s is None:
+            a = next(rest)
+            columns.append(_with_trailing(a, len(strided)))
+        elif i in strided:
+            values = s.start + s.step * np.arange(s.size, dtype=np.int32)
+            columns.append(values.reshape((-1,) + (1,) * (len(strided) - 1 - strided.index(i))))
+        elif i in partial:
+            columns.append(np.int32(s.start if s.step > 0 else s.start - s.size + 1))
+        else:
+            continue
+        mapped.append(i)
+    vectors, batch = index_vectors(columns, [full[i] for i in mapped], plan.wrap)
+    inserted = tuple(i for i in range(len(full)) if i not in windows)
+    window_dims = tuple(range(len(batch), len(batch) + len(windows)))
+    return ScatterDimensionNumbers(window_dims, inserted, tuple(mapped)), vectors, order, value_shape
+
+
+def _with_trailing(a: Any, count: int) -> Any:
+    if not count:
+        return a
+    return np.reshape(a, np.shape(a) + (1,) * count) if isinstance(a, (np.ndarray, np.generic, int)) else lax.reshape(
+        a, (*a.shape, *(1,) * count)
+    )
+
+
+def _apply(
+    x: Array,
+    idx: Any,
+    func: Callable[[Array], Array],
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+    out_sharding: Any = None,
+    wrap_negative_indices: bool = True,
+) -> Array:
+    options = {"mode": mode, "wrap_negative_indices": wrap_negative_indices}
+    index = parse(x.shape, idx)
+    if index.is_basic or unique_indices:
+        kept = take_index(x, idx, wrap_negative_indices=wrap_negative_indices, mode="clip")
+        return write("set", x, idx, func(kept), unique_indices=unique_indices, **options)
+    plan, arrays = plan_gather(
+        index, indices_are_sorted, unique_indices, mode_of(mode), None, wrap_negative_indices
+    )
+    numbers, vectors, order, shape = scatter_layout(x.shape, plan, arrays)
+    operand = lax.expand_dims(x, plan.newaxes) if plan.newaxes else x
+    if 0 in shape:
+        return asarray(x)
+    out = lax.scatter_apply(
+        operand,
+        vectors,
+        func,
+        numbers,
+        update_shape=tuple(shape[i] for i in order),
+        indices_are_sorted=indices_are_sorted,
+        unique_indices=unique_indices,
+        mode=plan.mode or GatherScatterMode.FILL_OR_DROP,
+    )
+    return lax.reshape(out, x.shape) if plan.newaxes else out

@@ -1,0 +1,64 @@
+"""How elementwise functions are called: eagerly as one compiled program each, while traced as their operations."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+from veery import _dispatch
+from veery._api.jit import jit
+from veery._core import dtypes
+from veery._core.array import ArrayImpl
+from veery._core.config import config
+from veery._core.trace import Tracer, current_trace, eval_trace
+from veery.numpy._promotion import check_python_int, maybe_aval_of_safe, unwrap
+
+
+def elementwise(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function of arrays fast when it is called outside of transformations.
+
+    There its operations, conversions of the operands included, are one program, kept by the operands' types: a call is
+    a dictionary look-up and an invocation. Python scalars become operands of rank 0, so that no value is compiled
+    into a program. While traced the function runs as it is, and shows in a jaxpr as its operations alone.
+    """
+    compiled = jit(fun, inline=True)
+    signature = inspect.signature(fun)
+
+    @functools.wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            args = bound.args
+        if current_trace() is not eval_trace:
+            return fun(*args)
+        for x in args:
+            if type(x) is not ArrayImpl:
+                operands = [on_device(x) for x in args]
+                return compiled(*operands) if all(x is not None for x in operands) else fun(*args)
+        return compiled(*args)
+
+    return call
+
+
+def on_device(x: Any) -> Any:
+    """An operand of an eager call as a concrete array; None for what is none, which the function itself will refuse."""
+    x = unwrap(x)
+    if isinstance(x, ArrayImpl):
+        return x
+    if dtypes.is_python_scalar(x):
+        check_python_int(x)
+        sign = math.copysign(1.0, x) if isinstance(x, float) else None
+        return _scalar(x, sign, config.jax_enable_x64, config.jax_default_device)
+    if isinstance(x, Tracer) or maybe_aval_of_safe(x) is None or getattr(x, "dtype", None) == dtypes.float0:
+        return None
+    return _dispatch.as_array(x)
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _scalar(value: Any, sign: float | None, x64: bool, device: Any) -> ArrayImpl:
+    """A Python scalar on the default device. `sign` tells 0.0 from -0.0, which are equal."""
+    return _dispatch.as_array(value)

@@ -1,0 +1,269 @@
+"""Reading with index expressions: `x[...]` and `x.at[...].get()`.
+
+Slices and scalars lower to slice, rev and dynamic_slice, integer arrays to one gather. Outside of transformations the
+places are operands of the program, so that `x[0]` and `x[1]` share one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from veery import lax
+from veery._api.jit import jit
+from veery._core import dtypes
+from veery._core.array import ArrayImpl
+from veery._core.trace import Tracer, current_trace, eval_trace
+from veery.lax import GatherDimensionNumbers, GatherScatterMode
+from veery.numpy._arithmetic import as_array, choose
+from veery.numpy._creation import from_host
+from veery.numpy._index_expressions import Index, Slice, concrete_mask, parse
+from veery.numpy._promotion import Array, to_dtype
+
+CLAMPING = (None, GatherScatterMode.CLIP, GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
+def mode_of(mode: Any) -> GatherScatterMode | None:
+    """The mode by its name; None stays for the default, which differs between reading and writing."""
+    if mode is None:
+        return None
+    try:
+        return GatherScatterMode.from_any(mode)
+    except ValueError:
+        raise ValueError(f'Unknown gather mode "{mode}"') from None
+
+
+def take_index(
+    x: Array,
+    idx: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+    fill_value: Any = None,
+    wrap_negative_indices: bool = True,
+) -> Array:
+    """`x[idx]`, with what `x.at[idx].get` adds to it.
+
+    Args:
+        x: array.
+        idx: an index expression.
+        indices_are_sorted: promise about the order of places.
+        unique_indices: promise that no place occurs twice.
+        mode: out of bounds: None or "clip" read the nearest element, "fill" the fill value.
+        fill_value: a number; by default NaN, or the least (unsigned: the greatest) integer.
+        wrap_negative_indices: whether negative integers count from the end.
+    """
+    if fill_value is not None and np.ndim(fill_value):
+        raise ValueError("fill_value argument to indexed get() must be a scalar")
+    mode = mode_of(mode)
+    if _is_host_mask(x, idx):
+        return from_host(np.array(x.to_numpy()[concrete_mask(idx)]), x.weak_type)
+    index = parse(x.shape, idx)
+    if index.is_basic and wrap_negative_indices and mode in CLAMPING:
+        if index.is_static and is_eager(x):
+            return _eager_basic(x, index)
+        return _basic(x, index)
+    promises = (indices_are_sorted, unique_indices, mode, fill_value, wrap_negative_indices)
+    plan, arrays = plan_gather(index, *promises)
+    if is_eager(x, *arrays):
+        return _gather_program(plan)(x, *(np.asarray(a) if isinstance(a, int) else a for a in arrays))
+    return gather_by_plan(x, plan, arrays)
+
+
+def is_eager(*xs: Any) -> bool:
+    """Whether an operation on these values is evaluated at once."""
+    return current_trace() is eval_trace and not any(isinstance(x, Tracer) for x in xs)
+
+
+def _is_host_mask(x: Array, idx: Any) -> bool:
+    """Whether the index is one mask with a value, for an array with one: then NumPy selects, and nothing compiles."""
+    if not (is_eager(x, idx) and isinstance(x, ArrayImpl) and isinstance(idx, (np.ndarray, ArrayImpl))):
+        return False
+    return idx.dtype == np.bool_ and 0 < idx.ndim and idx.shape == x.shape[: idx.ndim] and x.dtype in dtypes.ALL_DTYPES
+
+
+# Slices and scalars.
+
+
+def wrap(i: int, n: int) -> int:
+    """A static index counted from the start, moved inside."""
+    return min(max(i + n if i < 0 else i, 0), n - 1)
+
+
+def _basic(x: Array, index: Index) -> Array:
+    """Slices first, then scalars: static ones are slices of size 1, traced ones starts of a dynamic_slice."""
+    x = lax.expand_dims(x, index.newaxes) if index.newaxes else x
+    static = [
+        Slice(wrap(e, n), 1, 1) if isinstance(e, int) else e if isinstance(e, Slice) else Slice(0, n, 1)
+        for e, n in zip(index.entries, index.shape)
+    ]
+    x = slice_static(x, static)
+    dynamic = [not isinstance(e, (Slice, int)) for e in index.entries]
+    if any(dynamic):
+        starts = [e if d else np.int32(0) for e, d in zip(index.entries, dynamic)]
+        starts = [normalize(i, n) if d else i for i, n, d in zip(starts, index.shape, dynamic)]
+        sizes = [1 if d else s.size for s, d in zip(static, dynamic)]
+        x = lax.dynamic_slice(x, unify(starts), sizes, allow_negative_indices=False)
+    dropped = [i for i, e in enumerate(index.entries) if not isinstance(e, Slice)]
+    return lax.squeeze(x, dropped) if dropped else as_array(x)
+
+
+def unify(indices: Sequence[Any]) -> list[Any]:
+    """Scalars or arrays of integers in one dtype."""
+    wide = any(i.dtype == np.int64 for i in indices)
+    return [to_dtype(i, np.dtype(np.int64 if wide else np.int32)) for i in indices]
+
+
+def slice_static(x: Array, slices: Sequence[Slice]) -> Array:
+    """The slices of an array, one for each dimension."""
+    if not all(s.is_full(n) for s, n in zip(slices, x.shape)):
+        first = [s.start if s.step > 0 else s.start + (s.size - 1) * s.step for s in slices]
+        steps = [abs(s.step) for s in slices]
+        limits = [f + (s.size - 1) * step + 1 if s.size else f for f, s, step in zip(first, slices, steps)]
+        if any(s.size != n or step != 1 for s, n, step in zip(slices, x.shape, steps)):
+            x = lax.slice(x, first, limits, steps if any(step != 1 for step in steps) else None)
+    reversed_dims = [i for i, s in enumerate(slices) if s.step < 0]
+    return lax.rev(x, reversed_dims) if reversed_dims else x
+
+
+def _eager_basic(x: ArrayImpl, index: Index) -> Array:
+    """As _basic, with the starts as an operand: x[0] and x[1] are one program."""
+    sizes, starts = [], []
+    for e, n in zip(index.entries, index.shape):
+        s = Slice(wrap(e, n), 1, 1) if isinstance(e, int) else e
+        span = (s.size - 1) * abs(s.step) + 1 if s.size else 0
+        starts.append(s.start if s.step > 0 else s.start - span + 1)
+        sizes.append((span, s.step))
+    dropped = tuple(i for i, e in enumerate(index.entries) if isinstance(e, int))
+    if not any(s != (n, 1) for s, n in zip(sizes, index.shape)) and not dropped and not index.newaxes:
+        return x
+    return _slice_program(index.newaxes, tuple(sizes), dropped)(x, _starts(tuple(starts)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _starts(starts: tuple[int, ...]) -> ArrayImpl:
+    return from_host(np.array(starts, np.int32 if max(starts, default=0) < 2**31 else np.int64))
+
+
+@functools.lru_cache(maxsize=1024)
+def _slice_program(newaxes: tuple[int, ...], sizes: tuple[tuple[int, int], ...], dropped: tuple[int, ...]) -> Any:
+    def getitem(x: Array, starts: Array) -> Array:
+        x = lax.expand_dims(x, newaxes) if newaxes else x
+        if any(span != n for (span, _), n in zip(sizes, x.shape)):
+            where = [lax.squeeze(lax.slice(starts, (i,), (i + 1,)), (0,)) for i in range(len(sizes))]
+            x = lax.dynamic_slice(x, where, [span for span, _ in sizes], allow_negative_indices=False)
+        inner = [Slice(0 if step > 0 else span - 1, -(-span // abs(step)), step) for span, step in sizes]
+        x = slice_static(x, inner)
+        return lax.squeeze(x, dropped) if dropped else x
+
+    return jit(getitem)
+
+
+# Integer arrays.
+
+
+class Plan(NamedTuple):
+    """All of a gather or scatter but its arrays.
+
+    Attributes:
+        newaxes: as in Index.
+        slices: a Slice for each dimension, None for those that arrays index.
+        sorted, unique, mode, fill_value, wrap: see take_index.
+    """
+
+    newaxes: tuple[int, ...]
+    slices: tuple[Slice | None, ...]
+    sorted: bool
+    unique: bool
+    mode: Any
+    fill_value: Any
+    wrap: bool
+
+
+def plan_gather(
+    index: Index, indices_are_sorted: bool, unique_indices: bool, mode: Any, fill_value: Any, wrap_negative: bool
+) -> tuple[Plan, list[Any]]:
+    """The static part of an index expression and the integers and integer arrays in it."""
+    slices = tuple(e if isinstance(e, Slice) else None for e in index.entries)
+    arrays = [e for e in index.entries if not isinstance(e, Slice)]
+    fill = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    return Plan(index.newaxes, slices, indices_are_sorted, unique_indices, mode, fill, wrap_negative), arrays
+
+
+@functools.lru_cache(maxsize=1024)
+def _gather_program(plan: Plan) -> Any:
+    def getitem(x: Array, *arrays: Array) -> Array:
+        return gather_by_plan(x, plan, arrays)
+
+    return jit(getitem)
+
+
+def normalize(i: Any, n: int, wrap_negative: bool = True) -> Any:
+    """Indices as int32 (or int64), negative ones counted from the end."""
+    i = np.asarray(i) if isinstance(i, (int, np.generic)) else i
+    i = to_dtype(i, dtypes.canonicalize_dtype(i.dtype)) if isinstance(i, np.ndarray) else i
+    wide = np.dtype(np.int64 if i.dtype.itemsize == 8 or n > 2**31 - 1 else np.int32)
+    if dtypes.issubdtype(i.dtype, np.unsignedinteger):
+        if i.dtype.itemsize >= wide.itemsize:
+            i = lax.min(i, np.asarray(min(n, 2**31 - 1)).astype(i.dtype)[()])
+        return to_dtype(i, wide)
+    i = to_dtype(i, wide)
+    if isinstance(i, (np.ndarray, np.generic)):
+        return np.where(i < 0, i + wide.type(n), i) if wrap_negative else i
+    return choose(lax.lt(i, wide.type(0)), lax.add(i, wide.type(n)), i) if wrap_negative else i
+
+
+def index_vectors(arrays: Sequence[Any], sizes: Sequence[int], wrap_negative: bool) -> tuple[Array, tuple[int, ...]]:
+    """Index arrays, broadcast and stacked along a last dimension; and the shape they broadcast to."""
+    arrays = unify([normalize(a, n, wrap_negative) for a, n in zip(arrays, sizes)])
+    shape = lax.broadcast_shapes(*(np.shape(a) for a in arrays))
+    columns = [
+        lax.broadcast_in_dim(a, (*shape, 1), tuple(range(len(shape) - np.ndim(a), len(shape)))) for a in arrays
+    ]
+    return (columns[0] if len(columns) == 1 else lax.concatenate(columns, len(shape))), shape
+
+
+def placement(slices: Sequence[Slice | None]) -> int:
+    """Where the dimensions of the broadcast index arrays go in the result, as NumPy has it.
+
+    In place of the indexed dimensions if these stand side by side, else in front.
+    """
+    indexed = [i for i, s in enumerate(slices) if s is None]
+    return indexed[0] if indexed[-1] - indexed[0] == len(indexed) - 1 else 0
+
+
+def gather_by_plan(x: Array, plan: Plan, arrays: Sequence[Any]) -> Array:
+    """Read with slices and integer arrays: the slices first, then one gather."""
+    x = lax.expand_dims(x, plan.newaxes) if plan.newaxes else x
+    x = slice_static(x, [Slice(0, n, 1) if s is None else s for s, n in zip(plan.slices, x.shape)])
+    indexed = tuple(i for i, s in enumerate(plan.slices) if s is None)
+    vectors, shape = index_vectors(arrays, [x.shape[i] for i in indexed], plan.wrap)
+    at = placement(plan.slices)
+    rank = len(plan.slices) - len(indexed) + len(shape)
+    offset = tuple(i for i in range(rank) if not at <= i < at + len(shape))
+    sizes = tuple(1 if i in indexed else n for i, n in enumerate(x.shape))
+    if not all(x.shape[i] for i in indexed):
+        return _gather_of_nothing(x, indexed, shape, at)
+    return lax.gather(
+        x,
+        vectors,
+        GatherDimensionNumbers(offset, indexed, indexed),
+        sizes,
+        unique_indices=plan.unique,
+        indices_are_sorted=plan.sorted,
+        mode=GatherScatterMode.CLIP if plan.mode in CLAMPING else plan.mode,
+        fill_value=plan.fill_value,
+    )
+
+
+def _gather_of_nothing(x: Array, indexed: tuple[int, ...], shape: tuple[int, ...], at: int) -> Array:
+    """Reading from a dimension without elements: possible only at no place at all."""
+    axis = next(i for i in indexed if not x.shape[i])
+    if 0 not in shape:
+        raise IndexError(f"index is out of bounds for axis {axis} with size 0")
+    rest = [n for i, n in enumerate(x.shape) if i not in indexed]
+    return lax.full((*rest[:at], *shape, *rest[at:]), 0, x.dtype)
