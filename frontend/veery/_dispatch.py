@@ -218,7 +218,7 @@ _eager_programs: dict[Any, ClosedJaxpr] = {}
 def run_primitive(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Evaluate one operation on concrete values."""
     args = [as_array(x) for x in args]
-    key = (primitive, tuple(x.aval for x in args), tuple(params.items()))
+    key: Any = (primitive, tuple(x.aval for x in args), tuple(params.items()))
     try:
         closed = _eager_programs.get(key)
     except TypeError:  # parameters that cannot be hashed: not remembered

@@ -130,7 +130,7 @@ def _checked_tangent(primal: Any, tangent: Any, name: str) -> Any:
     if given.dtype != expected.dtype and not (given.weak_type and _weakly_fits(given, expected)):  # type: ignore[attr-defined]
         raise TypeError(
             f"primal and tangent arguments to jax.{name} do not match; dtypes must be equal, or in case of int/bool "
-            f"primal dtype the tangent dtype must be float0. Got primal dtype {aval_of(primal).dtype} and so expected "  # type: ignore[attr-defined]
+            f"primal dtype the tangent dtype must be float0. Got primal dtype {aval_of(primal).dtype} and so expected "
             f"tangent dtype {expected.dtype}, but got tangent dtype {given.dtype} instead."
         )
     if np.shape(primal) != np.shape(tangent):
@@ -205,7 +205,7 @@ def _apply_linear(kept: _LinearMap, residuals: Sequence[Any], *tangents: Any) ->
         )
     for aval, t in zip(kept.in_avals, flat_tangents):
         expected = aval.to_tangent_aval()
-        if np.shape(t) != aval.shape or (_is_inexact(aval) and aval_of(t).dtype != expected.dtype):  # type: ignore[attr-defined]
+        if np.shape(t) != aval.shape or (_is_inexact(aval) and aval_of(t).dtype != expected.dtype):
             raise ValueError(
                 f"linearized function called on tangent values inconsistent with the original primal values: got "
                 f"tangent aval {aval_of(t)} for primal aval {aval}"
@@ -375,7 +375,7 @@ def value_and_grad(
         out, pullback, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
         _check_scalar(out)
         _check_gradient_output(out, holomorphic, "grad")
-        seed = np.ones((), aval_of(out).dtype)[()]  # type: ignore[attr-defined]
+        seed = np.ones((), aval_of(out).dtype)[()]
         grads = pullback(_weakly(seed, out))
         gradient = grads if isinstance(argnums, (tuple, list)) else grads[0]
         return ((out, aux[0]) if has_aux else out), gradient
@@ -461,7 +461,7 @@ def _check_gradient_input(x: Any, holomorphic: bool, allow_int: bool, name: str)
 
 
 def _check_gradient_output(x: Any, holomorphic: bool, name: str) -> None:
-    dtype: Any = aval_of(x).dtype  # type: ignore[attr-defined]
+    dtype: Any = aval_of(x).dtype
     if holomorphic:
         if not dtypes.issubdtype(dtype, np.complexfloating):
             raise TypeError(f"{name} with holomorphic=True requires outputs with complex dtype, but got {dtype.name}.")

@@ -145,7 +145,7 @@ def _size_message(fun: Any, args: Any, kwargs: Any, leaves: Any, dims: Any, axis
         lines.append(f"  * axis_size was given as {axis_size};")
     for rank, (size, count) in enumerate(counts.most_common()):
         path, x, d = next(m for m in mapped if np.shape(m[1])[m[2]] == size)
-        type_ = aval_of(x).str_short(short_dtypes=False)  # type: ignore[call-arg]
+        type_ = aval_of(x).str_short(short_dtypes=False)
         where = f"axis {d} of {path} of type {type_}"
         if count == 1:
             lines.append(f"  * one axis had size {size}: {where};")

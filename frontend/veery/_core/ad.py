@@ -12,6 +12,7 @@ class Zero:
     """A tangent or cotangent known to be zero without being computed."""
 
     __slots__ = ("aval",)
+    aval: Any
 
     def __init__(self, aval: AbstractValue):
         self.aval = aval
@@ -28,6 +29,7 @@ class UndefinedPrimal:
     """The place of an operand in which a linear operation is being transposed."""
 
     __slots__ = ("aval",)
+    aval: Any
 
     def __init__(self, aval: AbstractValue):
         self.aval = aval

@@ -115,10 +115,10 @@ class AbstractToken(AbstractValue):
 abstract_token = AbstractToken()
 
 # type -> function from a value to its aval; arrays and tracers add themselves
-aval_rules: dict[type, Callable[[Any], AbstractValue]] = {}
+aval_rules: dict[type, Callable[[Any], Any]] = {}
 
 
-def aval_of(x: Any) -> AbstractValue:
+def aval_of(x: Any) -> ShapedArray:
     """The aval of an array, tracer, NumPy array or scalar, or Python scalar.
 
     Raises:
@@ -130,7 +130,7 @@ def aval_of(x: Any) -> AbstractValue:
     return aval
 
 
-def maybe_aval_of(x: Any) -> AbstractValue | None:
+def maybe_aval_of(x: Any) -> ShapedArray | None:
     """Like aval_of, with None for what is not an array type."""
     rule = aval_rules.get(type(x))
     if rule is not None:

@@ -86,7 +86,7 @@ class Primitive:
             return out, self._zeros(out)
         if rule is LINEAR:
             return out, self.bind(*map(instantiate_zeros, tangents), **params)
-        rules = [self._replace_operand(i) for i in range(len(primals))] if rule is MULTILINEAR else rule
+        rules: Any = [self._replace_operand(i) for i in range(len(primals))] if rule is MULTILINEAR else rule
         terms = [
             per_operand(t, out, *primals, **params)
             for per_operand, t in zip(rules, tangents, strict=True)

@@ -47,7 +47,7 @@ class VmapTracer(Tracer):
         return unbatched_aval(aval_of(self.val), self.dim)
 
     def __repr__(self) -> str:
-        batched = aval_of(self.val).str_short(short_dtypes=False)  # type: ignore[call-arg]
+        batched = aval_of(self.val).str_short(short_dtypes=False)
         return f"VmapTracer(aval={self.aval.str_short(short_dtypes=False)}, batched={batched})"
 
 

@@ -280,7 +280,7 @@ def conj(x: ArrayLike) -> Array:
     >>> lax.conj(jnp.array([1 + 2j]))
     Array([1.-2.j], dtype=complex64)
     """
-    return conj_p.bind(x, input_dtype=aval_of(x).dtype)  # type: ignore[attr-defined]
+    return conj_p.bind(x, input_dtype=aval_of(x).dtype)
 
 
 # Primitives: one line of derivative each. `t` is the tangent, `out` the result.
@@ -288,7 +288,7 @@ def conj(x: ArrayLike) -> Array:
 
 def is_complex(x: Any) -> bool:
     """Whether an array has a complex dtype."""
-    return dtypes.issubdtype(aval_of(x).dtype, np.complexfloating)  # type: ignore[attr-defined]
+    return dtypes.issubdtype(aval_of(x).dtype, np.complexfloating)
 
 
 def nonzero(x: Any) -> Any:
@@ -428,9 +428,9 @@ def _pow_jvp_base(t: Any, out: Any, x: Any, y: Any) -> Any:
     from veery.lax._compare import eq, select
     from veery.lax._convert import convert_element_type
 
-    if not dtypes.issubdtype(aval_of(y).dtype, np.integer):  # type: ignore[attr-defined]
+    if not dtypes.issubdtype(aval_of(y).dtype, np.integer):
         return mul(t, mul(y, pow(x, sub(y, 1))))
-    factor = mul(convert_element_type(y, aval_of(x).dtype), pow(x, sub(y, 1)))  # type: ignore[attr-defined]
+    factor = mul(convert_element_type(y, aval_of(x).dtype), pow(x, sub(y, 1)))
     return mul(t, select(eq(y, 0), full_like(x, 0), factor))
 
 
@@ -448,7 +448,7 @@ def _pow_reference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def _integer_pow_aval(x: ShapedArray, *, y: int) -> ShapedArray:
     check_dtype("integer_pow", x.dtype, NUMERIC)
     if y < 0 and dtypes.issubdtype(x.dtype, np.integer):
-        raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({x}, {y})")
+        raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({x.str_short(short_dtypes=False)}, {y})")
     return x
 
 

@@ -12,11 +12,11 @@ from veery._transforms import staging
 from veery.lax import _bodies
 
 
-def fixpoint(flags: Sequence[bool], step: Callable[[tuple[bool, ...]], Sequence[bool]]) -> tuple[bool, ...]:
+def fixpoint(flags: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
     """The least set of flags that contains the given ones and is stable under `step`."""
-    current = tuple(flags)
+    current = list(flags)
     while True:
-        found = tuple(a or b for a, b in zip(current, step(current)))
+        found = [a or b for a, b in zip(current, step(current))]
         if found == current:
             return current
         current = found

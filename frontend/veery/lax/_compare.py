@@ -273,7 +273,7 @@ def _clamp_batch(args: Sequence[Any], dims: Sequence[int | None]) -> tuple[Any, 
 
 def _where(condition: Any, t: Any, x: Any) -> Any:
     """t where the condition holds, else 0, in the shape of x: t and the condition may be of rank 0."""
-    zero = zeros_like_aval(aval_of(x).update(dtype=aval_of(t).dtype))  # type: ignore[attr-defined]
+    zero = zeros_like_aval(aval_of(x).update(dtype=aval_of(t).dtype))
     spread = lambda a: _shape.broadcast_in_dim(a, np.shape(x), ()) if np.shape(a) != np.shape(x) else a
     return select(spread(condition), spread(t), zero)
 

@@ -90,8 +90,8 @@ def _convert_aval(x: ShapedArray, *, new_dtype: Any, weak_type: bool) -> ShapedA
 
 def _convert_jvp(t: Any, out: Any, x: Any, *, new_dtype: Any, weak_type: bool) -> Any:
     """A conversion between inexact dtypes is linear; to or from others there is no derivative."""
-    tangent_aval = aval_of(out).to_tangent_aval()  # type: ignore[attr-defined]
-    if tangent_aval.dtype == dtypes.float0 or aval_of(t).dtype == dtypes.float0:  # type: ignore[attr-defined]
+    tangent_aval = aval_of(out).to_tangent_aval()
+    if tangent_aval.dtype == dtypes.float0 or aval_of(t).dtype == dtypes.float0:
         return Zero(tangent_aval)
     return convert_element_type_p.bind(t, new_dtype=new_dtype, weak_type=weak_type)
 

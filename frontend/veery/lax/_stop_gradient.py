@@ -29,7 +29,7 @@ def stop_gradient(x: Any) -> Any:
 
 
 def _stop(x: Any) -> Any:
-    dtype = aval_of(x).dtype  # type: ignore[attr-defined]
+    dtype = aval_of(x).dtype
     return stop_gradient_p.bind(x) if dtypes.issubdtype(dtype, np.inexact) else x
 
 

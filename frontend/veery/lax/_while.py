@@ -156,9 +156,9 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tupl
     _, consts_dot, carry_dot = _split(tangents, cond_nconsts, body_nconsts)
     const_nz = tuple(type(t) is not Zero for t in consts_dot)
     carry_nz = _carry.fixpoint(
-        [type(t) is not Zero for t in carry_dot], lambda nz: jvp_jaxpr(body, (*const_nz, *nz), nz)[1]
+        [type(t) is not Zero for t in carry_dot], lambda nz: jvp_jaxpr(body, (*const_nz, *nz), tuple(nz))[1]
     )
-    both, _ = jvp_jaxpr(body, (*const_nz, *carry_nz), carry_nz)
+    both, _ = jvp_jaxpr(body, (*const_nz, *carry_nz), tuple(carry_nz))
     n_c, n = len(body_consts), len(carry)
     dots = [t for t in consts_dot if type(t) is not Zero]
     carry_dots = [instantiate_zeros(t) for t, nz in zip(carry_dot, carry_nz) if nz]
@@ -185,7 +185,7 @@ def _linearize(nonzeros: tuple[bool, ...], *primals: Any, **params: Any) -> tupl
     _, _, carry_nz = _split(nonzeros, params["cond_nconsts"], params["body_nconsts"])
     _, const_nz, _ = _split(nonzeros, params["cond_nconsts"], params["body_nconsts"])
     body = params["body_jaxpr"]
-    nonzeros_out = _carry.fixpoint(carry_nz, lambda nz: jvp_jaxpr(body, (*const_nz, *nz), nz)[1])
+    nonzeros_out = _carry.fixpoint(carry_nz, lambda nz: jvp_jaxpr(body, (*const_nz, *nz), tuple(nz))[1])
 
     def linear(residuals: Sequence[Any], *tangents: Any) -> list[Any]:
         given = iter(tangents)
