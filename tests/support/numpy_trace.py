@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.jaxpr import eval_jaxpr
 from veery._core.primitive import Primitive

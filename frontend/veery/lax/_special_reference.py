@@ -19,9 +19,9 @@ def scipy_special() -> ModuleType:
 
 
 def zeta_reference(x: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Hurwitz' zeta. At the poles q = 0, -1, ... it is inf for even x, where both sides agree, else NaN."""
-    value = scipy_special().zeta(x, q)
-    at_pole = np.where((x % 2 == 0) & (x > 1), np.inf, np.where(x == 1, np.inf, np.nan))
+    """Hurwitz' zeta, NaN at infinity. At the poles q = 0, -1, ... it is inf for even x, where both sides agree."""
+    value = np.where((np.isinf(x) | np.isinf(q)) & (x != 1), np.nan, scipy_special().zeta(x, q))
+    at_pole = np.where((x % 2 == 0) | (x == 1), np.inf, np.nan)
     return np.where((q <= 0) & (q == np.floor(q)), at_pole, value)
 
 
@@ -44,25 +44,22 @@ def betainc_reference(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> np.ndarray
 def igamma_grad_a_reference(a: np.ndarray, x: np.ndarray) -> np.ndarray:
     """d/da P(a, x), where P(a, x) = 1 - Q(a, x) is the regularised lower incomplete gamma function."""
     density, slope = _slope_over_density(a, x)
-    return np.where(_valid(a, x), np.where(x == 0, 0.0, density * x * slope), np.nan)
+    constant = (x == 0) | (np.isinf(x) != np.isinf(a))  # P is 0 or 1 there
+    return np.where((a > 0) & (x >= 0), np.where(constant, 0.0, density * x * slope), np.nan)
 
 
 def random_gamma_grad_reference(a: np.ndarray, x: np.ndarray) -> np.ndarray:
     """dx/da at constant P(a, x): -(dP/da) / (dP/dx)"""
     _, slope = _slope_over_density(a, x)
-    return np.where(_valid(a, x), np.where(x == 0, 0.0, -x * slope), np.nan)
-
-
-def _valid(a: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return (a > 0) & (x >= 0) & np.isfinite(x) & np.isfinite(a)
+    return np.where((a > 0) & (x >= 0), np.where(x == 0, 0.0, -x * slope), np.nan)
 
 
 def _slope_over_density(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """p = dP/dx and (dP/da) / (p x), by the method that suits each element."""
-    a, x = np.broadcast_arrays(a, x)
-    regular = _valid(a, x) & (x > 0)
+    """p = dP/dx and (dP/da) / (p x), by the method that suits each element; NaN unless a and x are positive numbers."""
+    regular = (a > 0) & (x > 0) & np.isfinite(a) & np.isfinite(x)
     a, x = np.where(regular, a, 1.0), np.where(regular, x, 1.0)
-    density, slope = np.exp((a - 1) * np.log(x) - x - scipy_special().gammaln(a)), np.zeros_like(a)
+    density = np.asarray(np.exp((a - 1) * np.log(x) - x - scipy_special().gammaln(a)))
+    slope = np.zeros_like(density)
     large = a > _LARGE
     by_fraction = ~large & (x > 1) & (x > a)
     by_series = ~large & ~by_fraction
@@ -70,7 +67,7 @@ def _slope_over_density(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.nd
         if np.any(where):
             slope[where] = method(a[where], x[where])
     density[large] = _large_density(a[large], x[large])
-    return density, slope
+    return density, np.where(regular, slope, np.nan)
 
 
 # The derivatives by a of the sums below are taken with a complex step: f(a + ih) = f(a) + ih f'(a) to rounding, for an

@@ -1,0 +1,101 @@
+"""Elementwise primitives compiled for the CPU: values in each dtype, awkward ones among them, and eager evaluation."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from primitives.table_elementwise import ALL, ROWS, Row, dtype_of, samples
+from support.compiled import assert_close, results
+
+from veery import lax
+from veery._core.config import enable_x64
+
+CASES = [
+    pytest.param(row, params, name, id=f"{name}-{row.name}{i}.{j}")
+    for name in ALL
+    for i, row in enumerate(ROWS)
+    if name in (row.dtypes if row.compiled is None else row.compiled)
+    for j, params in enumerate(row.params)
+]
+
+
+@pytest.fixture(autouse=True)
+def x64() -> Any:
+    with enable_x64(True):
+        yield
+
+
+def compile_selected(cases: Sequence[tuple[Row, dict[str, Any], str]]) -> dict[tuple[int, int], Any]:
+    """The results of rows for one dtype, by row and parameters, from one compilation."""
+    with enable_x64(True):
+        outs = results(
+            [(functools.partial(row.primitive.bind, **params), operands_of(row, name)) for row, params, name in cases]
+        )
+    return {(id(row), id(params)): out for (row, params, _), out in zip(cases, outs, strict=True)}
+
+
+@functools.cache
+def operands_of(row: Row, name: str) -> tuple[np.ndarray, ...]:
+    return samples(row, dtype_of(name))
+
+
+@pytest.fixture(scope="module")
+def programs(request: pytest.FixtureRequest) -> Any:
+    """For each dtype the results of the selected rows, being computed on two threads: compiling takes all the time."""
+    selected: dict[str, list[Any]] = {}
+    for item in request.session.items:
+        if getattr(item, "originalname", "") == "test_compiled_values_equal_the_reference":
+            case = item.callspec.params  # type: ignore[attr-defined]
+            selected.setdefault(case["name"], []).append((case["row"], case["params"], case["name"]))
+    with ThreadPoolExecutor(2) as pool:
+        yield {name: pool.submit(compile_selected, cases) for name, cases in selected.items()}
+
+
+@pytest.mark.parametrize(("row", "params", "name"), CASES)
+def test_compiled_values_equal_the_reference(row: Row, params: dict[str, Any], name: str, programs: Any) -> None:
+    actual = programs[name].result()[id(row), id(params)]
+    if isinstance(actual, Exception):
+        raise actual
+    operands = operands_of(row, name)
+    assert_close(actual, row.primitive.reference(*operands, **params), row.ulps_in(name), operands)
+
+
+EAGER = [
+    (lax.sin, np.linspace(-3, 3, 5)),
+    (lax.neg, np.arange(5)),
+    (lambda x: lax.add(x, 1), np.arange(5, dtype=np.int8)),
+    (lambda x: lax.mul(2.0, x), np.linspace(-3, 3, 5, dtype=np.float32)),
+    (lambda x: lax.select(lax.gt(x, 2), x, lax.neg(x)), np.arange(5)),
+    (lambda x: lax.convert_element_type(x, bool), np.arange(3)),
+    (lambda x: lax.clamp(1, x, 2), np.arange(4)),
+    (lax.conj, np.array([1 + 2j, 3j])),
+    (lax.population_count, np.arange(5, dtype=np.uint8)),
+    (lax.erf, np.array(0.5)),
+    (lax.sqrt, np.zeros((0, 3))),
+]
+
+
+@pytest.mark.parametrize(("fun", "x"), EAGER)
+def test_eager_evaluation_equals_the_reference(fun: Any, x: np.ndarray) -> None:
+    from support.numpy_trace import numpy_evaluation
+
+    with numpy_evaluation():
+        expected = np.asarray(fun(x))
+    assert_close(np.asarray(fun(x)), expected, 8)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_signs_of_zeros_are_kept(name: str) -> None:
+    """Of the functions through which NumPy passes a negative zero."""
+    zeros = np.array([0.0, -0.0]).astype(dtype_of(name))
+    functions = [lax.neg, lax.sign, lax.floor, lax.ceil, lax.round, lax.sin, lax.tan, lax.asin, lax.atan, lax.sinh,
+                 lax.tanh, lax.asinh, lax.atanh, lax.expm1, lax.log1p, lax.sqrt, lax.cbrt, lax.erf,
+                 lambda x: lax.mul(x, 3.0), lambda x: lax.atan2(x, 2.0), lambda x: lax.integer_pow(x, 3)]  # fmt: skip
+    for fun, out in zip(functions, results([(fun, (zeros,)) for fun in functions]), strict=True):
+        expected = [True, False] if fun is lax.neg else [False, True]
+        assert np.signbit(out.astype(np.float64)).tolist() == expected, fun
