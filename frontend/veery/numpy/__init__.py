@@ -257,6 +257,30 @@ from veery.numpy._joining import tile as tile
 from veery.numpy._joining import unstack as unstack
 from veery.numpy._joining import vsplit as vsplit
 from veery.numpy._joining import vstack as vstack
+from veery.numpy._reductions import all as all
+from veery.numpy._reductions import amax as amax
+from veery.numpy._reductions import amin as amin
+from veery.numpy._reductions import any as any
+from veery.numpy._reductions import argmax as argmax
+from veery.numpy._reductions import argmin as argmin
+from veery.numpy._reductions import count_nonzero as count_nonzero
+from veery.numpy._reductions import max as max
+from veery.numpy._reductions import min as min
+from veery.numpy._reductions import nanargmax as nanargmax
+from veery.numpy._reductions import nanargmin as nanargmin
+from veery.numpy._reductions import nanmax as nanmax
+from veery.numpy._reductions import nanmin as nanmin
+from veery.numpy._reductions import nanprod as nanprod
+from veery.numpy._reductions import nansum as nansum
+from veery.numpy._reductions import prod as prod
+from veery.numpy._reductions import ptp as ptp
+from veery.numpy._reductions import sum as sum
+from veery.numpy._cumulative import cumprod as cumprod
+from veery.numpy._cumulative import cumsum as cumsum
+from veery.numpy._cumulative import cumulative_prod as cumulative_prod
+from veery.numpy._cumulative import cumulative_sum as cumulative_sum
+from veery.numpy._cumulative import nancumprod as nancumprod
+from veery.numpy._cumulative import nancumsum as nancumsum
 
 # The name of Python's type is that of a dtype here.
 from veery.numpy._dtypes import bool_ as bool

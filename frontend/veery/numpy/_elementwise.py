@@ -62,3 +62,22 @@ def on_device(x: Any) -> Any:
 def _scalar(value: Any, sign: float | None, x64: bool, device: Any) -> ArrayImpl:
     """A Python scalar on the default device. `sign` tells 0.0 from -0.0, which are equal."""
     return _dispatch.as_array(value)
+
+
+def run(fun: Callable[..., Any], *arrays: Any, **static: Any) -> Any:
+    """Call `fun(*arrays, **static)`: outside of transformations as one program, kept for each set of static arguments.
+
+    Like `elementwise`, it leaves no trace of itself in a jaxpr.
+    """
+    if current_trace() is not eval_trace:
+        return fun(*arrays, **static)
+    return _program(fun, tuple(static.items()))(*arrays)
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def _program(fun: Callable[..., Any], static: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+    def program(*arrays: Any) -> Any:
+        return fun(*arrays, **dict(static))
+
+    program.__name__ = fun.__name__.lstrip("_")
+    return elementwise(program)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -134,7 +135,7 @@ class ufunc:
         x = to_dtype(a, dtypes.check_and_canonicalize_user_dtype(dtype) if dtype else aval_of(a).dtype)
         kept = tuple(i for i in range(ndim) if i not in axes)
         shape = tuple(np.shape(a)[i] for i in kept)
-        columns = lax.reshape(lax.transpose(x, (*axes, *kept)), (-1, *shape) if np.size(a) else (0, *shape))
+        columns = lax.reshape(lax.transpose(x, (*axes, *kept)), (math.prod(np.shape(a)[i] for i in axes), *shape))
         mask = None
         if where is not None:
             from veery.numpy._promotion import broadcast_to
@@ -181,7 +182,7 @@ class ufunc:
         first = columns[0]
         _, rest = lax.scan(step, first, columns[1:])
         result = lax.concatenate([lax.expand_dims(first, (0,)), rest], 0)
-        return lax.transpose(result, np.argsort(_axis_first(np.ndim(a), axis)))
+        return lax.transpose(result, _axis_back(np.ndim(a), axis))
 
     def at(self, a: ArrayLike, indices: Any, b: ArrayLike | None = None, /, *, inplace: bool = True) -> Array:
         """The array with the function applied at indices, once for each occurrence.
@@ -248,7 +249,7 @@ class ufunc:
             return lax.select(mask, out, carry), None
 
         result = lax.scan(step, begin, _creation.arange(moved.shape[0]))[0]
-        return lax.transpose(result, np.argsort(_axis_first(x.ndim, axis)))
+        return lax.transpose(result, _axis_back(x.ndim, axis))
 
     def outer(self, A: ArrayLike, B: ArrayLike, /) -> Array:
         """The function applied to all pairs of elements of A and B.
@@ -270,6 +271,12 @@ class ufunc:
 def _axis_first(ndim: int, axis: int) -> tuple[int, ...]:
     axis = range(ndim)[axis]
     return (axis, *(i for i in range(ndim) if i != axis))
+
+
+def _axis_back(ndim: int, axis: int) -> tuple[int, ...]:
+    """The permutation that undoes _axis_first."""
+    order = _axis_first(ndim, axis)
+    return tuple(order.index(i) for i in range(ndim))
 
 
 def binary_ufunc(**methods: Any) -> Callable[[Callable[..., Any]], ufunc]:
