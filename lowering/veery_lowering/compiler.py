@@ -14,6 +14,7 @@ from veery_lowering.program import Options
 from veery_lowering.targets import Flags, Target, traits
 
 _KEY_FORMAT = "1"
+_NO_MULTI_USE_FUSION = "--iree-dispatch-creation-fuse-multi-use=false"
 
 
 def compile_emission(emission: Emission, name: str, target: Target, options: Options) -> tuple[bytes, dict[str, str]]:
@@ -22,6 +23,8 @@ def compile_emission(emission: Emission, name: str, target: Target, options: Opt
     Raises CompileError if every option list of the target fails.
     """
     attempts = [_with_options(flags, options) for flags in target.attempts(traits(emission.module))]
+    # Multi-use fusion of IREE 3.13 makes invalid IR of some large graphs: "operand #1 does not dominate this use".
+    attempts.append((*attempts[-1], _NO_MULTI_USE_FUSION))
     cache = disk_cache() if options.cache else None
     key = _key(emission, target, attempts)
     found = cache.get(key) if cache else None
@@ -42,7 +45,7 @@ def intermediate(emission: Emission, target: Target, options: Options, phase: st
 
 
 def _with_options(flags: Flags, options: Options) -> Flags:
-    extra = () if options.fuse_multi_use else ("--iree-dispatch-creation-fuse-multi-use=false",)
+    extra = () if options.fuse_multi_use else (_NO_MULTI_USE_FUSION,)
     return (*flags, *extra, *options.flags)
 
 

@@ -254,10 +254,11 @@ def atan(x: Expr) -> Expr:
 def atan2(y: Expr, x: Expr) -> Expr:
     """The angle of the point (x, y), with IEEE 754's values at zeros and infinities."""
     ay, ax = abs(y), abs(x)
-    # Scaled so that the sum of the two cannot overflow; two infinities count as equal, two zeros as 0 / 1.
+    # Scaled so that the sum of the two cannot overflow; infinities count as 1 beside 0, two zeros as 0 / 1.
     scale = where(maximum(ax, ay) > 1.0, x.constant(0.25), 1.0)
-    biggest = float(np.finfo(x.dtype).max) / 4
-    ay, ax = minimum(ay * scale, biggest), minimum(ax * scale, biggest)
+    endless = ax.equals(_INF) | ay.equals(_INF)
+    ay = where(endless, where(ay.equals(_INF), ay.constant(1.0), 0.0), ay * scale)
+    ax = where(endless, where(ax.equals(_INF), ax.constant(1.0), 0.0), ax * scale)
     steep = ay > ax
     top, bottom = where(steep, ax, ay), where(steep, ay, ax)
     bottom = where(bottom.equals(0.0), 1.0, bottom)
