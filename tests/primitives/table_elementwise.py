@@ -284,8 +284,10 @@ CONVERSION = (
     ),
 )  # fmt: skip
 
-# Series and continued fractions are slow to compile, and 16-bit floats are computed as 32-bit ones.
-_LONG: dict[str, Any] = {"compiled": ("float32", "float64")}
+# Series and continued fractions are slow to compile, several share code, and 16-bit floats are computed in 32 bits.
+_BOTH: dict[str, Any] = {"compiled": ("float32", "float64")}
+_SINGLE: dict[str, Any] = {"compiled": ("float32",)}
+_DOUBLE: dict[str, Any] = {"compiled": ("float64",)}
 
 SPECIAL = (
     _unary(lax.erf_p, FLOATS),
@@ -294,23 +296,23 @@ SPECIAL = (
     _unary(lax.lgamma_p, FLOATS, (0.3, 6.0)),
     _unary(lax.digamma_p, FLOATS, (0.3, 6.0), ulps=8),
     Row(
-        lax.polygamma_p, FLOATS, differentiable=(1,), ulps=40, **_LONG,
+        lax.polygamma_p, FLOATS, differentiable=(1,), ulps=40, **_BOTH,
         operands=lambda dtype: ((np.arange(7) % 4).astype(dtype), spread((0.3, 6.0), dtype, 7, 0.2)),
     ),
-    _binary(lax.zeta_p, FLOATS, ((1.5, 6.0), (0.3, 4.0)), differentiable=(1,), ulps=40, **_LONG),
+    _binary(lax.zeta_p, FLOATS, ((1.5, 6.0), (0.3, 4.0)), differentiable=(1,), ulps=40, **_BOTH),
     _binary(lax.igamma_p, FLOATS, ((0.3, 6.0), (0.3, 6.0)), second_order=False, ulps=2000),
-    _binary(lax.igammac_p, FLOATS, ((0.3, 6.0), (0.3, 6.0)), second_order=False, ulps=2000, **_LONG),
+    _binary(lax.igammac_p, FLOATS, ((0.3, 6.0), (0.3, 6.0)), second_order=False, ulps=2000, **_DOUBLE),
     _binary(
-        lax.igamma_grad_a_p, FLOATS, ((0.3, 6.0), (0.3, 6.0)), differentiable=(1,), ulps=2000, **_LONG,
+        lax.igamma_grad_a_p, FLOATS, ((0.3, 6.0), (0.3, 6.0)), differentiable=(1,), ulps=2000, **_SINGLE,
         keep=lambda a, x: a > 0,  # there is no derivative at the border
     ),
     _binary(
-        lax.random_gamma_grad_p, FLOATS, ((0.3, 6.0), (0.3, 6.0)), differentiable=(), ulps=2000, **_LONG,
+        lax.random_gamma_grad_p, FLOATS, ((0.3, 6.0), (0.3, 6.0)), differentiable=(), ulps=2000, **_DOUBLE,
         keep=lambda a, x: np.isfinite(a),  # the limit is 1 or undefined, as x grows with a or does not
     ),
     Row(
         lax.regularized_incomplete_beta_p, FLOATS, ((0.5, 4.0), (0.5, 4.0), (0.1, 0.9)), differentiable=(2,), ulps=200,
-        **_LONG,
+        **_BOTH,
     ),
     _unary(lax.bessel_i0e_p, FLOATS),
     _unary(lax.bessel_i1e_p, FLOATS),

@@ -370,6 +370,11 @@ ERRORS = [
         "reduce_precision does not accept dtype int32.",
     ),
     (
+        lambda: lax.sin([1.0]),
+        "Error interpreting argument to sin as a JAX value. The problematic value is of type <class 'list'> and was "
+        "passed to sin at position 0.",
+    ),
+    (
         lambda: lax.convert_element_type([1, 2], np.float32),
         "Error interpreting argument to convert_element_type",
     ),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -15,8 +13,11 @@ from support.compiled import assert_close, results
 from veery import lax
 from veery._core.config import enable_x64
 
+# One worker has all cases of a dtype: they are compiled at once.
 CASES = [
-    pytest.param(row, params, name, id=f"{name}-{row.name}{i}.{j}")
+    pytest.param(
+        row, params, name, id=f"{name}-{row.name}{i}.{j}", marks=pytest.mark.xdist_group(f"elementwise-{name}")
+    )
     for name in ALL
     for i, row in enumerate(ROWS)
     if name in (row.dtypes if row.compiled is None else row.compiled)
@@ -30,35 +31,33 @@ def x64() -> Any:
         yield
 
 
-def compile_selected(cases: Sequence[tuple[Row, dict[str, Any], str]]) -> dict[tuple[int, int], Any]:
-    """The results of rows for one dtype, by row and parameters, from one compilation."""
-    with enable_x64(True):
-        outs = results(
-            [(functools.partial(row.primitive.bind, **params), operands_of(row, name)) for row, params, name in cases]
-        )
-    return {(id(row), id(params)): out for (row, params, _), out in zip(cases, outs, strict=True)}
-
-
 @functools.cache
 def operands_of(row: Row, name: str) -> tuple[np.ndarray, ...]:
     return samples(row, dtype_of(name))
 
 
 @pytest.fixture(scope="module")
-def programs(request: pytest.FixtureRequest) -> Any:
-    """For each dtype the results of the selected rows, being computed on two threads: compiling takes all the time."""
+def compiled(request: pytest.FixtureRequest) -> Any:
+    """From a dtype to the results of its selected cases, by row and parameters."""
     selected: dict[str, list[Any]] = {}
     for item in request.session.items:
         if getattr(item, "originalname", "") == "test_compiled_values_equal_the_reference":
             case = item.callspec.params  # type: ignore[attr-defined]
-            selected.setdefault(case["name"], []).append((case["row"], case["params"], case["name"]))
-    with ThreadPoolExecutor(2) as pool:
-        yield {name: pool.submit(compile_selected, cases) for name, cases in selected.items()}
+            selected.setdefault(case["name"], []).append((case["row"], case["params"]))
+
+    @functools.cache
+    def of_dtype(name: str) -> dict[tuple[int, int], Any]:
+        calls = [
+            (functools.partial(row.primitive.bind, **params), operands_of(row, name)) for row, params in selected[name]
+        ]
+        return {(id(row), id(params)): out for (row, params), out in zip(selected[name], results(calls), strict=True)}
+
+    return of_dtype
 
 
 @pytest.mark.parametrize(("row", "params", "name"), CASES)
-def test_compiled_values_equal_the_reference(row: Row, params: dict[str, Any], name: str, programs: Any) -> None:
-    actual = programs[name].result()[id(row), id(params)]
+def test_compiled_values_equal_the_reference(row: Row, params: dict[str, Any], name: str, compiled: Any) -> None:
+    actual = compiled(name)[id(row), id(params)]
     if isinstance(actual, Exception):
         raise actual
     operands = operands_of(row, name)

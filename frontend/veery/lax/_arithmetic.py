@@ -25,7 +25,7 @@ from veery.lax._declare import (
     check_same_shapes,
     unary,
 )
-from veery.lax._operands import Array, ArrayLike, apply, full_like
+from veery.lax._operands import Array, ArrayLike, adopt_dtype, apply, full_like
 from veery.lax._reference import bit_width, in_double, quiet
 
 _PARTS = (np.float32, np.float64)  # what complex numbers are made of
@@ -45,46 +45,51 @@ class RoundingMethod(enum.IntEnum):
 def neg(x: ArrayLike) -> Array:
     """-x, of any number; unsigned integers wrap around.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.neg(jnp.array([1.0, -2.0]))
     Array([-1.,  2.], dtype=float32)
     """
-    return neg_p.bind(x)
+    return apply(neg_p, x)
 
 
 def sign(x: ArrayLike) -> Array:
     """-1, 0 or 1 (keeping the sign of zero and NaN) for real x; x / |x| for complex x, 0 at 0.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.sign(jnp.array([-3.0, 0.0, 5.0]))
     Array([-1.,  0.,  1.], dtype=float32)
     """
-    return sign_p.bind(x)
+    return apply(sign_p, x)
 
 
 def abs(x: ArrayLike) -> Array:
     """|x|, of signed integers, floats, and complex numbers (whose result is real).
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.abs(jnp.array([-3.0, 4.0]))
     Array([3., 4.], dtype=float32)
     """
-    return abs_p.bind(x)
+    return apply(abs_p, x)
 
 
 def floor(x: ArrayLike) -> Array:
     """The greatest integer that is at most x, as a float.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.floor(jnp.array([-0.5, 1.5]))
     Array([-1.,  1.], dtype=float32)
     """
-    return floor_p.bind(x)
+    return apply(floor_p, x)
 
 
 def ceil(x: ArrayLike) -> Array:
     """The least integer that is at least x, as a float.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.ceil(jnp.array([-0.5, 1.5]))
     Array([-0.,  2.], dtype=float32)
     """
-    return ceil_p.bind(x)
+    return apply(ceil_p, x)
 
 
 def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
@@ -97,24 +102,27 @@ def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FR
     Raises:
         ValueError: there is no such rounding method.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.round(jnp.array([0.5, 1.5, 2.5]))
     Array([1., 2., 3.], dtype=float32)
     """
-    return round_p.bind(x, rounding_method=RoundingMethod(rounding_method))
+    return apply(round_p, x, rounding_method=RoundingMethod(rounding_method))
 
 
 def is_finite(x: ArrayLike) -> Array:
     """Whether x is neither infinite nor NaN.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.is_finite(jnp.array([1.0, jnp.inf]))
     Array([ True, False], dtype=bool)
     """
-    return is_finite_p.bind(x)
+    return apply(is_finite_p, x)
 
 
 def add(x: ArrayLike, y: ArrayLike) -> Array:
     """x + y, of numbers of one dtype.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.add(jnp.array([1.0, 2.0]), 1.0)
     Array([2., 3.], dtype=float32)
     """
@@ -124,6 +132,7 @@ def add(x: ArrayLike, y: ArrayLike) -> Array:
 def sub(x: ArrayLike, y: ArrayLike) -> Array:
     """x - y, of numbers of one dtype.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.sub(jnp.array([1.0, 2.0]), 1.0)
     Array([0., 1.], dtype=float32)
     """
@@ -137,6 +146,7 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None) -> Array:
         x, y: numbers.
         out_dtype: compute the product in this dtype, to which the operands are converted first.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.mul(jnp.array([1.0, 2.0]), 3.0)
     Array([3., 6.], dtype=float32)
     """
@@ -150,6 +160,7 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None) -> Array:
 def div(x: ArrayLike, y: ArrayLike) -> Array:
     """x / y, of numbers of one dtype; integers are divided rounding towards zero, and by zero give -1.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.div(jnp.array([-7, 7]), 2)
     Array([-3,  3], dtype=int32)
     """
@@ -159,6 +170,7 @@ def div(x: ArrayLike, y: ArrayLike) -> Array:
 def rem(x: ArrayLike, y: ArrayLike) -> Array:
     """What the division of x by y towards zero leaves; it has the sign of x. Integers modulo zero are x.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.rem(jnp.array([-7, 7]), 3)
     Array([-1,  1], dtype=int32)
     """
@@ -168,6 +180,7 @@ def rem(x: ArrayLike, y: ArrayLike) -> Array:
 def max(x: ArrayLike, y: ArrayLike) -> Array:
     """The greater of x and y; NaN where one is NaN. Complex numbers compare by real, then imaginary part.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.max(jnp.array([1.0, 4.0]), 2.0)
     Array([2., 4.], dtype=float32)
     """
@@ -177,6 +190,7 @@ def max(x: ArrayLike, y: ArrayLike) -> Array:
 def min(x: ArrayLike, y: ArrayLike) -> Array:
     """The lesser of x and y; NaN where one is NaN. Complex numbers compare by real, then imaginary part.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.min(jnp.array([1.0, 4.0]), 2.0)
     Array([1., 2.], dtype=float32)
     """
@@ -190,6 +204,7 @@ def pow(x: ArrayLike, y: ArrayLike) -> Array:
         x: floats or complex numbers.
         y: of x's dtype, or integers.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.pow(jnp.array([2.0, 3.0]), 2)
     Array([4., 9.], dtype=float32)
     """
@@ -205,24 +220,27 @@ def _as_exponent(y: ArrayLike) -> ArrayLike:
 def integer_pow(x: ArrayLike, y: int) -> Array:
     """x to the power of a Python integer, which may be negative unless x is an integer.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.integer_pow(jnp.array([2.0, 3.0]), 3)
     Array([ 8., 27.], dtype=float32)
     """
-    return integer_pow_p.bind(x, y=operator.index(y))
+    return apply(integer_pow_p, x, y=operator.index(y))
 
 
 def square(x: ArrayLike) -> Array:
     """x * x.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.square(jnp.array([2.0, 3.0]))
     Array([4., 9.], dtype=float32)
     """
-    return square_p.bind(x)
+    return apply(square_p, x)
 
 
 def reciprocal(x: ArrayLike) -> Array:
     """1 / x, of floats and complex numbers.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.reciprocal(jnp.array([2.0, 4.0]))
     Array([0.5 , 0.25], dtype=float32)
     """
@@ -232,6 +250,7 @@ def reciprocal(x: ArrayLike) -> Array:
 def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The float next to x1 in the direction of x2.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.nextafter(jnp.array([0.0]), 1.0)
     Array([1.e-45], dtype=float32)
     """
@@ -241,6 +260,7 @@ def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
 def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The high half of the product of two integers of one dtype.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.mulhi(jnp.uint8(200), jnp.uint8(200))
     Array(156, dtype=uint8)
     """
@@ -250,24 +270,27 @@ def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
 def real(x: ArrayLike) -> Array:
     """The real part of complex numbers.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.real(jnp.array([1 + 2j]))
     Array([1.], dtype=float32)
     """
-    return real_p.bind(x)
+    return apply(real_p, x)
 
 
 def imag(x: ArrayLike) -> Array:
     """The imaginary part of complex numbers.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.imag(jnp.array([1 + 2j]))
     Array([2.], dtype=float32)
     """
-    return imag_p.bind(x)
+    return apply(imag_p, x)
 
 
 def complex(x: ArrayLike, y: ArrayLike) -> Array:
     """x + iy, of float32 or float64.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.complex(jnp.array([1.0]), 2.0)
     Array([1.+2.j], dtype=complex64)
     """
@@ -277,10 +300,12 @@ def complex(x: ArrayLike, y: ArrayLike) -> Array:
 def conj(x: ArrayLike) -> Array:
     """The complex conjugate of x; of a float, x as a complex number.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.conj(jnp.array([1 + 2j]))
     Array([1.-2.j], dtype=complex64)
     """
-    return conj_p.bind(x, input_dtype=aval_of(x).dtype)
+    (operand,) = adopt_dtype("conj", [x])
+    return conj_p.bind(operand, input_dtype=aval_of(operand).dtype)
 
 
 # Primitives: one line of derivative each. `t` is the tangent, `out` the result.
@@ -448,7 +473,9 @@ def _pow_reference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def _integer_pow_aval(x: ShapedArray, *, y: int) -> ShapedArray:
     check_dtype("integer_pow", x.dtype, NUMERIC)
     if y < 0 and dtypes.issubdtype(x.dtype, np.integer):
-        raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({x.str_short(short_dtypes=False)}, {y})")
+        raise TypeError(
+            f"Integers cannot be raised to negative powers, got integer_pow({x.str_short(short_dtypes=False)}, {y})"
+        )
     return x
 
 

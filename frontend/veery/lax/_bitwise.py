@@ -17,15 +17,17 @@ from veery.lax._reference import as_bits, bit_width, quiet
 def bitwise_not(x: ArrayLike) -> Array:
     """Each bit of an integer inverted; `not x` of a bool.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.bitwise_not(jnp.array([0, 5]))
     Array([-1, -6], dtype=int32)
     """
-    return not_p.bind(x)
+    return apply(not_p, x)
 
 
 def bitwise_and(x: ArrayLike, y: ArrayLike) -> Array:
     """The bits that x and y share, of integers or bools.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.bitwise_and(jnp.array([12, 10]), 6)
     Array([4, 2], dtype=int32)
     """
@@ -35,6 +37,7 @@ def bitwise_and(x: ArrayLike, y: ArrayLike) -> Array:
 def bitwise_or(x: ArrayLike, y: ArrayLike) -> Array:
     """The bits that x or y has, of integers or bools.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.bitwise_or(jnp.array([12, 10]), 6)
     Array([14, 14], dtype=int32)
     """
@@ -44,6 +47,7 @@ def bitwise_or(x: ArrayLike, y: ArrayLike) -> Array:
 def bitwise_xor(x: ArrayLike, y: ArrayLike) -> Array:
     """The bits in which x and y differ, of integers or bools.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.bitwise_xor(jnp.array([12, 10]), 6)
     Array([10, 12], dtype=int32)
     """
@@ -53,24 +57,27 @@ def bitwise_xor(x: ArrayLike, y: ArrayLike) -> Array:
 def population_count(x: ArrayLike) -> Array:
     """The number of bits of an integer that are set.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.population_count(jnp.array([7, -1]))
     Array([ 3, 32], dtype=int32)
     """
-    return population_count_p.bind(x)
+    return apply(population_count_p, x)
 
 
 def clz(x: ArrayLike) -> Array:
     """The number of zero bits before the first that is set.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.clz(jnp.array([1, -1]))
     Array([31,  0], dtype=int32)
     """
-    return clz_p.bind(x)
+    return apply(clz_p, x)
 
 
 def shift_left(x: ArrayLike, y: ArrayLike) -> Array:
     """The bits of x moved up by y; zero where y is negative or not less than the number of bits.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.shift_left(jnp.array([1, 3]), 2)
     Array([ 4, 12], dtype=int32)
     """
@@ -80,6 +87,7 @@ def shift_left(x: ArrayLike, y: ArrayLike) -> Array:
 def shift_right_logical(x: ArrayLike, y: ArrayLike) -> Array:
     """The bits of x moved down by y, filled with zeros; zero where y is negative or not less than the number of bits.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.shift_right_logical(jnp.array([8, -1]), 28)
     Array([ 0, 15], dtype=int32)
     """
@@ -89,6 +97,7 @@ def shift_right_logical(x: ArrayLike, y: ArrayLike) -> Array:
 def shift_right_arithmetic(x: ArrayLike, y: ArrayLike) -> Array:
     """The bits of x moved down by y, filled with the highest bit (the sign of signed integers).
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.shift_right_arithmetic(jnp.array([8, -8]), 1)
     Array([ 4, -4], dtype=int32)
     """

@@ -26,6 +26,7 @@ _COMPARABLE = (*ORDERED, np.bool_)
 def eq(x: ArrayLike, y: ArrayLike) -> Array:
     """x == y, of numbers, bools or random keys of one dtype.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.eq(jnp.array([1, 2]), 2)
     Array([False,  True], dtype=bool)
     """
@@ -35,6 +36,7 @@ def eq(x: ArrayLike, y: ArrayLike) -> Array:
 def ne(x: ArrayLike, y: ArrayLike) -> Array:
     """x != y, of numbers, bools or random keys of one dtype.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.ne(jnp.array([1, 2]), 2)
     Array([ True, False], dtype=bool)
     """
@@ -44,6 +46,7 @@ def ne(x: ArrayLike, y: ArrayLike) -> Array:
 def lt(x: ArrayLike, y: ArrayLike) -> Array:
     """x < y, of integers, floats or bools of one dtype.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.lt(jnp.array([1, 2, 3]), 2)
     Array([ True, False, False], dtype=bool)
     """
@@ -53,6 +56,7 @@ def lt(x: ArrayLike, y: ArrayLike) -> Array:
 def le(x: ArrayLike, y: ArrayLike) -> Array:
     """x <= y, of integers, floats or bools of one dtype.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.le(jnp.array([1, 2, 3]), 2)
     Array([ True,  True, False], dtype=bool)
     """
@@ -62,6 +66,7 @@ def le(x: ArrayLike, y: ArrayLike) -> Array:
 def gt(x: ArrayLike, y: ArrayLike) -> Array:
     """x > y, of integers, floats or bools of one dtype.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.gt(jnp.array([1, 2, 3]), 2)
     Array([False, False,  True], dtype=bool)
     """
@@ -71,6 +76,7 @@ def gt(x: ArrayLike, y: ArrayLike) -> Array:
 def ge(x: ArrayLike, y: ArrayLike) -> Array:
     """x >= y, of integers, floats or bools of one dtype.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.ge(jnp.array([1, 2, 3]), 2)
     Array([False,  True,  True], dtype=bool)
     """
@@ -124,6 +130,7 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
         TypeError: shapes or dtypes do not fit.
         ValueError: there are no cases.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.select_n(jnp.array([True, False]), jnp.array([1, 2]), jnp.array([3, 4]))
     Array([3, 2], dtype=int32)
     """
@@ -144,6 +151,7 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
     Raises:
         TypeError: shapes or dtypes do not fit.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.select(jnp.array([True, False]), jnp.array([1, 2]), jnp.array([3, 4]))
     Array([1, 4], dtype=int32)
     """
@@ -236,6 +244,7 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
     Raises:
         TypeError: shapes or dtypes do not fit.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.clamp(0.0, jnp.array([-1.0, 0.5, 3.0]), 1.0)
     Array([0. , 0.5, 1. ], dtype=float32)
     """

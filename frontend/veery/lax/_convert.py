@@ -16,7 +16,7 @@ from veery._core.shapes import concrete_int
 from veery._core.trace import Tracer
 from veery.lax import _shape
 from veery.lax._declare import FLOAT, check_dtype
-from veery.lax._operands import Array, ArrayLike, check_operand
+from veery.lax._operands import Array, ArrayLike, apply, check_operand
 from veery.lax._reference import widen
 
 # convert_element_type
@@ -39,6 +39,7 @@ def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Array:
         ValueError: new_dtype is None, or one of the dtypes is that of random keys.
         TypeError: new_dtype is no dtype, or operand no array.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.convert_element_type(jnp.array([1.7, -1.7]), int)
     Array([ 1, -1], dtype=int32)
     """
@@ -151,11 +152,12 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Array:
         ValueError: the last dimension does not fit the ratio of the widths.
         TypeError: one dtype is bool or complex, and the other differs.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.bitcast_convert_type(jnp.array([1.0, -2.0]), jnp.int32)
     Array([ 1065353216, -1073741824], dtype=int32)
     """
     new_dtype = dtypes.check_and_canonicalize_user_dtype(new_dtype, "bitcast_convert_type")
-    return bitcast_convert_type_p.bind(operand, new_dtype=new_dtype)
+    return apply(bitcast_convert_type_p, operand, new_dtype=new_dtype)
 
 
 def _bitcast_aval(x: ShapedArray, *, new_dtype: Any) -> ShapedArray:
@@ -237,6 +239,7 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
     Raises:
         ValueError: there are too few bits.
 
+    >>> from veery import lax, numpy as jnp
     >>> lax.reduce_precision(jnp.array([1.2345678]), 8, 3)
     Array([1.25], dtype=float32)
     """
@@ -244,7 +247,7 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
         concrete_int(bits, f"{name} argument of lax.reduce_precision")
         for bits, name in ((exponent_bits, "exponent_bits"), (mantissa_bits, "mantissa_bits"))
     )
-    return reduce_precision_p.bind(operand, exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
+    return apply(reduce_precision_p, operand, exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
 
 
 def _reduce_precision_aval(x: ShapedArray, *, exponent_bits: int, mantissa_bits: int) -> ShapedArray:

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from veery._core import dtypes
+from veery._core.array import ArrayImpl
 from veery._core.avals import AbstractValue, ShapedArray, aval_of, maybe_aval_of
 from veery._core.primitive import Primitive
+from veery._core.trace import Tracer
 from veery.lax import _shape
 
 ArrayLike = Any  # an Array, a tracer, a NumPy array or scalar, a Python scalar
@@ -28,6 +30,8 @@ def apply(primitive: Primitive, *operands: ArrayLike, **params: Any) -> Array:
         TypeError: an operand is no array, or the shapes do not broadcast.
     """
     xs = adopt_dtype(primitive.name, operands)
+    if len(xs) == 1:
+        return primitive.bind(*xs, **params)
     shapes = [np.shape(x) for x in xs]
     if any(shape != shapes[0] for shape in shapes):
         shape = broadcast_shape(primitive.name, shapes)
@@ -45,6 +49,8 @@ def adopt_dtype(name: str, operands: Sequence[ArrayLike]) -> list[Any]:
     Raises:
         TypeError: an operand is no array.
     """
+    if all(isinstance(x, (ArrayImpl, Tracer)) for x in operands):
+        return list(operands)
     xs = [x.__jax_array__() if hasattr(x, "__jax_array__") else x for x in operands]
     for position, x in enumerate(xs):
         check_operand(name, position, x)
