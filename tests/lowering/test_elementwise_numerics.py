@@ -16,6 +16,9 @@ import scipy.special
 
 import veery
 from veery import lax
+from veery_lowering import stablehlo as hlo
+from veery_lowering.mlir import context, ir
+from veery_lowering.rules.elementwise import add
 
 LONG = np.longdouble
 CLONG = np.clongdouble
@@ -279,6 +282,16 @@ def test_complex_maximum_is_lexicographic() -> None:
     largest, smallest = veery.jit(lambda a, b: [lax.max(a, b), lax.min(a, b)])(a, b)
     np.testing.assert_array_equal(largest, [1 + 2j, 1 + 0j, 2 + 0j, a[3]])
     np.testing.assert_array_equal(smallest, [1 + 1j, 1 - 1j, 1 + 9j, a[3]])
+
+
+def test_bool_addition_is_lowered_to_or() -> None:
+    with context():
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            flag = hlo.full(True, (2,), bool)
+            add(flag, flag)
+        text = str(module)
+    assert "stablehlo.or" in text and "stablehlo.add" not in text
 
 
 def test_complex_truth_looks_at_both_parts() -> None:

@@ -82,11 +82,9 @@ def convolution(
     Args:
         lhs, rhs: input and kernel.
         dimension_numbers: layouts as StableHLO spells them, `"[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"`.
-        shape: of the result.
-        dtype: of the result; by default that of `lhs`.
+        shape, dtype: of the result; its dtype is by default that of `lhs`.
         window_strides, padding, lhs_dilation, rhs_dilation, window_reversal: one entry a spatial dimension.
-        feature_group_count, batch_group_count: numbers of groups.
-        precision: DEFAULT, HIGH or HIGHEST for each operand.
+        feature_group_count, batch_group_count, precision: numbers of groups; as in `dot_general`.
     """
     spatial = len(tuple(window_strides))
     attributes = {
