@@ -51,8 +51,8 @@ def canonicalize_axis(axis: Any, ndim: int) -> int:
     return axis + ndim if axis < 0 else axis
 
 
-def check_shapelike(function: str, argument: str, value: Any) -> None:
-    """Raise TypeError unless the value is a 1D sequence of nonnegative integers."""
+def check_shapelike(function: str, argument: str, value: Any, positive: bool = False) -> None:
+    """Raise TypeError unless the value is a 1D sequence of nonnegative (or positive) integers."""
     entries = np.array(value)
     if not entries.size:
         return
@@ -60,6 +60,8 @@ def check_shapelike(function: str, argument: str, value: Any) -> None:
         raise TypeError(f"{function} {argument} must be 1D, got {value}.")
     if not np.issubdtype(entries.dtype, np.integer):
         raise TypeError(f"{function} {argument} must have every element be an integer type, got {value}.")
+    if positive and (entries < 1).any():
+        raise TypeError(f"{function} {argument} must have every element be strictly positive, got {value}.")
     if (entries < 0).any():
         raise TypeError(f"{function} {argument} must have every element be nonnegative, got {value}.")
 

@@ -118,8 +118,8 @@ def _extreme(dtype: Any, sign: int) -> Any:
         return np.asarray(builtins.complex(sign * math.inf, sign * math.inf)).astype(dtype)
     if dtypes.supports_inf(dtype):
         return np.asarray(sign * math.inf).astype(dtype)
-    info = dtypes.finfo(dtype)
-    return np.asarray(info.max if sign > 0 else info.min).astype(dtype)
+    limits = dtypes.finfo(dtype)
+    return np.asarray(limits.max if sign > 0 else limits.min).astype(dtype)
 
 
 def _is_value(x: Any, value: np.ndarray) -> bool:

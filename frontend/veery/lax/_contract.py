@@ -37,7 +37,7 @@ class Precision(enum.Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> Precision | None:
-        return _PRECISIONS.get(value)  # type: ignore[arg-type]
+        return _PRECISIONS.get(value)  # type: ignore[call-overload]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}.{self.name}"

@@ -36,8 +36,8 @@ ArrayLike = Any
 
 
 def conv_general_dilated(
-    lhs: Array,
-    rhs: Array,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None = None,
@@ -521,10 +521,11 @@ def _reference(
         out = np.zeros((part.shape[0], group.shape[0], *space), x.dtype)
         for place in itertools.product(*map(range, group.shape[2:])):
             starts = [p * d for p, d in zip(place, rhs_dilation)]
-            index = tuple(slice(a, a + n * s, s) for a, n, s in zip(starts, space, window_strides))
-            seen = part[(slice(None), slice(None), *index)]
-            seen = seen[(slice(None), slice(None), *(slice(0, n) for n in space))]
-            out += np.moveaxis(np.tensordot(seen, group[(slice(None), slice(None), *place)], ([1], [1])), -1, 1)
+            seen = part
+            for axis, (a, n, s) in enumerate(zip(starts, space, window_strides), 2):
+                seen = seen.take(range(a, a + n * s, s), axis)
+            taps = np.moveaxis(group, (0, 1), (-2, -1))[place]
+            out += np.moveaxis(np.tensordot(seen, taps, ([1], [1])), -1, 1)
         outs.append(out)
     return np.transpose(np.concatenate(outs, 1), np.argsort(dimension_numbers.out_spec)).astype(dtype)
 

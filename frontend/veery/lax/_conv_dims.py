@@ -75,7 +75,7 @@ def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[Shape, 
 
     Spatial dimensions are in the order of the kernel's.
     """
-    roles = ("NC", "OI", "NC")
+    roles = (("N", "C"), ("O", "I"), ("N", "C"))
     for i, (spec, (a, b)) in enumerate(zip(dimension_numbers, roles)):
         if not spec.count(a) == spec.count(b) == 1:
             raise TypeError(

@@ -15,8 +15,10 @@ from veery._core.avals import ShapedArray, aval_of
 from veery._core.primitive import Primitive
 from veery._transforms.jvp import jvp
 from veery.lax import _arithmetic, _compare, _shape, _slicing, _transcendental
-from veery.lax._declare import FLOAT, NUMERIC, check_dtype
+from veery.lax._declare import FLOAT, check_dtype
 from veery.lax._reference import widen
+
+_NUMBER = (np.number,)
 
 
 def cumsum(operand: Array, axis: int = 0, reverse: bool = False) -> Array:
@@ -132,8 +134,6 @@ def _cumulative(
     name: str, accepts: Sequence[type], ufunc: np.ufunc, *, jvp: Any, transpose: Any = None, wide: bool = True
 ) -> Primitive:
     def abstract_eval(x: ShapedArray, *, axis: int, reverse: bool) -> ShapedArray:
-        if accepts is NUMERIC and not dtypes.issubdtype(x.dtype, np.number):
-            raise TypeError(f"{name} does not accept dtype {x.dtype.name}. Accepted dtypes are subtypes of number.")
         check_dtype(name, x.dtype, accepts)
         if axis < 0:
             raise ValueError("XLA operations do not allow negative axes")
@@ -159,12 +159,12 @@ def _cumulative(
 
 cumsum_p = _cumulative(
     "cumsum",
-    NUMERIC,
+    _NUMBER,
     np.add,
     jvp=LINEAR,
     transpose=lambda ct, x, *, axis, reverse: [cumsum(ct, axis, not reverse)],
 )
-cumprod_p = _cumulative("cumprod", NUMERIC, np.multiply, jvp=_cumulative_jvp(_arithmetic.mul))
-cummax_p = _cumulative("cummax", NUMERIC, np.maximum, jvp=_cumulative_jvp(_arithmetic.max), wide=False)
-cummin_p = _cumulative("cummin", NUMERIC, np.minimum, jvp=_cumulative_jvp(_arithmetic.min), wide=False)
+cumprod_p = _cumulative("cumprod", _NUMBER, np.multiply, jvp=_cumulative_jvp(_arithmetic.mul))
+cummax_p = _cumulative("cummax", _NUMBER, np.maximum, jvp=_cumulative_jvp(_arithmetic.max), wide=False)
+cummin_p = _cumulative("cummin", _NUMBER, np.minimum, jvp=_cumulative_jvp(_arithmetic.min), wide=False)
 cumlogsumexp_p = _cumulative("cumlogsumexp", FLOAT, np.logaddexp, jvp=_cumlogsumexp_jvp)

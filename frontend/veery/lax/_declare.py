@@ -181,7 +181,7 @@ def reduction(
         if len(set(axes)) != len(axes):
             raise ValueError(f"duplicate value in 'axes' of reduction: {axes}")
         if not all(0 <= a < x.ndim for a in axes):
-            raise ValueError(f"reduction axes {axes} contains out-of-bounds indices for {x}.")
+            raise ValueError(f"reduction axes {axes} contains out-of-bounds indices for {x.str_short(False)}.")
         dtype = params.get("index_dtype") or result_dtype or x.dtype
         shape = tuple(d for i, d in enumerate(x.shape) if i not in axes)
         return ShapedArray(shape, dtype, x.weak_type and dtype == x.dtype)

@@ -81,7 +81,7 @@ def _is_struct(x: Any) -> bool:
     return hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, (Array, np.ndarray, np.generic))
 
 
-def _full_of_aval(aval: ShapedArray, fill_value: ArrayLike) -> Array:
+def _full_of_aval(aval: ShapedArray, fill_value: ArrayLike) -> Any:
     from veery.lax import _convert
 
     if isinstance(aval.dtype, dtypes.KeyDType):
@@ -108,7 +108,7 @@ def zeros_like_array(x: Any) -> Array:
     return full_like(x, 0)
 
 
-def zeros(aval: ShapedArray) -> Array:
+def zeros(aval: ShapedArray) -> Any:
     """An array of zeros of the aval's shape, dtype and weak type (NumPy zeros for float0)."""
     return _full_of_aval(aval, 0)
 

@@ -321,11 +321,11 @@ def scatter_apply(
     step = lambda i, x: _compare.select(_compare.gt(times, i), apply(x), x)
     if unique_indices or _is_single(np.shape(scatter_indices)):
         return step(np.int32(0), operand)
-    from veery.lax import _loops, _reduce
+    from veery.lax import _reduce, _while
 
     every = tuple(range(aval.ndim))
     most = _reduce.reduce_max(times, every)
-    return _loops.fori_loop(0, most, step, operand)
+    return _while.fori_loop(0, most, step, operand)
 
 
 def _is_single(index_shape: Shape) -> bool:

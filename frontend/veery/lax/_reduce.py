@@ -17,7 +17,7 @@ from veery._core.jaxpr import ClosedJaxpr
 from veery._core.primitive import Primitive
 from veery._transforms.jvp import jvp
 from veery.lax import _arithmetic, _compare, _computation, _convert, _shape, _slicing
-from veery.lax._declare import ANY, INTEGRAL, NUMERIC, check_dtype, reduction
+from veery.lax._declare import ANY, INTEGRAL, check_dtype, reduction
 from veery.lax._reference import widen
 
 ArrayLike = Any
@@ -67,7 +67,7 @@ def _insert_axes(x: Any, axes: Shape, shape: Shape) -> Any:
 
 reduce_sum_p = reduction(
     "reduce_sum",
-    NUMERIC,
+    (np.number,),
     jvp=LINEAR,
     transpose=lambda ct, x, *, axes: [_insert_axes(ct, axes, x.aval.shape)],
     reference=lambda x, *, axes: _accumulate(np.sum, x, axes),
@@ -106,7 +106,7 @@ def _reduce_prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: S
 
 
 reduce_prod_p = reduction(
-    "reduce_prod", NUMERIC, jvp=_reduce_prod_jvp, reference=lambda x, *, axes: _accumulate(np.prod, x, axes)
+    "reduce_prod", (np.number,), jvp=_reduce_prod_jvp, reference=lambda x, *, axes: _accumulate(np.prod, x, axes)
 )
 
 
@@ -167,13 +167,23 @@ def reduce_xor(operand: ArrayLike, axes: Sequence[int]) -> Array:
     return reduce_xor_p.bind(operand, axes=_axes(axes))
 
 
-def _bitwise(function: np.ufunc) -> Callable[..., np.ndarray]:
-    return lambda x, *, axes: np.asarray(function.reduce(x, axis=axes)).astype(x.dtype)
+def _logical(name: str, function: np.ufunc) -> Primitive:
+    reference = lambda x, *, axes: np.asarray(function.reduce(x, axis=axes)).astype(x.dtype)
+    primitive = reduction(name, INTEGRAL, jvp=NONDIFFERENTIABLE, reference=reference)
+    checked = primitive.abstract_eval
+
+    def abstract_eval(x: ShapedArray, *, axes: Shape) -> ShapedArray:
+        if x.dtype != np.bool_ and not dtypes.issubdtype(x.dtype, np.integer):
+            raise TypeError(f"logical reduction requires operand dtype bool or int, got {x.dtype.name}.")
+        return checked(x, axes=axes)  # type: ignore[misc]
+
+    primitive.abstract_eval = abstract_eval
+    return primitive
 
 
-reduce_and_p = reduction("reduce_and", INTEGRAL, jvp=NONDIFFERENTIABLE, reference=_bitwise(np.bitwise_and))
-reduce_or_p = reduction("reduce_or", INTEGRAL, jvp=NONDIFFERENTIABLE, reference=_bitwise(np.bitwise_or))
-reduce_xor_p = reduction("reduce_xor", INTEGRAL, jvp=NONDIFFERENTIABLE, reference=_bitwise(np.bitwise_xor))
+reduce_and_p = _logical("reduce_and", np.bitwise_and)
+reduce_or_p = _logical("reduce_or", np.bitwise_or)
+reduce_xor_p = _logical("reduce_xor", np.bitwise_xor)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -111,11 +111,10 @@ def _broadcast_in_dim_batch(
 
 
 def _broadcast_in_dim_reference(x: np.ndarray, *, shape: Shape, broadcast_dimensions: Shape) -> np.ndarray:
-    order = np.argsort(broadcast_dimensions, kind="stable") if broadcast_dimensions else []
     aligned = [1] * len(shape)
     for d, to in zip(x.shape, broadcast_dimensions):
         aligned[to] = d
-    return np.broadcast_to(np.transpose(x, order).reshape(aligned), shape).copy()
+    return np.broadcast_to(np.transpose(x, inverse_permutation(broadcast_dimensions)).reshape(aligned), shape).copy()
 
 
 broadcast_in_dim_p = Primitive(

@@ -257,9 +257,9 @@ def _clip_to_dtype(index: int, dtype: Any) -> Any:
     return np.asarray(min(max(index, int(info.min)), int(info.max)), dtype)
 
 
-def _check_indices(name: str, x: ShapedArray, indices: Sequence[ShapedArray]) -> None:
+def _check_indices(name: str, indices: tuple[ShapedArray, ...]) -> None:
     if any(i.ndim != 0 for i in indices):
-        raise TypeError(f"start_indices arguments to {name} must be scalars, got indices {list(indices)}")
+        raise TypeError(f"start_indices arguments to {name} must be scalars, got indices {indices}")
     integral = all(dtypes.issubdtype(i.dtype, np.integer) for i in indices)
     if not integral or len({i.dtype for i in indices}) > 1:
         names = ", ".join(i.dtype.name for i in indices)
@@ -279,7 +279,7 @@ def _dynamic_slice_abstract_eval(x: ShapedArray, *indices: ShapedArray, slice_si
         )
     if not all(size >= 0 for size in slice_sizes):
         raise TypeError(f"slice slice_sizes must be greater than or equal to zero, got slice_sizes of {slice_sizes}.")
-    _check_indices("dynamic_slice", x, indices)
+    _check_indices("dynamic_slice", indices)
     return ShapedArray(slice_sizes, x.dtype, x.weak_type)
 
 
@@ -400,7 +400,7 @@ def _dynamic_update_slice_abstract_eval(x: ShapedArray, update: ShapedArray, *in
             f"lax.dynamic_update_slice requires arguments to have the same dtypes, got {x.dtype.name}, "
             f"{update.dtype.name}."
         )
-    _check_indices("dynamic_update_slice", x, indices)
+    _check_indices("dynamic_update_slice", indices)
     return ShapedArray(x.shape, x.dtype, x.weak_type and update.weak_type)
 
 

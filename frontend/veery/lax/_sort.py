@@ -161,8 +161,6 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     k = operator.index(k)
     if k < 0:
         raise ValueError(f"k argument to top_k must be nonnegative, got {k}")
-    if np.ndim(operand) == 0:
-        raise TypeError(f"top_k operand must have >= 1 dimension, got {np.shape(operand)}")
     values, indices = top_k_p.bind(operand, k=k, axis=canonicalize_axis(axis, np.ndim(operand)))
     return values, indices
 

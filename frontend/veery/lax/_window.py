@@ -21,7 +21,7 @@ from veery.lax import _compare, _computation, _shape, _slicing
 from veery.lax._compare import ge_p, le_p
 from veery.lax._conv import window_pullback_padding
 from veery.lax._conv_dims import dilated, explicit_pads, padtype_to_pads, steps
-from veery.lax._declare import NUMERIC, ORDERED, check_dtype
+from veery.lax._declare import ORDERED, check_dtype
 from veery.lax._reference import widen
 
 ArrayLike = Any
@@ -127,22 +127,19 @@ def reduce_window_shape_tuple(
 
 
 def _window_shape(x: ShapedArray, window_dimensions: Shape, **params: Any) -> Shape:
-    check_shapelike("reduce_window", "window_dimensions", window_dimensions)
+    check_shapelike("reduce_window", "window_dimensions", window_dimensions, positive=True)
     if x.ndim != len(window_dimensions):
         raise TypeError(
             f"reduce_window got the wrong number of window_dimensions for operand: got operand shape {x.shape} with "
             f"window_dimensions {window_dimensions}."
         )
     for name in ("window_strides", "base_dilation", "window_dilation"):
-        check_shapelike("reduce_window", name, params[name])
+        check_shapelike("reduce_window", name, params[name], positive=True)
         if len(params[name]) != x.ndim:
             raise TypeError(
                 f"reduce_window got inconsistent {name} and window_dimensions: got {name} {params[name]} and "
                 f"window_dimensions {window_dimensions}."
             )
-    positive = (window_dimensions, params["window_strides"], params["base_dilation"], params["window_dilation"])
-    if any(n < 1 for sizes in positive for n in sizes):
-        raise TypeError(f"reduce_window sizes, strides and dilations must be positive, got {positive}.")
     if len(params["padding"]) != x.ndim:
         raise TypeError(f"reduce_window needs a pair of padding for each dimension, got {params['padding']}.")
     return reduce_window_shape_tuple(x.shape, window_dimensions, **params)
@@ -232,7 +229,7 @@ def _sum_reference(x: np.ndarray, **params: Any) -> np.ndarray:
 
 
 reduce_window_sum_p = _window_primitive(
-    "reduce_window_sum", NUMERIC, _sum_reference, jvp=LINEAR, transpose=_sum_transpose
+    "reduce_window_sum", (np.number,), _sum_reference, jvp=LINEAR, transpose=_sum_transpose
 )
 
 
@@ -295,7 +292,9 @@ def _reduce_window_abstract_eval(*avals: ShapedArray, jaxpr: ClosedJaxpr, **para
     count = len(avals) // 2
     operands, inits = avals[:count], avals[count:]
     if any(a.shape for a in inits):
-        raise ValueError(f"reduce_window init_values must be scalars, got shapes {[a.shape for a in inits]}.")
+        raise TypeError(
+            f"reduce_window expected init_values to be scalars but init_values have shapes {[a.shape for a in inits]}."
+        )
     if len({a.shape for a in operands}) != 1:
         raise TypeError(f"reduce_window operands must have the same shapes, got {[a.shape for a in operands]}.")
     if [a.dtype for a in operands] != [a.dtype for a in inits]:
@@ -454,13 +453,13 @@ def _select_primitive(name: str, other: Callable[[], Primitive], **rules: Any) -
     return primitive
 
 
-select_and_gather_add_p = _select_primitive(
+select_and_gather_add_p: Primitive = _select_primitive(
     "select_and_gather_add",
     lambda: select_and_scatter_add_p,
     abstract_eval=_gather_add_abstract_eval,
     reference=_gather_add_reference,
 )
-select_and_scatter_add_p = _select_primitive(
+select_and_scatter_add_p: Primitive = _select_primitive(
     "select_and_scatter_add",
     lambda: select_and_gather_add_p,
     abstract_eval=_scatter_add_abstract_eval,
