@@ -209,9 +209,9 @@ class ufunc:
         return self._at_by_scan(a, indices, _creation.asarray(b))
 
     def _at_by_scan(self, a: Array, indices: Any, b: Array) -> Array:
-        from veery.numpy import _creation
+        from veery.numpy import _ranges
 
-        positions = lax.reshape(_creation.arange(a.size), a.shape)[indices]
+        positions = lax.reshape(_ranges.arange(a.size), a.shape)[indices]
         values = lax.broadcast_in_dim(b, positions.shape, tuple(range(positions.ndim - b.ndim, positions.ndim)))
 
         def step(flat: Array, x: tuple[Array, Array]) -> tuple[Array, None]:
@@ -232,7 +232,7 @@ class ufunc:
         own = self._own["reduceat"]
         if own is not None:
             return own(a, indices, axis=axis, dtype=dtype)
-        from veery.numpy import _creation
+        from veery.numpy import _creation, _ranges
 
         check_arraylike(f"{self.__name__}.reduceat", a, indices)
         x, starts = _creation.asarray(a, dtype), _creation.asarray(indices)
@@ -248,7 +248,7 @@ class ufunc:
             mask = lax.broadcast_in_dim(inside, carry.shape, (0,))
             return lax.select(mask, out, carry), None
 
-        result = lax.scan(step, begin, _creation.arange(moved.shape[0]))[0]
+        result = lax.scan(step, begin, _ranges.arange(moved.shape[0]))[0]
         return lax.transpose(result, _axis_back(x.ndim, axis))
 
     def outer(self, A: ArrayLike, B: ArrayLike, /) -> Array:

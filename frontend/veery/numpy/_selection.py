@@ -1,0 +1,765 @@
+"""Choosing among values: where, select, choose, piecewise; positions of what is not zero; taking and putting elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery import lax
+from veery._api.jit import jit
+from veery._core import dtypes
+from veery._core.array import ArrayImpl
+from veery._core.errors import ConcretizationTypeError
+from veery._core.shapes import canonicalize_axis
+from veery._core.trace import Tracer
+from veery.numpy._arithmetic import _dtype, is_kind
+from veery.numpy._arithmetic import choose as _choose
+from veery.numpy._creation import asarray, from_host, full
+from veery.numpy._logic import to_bool
+from veery.numpy._promotion import (
+    Array,
+    ArrayLike,
+    broadcast_arrays,
+    broadcast_to,
+    check_arraylike,
+    check_no_out,
+    promote_dtypes,
+    to_dtype,
+    unwrap,
+)
+
+# where, select.
+
+
+@jit
+def _where(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
+    condition = to_bool(condition)
+    x, y = promote_dtypes(x, y)
+    return _select_broadcast(condition, x, y)
+
+
+def _select_broadcast(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
+    shape = lax.broadcast_shapes(*(np.shape(v) for v in (condition, x, y)))
+    if np.ndim(condition):
+        condition = broadcast_to(condition, shape)
+    return lax.select_n(condition, broadcast_to(y, shape), broadcast_to(x, shape))
+
+
+def where(
+    condition: ArrayLike,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """x where the condition holds, else y. With the condition alone: the positions where it holds (see `nonzero`).
+
+    Args:
+        condition: array; not zero is true.
+        x: values where it holds.
+        y: values where not; all three broadcast.
+        size: of the result of `where(condition)`.
+        fill_value: for its missing elements.
+
+    Raises:
+        ValueError: just one of x and y is given, or size with both.
+
+    >>> where(np.array([True, False]), np.array([1, 2]), 0)
+    Array([1, 0], dtype=int32)
+    """
+    if x is None and y is None:
+        check_arraylike("where", condition)
+        return nonzero(condition, size=size, fill_value=fill_value)
+    check_arraylike("where", condition, x, y)
+    if size is not None or fill_value is not None:
+        raise ValueError("size and fill_value arguments cannot be used in three-term where function.")
+    if is_kind(unwrap(condition), np.complexfloating):
+        raise ValueError("where: condition must not be complex")
+    return _where(*map(unwrap, (condition, x, y)))
+
+
+def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Array:
+    """For each element the choice of the first condition that holds.
+
+    Args:
+        condlist: arrays of bools.
+        choicelist: as many arrays of values.
+        default: where no condition holds.
+
+    Raises:
+        ValueError: the lists are empty or differ in length.
+
+    >>> x = np.arange(4)
+    >>> select([x < 1, x > 2], [x, 10 * x], default=-1)
+    Array([ 0, -1, -1, 30], dtype=int32)
+    """
+    if len(condlist) != len(choicelist):
+        raise ValueError(f"condlist must have length equal to choicelist ({len(condlist)} vs {len(choicelist)})")
+    if len(condlist) == 0:
+        raise ValueError("condlist must be non-empty")
+    check_arraylike("select", *condlist, *choicelist, default)
+    return _select(tuple(map(unwrap, condlist)), tuple(map(unwrap, choicelist)), unwrap(default))
+
+
+@jit
+def _select(conditions: tuple[ArrayLike, ...], choices: tuple[ArrayLike, ...], default: ArrayLike) -> Array:
+    *choices_, out = promote_dtypes(*choices, default)  # type: ignore[assignment]
+    out = to_dtype(out, _dtype(out))
+    for condition, choice in zip(reversed(conditions), reversed(choices_)):
+        out = _select_broadcast(to_bool(condition), choice, out)
+    shape = lax.broadcast_shapes(*(np.shape(v) for v in (*conditions, *choices)), np.shape(default))
+    return broadcast_to(out, shape)
+
+
+_select._name = "select"
+
+
+def choose(a: ArrayLike, choices: Array | Sequence[ArrayLike], out: None = None, mode: str = "raise") -> Array:
+    """For each element the choice of that number.
+
+    Args:
+        a: integers.
+        choices: arrays that broadcast with it.
+        out: must be None.
+        mode: for numbers out of range: "raise" (not while traced), "wrap" or "clip".
+
+    Raises:
+        ValueError: a number is out of range and mode is "raise".
+        TypeError: a does not hold integers.
+
+    >>> choose(np.array([1, 0]), [np.array([10, 20]), np.array([30, 40])])
+    Array([30, 20], dtype=int32)
+    """
+    check_no_out("choose", out)
+    check_arraylike("choose", a, *choices)
+    a = asarray(a)
+    if not is_kind(a, np.integer):
+        raise ValueError(f"`a` array must be integer typed, got {a.dtype}")
+    count = len(choices)
+    if mode == "raise":
+        values = _concrete(
+            a,
+            "The error occurred because jnp.choose was jit-compiled with mode='raise'. Use mode='wrap' or mode='clip' "
+            "instead.",
+        )
+        if ((values < 0) | (values >= count)).any():
+            raise ValueError("invalid entry in choice array")
+    elif mode not in ("wrap", "clip"):
+        raise ValueError(f"mode={mode!r} not understood. Must be 'raise', 'wrap', or 'clip'")
+    return _choose_among(a, tuple(map(unwrap, choices)), wrap=mode == "wrap")
+
+
+@jit(static_argnames=("wrap",))
+def _choose_among(a: Array, choices: tuple[ArrayLike, ...], wrap: bool) -> Array:
+    from veery.numpy._arithmetic import clip, remainder
+
+    count = len(choices)
+    a = to_dtype(remainder(a, count) if wrap else clip(a, 0, count - 1), np.dtype(np.int32))
+    a, *cases = broadcast_arrays(a, *promote_dtypes(*choices))
+    out = cases[0]
+    for i, case in enumerate(cases[1:], 1):
+        out = lax.select_n(lax.eq(a, np.int32(i)), out, case)
+    return lax._convert.convert(out)
+
+
+_choose_among._name = "choose"
+
+
+def _concrete(x: ArrayLike, message: str) -> np.ndarray:
+    """The values of an array; ConcretizationTypeError with the message where it is traced."""
+    if isinstance(x, Tracer):
+        value = x.concrete_value()
+        if value is None:
+            raise ConcretizationTypeError(x, message)
+        x = value
+    return x.to_numpy() if isinstance(x, ArrayImpl) else np.asarray(x)
+
+
+def piecewise(
+    x: ArrayLike,
+    condlist: Array | Sequence[ArrayLike],
+    funclist: Sequence[ArrayLike | Callable[..., Array]],
+    *args: Any,
+    **kw: Any,
+) -> Array:
+    """For each element the function (or value) of the last condition that holds there.
+
+    Args:
+        x: array.
+        condlist: bools, an array for each function.
+        funclist: functions of scalars, or values; one more than conditions if there is a default (else 0).
+        *args: further arguments of the functions.
+        **kw: further keyword arguments.
+
+    >>> x = np.arange(-2, 3)
+    >>> piecewise(x, [x < 0, x >= 0], [lambda v: -v, lambda v: 10 * v])
+    Array([ 2,  1,  0, 10, 20], dtype=int32)
+    """
+    from veery.numpy._vectorize import vectorize
+
+    check_arraylike("piecewise", x)
+    x = asarray(x)
+    conditions = [asarray(c) for c in condlist] if isinstance(condlist, (list, tuple)) else list(asarray(condlist))
+    conditions = [c if c.dtype == np.bool_ else to_bool(c) for c in conditions]
+    if conditions and all(c.ndim == 0 for c in conditions) and x.ndim and np.ndim(condlist) == 1:
+        conditions = [asarray(condlist).astype(bool)]  # type: ignore[arg-type]
+    functions = list(funclist)
+    if len(functions) == len(conditions) + 1:
+        default, functions = functions[-1], functions[:-1]
+    elif len(functions) == len(conditions):
+        default = 0
+    else:
+        raise ValueError(
+            f"with {len(conditions)} condition(s), either {len(conditions)} or {len(conditions) + 1} functions are "
+            f"expected; got {len(functions)}"
+        )
+
+    def evaluate(f: Any) -> Array:
+        value = vectorize(lambda v: f(v, *args, **kw))(x) if callable(f) else f
+        return broadcast_to(to_dtype(value, x.dtype), x.shape)
+
+    out = evaluate(default)
+    for condition, f in zip(conditions, functions):
+        out = lax.select(broadcast_to(condition, x.shape), evaluate(f), out)
+    return out
+
+
+# Positions.
+
+_SIZE_MESSAGE = "The size argument of jnp.{} must be statically specified to use jnp.{} within JAX transformations."
+
+
+def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
+    """The positions of the elements that are not zero: an array for each dimension.
+
+    Args:
+        a: array of rank 1 or more.
+        size: number of positions to return; needed while traced. Further ones are left out.
+        fill_value: in place of missing positions: a number, or one for each dimension; 0 by default.
+
+    Raises:
+        ConcretizationTypeError: the array is traced and size not given.
+        ValueError: the array has rank 0.
+
+    >>> nonzero(np.array([0, 5, 0, 6]))
+    (Array([1, 3], dtype=int32),)
+    """
+    check_arraylike("nonzero", a)
+    a = unwrap(a)
+    if np.ndim(a) == 0:
+        raise ValueError(
+            "Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() instead."
+        )
+    if isinstance(a, Tracer) and a.concrete_value() is None:
+        if size is None:
+            raise ConcretizationTypeError(a, _SIZE_MESSAGE.format("nonzero", "nonzero"))
+        return _nonzero(a, _fill_values(fill_value, np.ndim(a)), size=_static_size(size))
+    return _host_nonzero(_concrete(a, ""), size, fill_value)
+
+
+def _static_size(size: Any) -> int:
+    from veery._core.shapes import concrete_int
+
+    return concrete_int(size, "size argument of jnp.nonzero()")
+
+
+def _fill_values(fill_value: Any, ndim: int) -> tuple[Any, ...]:
+    if fill_value is None:
+        return (0,) * ndim
+    if isinstance(fill_value, tuple):
+        if len(fill_value) != ndim or any(np.shape(v) for v in fill_value):
+            raise ValueError(f"fill_value must be a scalar or a tuple of length {ndim}; got {fill_value}")
+        return fill_value
+    if np.shape(fill_value):
+        raise ValueError(f"fill_value must be a scalar or a tuple of length {ndim}; got {fill_value}")
+    return (fill_value,) * ndim
+
+
+def _host_nonzero(a: np.ndarray, size: int | None, fill_value: Any) -> tuple[Array, ...]:
+    """Of known values: NumPy counts, so that no program depends on how many there are."""
+    dtype = dtypes.default_int_dtype()
+    found = [i.astype(dtype) for i in np.nonzero(a)]
+    if size is None:
+        return tuple(from_host(i) for i in found)
+    size = _static_size(size)
+    fills = _fill_values(fill_value, a.ndim)
+    if any(isinstance(v, Tracer) for v in fills):
+        return _nonzero(asarray(a), fills, size=size)
+    out = []
+    for positions, fill in zip(found, fills):
+        full_ = np.full(size, np.asarray(fill).astype(dtype), dtype)
+        full_[: min(size, len(positions))] = positions[:size]
+        out.append(from_host(full_))
+    return tuple(out)
+
+
+@jit(static_argnames=("size",))
+def _nonzero(a: Array, fills: tuple[Any, ...], size: int) -> tuple[Array, ...]:
+    """The running count of what is not zero says where each position goes."""
+    dtype = dtypes.default_int_dtype()
+    shape, total = np.shape(a), math.prod(np.shape(a))
+    if total == 0 or size == 0:
+        return tuple(lax.broadcast_in_dim(to_dtype(f, dtype), (size,), ()) for f in fills)
+    mask = lax.reshape(to_bool(a), (total,))
+    count = lax.cumsum(lax.convert_element_type(mask, dtype), 0)
+    # An element's place is its count less one; those that do not count go out of bounds and are dropped.
+    place = _choose(mask, lax.sub(count, dtype.type(1)), dtype.type(size))
+    zeros = full((size,), 0, dtype)
+    flat = zeros.at[place].set(lax.iota(dtype, total))  # type: ignore[attr-defined]
+    valid = lax.lt(lax.iota(dtype, size), lax.squeeze(lax.slice(count, (total - 1,), (total,)), (0,)))
+    out = []
+    for i, fill in enumerate(fills):
+        stride = math.prod(shape[i + 1 :])
+        position = lax.rem(lax.div(flat, dtype.type(stride)), dtype.type(shape[i]))
+        out.append(_choose(valid, position, to_dtype(fill, dtype)))
+    return tuple(out)
+
+
+_nonzero._name = "nonzero"
+
+
+def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
+    """The positions in the flattened array of the elements that are not zero (see `nonzero`).
+
+    >>> flatnonzero(np.array([[0, 5], [6, 0]]))
+    Array([1, 2], dtype=int32)
+    """
+    check_arraylike("flatnonzero", a)
+    return nonzero(lax.reshape(unwrap(a), (np.size(a),)), size=size, fill_value=fill_value)[0]
+
+
+def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
+    """The positions of the elements that are not zero, one a row (see `nonzero`).
+
+    >>> argwhere(np.array([[0, 5], [6, 0]]))
+    Array([[0, 1],
+           [1, 0]], dtype=int32)
+    """
+    check_arraylike("argwhere", a)
+    a = unwrap(a)
+    if np.ndim(a) == 0:
+        rows = nonzero(lax.reshape(a, (1,)), size=size, fill_value=fill_value)[0]
+        return full((rows.shape[0], 0), 0, rows.dtype)
+    columns = nonzero(a, size=size, fill_value=fill_value)
+    if all(isinstance(c, ArrayImpl) for c in columns) and not isinstance(a, Tracer):
+        return from_host(np.stack([c.to_numpy() for c in columns], 1))
+    return lax.concatenate([lax.expand_dims(c, (1,)) for c in columns], 1)
+
+
+# Taking.
+
+
+def take(
+    a: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None = None,
+    out: None = None,
+    mode: str | None = None,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    fill_value: Any = None,
+) -> Array:
+    """The elements at indices along an axis (None: of the flattened array).
+
+    Args:
+        a: array.
+        indices: integers.
+        axis: along which to take.
+        out: must be None.
+        mode: out of bounds: "fill" (the default) gives fill_value, "clip" the nearest element, "wrap" goes round.
+        unique_indices: promise that no index occurs twice.
+        indices_are_sorted: promise that the indices ascend.
+        fill_value: NaN, or the least integer, by default.
+
+    Raises:
+        NotImplementedError: mode is "raise", or out is given.
+
+    >>> take(np.array([10, 20, 30]), np.array([2, 0]))
+    Array([30, 10], dtype=int32)
+    """
+    check_no_out("take", out)
+    check_arraylike("take", a, indices)
+    a, indices = asarray(a), unwrap(indices)
+    if not is_kind(indices, np.integer):
+        raise ValueError("indices must have an integer type")
+    if axis is None:
+        a, axis = lax.reshape(a, (a.size,)), 0
+    axis = canonicalize_axis(axis, a.ndim)
+    if np.size(indices) and not a.shape[axis]:
+        raise IndexError("Cannot do a non-empty jnp.take() from an empty axis.")
+    if mode == "raise":
+        raise NotImplementedError("The 'raise' mode to jnp.take is not supported.")
+    if mode == "wrap":
+        from veery.numpy._arithmetic import remainder
+
+        indices, mode = remainder(indices, a.shape[axis]), "clip"
+    if mode not in (None, "fill", "clip", "promise_in_bounds", "drop"):
+        raise ValueError(f"Invalid mode '{mode}' for np.take")
+    return a.at[(slice(None),) * axis + (asarray(indices),)].get(
+        indices_are_sorted=indices_are_sorted,
+        unique_indices=unique_indices,
+        mode=mode or "fill",
+        fill_value=fill_value,
+        # "clip" takes negative indices for small ones, as NumPy does
+        wrap_negative_indices=mode != "clip",
+    )
+
+
+def take_along_axis(
+    arr: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None = -1,
+    mode: Any = None,
+    fill_value: Any = None,
+    *,
+    wrap_negative_indices: bool | None = None,
+) -> Array:
+    """The elements at indices along an axis, for each place of the other axes its own.
+
+    Args:
+        arr: array.
+        indices: integers of the same rank; the other dimensions broadcast.
+        axis: along which to take; None for the flattened array.
+        mode: out of bounds: "fill" (the default) gives fill_value, "clip" the nearest element.
+        fill_value: NaN, or the least integer, by default.
+        wrap_negative_indices: whether negative indices count from the end (the default).
+
+    >>> take_along_axis(np.array([[10, 20], [30, 40]]), np.array([[1], [0]]), axis=1)
+    Array([[20],
+           [30]], dtype=int32)
+    """
+    check_arraylike("take_along_axis", arr, indices)
+    x, where_ = asarray(arr), asarray(indices)
+    if not is_kind(where_, np.integer):
+        raise TypeError(f"take_along_axis indices must be of integer type, got {where_.dtype}")
+    if axis is None:
+        if where_.ndim != 1:
+            raise ValueError(f"take_along_axis indices must be 1D if axis=None, got shape {where_.shape}")
+        x, axis = lax.reshape(x, (x.size,)), 0
+    if where_.ndim != x.ndim:
+        raise ValueError(f"indices and arr must have the same number of dimensions; {where_.ndim} vs. {x.ndim}")
+    axis = canonicalize_axis(axis, x.ndim)
+    index = _along(x.shape, where_.shape, axis, where_)
+    wrap = True if wrap_negative_indices is None else wrap_negative_indices
+    # A dimension that broadcasts in the array is read at 0 throughout.
+    return x.at[index].get(mode=mode or "fill", fill_value=fill_value, wrap_negative_indices=wrap)
+
+
+def _along(shape: tuple[int, ...], index_shape: tuple[int, ...], axis: int, indices: Array) -> tuple[Any, ...]:
+    """The index arrays with which `x[...]` takes or puts along an axis."""
+    ndim = len(shape)
+    others = [i for i in range(ndim) if i != axis]
+    lax.broadcast_shapes(*([s[i] for i in others] for s in (shape, index_shape)))
+    entries: list[Any] = []
+    for i in range(ndim):
+        if i == axis:
+            entries.append(indices)
+        elif shape[i] == 1:
+            entries.append(np.zeros((1,) * ndim, np.int32))
+        else:
+            entries.append(np.arange(shape[i], dtype=np.int32).reshape((-1,) + (1,) * (ndim - 1 - i)))
+    return tuple(entries)
+
+
+def compress(
+    condition: ArrayLike,
+    a: ArrayLike,
+    axis: int | None = None,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike = 0,
+    out: None = None,
+) -> Array:
+    """The slices along an axis (None: the elements of the flattened array) where a condition holds.
+
+    Args:
+        condition: bools, of rank 1.
+        a: array.
+        axis: along which to select.
+        size: of the result along the axis; needed while traced.
+        fill_value: for missing slices.
+        out: must be None.
+
+    >>> compress(np.array([False, True]), np.array([[1, 2], [3, 4]]), axis=1)
+    Array([[2],
+           [4]], dtype=int32)
+    """
+    check_no_out("compress", out)
+    check_arraylike("compress", condition, a, fill_value)
+    mask, x = asarray(condition).astype(bool), asarray(a)
+    if mask.ndim != 1:
+        raise ValueError("condition must be a 1D array")
+    if axis is None:
+        x, axis = lax.reshape(x, (x.size,)), 0
+    axis = canonicalize_axis(axis, x.ndim)
+    if mask.shape[0] > x.shape[axis]:
+        extra = mask[x.shape[axis] :]
+        if not isinstance(extra, Tracer) and bool(extra.any()):
+            raise ValueError("condition contains entries that are out of bounds")
+        mask = mask[: x.shape[axis]]
+    (positions,) = nonzero(mask, size=size, fill_value=x.shape[axis])
+    index = (slice(None),) * axis + (positions,)
+    return x.at[index].get() if size is None else _filled_at(x, index, positions, axis, fill_value)
+
+
+def _filled_at(x: Array, index: tuple, positions: Array, axis: int, fill_value: ArrayLike) -> Array:
+    taken = x.at[index].get(mode="clip")  # type: ignore[attr-defined]
+    shape = [1] * taken.ndim
+    shape[axis] = positions.shape[0]
+    valid = lax.reshape(lax.lt(positions, np.asarray(x.shape[axis]).astype(positions.dtype)[()]), shape)
+    return _choose(broadcast_to(valid, taken.shape), taken, to_dtype(fill_value, taken.dtype))
+
+
+def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0) -> Array:
+    """The elements where a condition holds (see `compress`).
+
+    >>> extract(np.array([True, False, True]), np.array([1, 2, 3]))
+    Array([1, 3], dtype=int32)
+    """
+    check_arraylike("extract", condition, arr, fill_value)
+    mask = asarray(condition)
+    return compress(lax.reshape(mask, (mask.size,)), arr, size=size, fill_value=fill_value)
+
+
+# Putting: copies with changed elements, since arrays are immutable.
+
+
+def _check_not_inplace(name: str, inplace: bool) -> None:
+    if inplace:
+        raise ValueError(
+            f"jax.numpy.{name} cannot modify arrays in-place, because JAX arrays are immutable. "
+            "Pass inplace=False to instead return an updated array."
+        )
+
+
+def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = True) -> Array:
+    """A copy of an array with elements replaced, by their positions in the flattened array.
+
+    Args:
+        a: array.
+        ind: positions.
+        v: values, repeated as needed.
+        mode: out of bounds: None or "clip" replace the nearest element, "wrap" goes round.
+        inplace: must be False.
+
+    >>> put(np.array([1, 2, 3]), np.array([0, 2]), 9, inplace=False)
+    Array([9, 2, 9], dtype=int32)
+    """
+    _check_not_inplace("put", inplace)
+    check_arraylike("put", a, ind, v)
+    x, positions, values = asarray(a), asarray(ind), asarray(v)
+    if not x.size or not positions.size or not values.size:
+        return x
+    positions = lax.reshape(positions, (positions.size,))
+    values = _repeated(values, positions.size)
+    if mode is None or mode == "clip":
+        mode = "clip"
+    elif mode == "wrap":
+        from veery.numpy._arithmetic import remainder
+
+        positions, mode = remainder(positions, x.size), "drop"
+    elif mode == "raise":
+        raise NotImplementedError("The 'raise' mode to jnp.put is not supported.")
+    else:
+        raise ValueError(f"mode should be one of 'wrap' or 'clip'; got {mode=}")
+    return lax.reshape(lax.reshape(x, (x.size,)).at[positions].set(values, mode=mode), x.shape)
+
+
+def _repeated(values: Array, size: int) -> Array:
+    """As many values, in turn."""
+    flat = lax.reshape(values, (values.size,))
+    times = -(-size // values.size)
+    if times > 1:
+        flat = lax.reshape(lax.broadcast_in_dim(flat, (times, values.size), (1,)), (times * values.size,))
+    return lax.slice(flat, (0,), (size,)) if flat.shape[0] != size else flat
+
+
+def put_along_axis(
+    arr: ArrayLike,
+    indices: ArrayLike,
+    values: ArrayLike,
+    axis: int | None,
+    inplace: bool = True,
+    *,
+    mode: str | None = None,
+) -> Array:
+    """A copy of an array with elements along an axis replaced, for each place of the other axes its own.
+
+    Args:
+        arr: array.
+        indices: integers of the same rank; the other dimensions broadcast.
+        values: broadcast to the shape of the indices.
+        axis: along which to put; None for the flattened array.
+        inplace: must be False.
+        mode: out of bounds: "drop" (the default) or "clip".
+
+    >>> put_along_axis(np.zeros((2, 2), int), np.array([[1], [0]]), 5, axis=1, inplace=False)
+    Array([[0, 5],
+           [5, 0]], dtype=int32)
+    """
+    _check_not_inplace("put_along_axis", inplace)
+    check_arraylike("put_along_axis", arr, indices, values)
+    x, where_ = asarray(arr), asarray(indices)
+    if not is_kind(where_, np.integer):
+        raise TypeError(f"put_along_axis indices must be of integer type, got {where_.dtype}")
+    shape = x.shape
+    if axis is None:
+        x, axis = lax.reshape(x, (x.size,)), 0
+    if where_.ndim != x.ndim:
+        raise ValueError(
+            f"put_along_axis arguments 'arr' and 'indices' must have same ndim. Got {x.ndim} and {where_.ndim}."
+        )
+    axis = canonicalize_axis(axis, x.ndim)
+    index = _along(x.shape, where_.shape, axis, where_)
+    return lax.reshape(x.at[index].set(values, mode=mode), shape)
+
+
+def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Array:
+    """A copy of an array with the elements where a mask holds replaced by values in turn.
+
+    >>> place(np.arange(4), np.array([True, False, True, True]), np.array([7, 8]), inplace=False)
+    Array([7, 1, 8, 7], dtype=int32)
+    """
+    _check_not_inplace("place", inplace)
+    check_arraylike("place", arr, mask, vals)
+    x, where_, values = asarray(arr), asarray(mask), asarray(vals)
+    if where_.size != x.size:
+        raise ValueError("place: arr and mask must be the same size")
+    if not values.size:
+        raise ValueError("Cannot place values from an empty array")
+    if not x.size:
+        return x
+    (positions,) = nonzero(lax.reshape(to_bool(where_), (x.size,)), size=x.size, fill_value=x.size)
+    values = _repeated(values, x.size)
+    return lax.reshape(lax.reshape(x, (x.size,)).at[positions].set(values, mode="drop"), x.shape)
+
+
+def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = True) -> Array:
+    """A copy of an array with its diagonal replaced by values in turn.
+
+    Args:
+        a: array of rank 2 or more; of rank 3 or more only with equal dimensions.
+        val: values.
+        wrap: must be False.
+        inplace: must be False.
+
+    >>> fill_diagonal(np.zeros((2, 2), int), 5, inplace=False)
+    Array([[5, 0],
+           [0, 5]], dtype=int32)
+    """
+    if inplace:
+        raise NotImplementedError("JAX arrays are immutable, must use inplace=False")
+    if wrap:
+        raise NotImplementedError("wrap=True is not implemented, must use wrap=False")
+    check_arraylike("fill_diagonal", a, val)
+    x, values = asarray(a), asarray(val)
+    if x.ndim < 2:
+        raise ValueError("array must be at least 2-d")
+    if x.ndim > 2 and any(n != x.shape[0] for n in x.shape):
+        raise ValueError("All dimensions of input must be of equal length")
+    n = min(x.shape)
+    diagonal = (np.arange(n),) * x.ndim
+    return x.at[diagonal].set(values if values.ndim == 0 else _repeated(values, n))
+
+
+# Positions in flattened arrays.
+
+
+def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
+    """Positions in a flattened array as positions in each dimension; out of bounds those at the edge.
+
+    >>> unravel_index(np.array([4]), (2, 3))
+    (Array([1], dtype=int32), Array([1], dtype=int32))
+    """
+    from veery._core.shapes import canonicalize_shape
+
+    check_arraylike("unravel_index", indices)
+    if not is_kind(unwrap(indices), np.integer):
+        raise TypeError(f"unravel_index: indices must be integers, got {_dtype(unwrap(indices))}")
+    return _unravel_index(asarray(indices), shape=canonicalize_shape(shape))
+
+
+@jit(static_argnames=("shape",))
+def _unravel_index(indices: Array, shape: tuple[int, ...]) -> tuple[Array, ...]:
+    from veery.numpy._arithmetic import clip, floor_divide, remainder
+
+    total = math.prod(shape)
+    clipped = clip(indices, -total, total - 1)
+    # Negative positions count from the end.
+    rest = _choose(lax.lt(clipped, clipped.dtype.type(0)), clipped + total, clipped)
+    out = []
+    for n in reversed(shape):
+        out.append(remainder(rest, n))
+        rest = floor_divide(rest, n)
+    return tuple(reversed(out))
+
+
+_unravel_index._name = "unravel_index"
+
+
+def ravel_multi_index(
+    multi_index: Sequence[ArrayLike],
+    dims: Sequence[int],
+    mode: str = "raise",
+    order: str = "C",
+    *,
+    dtype: Any = None,
+) -> Array:
+    """Positions in each dimension as positions in the flattened array.
+
+    Args:
+        multi_index: positions, an array for each dimension.
+        dims: the array's shape.
+        mode: out of bounds: "raise" (not while traced), "wrap" or "clip".
+        order: "C" or "F".
+        dtype: of the result; the default integer by default.
+
+    >>> ravel_multi_index((np.array([1]), np.array([1])), (2, 3))
+    Array([4], dtype=int32)
+    """
+    from veery.numpy._arithmetic import clip, remainder
+
+    if len(multi_index) != len(dims):
+        raise ValueError(f"len(multi_index)={len(multi_index)} != len(dims)={len(dims)}")
+    dims = tuple(int(d) for d in dims)
+    check_arraylike("ravel_multi_index", *multi_index)
+    positions = [asarray(i) for i in multi_index]
+    if any(not is_kind(i, np.integer) for i in positions):
+        raise TypeError("only int indices permitted")
+    if mode == "raise":
+        message = (
+            "The error occurred because ravel_multi_index was jit-compiled with mode='raise'. Use mode='wrap' or "
+            "mode='clip' instead."
+        )
+        if any(((v := _concrete(i, message)) < 0).any() or (v >= n).any() for i, n in zip(positions, dims)):
+            raise ValueError("invalid entry in coordinates array")
+    elif mode in ("wrap", "clip"):
+        fit = remainder if mode == "wrap" else lambda i, n: clip(i, 0, n - 1)
+        positions = [fit(i, n) for i, n in zip(positions, dims)]
+    else:
+        raise ValueError(f"invalid mode={mode!r}. Expected 'raise', 'wrap', or 'clip'")
+    if order == "F":
+        strides = [math.prod(dims[:i]) for i in range(len(dims))]
+    elif order == "C":
+        strides = [math.prod(dims[i + 1 :]) for i in range(len(dims))]
+    else:
+        raise ValueError(f"invalid order={order!r}. Expected 'C' or 'F'")
+    result = dtypes.default_int_dtype() if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype)
+    return _ravel(tuple(positions), strides=tuple(strides), dtype=result)
+
+
+@jit(static_argnames=("strides", "dtype"))
+def _ravel(positions: tuple[Array, ...], strides: tuple[int, ...], dtype: Any) -> Array:
+    terms = broadcast_arrays(*(lax.mul(to_dtype(i, dtype), dtype.type(s)) for i, s in zip(positions, strides)))
+    out = terms[0]
+    for term in terms[1:]:
+        out = lax.add(out, term)
+    return out
+
+
+_ravel._name = "ravel_multi_index"
