@@ -308,9 +308,10 @@ def cbrt(x: Expr) -> Expr:
     scaled = a * where(small, x.constant(step**3), where(big, x.constant(step**-3), 1.0))
     shift = _mantissa_bits(x)
     bias = (1 << (x.dtype.itemsize * 8 - 2 - shift)) - 1
-    # A third of the exponent and of the significand, read as one number: within 5% of the root.
+    # A third of the exponent and of the significand, read as one number: within 5% of the root. Signed: SPIR-V cannot
+    # divide unsigned integers (`failed to legalize operation 'arith.divui'`).
     offset = int((bias - bias / 3 - 0.03306235651) * (1 << shift))
-    t = (scaled.bitcast(f"u{x.dtype.itemsize}") / 3 + offset).bitcast(x.dtype)
+    t = (scaled.bits / 3 + offset).bitcast(x.dtype)
     for _ in range(2 if x.dtype == np.float32 else 3):  # Halley's iteration: cubic
         cube = t * t * t
         t = t - t * ((cube - scaled) / (cube + cube + scaled))
