@@ -32,6 +32,7 @@ from veery._api.placement import local_devices as local_devices
 from veery._api.placement import process_count as process_count
 from veery._api.placement import process_index as process_index
 from veery._api.placement import process_indices as process_indices
+from veery._api.pmap import pmap as pmap
 from veery._api.vectorize import vmap as vmap
 from veery._core.array import Array as Array
 from veery._core.config import check_tracer_leaks as check_tracer_leaks

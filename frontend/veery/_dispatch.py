@@ -20,6 +20,7 @@ from veery._core.jaxpr import ClosedJaxpr, DebugInfo
 from veery._core.primitive import Primitive
 from veery._core.trace import eval_trace, set_current_trace
 from veery._transforms.dce import dce
+from veery._transforms.spmd import device_program
 from veery._transforms.staging import close_over, stage
 
 logger = logging.getLogger("veery")
@@ -248,6 +249,57 @@ def _stage_primitive(primitive: Primitive, args: Sequence[Any], params: dict[str
     return closed
 
 
+# Several devices.
+
+
+def execute_on_devices(
+    *args: Any,
+    jaxpr: ClosedJaxpr,
+    name: str,
+    axis_name: Any,
+    axis_size: int,
+    in_mapped: tuple[bool, ...],
+    out_mapped: tuple[bool, ...],
+    devices: tuple[Any, ...],
+) -> list[ArrayImpl]:
+    """Run a program on the slices of its mapped arguments, one on each device."""
+    executables = _device_executables(jaxpr, name, axis_name, devices)
+    shards = [_shards(as_array(x), mapped, devices) for x, mapped in zip(args, in_mapped)]
+    results = runtime().spmd.run(executables, [[s[i] for s in shards] for i in range(axis_size)])
+    outs = []
+    for j, (aval, mapped) in enumerate(zip(jaxpr.out_avals, out_mapped)):
+        if mapped:
+            buffer = runtime().spmd.ShardedBuffer([r[j] for r in results])
+            outs.append(ArrayImpl(aval.update(shape=(axis_size, *aval.shape)), buffer))
+        else:
+            outs.append(ArrayImpl(aval, results[0][j]))
+    return outs
+
+
+def _device_executables(jaxpr: ClosedJaxpr, name: str, axis_name: Any, devices: tuple[Any, ...]) -> list[Any]:
+    key = ("device executables", devices)
+    if key not in jaxpr.derived:
+        program = device_program(jaxpr, axis_name)
+        donated = (False,) * len(program.in_avals)
+        compiled = {
+            target: lower_jaxpr(program, name, target, donated).compile() for target in set(map(target_of, devices))
+        }
+        inline = lambda d: "inline" if d.inline is not None else None
+        jaxpr.derived[key] = [runtime().load(compiled[target_of(d)], d, queue=inline(d)) for d in devices]
+    return jaxpr.derived[key]
+
+
+def _shards(x: ArrayImpl, mapped: bool, devices: Sequence[Any]) -> list[Any]:
+    """A buffer for each device: slices along the leading axis, or the whole."""
+    held = getattr(x._buffer, "shards", None)
+    if mapped and held is not None and tuple(s.device for s in held) == tuple(devices):
+        return list(held)
+    if not mapped:
+        return [move(x, d)._buffer for d in devices]
+    value = x.to_numpy()
+    return [runtime().put(np.asarray(value[i], order="C"), d) for i, d in enumerate(devices)]
+
+
 def clear_caches() -> None:
     """Forget compiled operations (those on disk stay)."""
     _eager_programs.clear()
@@ -256,4 +308,6 @@ def clear_caches() -> None:
 lazy.run_primitive = run_primitive
 lazy.array_from_numpy = array_from_numpy
 lazy.execute = execute
+lazy.execute_on_devices = execute_on_devices
+lazy.spmd = lambda: runtime().spmd
 

@@ -90,7 +90,17 @@ def _returned(refs: list[iree.VmRef]) -> Any:
     return None if not refs else refs[0] if len(refs) == 1 else tuple(refs)
 
 
-def _await(fence: iree.HalFence) -> None:
+def _fence(ref: iree.VmRef) -> iree.HalFence | None:
+    """The fence to wait for; a call without arguments has none."""
+    try:
+        return ref.deref(iree.HalFence)
+    except TypeError:
+        return None
+
+
+def _await(fence: iree.HalFence | None) -> None:
+    if fence is None:
+        return
     while not fence.wait(timeout=SLICE_NANOSECONDS):
         pass
 
@@ -102,7 +112,7 @@ def _inline(function: HostFunction, pure: bool) -> Callable[..., Any]:
         try:
             if not pure and not workers.ordered_host_calls.here():
                 workers.ordered_host_calls.drain()  # effects submitted earlier come first
-            _await(wait.deref(iree.HalFence))
+            _await(_fence(wait))
             results = function.run([ref.deref(iree.HalBufferView) for ref in arguments])
             buffers = [put(result, function.device, copy=True)._ref for result in results]
         except BaseException as error:
@@ -121,7 +131,7 @@ def _threaded(function: HostFunction, pure: bool, hal: iree.HalDevice) -> Callab
 
     def run(_: Any, *refs: iree.VmRef) -> Any:
         *arguments, wait, signal = refs
-        before, done = wait.deref(iree.HalFence), signal.deref(iree.HalFence)
+        before, done = _fence(wait), signal.deref(iree.HalFence)
         views = [ref.deref(iree.HalBufferView) for ref in arguments]
         buffers = [
             iree.HalBufferView(iree.allocate_visible(hal, spec.nbytes or 1), spec.shape, spec.element_type)

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from veery._api.jit import JitFunction, JitOptions, jit
 from veery._api.arguments import as_tuple
+from veery._api.jit import JitFunction, JitOptions, jit
 from veery._core import dtypes, source, tree
 from veery._core.avals import ShapedArray, aval_of, aval_rules
 from veery._core.jaxpr import ClosedJaxpr

@@ -13,8 +13,6 @@ from veery._core.avals import maybe_aval_of
 from veery._core.trace import Tracer
 
 
-
-
 def devices(backend: str | None = None) -> list[Any]:
     """The devices of a platform ("cpu", "vulkan", "cuda"); by default those of the default platform.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -130,12 +130,23 @@ class ArrayImpl(Array):
 
     def devices(self) -> set[Any]:
         """The set of devices that hold the array."""
-        return {self._buffer.device}
+        shards = getattr(self._buffer, "shards", None)
+        return {self._buffer.device} if shards is None else {shard.device for shard in shards}
 
     @property
     def committed(self) -> bool:
         """Whether the array was put on its device explicitly."""
         return self._committed
+
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """The pieces of the array on their devices; a single one for an array on one device."""
+        shards = getattr(self._buffer, "shards", None)
+        if shards is None:
+            return [Shard(self._buffer.device, (slice(None),) * self.ndim, self)]
+        aval = self.aval.update(shape=self.shape[1:])
+        rest = (slice(None),) * aval.ndim
+        return [Shard(s.device, (slice(i, i + 1), *rest), ArrayImpl(aval, s, True)) for i, s in enumerate(shards)]
 
     @property
     def is_fully_addressable(self) -> bool:
@@ -264,6 +275,14 @@ class ArrayImpl(Array):
         return self._buffer.dlpack_device()
 
 
+class Shard(NamedTuple):
+    """A piece of an array: its device, which part of the array it is, and its values."""
+
+    device: Any
+    index: tuple[slice, ...]
+    data: ArrayImpl
+
+
 def _unpickle(value: np.ndarray, aval: ShapedArray) -> ArrayImpl:
     return lazy.array_from_numpy(value, aval)
 
@@ -275,7 +294,7 @@ def array_repr(x: ArrayImpl) -> str:
         return f"Array({x.shape}, dtype={x.dtype.name}) overlaying:\n{np.atleast_1d(x.to_numpy()).view(np.uint32).reshape(*x.shape, 2)}"
     name = x.dtype.name
     if x.size == 0:
-        return f"Array([], shape={x.shape}, dtype={name}{weak})" if x.shape != (0,) else f"Array([], dtype={name}{weak})"
+        return f"Array([], shape={x.shape}, dtype={name}{weak})"
     body = np.array2string(x.to_numpy(), separator=", ", prefix="Array(")
     last_line = len(body.rsplit("\n", 1)[-1]) + (6 if "\n" not in body else 0)
     separator = ",\n      " if last_line + len(f", dtype={name}{weak})") > 75 else ", "

@@ -11,3 +11,5 @@ copy: Callable[[Any], Any]  # identity that is recorded as an operation (filled 
 run_primitive: Callable[..., Any]  # eager evaluation of a primitive (filled in by veery._dispatch)
 array_from_numpy: Callable[[Any, Any], Any]  # (ndarray, aval) -> concrete array (filled in by veery._dispatch)
 execute: Callable[..., list[Any]]  # run a jaxpr without consts on concrete values (filled in by veery._dispatch)
+execute_on_devices: Callable[..., list[Any]]  # run pmap's program (filled in by veery._dispatch)
+spmd: Callable[[], Any]  # the runtime's exchanges between devices (filled in by veery._dispatch)

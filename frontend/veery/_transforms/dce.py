@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from veery._core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, Var, memoized
+from collections.abc import Iterable
+from typing import Any
+
+from veery._core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, NamedAxisEffect, Var, memoized
 
 
-def dce_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
-    """The jaxpr without equations whose results are not used and that have no effects. Inputs stay."""
+def side_effects(effects: Iterable[Any]) -> bool:
+    """Whether there is an effect beyond the mention of a named axis."""
+    return any(not isinstance(effect, NamedAxisEffect) for effect in effects)
+
+
+def dce_jaxpr(jaxpr: Jaxpr, keep_effects: bool = True) -> Jaxpr:
+    """The jaxpr without equations whose results are not used and that have no side effects. Inputs stay."""
     needed: set[Var] = {a for a in jaxpr.outvars if type(a) is not Literal}  # type: ignore[misc]
     eqns = []
     for eqn in reversed(jaxpr.eqns):
-        if eqn.effects or any(v in needed for v in eqn.outvars):
+        if (keep_effects and side_effects(eqn.effects)) or any(v in needed for v in eqn.outvars):
             if not all(v in needed for v in eqn.outvars):
                 eqn = eqn.replace(outvars=[v if v in needed else DropVar(v.aval) for v in eqn.outvars])
             eqns.append(eqn)

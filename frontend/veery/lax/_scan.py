@@ -16,7 +16,7 @@ from veery._core.primitive import Primitive
 from veery._core.trace import Tracer
 from veery._transforms import staging
 from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
-from veery._transforms.dce import dce_jaxpr
+from veery._transforms.dce import dce_jaxpr, side_effects
 from veery._transforms.jvp import jvp_jaxpr
 from veery._transforms.linearize import linearize_jaxpr
 from veery._transforms.transpose import backward_pass
@@ -277,7 +277,7 @@ class _ResidualPlan:
             return []
         jaxpr = self._primal.jaxpr
         outvars = [jaxpr.outvars[i] for i in self._hoisted_outs]
-        alone = dce_jaxpr(jaxpr.replace(outvars=outvars, invars=jaxpr.invars[: self._num_consts]))
+        alone = dce_jaxpr(jaxpr.replace(outvars=outvars, invars=jaxpr.invars[: self._num_consts]), keep_effects=False)
         return eval_jaxpr(alone, (), *consts)
 
     def linear_body(self, linear: ClosedJaxpr, n_const_dots: int, n_carry_dots: int) -> ClosedJaxpr:
@@ -325,7 +325,7 @@ def _invariant_outputs(closed: ClosedJaxpr, num_consts: int) -> set[int]:
     """The outputs that depend on the leading constants alone."""
     invariant = set(closed.jaxpr.invars[:num_consts])
     for eqn in closed.jaxpr.eqns:
-        if not eqn.effects and all(type(a) is Literal or a in invariant for a in eqn.invars):
+        if not side_effects(eqn.effects) and all(type(a) is Literal or a in invariant for a in eqn.invars):
             invariant.update(eqn.outvars)
     return {i for i, a in enumerate(closed.jaxpr.outvars) if type(a) is Literal or a in invariant}
 

@@ -1,0 +1,195 @@
+"""One program on several devices at once, each in a thread of its own, with exchanges of values between them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from veery_runtime.buffer import Buffer
+from veery_runtime.errors import DeletedBufferError
+from veery_runtime.executable import Executable
+from veery_runtime.workers import Workers
+
+_threads = Workers("veery-spmd")
+
+
+class Group:
+    """The devices of one launch. Each calls `exchange` the same number of times, in the same order."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._slots: list[Any] = [None] * size
+        self._arrived = 0
+        self._finished = 0
+        self._round = 0
+        self._published: list[Any] = []
+        self.error: BaseException | None = None
+        self._condition = threading.Condition()
+
+    def exchange(self, rank: int, value: Any) -> list[Any]:
+        """Gives this device's value to the others and returns the values of all.
+
+        Raises:
+          RuntimeError: another device failed, or ended its program without taking part.
+        """
+        with self._condition:
+            self._slots[rank] = value
+            self._arrived += 1
+            here = self._round
+            if self._arrived == self.size:
+                self._published, self._slots = self._slots, [None] * self.size
+                self._arrived = 0
+                self._round += 1
+                self._condition.notify_all()
+            else:
+                self._check_progress()
+            while self._round == here:
+                if self.error is not None:
+                    raise RuntimeError("a collective was given up because another device failed") from self.error
+                self._condition.wait(0.5)
+            return self._published
+
+    def finish(self, error: BaseException | None) -> None:
+        """This device's program has ended."""
+        with self._condition:
+            self._finished += 1
+            self.error = self.error or error
+            self._check_progress()
+            self._condition.notify_all()
+
+    def _check_progress(self) -> None:
+        if self._finished and self._arrived and self.error is None:
+            self.error = RuntimeError(
+                "some devices wait in a collective that others never reach: collectives must not stand under a "
+                "condition that differs between devices"
+            )
+
+
+class _Here(threading.local):
+    group: Group | None = None
+    rank: int = 0
+
+
+_here = _Here()
+
+
+def rank() -> int:
+    """The position of the device whose program runs in this thread."""
+    return _here.rank
+
+
+def exchange(value: Any) -> list[Any]:
+    """The values that the programs of all devices give, in the order of the devices.
+
+    Raises:
+      RuntimeError: called outside of a launch, or another device failed.
+    """
+    if _here.group is None:
+        raise RuntimeError("a collective between devices ran outside of a launch on several devices")
+    return _here.group.exchange(_here.rank, value)
+
+
+def run(executables: Sequence[Executable], arguments: Sequence[Sequence[Buffer]]) -> list[list[Buffer]]:
+    """Runs one program on each device at the same time.
+
+    Args:
+      executables: the program, loaded on each device with queue="inline".
+      arguments: the buffers for each.
+
+    Returns:
+      The results of each, complete.
+
+    Raises:
+      RuntimeError: one of them failed; its own exception where that is known.
+    """
+    size = len(executables)
+    group = Group(size)
+    results: list[Any] = [None] * size
+    done = threading.Semaphore(0)
+
+    def job(position: int) -> None:
+        _here.group, _here.rank = group, position
+        failure: BaseException | None = None
+        try:
+            outs = executables[position](arguments[position])
+            for buffer in outs:
+                buffer.wait()
+            results[position] = outs
+        except BaseException as error:
+            failure = error
+        finally:
+            _here.group = None
+            group.finish(failure)
+            done.release()
+
+    for position in range(size):
+        _threads.submit(lambda position=position: job(position))  # type: ignore[misc]
+    for _ in range(size):
+        while not done.acquire(timeout=0.1):  # in slices, so that Ctrl-C is honoured
+            pass
+    if group.error is not None:  # the first that went wrong; others failed for its sake
+        raise group.error
+    return results
+
+
+class ShardedBuffer:
+    """An array whose leading axis is divided among devices: one buffer for each index."""
+
+    __slots__ = ("shards", "_spec", "_host", "__weakref__")
+
+    def __init__(self, shards: Sequence[Buffer]) -> None:
+        first = shards[0]
+        self.shards = tuple(shards)
+        self._spec = _ShardedSpec((len(shards), *first.shape), first.dtype, first.nbytes * len(shards))
+        self._host: np.ndarray[Any, Any] | None = None
+
+    shape = property(lambda self: self._spec.shape)
+    dtype = property(lambda self: self._spec.dtype)
+    nbytes = property(lambda self: self._spec.nbytes)
+    device = property(lambda self: None)  # no single one
+
+    def is_ready(self) -> bool:
+        """True when all shards are there."""
+        return all(shard.is_ready() for shard in self.shards)
+
+    def wait(self) -> None:
+        """Blocks until all shards are there; raises what went wrong with any."""
+        for shard in self.shards:
+            shard.wait()
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The whole as a read-only NumPy array: a copy, made once."""
+        if self.is_deleted():
+            raise DeletedBufferError("Array has been deleted.")
+        if self._host is None:
+            self._host = np.stack([shard.numpy() for shard in self.shards])
+            self._host.flags.writeable = False
+        return self._host
+
+    def delete(self) -> None:
+        """Frees all shards."""
+        self._host = None
+        for shard in self.shards:
+            shard.delete()
+
+    def is_deleted(self) -> bool:
+        """True when a shard was deleted."""
+        return any(shard.is_deleted() for shard in self.shards)
+
+
+class _ShardedSpec:
+    """What `Spec` is to a buffer on one device."""
+
+    __slots__ = ("shape", "dtype", "nbytes", "device")
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, nbytes: int) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.nbytes = nbytes
+        self.device = None
+
+
+__all__ = ["Group", "ShardedBuffer", "exchange", "rank", "run"]
