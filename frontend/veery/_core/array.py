@@ -31,6 +31,7 @@ class Array(metaclass=_ArrayMeta):
     __array_priority__ = 100
 
     if TYPE_CHECKING:  # what both kinds of array have, for type checkers
+
         @property
         def shape(self) -> tuple[int, ...]: ...
         @property
@@ -193,14 +194,22 @@ class ArrayImpl(Array):
 
     def _numeric(self, what: str) -> np.ndarray:
         if isinstance(self.aval.dtype, dtypes.KeyDType):
-            raise TypeError(f"JAX array with PRNG key dtype cannot be converted to a NumPy array by {what}. Use jax.random.key_data(arr) instead.")
+            raise TypeError(
+                f"JAX array with PRNG key dtype cannot be converted to a NumPy array by {what}. Use "
+                "jax.random.key_data(arr) instead."
+            )
         return self.to_numpy()
 
     def __bool__(self) -> bool:
         if self.size != 1:
             if self.size == 0:
-                raise ValueError("The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not empty.")
-            raise ValueError("The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()")
+                raise ValueError(
+                    "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is "
+                    "not empty."
+                )
+            raise ValueError(
+                "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
+            )
         return bool(self._numeric("bool").item())
 
     def _scalar(self, kind: type) -> Any:
@@ -268,7 +277,9 @@ class ArrayImpl(Array):
     def __deepcopy__(self, memo: dict) -> ArrayImpl:
         return lazy.array_from_numpy(np.array(self.to_numpy()), self.aval)
 
-    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None) -> Any:
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
+    ) -> Any:
         return self._buffer.dlpack()
 
     def __dlpack_device__(self) -> tuple[int, int]:

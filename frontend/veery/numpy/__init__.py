@@ -326,6 +326,15 @@ from veery.numpy._grids import s_ as s_
 from veery.numpy._vectorize import apply_along_axis as apply_along_axis
 from veery.numpy._vectorize import apply_over_axes as apply_over_axes
 from veery.numpy._vectorize import vectorize as vectorize
+from veery.numpy._input_output import array_repr as array_repr
+from veery.numpy._input_output import array_str as array_str
+from veery.numpy._input_output import get_printoptions as get_printoptions
+from veery.numpy._input_output import iterable as iterable
+from veery.numpy._input_output import load as load
+from veery.numpy._input_output import printoptions as printoptions
+from veery.numpy._input_output import save as save
+from veery.numpy._input_output import savez as savez
+from veery.numpy._input_output import set_printoptions as set_printoptions
 
 # The name of Python's type is that of a dtype here.
 from veery.numpy._dtypes import bool_ as bool

@@ -237,9 +237,9 @@ def placement(slices: Sequence[Slice | None]) -> int:
 
 
 def gather_by_plan(x: Array, plan: Plan, arrays: Sequence[Any]) -> Array:
-    """Read with slices and integer arrays: the slices first, then one gather."""
+    """Read with slices and integer arrays: the slices first, then one gather, then reversals."""
     x = lax.expand_dims(x, plan.newaxes) if plan.newaxes else x
-    x = slice_static(x, [Slice(0, n, 1) if s is None else s for s, n in zip(plan.slices, x.shape)])
+    x = slice_static(x, [Slice(0, n, 1) if s is None else _forward(s) for s, n in zip(plan.slices, x.shape)])
     indexed = tuple(i for i, s in enumerate(plan.slices) if s is None)
     vectors, shape = index_vectors(arrays, [x.shape[i] for i in indexed], plan.wrap)
     at = placement(plan.slices)
@@ -248,7 +248,7 @@ def gather_by_plan(x: Array, plan: Plan, arrays: Sequence[Any]) -> Array:
     sizes = tuple(1 if i in indexed else n for i, n in enumerate(x.shape))
     if not all(x.shape[i] for i in indexed):
         return _gather_of_nothing(x, indexed, shape, at)
-    return lax.gather(
+    out = lax.gather(
         x,
         vectors,
         GatherDimensionNumbers(offset, indexed, indexed),
@@ -258,6 +258,14 @@ def gather_by_plan(x: Array, plan: Plan, arrays: Sequence[Any]) -> Array:
         mode=GatherScatterMode.CLIP if plan.mode in CLAMPING else plan.mode,
         fill_value=plan.fill_value,
     )
+    kept = [s for s in plan.slices if s is not None]
+    reversed_dims = [dim for dim, s in zip(offset, kept) if s.step < 0]
+    return lax.rev(out, reversed_dims) if reversed_dims else out
+
+
+def _forward(s: Slice) -> Slice:
+    """The same elements in ascending order."""
+    return s if s.step > 0 else Slice(s.start + (s.size - 1) * s.step, s.size, -s.step)
 
 
 def _gather_of_nothing(x: Array, indexed: tuple[int, ...], shape: tuple[int, ...], at: int) -> Array:

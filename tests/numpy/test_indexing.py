@@ -1,0 +1,244 @@
+"""Index expressions against NumPy: reads and updates, traced and eager, and the errors of bad ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import veery.numpy as jnp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.interpreted import interpreted
+from veery import jit
+from veery.errors import NonConcreteBooleanIndexError
+
+
+@st.composite
+def slices(draw, n: int) -> slice:
+    bound = st.none() | st.integers(-n - 2, n + 2)
+    step = draw(st.none() | st.sampled_from([1, 1, 2, 3, -1, -2, -3]))
+    return slice(draw(bound), draw(bound), step)
+
+
+@st.composite
+def integer_arrays(draw, n: int, common: tuple[int, ...]) -> np.ndarray:
+    """Indices for a dimension of size n, of a shape that broadcasts with the others'."""
+    shape = tuple(1 if draw(st.booleans()) else d for d in common[draw(st.integers(0, len(common))) :])
+    size = int(np.prod(shape))
+    values = draw(st.lists(st.integers(-n, n - 1), min_size=size, max_size=size))
+    return np.array(values, draw(st.sampled_from([np.int32, np.int8]))).reshape(shape)
+
+
+@st.composite
+def indexed_arrays(draw, masks: bool = True) -> tuple[np.ndarray, tuple]:
+    """An array and an index expression that NumPy accepts for it."""
+    shape = tuple(draw(st.lists(st.integers(1, 4), max_size=4)))
+    common = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
+    kinds = ["slice", "int", "full", "array"] if draw(st.booleans()) else ["slice", "int", "full"]
+    entries: list = []
+    axis = 0
+    count = draw(st.integers(0, len(shape)))
+    while axis < count:
+        n = shape[axis]
+        kind = draw(st.sampled_from(kinds))
+        if kind == "array" and masks and len(shape) == 1 and draw(st.booleans()):
+            entries.append(np.array(draw(st.lists(st.booleans(), min_size=n, max_size=n))))
+        elif kind == "array":
+            entries.append(draw(integer_arrays(n, common)))
+        else:
+            entries.append({"slice": draw(slices(n)), "int": draw(st.integers(-n, n - 1)), "full": slice(None)}[kind])
+        axis += 1
+    for _ in range(draw(st.integers(0, 2))):
+        entries.insert(draw(st.integers(0, len(entries))), None)
+    if draw(st.booleans()):
+        entries.insert(draw(st.integers(0, len(entries))) if count == len(shape) else len(entries), Ellipsis)
+    x = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+    return x, tuple(entries)
+
+
+def traced_index(idx: tuple) -> tuple[list, object]:
+    """The integers and integer arrays of an index expression, and how to put others in their place."""
+    is_dynamic = [isinstance(e, int) or (isinstance(e, np.ndarray) and e.dtype != bool) for e in idx]
+    values = [np.asarray(e) for e, dynamic in zip(idx, is_dynamic) if dynamic]
+
+    def rebuild(xs: list) -> tuple:
+        rest = iter(xs)
+        return tuple(next(rest) if dynamic else e for e, dynamic in zip(idx, is_dynamic))
+
+    return values, rebuild
+
+
+@settings(max_examples=300)
+@given(indexed_arrays())
+def test_reads_agree_with_numpy(case):
+    x, idx = case
+    expected = x[idx]
+    np.testing.assert_array_equal(interpreted(lambda x: x[idx], x), expected)
+    values, rebuild = traced_index(idx)
+    np.testing.assert_array_equal(interpreted(lambda x, *i: x[rebuild(i)], x, *values), expected)
+
+
+UPDATES = {
+    "set": None,
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+
+
+@settings(max_examples=300)
+@given(indexed_arrays(masks=False), st.sampled_from(list(UPDATES)), st.booleans(), st.data())
+def test_updates_agree_with_numpy(case, name, scalar, data):
+    x, idx = case
+    shape = x[idx].shape
+    values = np.float32(100) if scalar else 100 + np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+    if not scalar and shape and data.draw(st.booleans()):
+        values = values[tuple(slice(0, 1) if data.draw(st.booleans()) else slice(None) for _ in shape)]
+    if name == "set" and _has_duplicates(x, idx):
+        values = np.float32(100)
+    expected = x.copy()
+    if name == "set":
+        expected[idx] = values
+    else:
+        UPDATES[name].at(expected, idx, values)
+    update = lambda x, i, v: getattr(x.at[i], name)(v)
+    np.testing.assert_allclose(interpreted(lambda x, v: update(x, idx, v), x, values), expected, rtol=1e-6)
+    indices, rebuild = traced_index(idx)
+    actual = interpreted(lambda x, v, *i: update(x, rebuild(i), v), x, values, *indices)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+def _has_duplicates(x: np.ndarray, idx: tuple) -> bool:
+    taken = np.arange(x.size).reshape(x.shape)[idx]
+    return len(np.unique(taken)) != taken.size
+
+
+X = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+EAGER = [
+    np.s_[1],
+    np.s_[-1, 2],
+    np.s_[::-1],
+    np.s_[1:, ::2],
+    np.s_[..., None, 1],
+    np.s_[[0, 2]],
+    np.s_[:, [1, 1, 0]],
+    np.s_[[0, 1], ::-2],
+    np.s_[[[0], [1]], [2, 3]],
+    np.s_[[True, False, True]],
+    np.s_[:, np.array([True, False, True, False])],
+    X > 5,
+]
+
+
+def test_eager_reads_and_updates_agree_with_numpy():
+    x = jnp.array(X)
+    for idx in EAGER:
+        idx = np.array(idx) if isinstance(idx, list) else idx
+        np.testing.assert_array_equal(x[idx], X[idx], err_msg=str(idx))
+        expected = X.copy()
+        expected[idx] = -1
+        np.testing.assert_array_equal(x.at[idx].set(-1), expected, err_msg=str(idx))
+    np.testing.assert_array_equal(np.asarray(x), X)  # none of the updates was in place
+
+
+def test_one_program_serves_all_places():
+    x = jnp.arange(5.0)
+    assert [float(x[i]) for i in range(-5, 5)] == [0, 1, 2, 3, 4] * 2
+    assert [x[i : i + 2].tolist() for i in range(3)] == [[0, 1], [1, 2], [2, 3]]
+
+
+def test_out_of_bounds():
+    x = jnp.arange(3.0)
+    assert float(x[5]) == 2 and float(x[-5]) == 0
+    assert float(x[jnp.array(7)]) == 2
+    assert np.isnan(x.at[5].get(mode="fill"))
+    assert float(x.at[5].get(mode="fill", fill_value=-1)) == -1
+    assert x.at[jnp.array([0, 5])].get(mode="fill", fill_value=9).tolist() == [0, 9]
+    assert jnp.arange(3).at[9].get(mode="fill") == np.iinfo(np.int32).min
+    assert x.at[5].set(7).tolist() == [0, 1, 2]
+    assert x.at[5].set(7, mode="clip").tolist() == [0, 1, 7]
+    assert x.at[jnp.array([5, 0])].add(7).tolist() == [7, 1, 2]
+    assert x.at[-1].set(7, wrap_negative_indices=False).tolist() == [0, 1, 2]
+    write = lambda i: (x.at[i].set(7), x.at[i].add(7, mode="clip"), x[i])
+    for i in (-9, -1, 0, 5):
+        for traced, eager in zip(interpreted(write, np.int32(i)), write(i)):
+            np.testing.assert_array_equal(traced, eager)
+
+
+def test_updates_by_function():
+    x = jnp.array([1.0, 4.0, 9.0])
+    assert x.at[1].apply(jnp.sqrt).tolist() == [1, 2, 9]
+    assert x.at[jnp.array([0, 0])].apply(lambda v: v + 1).tolist() == [3, 4, 9]
+    assert x.at[jnp.array([0, 0, 1])].divide(2).tolist() == [0.25, 2, 9]
+    assert x.at[1:].power(2).tolist() == [1, 16, 81]
+    assert x.at[x > 2].multiply(10).tolist() == [1, 40, 90]
+    assert (x.at[::2].get().tolist(), x.at[0].max(3).tolist()) == ([1, 9], [3, 4, 9])
+
+
+def test_updates_keep_the_dtype():
+    x = jnp.arange(3)
+    assert x.at[0].add(np.int8(1)).dtype == np.int32
+    with pytest.warns(FutureWarning, match="scatter inputs have incompatible types"):
+        assert x.at[0].add(1.5).dtype == np.int32
+    assert jnp.arange(3, dtype="int8").at[0].set(300).tolist() == [44, 1, 2]
+    assert x.at[0].divide(2).dtype == np.float32
+
+
+BAD = [
+    (np.s_[0.5], TypeError, "Indexer must have integer or boolean type, got indexer with type float64"),
+    ("a", TypeError, "JAX does not support string indexing; got idx='a'"),
+    ([0, 1], TypeError, "Using a non-tuple sequence for multidimensional indexing is not allowed"),
+    (np.s_[1, 2], IndexError, "Too many indices: array is 1-dimensional, but 2 were indexed"),
+    (np.s_[..., ...], IndexError, "an index can only have a single ellipsis"),
+    (np.ones(2, bool), IndexError, r"boolean index did not match shape of indexed array in index 0: got \(2,\), expected"),
+    (np.ones(3), TypeError, "Indexer must have integer or boolean type"),
+    (np.s_[0:2:0], ValueError, "slice step cannot be zero"),
+    (np.s_[1.0:2], TypeError, "'float' object cannot be interpreted as an integer"),
+    ({}, IndexError, "only integers, slices"),
+]
+
+
+@pytest.mark.parametrize("idx, error, message", BAD)
+def test_bad_indices(idx, error, message):
+    x = jnp.ones(3)
+    with pytest.raises(error, match=message):
+        x[idx]
+    with pytest.raises(error, match=message):
+        x.at[idx].set(1.0)
+
+
+def test_errors_under_jit():
+    x = jnp.arange(3.0)
+    with pytest.raises(NonConcreteBooleanIndexError, match="Array boolean indices must be concrete"):
+        jit(lambda x: x[x > 1])(x)
+    with pytest.raises(IndexError, match="Slice entries must be static integers"):
+        jit(lambda x, i: x[i:])(x, 1)
+    with pytest.raises(TypeError, match=r"JAX arrays are immutable.*\.at\["):
+        x[0] = 1.0
+    with pytest.raises(TypeError, match="immutable"):
+        jit(lambda x: x.__setitem__(0, 1.0))(x)
+    with pytest.raises(ValueError, match="Cannot broadcast to shape with fewer dimensions"):
+        x.at[0].set(jnp.ones((1, 2)))
+    with pytest.raises(ValueError, match="Incompatible types for broadcasting"):
+        x.at[jnp.arange(2)].set(x)
+    with pytest.raises(ValueError, match='Unknown gather mode "foo"'):
+        x.at[0].get(mode="foo")
+    with pytest.raises(IndexError, match="index is out of bounds for axis 0 with size 0"):
+        jnp.zeros((0, 2))[0]
+
+
+def test_slices_do_not_gather():
+    from veery._api.inspection import make_jaxpr
+
+    def primitives(fun, *args):
+        return [eqn.primitive.name for eqn in make_jaxpr(fun)(*args).eqns]
+
+    x = np.ones((4, 4), np.float32)
+    assert primitives(lambda x: x[1:3, ::2], x) == ["slice"]
+    assert primitives(lambda x: x[::-1], x) == ["rev"]
+    assert primitives(lambda x: x[0], x) == ["slice", "squeeze"]
+    assert "dynamic_slice" in primitives(lambda x, i: x[i], x, 1)
+    assert "gather" in primitives(lambda x, i: x[i], x, np.arange(2))
+    assert "dynamic_update_slice" in primitives(lambda x, i: x.at[i].set(0.0), x, 1)
+    assert "scatter" in primitives(lambda x, i: x.at[i].set(0.0), x, np.arange(2))
