@@ -1,6 +1,6 @@
 """Calls return before the work is done: a chain of twenty products is queued in a fraction of the time it takes.
 
-    python examples/asynchronous.py [--size 3000]
+python examples/asynchronous.py [--size 3000]
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ def main() -> None:
     returned = time.perf_counter() - start
     result.block_until_ready()
     finished = time.perf_counter() - start
-    print(f"one product: the call returned after {1e3 * returned:.2f} ms, the result was there after {1e3 * finished:.0f} ms")
+    print(
+        f"one product: the call returned after {1e3 * returned:.2f} ms, the result was there after "
+        f"{1e3 * finished:.0f} ms"
+    )
 
     start = time.perf_counter()
     x = a

@@ -1,6 +1,6 @@
 """A tour of veery on real data: train a digit classifier, look inside, and save it as a program that needs no compiler.
 
-    python examples/tour.py [--epochs 12] [--quiet]
+python examples/tour.py [--epochs 12] [--quiet]
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import time
 from pathlib import Path
 
 import numpy as np
-import veery
-import veery.numpy as jnp
-import veery_runtime
 from rich.console import Console
 from rich.progress import track
 from sklearn.datasets import load_digits
+
+import veery
+import veery.numpy as jnp
+import veery_runtime
 from veery import nn, random
 
 
@@ -126,7 +127,9 @@ def main() -> None:
     norms = jnp.sqrt(sum(jnp.sum(g**2, axis=tuple(range(1, g.ndim))) for g in veery.tree.leaves(gradients)))
     hardest = np.argsort(np.asarray(norms))[-3:][::-1]
     shape = gradients[0]["weights"].shape
-    console.print(f"weights: {shape}; hardest of 256 images: {hardest.tolist()}, gradient norms {np.asarray(norms)[hardest]}")
+    console.print(
+        f"weights: {shape}; hardest of 256 images: {hardest.tolist()}, gradient norms {np.asarray(norms)[hardest]}"
+    )
 
     if not options.quiet:
         console.rule("what is compiled: the jaxpr of loss ...")

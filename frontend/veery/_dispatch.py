@@ -47,7 +47,7 @@ def lowering() -> Any:
 # Devices.
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def first_device(platform: str | None) -> Any:
     """The device that computations go to when nothing else is said."""
     return runtime().devices(platform)[0]
@@ -310,4 +310,3 @@ lazy.array_from_numpy = array_from_numpy
 lazy.execute = execute
 lazy.execute_on_devices = execute_on_devices
 lazy.spmd = lambda: runtime().spmd
-

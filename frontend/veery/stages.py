@@ -59,7 +59,9 @@ class Traced:
         device = options.device or _dispatch.default_device()
         target = lowering_platforms[0] if lowering_platforms else _dispatch.target_of(device)
         donated = (False,) * len(self._traced.consts) + self._donated
-        lowered = _dispatch.lower_jaxpr(self._traced.closed, self._traced.name, target, donated, options.compiler_options)
+        lowered = _dispatch.lower_jaxpr(
+            self._traced.closed, self._traced.name, target, donated, options.compiler_options
+        )
         return Lowered(self, lowered)
 
     def __repr__(self) -> str:
@@ -201,5 +203,3 @@ class Compiled:
 
     def __repr__(self) -> str:
         return f"Compiled({self._traced.fun_name}, {len(self._program.vmfb)} bytes for {self._program.target})"
-
-

@@ -1,6 +1,6 @@
 """What is timed, for one library: prints a JSON object of name -> seconds. Run by run.py, in a process of its own.
 
-    python cases.py veery|jax|numpy
+python cases.py veery|jax|numpy
 """
 
 from __future__ import annotations

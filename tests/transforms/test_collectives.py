@@ -46,7 +46,11 @@ CASES = {
     "ppermute": (lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2)]), X, np.stack([0 * X[0], X[0], X[1], 0 * X[0]])),
     "pshuffle": (lambda x: lax.pshuffle(x, "i", [3, 2, 1, 0]), X, X[::-1]),
     "pbroadcast": (lambda x: lax.pbroadcast(x, "i", 2), X, np.broadcast_to(X[2], X.shape)),
-    "axis_index": (lambda x: lax.add(x, lax.convert_element_type(lax.axis_index("i"), x.dtype)), X, X + np.arange(4)[:, None]),
+    "axis_index": (
+        lambda x: lax.add(x, lax.convert_element_type(lax.axis_index("i"), x.dtype)),
+        X,
+        X + np.arange(4)[:, None],
+    ),
 }
 
 
@@ -66,7 +70,6 @@ def test_collectives_against_numpy(in_numpy, name):
     np.testing.assert_allclose(inner[:, 0], expected, rtol=1e-12)
     if name != "axis_index":
         np.testing.assert_allclose(inner[:, 1], 2 * expected, rtol=1e-12)
-
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -96,7 +99,12 @@ def test_collectives_inside_loops_and_branches(in_numpy):
 
 
 def test_nested_axes(in_numpy):
-    fun = lambda x: (lax.psum(x, ("i", "j")), lax.psum(x, "j"), lax.axis_index(("i", "j")), lax.all_gather(x, ("i", "j")))
+    fun = lambda x: (
+        lax.psum(x, ("i", "j")),
+        lax.psum(x, "j"),
+        lax.axis_index(("i", "j")),
+        lax.all_gather(x, ("i", "j")),
+    )
     both, inner, index, gathered = veery.vmap(veery.vmap(fun, axis_name="j"), axis_name="i")(X)
     np.testing.assert_allclose(both, np.full((4, 3), X.sum()), rtol=1e-12)
     np.testing.assert_allclose(inner, np.broadcast_to(X.sum(1, keepdims=True), X.shape), rtol=1e-12)

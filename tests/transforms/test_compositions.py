@@ -141,9 +141,7 @@ def test_derivatives_of_any_order(in_numpy, order):
     for i in range(order):
         inner = mixed
         mixed = (
-            veery.grad(inner)
-            if i % 2
-            else (lambda x, f=inner: veery.jvp(f, (x,), (np.ones_like(np.asarray(1.0)),))[1])
+            veery.grad(inner) if i % 2 else (lambda x, f=inner: veery.jvp(f, (x,), (np.ones_like(np.asarray(1.0)),))[1])
         )
     close(mixed(np.float64(0.4)), np.sin(0.4 + order * np.pi / 2), 1e-12)
 

@@ -66,7 +66,8 @@ SCRIPTS = {
         expected = veery.jvp(veery.vmap(inner, axis_name="i"), (x,), (np.ones_like(x),))[1]
         np.testing.assert_allclose(np.asarray(tangent), np.asarray(expected), rtol=1e-5)
         batched = veery.vmap(veery.pmap(inner, axis_name="i"), in_axes=1, out_axes=1)(np.stack([x, 2 * x], 1))
-        np.testing.assert_allclose(np.asarray(batched[:, 1]), np.asarray(veery.vmap(inner, axis_name="i")(2 * x)), rtol=1e-5)
+        expected = np.asarray(veery.vmap(inner, axis_name="i")(2 * x))
+        np.testing.assert_allclose(np.asarray(batched[:, 1]), expected, rtol=1e-5)
     """,
     "axes, static and donated arguments": """
         fun = veery.pmap(lambda n, a, b: lax.add(lax.mul(a, float(n)), b), in_axes=(None, 1, None),

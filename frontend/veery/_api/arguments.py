@@ -44,9 +44,7 @@ def positions_and_names(
     if sig is None:
         return numbers, frozenset(names)
     parameters = list(sig.parameters.values())
-    positional = [
-        i for i, p in enumerate(parameters) if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
+    positional = [i for i, p in enumerate(parameters) if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     _check(fun, sig, numbers, names, option)
     numbers = tuple(n + len(positional) if n < 0 else n for n in numbers)
     if argnames is None:

@@ -45,7 +45,10 @@ def flat_function(
 
 def _pair(out: Any) -> tuple[Any, Any]:
     if not (isinstance(out, (tuple, list)) and len(out) == 2):
-        raise TypeError(f"expected function with aux output to return a two-element tuple, but got type {type(out)} with value {out!r}")
+        raise TypeError(
+            f"expected function with aux output to return a two-element tuple, but got type {type(out)} with value "
+            f"{out!r}"
+        )
     return out[0], out[1]
 
 
@@ -135,7 +138,8 @@ def _checked_tangent(primal: Any, tangent: Any, name: str) -> Any:
         )
     if np.shape(primal) != np.shape(tangent):
         raise ValueError(
-            f"jvp called with different primal and tangent shapes;Got primal shape {np.shape(primal)} and tangent shape "
+            f"jvp called with different primal and tangent shapes;Got primal shape {np.shape(primal)} and tangent "
+            "shape "
             f"as {np.shape(tangent)}"
         )
     if expected.dtype == dtypes.float0:
@@ -171,7 +175,14 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     flat, found = flat_function(fun, in_tree, has_aux)
     split = linearization.linearize(flat, leaves, _inexact(leaves))
     out = tree.tree_unflatten(found["out_tree"], split.outs)
-    kept = _LinearMap(split.jaxpr, in_tree, found["out_tree"], tuple(map(aval_of, leaves)), tuple(map(aval_of, split.outs)), split.nonzeros_out)
+    kept = _LinearMap(
+        split.jaxpr,
+        in_tree,
+        found["out_tree"],
+        tuple(map(aval_of, leaves)),
+        tuple(map(aval_of, split.outs)),
+        split.nonzeros_out,
+    )
     f_jvp = Partial(functools.partial(_apply_linear, kept), split.jaxpr.consts)
     return (out, f_jvp, _strip(found["aux"])) if has_aux else (out, f_jvp)
 
@@ -179,7 +190,9 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 class _LinearMap:
     """A linear jaxpr with the trees and types around it; its residuals are passed beside it."""
 
-    def __init__(self, jaxpr: ClosedJaxpr, in_tree: Any, out_tree: Any, in_avals: Any, out_avals: Any, nonzeros_out: Any):
+    def __init__(
+        self, jaxpr: ClosedJaxpr, in_tree: Any, out_tree: Any, in_avals: Any, out_avals: Any, nonzeros_out: Any
+    ):
         self.jaxpr = jaxpr.jaxpr
         self.in_tree = in_tree
         self.out_tree = out_tree
@@ -248,14 +261,20 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     split = linearization.linearize(flat, leaves, _inexact(leaves))
     out_tree = found["out_tree"]
     out = tree.tree_unflatten(out_tree, split.outs)
-    kept = _LinearMap(split.jaxpr, in_tree, out_tree, tuple(map(aval_of, leaves)), tuple(map(aval_of, split.outs)), split.nonzeros_out)
+    kept = _LinearMap(
+        split.jaxpr, in_tree, out_tree, tuple(map(aval_of, leaves)), tuple(map(aval_of, split.outs)), split.nonzeros_out
+    )
     vjp_fun = Partial(functools.partial(_apply_transposed, kept, function_name(fun)), split.jaxpr.consts)
     return (out, vjp_fun, _strip(found["aux"])) if has_aux else (out, vjp_fun)
 
 
 def _apply_transposed(kept: _LinearMap, name: str, residuals: Sequence[Any], *cts: Any) -> tuple[Any, ...]:
     if len(cts) != 1:
-        raise TypeError(f"the function returned by `jax.vjp` applied to {name} was called with {len(cts)} arguments, but functions returned by `jax.vjp` must be called with a single argument corresponding to the single value returned by {name}")
+        raise TypeError(
+            f"the function returned by `jax.vjp` applied to {name} was called with {len(cts)} arguments, but functions "
+            "returned by `jax.vjp` must be called with a single argument corresponding to the single value returned "
+            f"by {name}"
+        )
     flat_cts, ct_tree = tree.tree_flatten(cts[0])
     if ct_tree != kept.out_tree:
         raise ValueError(
@@ -308,14 +327,18 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
     leaves, in_tree = tree.tree_flatten(primals)
     avals = [ShapedArray(x.shape, x.dtype) if maybe_aval_of(x) is None else aval_of(x) for x in leaves]
     if not all(_is_inexact(a) for a in avals) and any(_is_inexact(a) for a in avals):
-        raise TypeError("linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer functions")
+        raise TypeError(
+            "linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer functions"
+        )
     flat, found = flat_function(fun, in_tree)
     closed = stage(flat, avals)
 
     def transposed(ct: Any) -> Any:
         flat_cts, ct_tree = tree.tree_flatten(ct)
         if ct_tree != found["out_tree"]:
-            raise TypeError(f"cotangent tree does not match function output, expected {found['out_tree']} but got {ct_tree}")
+            raise TypeError(
+                f"cotangent tree does not match function output, expected {found['out_tree']} but got {ct_tree}"
+            )
         for aval, c in zip(closed.out_avals, flat_cts):
             if np.shape(c) != aval.shape:
                 raise TypeError(f"cotangent type does not match function output, expected {aval} but got {aval_of(c)}")
@@ -443,14 +466,17 @@ def _check_gradient_input(x: Any, holomorphic: bool, allow_int: bool, name: str)
         raise TypeError(f"Argument '{x}' of type {type(x)} is not a valid JAX type")
     if holomorphic:
         if not dtypes.issubdtype(aval.dtype, np.complexfloating):
-            raise TypeError(f"{name} with holomorphic=True requires inputs with complex dtype, but got {aval.dtype.name}.")
+            raise TypeError(
+                f"{name} with holomorphic=True requires inputs with complex dtype, but got {aval.dtype.name}."
+            )
         return
     if dtypes.issubdtype(aval.dtype, dtypes.extended):
         raise TypeError(f"{name} with input element type {aval.dtype.name}")
     if not dtypes.issubdtype(aval.dtype, np.inexact) and not allow_int:
         raise TypeError(
             f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype of np.inexact), but got "
-            f"{aval.dtype.name}. If you want to use Boolean- or integer-valued inputs, use vjp or set allow_int to True."
+            f"{aval.dtype.name}. If you want to use Boolean- or integer-valued inputs, use vjp or set allow_int to "
+            "True."
         )
     if dtypes.issubdtype(aval.dtype, np.complexfloating) and name == "jacfwd":
         raise TypeError(

@@ -142,7 +142,9 @@ def make_jaxpr(
             return closed
         return closed, out_struct(traced.closed.out_avals, traced.out_tree)
 
-    make_jaxpr_fun.__name__ = f"make_jaxpr({make_jaxpr_fun.__name__})" if hasattr(make_jaxpr_fun, "__name__") else "make_jaxpr"
+    make_jaxpr_fun.__name__ = (
+        f"make_jaxpr({make_jaxpr_fun.__name__})" if hasattr(make_jaxpr_fun, "__name__") else "make_jaxpr"
+    )
     return make_jaxpr_fun
 
 

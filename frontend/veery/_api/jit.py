@@ -334,7 +334,11 @@ def debug_info(fun: Any, args: tuple, kwargs: dict[str, Any], options: JitOption
     place = source.of_function(fun)
     dynamic = {i: x for i, x in enumerate(args) if i not in options.static_argnums}
     names = argument_names(fun, args, {})
-    paths = [names[i] + tree_registry.keystr(path) for i, x in dynamic.items() for path, _ in tree.tree_flatten_with_path(x)[0]]
+    paths = [
+        names[i] + tree_registry.keystr(path)
+        for i, x in dynamic.items()
+        for path, _ in tree.tree_flatten_with_path(x)[0]
+    ]
     for name in sorted(kwargs):
         if name not in options.static_argnames:
             paths += [name + tree_registry.keystr(path) for path, _ in tree.tree_flatten_with_path(kwargs[name])[0]]

@@ -26,7 +26,9 @@ def devices(backend: str | None = None) -> list[Any]:
     return _dispatch.runtime().devices(backend or _dispatch.default_device().platform)
 
 
-def local_devices(process_index: int | None = None, backend: str | None = None, host_id: int | None = None) -> list[Any]:
+def local_devices(
+    process_index: int | None = None, backend: str | None = None, host_id: int | None = None
+) -> list[Any]:
     """The devices of this process."""
     return devices(backend)
 
@@ -60,7 +62,9 @@ def default_backend() -> str:
 
 
 @source.api_boundary
-def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None) -> Any:
+def device_put(
+    x: Any, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None
+) -> Any:
     """Put arrays on a device.
 
     Args:

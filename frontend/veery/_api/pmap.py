@@ -81,13 +81,22 @@ def pmap(
         leaves, in_tree = tree.tree_flatten((dynamic, kwargs))
         for leaf in leaves:
             if maybe_aval_of(leaf) is None:
-                raise TypeError(f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type in pmap of {function_name(fun)}")
+                raise TypeError(
+                    f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type in pmap of {function_name(fun)}"
+                )
         dims = tree.flatten_axes("pmap in_axes", in_tree, (axes, 0 if kwargs else {}), tupled_args=True)
         dims = [None if d is None else d % len(np.shape(x)) for d, x in zip(dims, leaves)]
         size = mapped_size(fun, dynamic, kwargs, leaves, dims, axis_size, "pmap")
         placed = _devices(devices, backend, size)
         avals = [_slice_aval(aval_of(x), d) for x, d in zip(leaves, dims)]
-        key = (in_tree, tuple(avals), tuple(dims), size, tuple((i, args[i]) for i in static), _dispatch.config.trace_key())
+        key = (
+            in_tree,
+            tuple(avals),
+            tuple(dims),
+            size,
+            tuple((i, args[i]) for i in static),
+            _dispatch.config.trace_key(),
+        )
         if key not in programs:
             programs[key] = _trace(call, fun, in_tree, avals, name, size, dynamic, kwargs)
         closed, consts, out_tree = programs[key]
@@ -137,11 +146,16 @@ def _is_staging(trace: Trace | None) -> bool:
 
 
 def _devices(devices: Sequence[Any] | None, backend: str | None, size: int) -> tuple[Any, ...]:
-    found = list(devices) if devices is not None else _dispatch.runtime().devices(backend or _dispatch.default_device().platform)
+    found = (
+        list(devices)
+        if devices is not None
+        else _dispatch.runtime().devices(backend or _dispatch.default_device().platform)
+    )
     if len(found) < size:
         raise ValueError(
             f"compiling computation that requires {size} logical devices, but only {len(found)} devices are "
-            f"available (num_replicas={size}). One process shows several CPU devices with VEERY_NUM_CPU_DEVICES={size} in "
+            f"available (num_replicas={size}). One process shows several CPU devices with "
+            f"VEERY_NUM_CPU_DEVICES={size} in "
             f"the environment, or with config.update('jax_num_cpu_devices', {size}) before their first use."
         )
     return tuple(found[:size])
@@ -151,7 +165,9 @@ def _slice_aval(aval: Any, dim: int | None) -> Any:
     return aval if dim is None else aval.update(shape=aval.shape[:dim] + aval.shape[dim + 1 :])
 
 
-def _trace(call: Any, fun: Any, in_tree: Any, avals: Sequence[Any], name: Any, size: int, args: tuple, kwargs: Any) -> tuple:
+def _trace(
+    call: Any, fun: Any, in_tree: Any, avals: Sequence[Any], name: Any, size: int, args: tuple, kwargs: Any
+) -> tuple:
     out_tree: Any = None
 
     def flat(*xs: Any) -> list[Any]:

@@ -55,7 +55,10 @@ def vmap(
         )
     for axis in tree.tree_leaves(in_axes):
         if not isinstance(axis, (int, np.integer)):
-            raise TypeError(f"vmap in_axes must be an int, None, or (nested) container with those types as leaves, but got {in_axes}.")
+            raise TypeError(
+                "vmap in_axes must be an int, None, or (nested) container with those types as leaves, but got "
+                f"{in_axes}."
+            )
 
     @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
     @source.api_boundary
@@ -68,7 +71,9 @@ def vmap(
         leaves, in_tree = tree.tree_flatten((args, kwargs))
         for leaf in leaves:
             if maybe_aval_of(leaf) is None:
-                raise TypeError(f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type in vmap of {function_name(fun)}")
+                raise TypeError(
+                    f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type in vmap of {function_name(fun)}"
+                )
         in_dims = _flat_axes("vmap in_axes", in_tree, (in_axes, 0), kwargs)
         dims = [None if d is None else _normalize(d, x, "vmap") for d, x in zip(in_dims, leaves)]
         size = mapped_size(fun, args, kwargs, leaves, dims, axis_size, "vmap")
@@ -80,7 +85,9 @@ def vmap(
             out_leaves, out_tree = tree.tree_flatten(fun(*a, **k))
             for leaf in out_leaves:
                 if maybe_aval_of(leaf) is None:
-                    raise TypeError(f"Output from vmapped function {function_name(fun)} should be JAX types, got {type(leaf)}")
+                    raise TypeError(
+                        f"Output from vmapped function {function_name(fun)} should be JAX types, got {type(leaf)}"
+                    )
             return out_leaves
 
         outs, out_dims = batching.batch(flat, batching.AxisData(axis_name, size), leaves, dims)
@@ -101,7 +108,8 @@ def _normalize(dim: int, x: Any, name: str) -> int:
     ndim = len(np.shape(x))
     if not -ndim <= dim < ndim:
         raise ValueError(
-            f"{name} was requested to map its argument along axis {dim}, which implies that its rank should be at least "
+            f"{name} was requested to map its argument along axis {dim}, which implies that its rank should be at "
+            "least "
             f"{dim + 1 if dim >= 0 else -dim}, but is only {ndim} (its shape is {np.shape(x)})"
         )
     return int(dim) % ndim

@@ -82,7 +82,7 @@ class Array(metaclass=_ArrayMeta):
 class ArrayImpl(Array):
     """An array on a device. Immutable.
 
-    `_buffer` is the runtime's buffer; waiting for it, or reading it, surfaces an error of the computation that makes it.
+    `_buffer` is the runtime's buffer; waiting for it or reading it surfaces an error of the work that makes it.
     `_committed` says whether the user put it on its device.
     """
 
@@ -302,7 +302,8 @@ def array_repr(x: ArrayImpl) -> str:
     """NumPy's repr under the name Array, with the dtype and with weak types marked."""
     weak = ", weak_type=True" if x.weak_type else ""
     if isinstance(x.dtype, dtypes.KeyDType):
-        return f"Array({x.shape}, dtype={x.dtype.name}) overlaying:\n{np.atleast_1d(x.to_numpy()).view(np.uint32).reshape(*x.shape, 2)}"
+        words = np.atleast_1d(x.to_numpy()).view(np.uint32).reshape(*x.shape, 2)
+        return f"Array({x.shape}, dtype={x.dtype.name}) overlaying:\n{words}"
     name = x.dtype.name
     if x.size == 0:
         return f"Array([], shape={x.shape}, dtype={name}{weak})"

@@ -189,5 +189,3 @@ def batch_jaxpr(
 def batch_size(args: Sequence[Any], dims: Sequence[int | None]) -> int:
     """The size of the batch, read off its first batched member."""
     return next(np.shape(x)[d] for x, d in zip(args, dims) if d is not None)
-
-

@@ -187,7 +187,9 @@ def _jvp_of_staged(primals: Any, tangents: Any, *, call_jaxpr: Any, jvp: Any, na
     return call.apply_jvp(primals, tangents)
 
 
-def _batch_staged_jvp(axis: AxisData, args: Any, dims: Any, *, call_jaxpr: Any, jvp: Any, name: str, **params: Any) -> Any:
+def _batch_staged_jvp(
+    axis: AxisData, args: Any, dims: Any, *, call_jaxpr: Any, jvp: Any, name: str, **params: Any
+) -> Any:
     return CustomJVPCall(name, jaxpr_as_fun(call_jaxpr), jvp, **params).apply_batch(axis, args, dims)
 
 
@@ -242,7 +244,9 @@ def _without_float0_ct(x: Any, ct: Any) -> Any:
     return Zero(x.aval) if is_float0 or ct is None else ct
 
 
-def _batch_custom_lin(axis: AxisData, args: Any, dims: Any, *, num_res: int, bwd: Any, out_avals: Any, name: str) -> Any:
+def _batch_custom_lin(
+    axis: AxisData, args: Any, dims: Any, *, num_res: int, bwd: Any, out_avals: Any, name: str
+) -> Any:
     from veery._transforms.batching import batched_aval
 
     def batched_bwd(*xs: Any) -> list[Any]:

@@ -149,7 +149,15 @@ def _in_axis(params: dict[str, Any]) -> Any:
     return extend_axis_env(params["axis_name"], params["axis_size"])
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, in_mapped: Flags, out_mapped: Flags, **params: Any) -> tuple[list, list]:
+def _jvp(
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    jaxpr: ClosedJaxpr,
+    in_mapped: Flags,
+    out_mapped: Flags,
+    **params: Any,
+) -> tuple[list, list]:
     nonzeros = tuple(type(t) is not Zero for t in tangents)
     with _in_axis(params):
         both, nonzeros_out = jvp_jaxpr(jaxpr, nonzeros)
@@ -167,7 +175,9 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr,
     return outs, [next(out_tangents) if nz else Zero.from_primal_value(x) for x, nz in zip(outs, nonzeros_out)]
 
 
-def _linearize(nonzeros: Flags, *primals: Any, jaxpr: ClosedJaxpr, in_mapped: Flags, out_mapped: Flags, **params: Any) -> tuple:
+def _linearize(
+    nonzeros: Flags, *primals: Any, jaxpr: ClosedJaxpr, in_mapped: Flags, out_mapped: Flags, **params: Any
+) -> tuple:
     with _in_axis(params):
         split = linearize_jaxpr(jaxpr, nonzeros)
     n_extra = len(split.primal.out_avals) - len(out_mapped)
@@ -190,7 +200,9 @@ def _linearize(nonzeros: Flags, *primals: Any, jaxpr: ClosedJaxpr, in_mapped: Fl
     return results[: len(out_mapped)], split.nonzeros_out, split.residuals(primals, results), linear
 
 
-def _transpose(cts: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, in_mapped: Flags, out_mapped: Flags, **params: Any) -> list[Any]:
+def _transpose(
+    cts: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, in_mapped: Flags, out_mapped: Flags, **params: Any
+) -> list[Any]:
     from veery.lax import _arithmetic, _reduce
 
     linear = tuple(map(is_undefined_primal, operands))
@@ -225,11 +237,18 @@ def _transpose(cts: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, in_mapped
     return cts_in
 
 
-def _batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, in_mapped: Flags, out_mapped: Flags, **params: Any) -> tuple[list, list]:
+def _batch(
+    axis: AxisData,
+    args: Sequence[Any],
+    dims: Sequence[int | None],
+    *,
+    jaxpr: ClosedJaxpr,
+    in_mapped: Flags,
+    out_mapped: Flags,
+    **params: Any,
+) -> tuple[list, list]:
     # the batch axis goes behind the mapped one
-    args = [
-        x if d is None else move_batch(x, d, 1 if m else 0, axis.size) for x, d, m in zip(args, dims, in_mapped)
-    ]
+    args = [x if d is None else move_batch(x, d, 1 if m else 0, axis.size) for x, d, m in zip(args, dims, in_mapped)]
     inner = [None if d is None else 0 for d in dims]
     with _in_axis(params):
         batched, out_dims = batch_jaxpr(jaxpr, axis, inner, (True,) * len(out_mapped))
@@ -248,4 +267,3 @@ pmap_p = Primitive(
     transpose=_transpose,
     axis_batch=_batch,
 )
-

@@ -37,9 +37,7 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cts:
     for atom, ct in zip(jaxpr.outvars, cts, strict=True):
         _accumulate(cotangents, linear_vars, atom, ct)
     for eqn in reversed(linear_eqns):
-        ct_outs = [
-            cotangents.pop(v) if v in cotangents else Zero(v.aval.to_tangent_aval()) for v in eqn.outvars
-        ]
+        ct_outs = [cotangents.pop(v) if v in cotangents else Zero(v.aval.to_tangent_aval()) for v in eqn.outvars]
         if all(type(ct) is Zero for ct in ct_outs):
             continue
         with source.use(eqn.source_info):
@@ -47,9 +45,7 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cts:
         for atom, ct in zip(eqn.invars, ct_ins, strict=True):
             if ct is not None:
                 _accumulate(cotangents, linear_vars, atom, ct)
-    return [
-        cotangents.get(v, Zero(v.aval.to_tangent_aval())) if v in linear_vars else None for v in jaxpr.invars
-    ]
+    return [cotangents.get(v, Zero(v.aval.to_tangent_aval())) if v in linear_vars else None for v in jaxpr.invars]
 
 
 def _evaluate_known(jaxpr: Jaxpr, values: dict[Var, Any], linear_vars: set[Var]) -> list[JaxprEqn]:
@@ -67,9 +63,7 @@ def _evaluate_known(jaxpr: Jaxpr, values: dict[Var, Any], linear_vars: set[Var])
     return linear_eqns
 
 
-def _transpose_eqn(
-    eqn: JaxprEqn, values: dict[Var, Any], linear_vars: set[Var], ct_outs: list[Any]
-) -> Sequence[Any]:
+def _transpose_eqn(eqn: JaxprEqn, values: dict[Var, Any], linear_vars: set[Var], ct_outs: list[Any]) -> Sequence[Any]:
     operands = [
         a.val if isinstance(a, Literal) else UndefinedPrimal(a.aval) if a in linear_vars else values[a]
         for a in eqn.invars
@@ -111,9 +105,7 @@ def transpose_jaxpr(
         nonlocal nonzeros
         known, given = iter(xs[: len(known_avals)]), iter(xs[len(known_avals) :])
         args = [UndefinedPrimal(a) if lin else next(known) for a, lin in zip(closed.in_avals, linear)]
-        cts = [
-            next(given) if nz else Zero(a.to_tangent_aval()) for a, nz in zip(closed.out_avals, nonzero_cts)
-        ]
+        cts = [next(given) if nz else Zero(a.to_tangent_aval()) for a, nz in zip(closed.out_avals, nonzero_cts)]
         ct_ins = [
             ct for ct, lin in zip(backward_pass(closed.jaxpr, closed.consts, args, cts), linear, strict=True) if lin
         ]

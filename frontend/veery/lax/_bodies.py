@@ -42,12 +42,16 @@ def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Any], what
         for leaf in out_leaves:
             if maybe_aval_of(leaf) is None:
                 raise TypeError(
-                    f"{what} function {function_name(fun)} returned a value of type {type(leaf)}, which is not a valid JAX type"
+                    f"{what} function {function_name(fun)} returned a value of type {type(leaf)}, which is not a "
+                    "valid JAX type"
                 )
         return out_leaves
 
     place = source.of_function(fun)
-    paths = tuple(f"{tree_registry.keystr(path)}" for path, _ in tree.tree_flatten_with_path(tree.tree_unflatten(in_tree, list(avals)))[0])
+    paths = tuple(
+        f"{tree_registry.keystr(path)}"
+        for path, _ in tree.tree_flatten_with_path(tree.tree_unflatten(in_tree, list(avals)))[0]
+    )
     info = DebugInfo(function_name(fun), place.file, place.line, paths)
     closed, consts = staging.close_over(staging.stage(flat, avals, info))
     return Body(closed, consts, out_tree)
@@ -76,6 +80,7 @@ def with_avals(closed: ClosedJaxpr, avals: Sequence[Any], out_avals: Sequence[An
 
     For avals that differ in weak type or dtype only where the values convert without loss of meaning.
     """
+
     def fun(*xs: Any) -> list[Any]:
         ins = [as_aval(x, a) for x, a in zip(xs, closed.in_avals)]
         outs = eval_jaxpr(closed.jaxpr, closed.consts, *ins)

@@ -22,7 +22,9 @@ def fixpoint(flags: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]
         current = found
 
 
-def stage_with_carry(stage: Callable[[list[Any]], _bodies.Body], carry: Sequence[Any], n_extra: int = 0) -> tuple[list[Any], Any]:
+def stage_with_carry(
+    stage: Callable[[list[Any]], _bodies.Body], carry: Sequence[Any], n_extra: int = 0
+) -> tuple[list[Any], Any]:
     """Stage a loop's body, with weakly typed initial values made what the body makes of them.
 
     Args:
@@ -69,9 +71,12 @@ def check(what: str, name: str, out_tree: Any, out_avals: Sequence[Any], in_tree
             f"The input carry has structure {in_tree}\nbut the output carry has structure {out_tree}.\n\n"
             "Revise the function so that the carry output has the same pytree structure as the carry input."
         )
-    paths = [tree_registry.keystr(p) for p, _ in tree.tree_flatten_with_path(tree.tree_unflatten(in_tree, list(in_avals)))[0]]
+    paths = [
+        tree_registry.keystr(p) for p, _ in tree.tree_flatten_with_path(tree.tree_unflatten(in_tree, list(in_avals)))[0]
+    ]
     lines = [
-        f"The input carry component carry{path} has type {a.str_short(short_dtypes=False)} but the corresponding output "
+        f"The input carry component carry{path} has type {a.str_short(short_dtypes=False)} but the corresponding "
+        "output "
         f"carry component has type {b.str_short(short_dtypes=False)}, so {_bodies.difference(a, b)}."
         for path, a, b in zip(paths, in_avals, out_avals)
         if not _bodies.same_type(a, b)

@@ -150,16 +150,21 @@ def _check_outputs(name: str, bodies: Sequence[_bodies.Body], names: Sequence[st
     for body, label in zip(bodies[1:], names[1:]):
         if body.out_tree != first.out_tree:
             raise TypeError(
-                f"{label} and {names[0]} output must have same type structure, got {body.out_tree} and {first.out_tree}."
+                f"{label} and {names[0]} output must have same type structure, got {body.out_tree} and "
+                f"{first.out_tree}."
             )
         for i, (a, b) in enumerate(zip(body.jaxpr.out_avals, first.jaxpr.out_avals)):
             if not _bodies.same_type(a, b):
                 path = tree_registry.keystr(
-                    tree.tree_flatten_with_path(tree.tree_unflatten(first.out_tree, list(first.jaxpr.out_avals)))[0][i][0]
+                    tree.tree_flatten_with_path(tree.tree_unflatten(first.out_tree, list(first.jaxpr.out_avals)))[0][i][
+                        0
+                    ]
                 )
                 raise TypeError(
-                    f"{name} branches must have equal types but they differ. The output of {label} at path {path or 'root'} "
-                    f"has type {a} but the corresponding output of {names[0]} has type {b}, so {_bodies.difference(a, b)}."
+                    f"{name} branches must have equal types but they differ. The output of {label} at path "
+                    f"{path or 'root'} "
+                    f"has type {a} but the corresponding output of {names[0]} has type {b}, so "
+                    f"{_bodies.difference(a, b)}."
                 )
 
 

@@ -35,7 +35,9 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     n = np.shape(leaves[0])[0]
     full = n - n % batch_size
     cut = lambda x, a, b: _slicing.slice_in_dim(x, a, b)
-    blocks = tree.tree_map(lambda x: _shape.reshape(cut(x, 0, full), (full // batch_size, batch_size, *np.shape(x)[1:])), xs)
+    blocks = tree.tree_map(
+        lambda x: _shape.reshape(cut(x, 0, full), (full // batch_size, batch_size, *np.shape(x)[1:])), xs
+    )
     ys = scan(lambda _, x: ((), vmap(f)(x)), (), blocks)[1]
     ys = tree.tree_map(lambda y: _shape.reshape(y, (full, *y.shape[2:])), ys)
     if full == n:

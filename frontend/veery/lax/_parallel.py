@@ -1,7 +1,7 @@
 """Collectives: operations over named axes, which `vmap` resolves and `pmap` runs between devices.
 
-Each primitive concerns one or more named axes of sizes that are known when it is traced. Batching over such an axis turns
-it into an operation along the batch dimension; batching over any other axis leaves it as it is.
+Each primitive concerns a named axis of a size that is known when it is traced. Batching over that axis turns it into an
+operation along the batch dimension; batching over any other axis leaves it as it is.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def _groups(groups: Sequence[Sequence[int]] | None, size: int) -> Groups:
         return None
     found = tuple(tuple(int(i) for i in group) for group in groups)
     if sorted(i for group in found for i in group) != list(range(size)):
-        raise ValueError(f"axis_index_groups must cover all indices of the axis exactly once; got {groups} for size {size}")
+        raise ValueError(
+            f"axis_index_groups must cover all indices of the axis exactly once; got {groups} for size {size}"
+        )
     return found
 
 
@@ -141,7 +143,12 @@ def _reduce_over(kind: str, x: Any, axis_name: Any, groups: Groups) -> Any:
 
 @source.api_boundary
 def all_gather(
-    x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] | None = None, axis: int = 0, tiled: bool = False
+    x: Any,
+    axis_name: Any,
+    *,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
+    axis: int = 0,
+    tiled: bool = False,
 ) -> Any:
     """The values at all positions of a named axis, at each of them.
 
@@ -185,7 +192,9 @@ def _divide(x: Any, at: int, size: int, what: str) -> Any:
     """Dimension `at` as two, the first of the given size."""
     shape = np.shape(x)
     if shape[at] % size:
-        raise ValueError(f"{what} with tiled=True: dimension {at} of size {shape[at]} is not divisible by the axis size {size}")
+        raise ValueError(
+            f"{what} with tiled=True: dimension {at} of size {shape[at]} is not divisible by the axis size {size}"
+        )
     return _shape.reshape(x, (*shape[:at], size, shape[at] // size, *shape[at + 1 :]))
 
 
@@ -216,7 +225,8 @@ def psum_scatter(
             leaf = _divide(leaf, scatter_dimension, count, "psum_scatter")
         elif np.shape(leaf)[scatter_dimension] != count:
             raise ValueError(
-                f"psum_scatter operand scatter dimension size {np.shape(leaf)[scatter_dimension]} must match shard count {count}"
+                f"psum_scatter operand scatter dimension size {np.shape(leaf)[scatter_dimension]} must match shard "
+                f"count {count}"
             )
         return reduce_scatter_p.bind(
             leaf, scatter_dimension=scatter_dimension, axis_name=axis_name, axis_size=size, axis_index_groups=groups
@@ -332,7 +342,9 @@ def _same_for_all(x: Any, count: int) -> Any:
 
 
 def _batcher(
-    primitive: Callable[[], Primitive], own_axis: Callable[..., tuple[Any, int | None]], shifted: Callable[..., dict[str, Any]]
+    primitive: Callable[[], Primitive],
+    own_axis: Callable[..., tuple[Any, int | None]],
+    shifted: Callable[..., dict[str, Any]],
 ) -> Callable[..., Any]:
     """A batching rule: `own_axis(x, **params)` for the collective's own axis, `shifted(params, dim)` for any other.
 
@@ -399,12 +411,16 @@ pmin_p = _reduction("pmin", lambda x: _reduce.reduce_min(x, (0,)), _extremum_jvp
 _reductions = {"psum": psum_p, "pmax": pmax_p, "pmin": pmin_p}
 
 
-def _gather_aval(x: ShapedArray, *, all_gather_dimension: int, axis_size: int, axis_index_groups: Groups, **_: Any) -> ShapedArray:
+def _gather_aval(
+    x: ShapedArray, *, all_gather_dimension: int, axis_size: int, axis_index_groups: Groups, **_: Any
+) -> ShapedArray:
     count = axis_size if axis_index_groups is None else len(axis_index_groups[0])
     return x.update(shape=(*x.shape[:all_gather_dimension], count, *x.shape[all_gather_dimension:]))
 
 
-def _gather_own_axis(x: Any, *, all_gather_dimension: int, axis_index_groups: Groups, **_: Any) -> tuple[Any, int | None]:
+def _gather_own_axis(
+    x: Any, *, all_gather_dimension: int, axis_index_groups: Groups, **_: Any
+) -> tuple[Any, int | None]:
     if axis_index_groups is None:
         return _shape.moveaxis(x, 0, all_gather_dimension), None
     gathered = lambda part: _same_for_all(_shape.moveaxis(part, 0, all_gather_dimension), np.shape(part)[0])
@@ -478,9 +494,7 @@ def _permute_transpose(ct: Any, x: Any, *, perm: tuple[tuple[int, int], ...], **
     return [ppermute_p.bind(ct, perm=tuple((b, a) for a, b in perm), **params)]
 
 
-ppermute_p = Primitive(
-    "ppermute", abstract_eval=_same_aval, effects=_effects, jvp=LINEAR, transpose=_permute_transpose
-)
+ppermute_p = Primitive("ppermute", abstract_eval=_same_aval, effects=_effects, jvp=LINEAR, transpose=_permute_transpose)
 ppermute_p.axis_batch = _batcher(lambda: ppermute_p, _permute_own_axis, _unshifted)
 
 
@@ -497,4 +511,3 @@ axis_index_p = Primitive(
     jvp=NONDIFFERENTIABLE,
     axis_batch=_index_batch,
 )
-

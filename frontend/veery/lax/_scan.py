@@ -108,10 +108,15 @@ def _length(leaves: Sequence[Any], length: int | None) -> int:
         except Exception as e:
             raise TypeError("The `length` argument to `scan` expects a concrete `int` value.") from e
         if not all(s == length for s in sizes):
-            raise ValueError(f"scan got `length` argument of {length} which disagrees with leading axis sizes {[np.shape(x)[0] for x in leaves]}.")
+            raise ValueError(
+                f"scan got `length` argument of {length} which disagrees with leading axis sizes "
+                f"{[np.shape(x)[0] for x in leaves]}."
+            )
         return length
     if len(sizes) > 1:
-        raise ValueError(f"scan got values with different leading axis sizes: {', '.join(str(np.shape(x)[0]) for x in leaves)}.")
+        raise ValueError(
+            f"scan got values with different leading axis sizes: {', '.join(str(np.shape(x)[0]) for x in leaves)}."
+        )
     if not sizes:
         raise ValueError("scan got no values to scan over and `length` not provided.")
     return sizes.pop()
@@ -120,12 +125,17 @@ def _length(leaves: Sequence[Any], length: int | None) -> int:
 def _check_outputs(f: Any, body: _bodies.Body, carry_tree: Any, carry_avals: Sequence[Any]) -> Any:
     """The tree of the ys, after checking that the body returns a pair whose first member is like the carry."""
     children = tree.treedef_children(body.out_tree)
-    if len(children) != 2 or not isinstance(tree.tree_unflatten(body.out_tree, [None] * body.out_tree.num_leaves), (tuple, list)):
+    if len(children) != 2 or not isinstance(
+        tree.tree_unflatten(body.out_tree, [None] * body.out_tree.num_leaves), (tuple, list)
+    ):
         raise TypeError(
-            f"scan body output must be a pair, got {tree.tree_unflatten(body.out_tree, list(body.jaxpr.out_avals))} from {_bodies.function_name(f)}."
+            f"scan body output must be a pair, got {tree.tree_unflatten(body.out_tree, list(body.jaxpr.out_avals))} "
+            f"from {_bodies.function_name(f)}."
         )
     n = len(carry_avals)
-    _carry.check("scan body function", "f", children[0], body.jaxpr.out_avals[: children[0].num_leaves], carry_tree, carry_avals)
+    _carry.check(
+        "scan body function", "f", children[0], body.jaxpr.out_avals[: children[0].num_leaves], carry_tree, carry_avals
+    )
     assert children[0].num_leaves == n
     return children[1]
 
@@ -159,7 +169,15 @@ def _abstract_eval(*avals: Any, jaxpr: ClosedJaxpr, length: int, num_carry: int,
     return [*outs[:num_carry], *(_stacked(a, length) for a in outs[num_carry:])]
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **params: Any) -> tuple[list, list]:
+def _jvp(
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    jaxpr: ClosedJaxpr,
+    num_consts: int,
+    num_carry: int,
+    **params: Any,
+) -> tuple[list, list]:
     nonzeros = [type(t) is not Zero for t in tangents]
     const_nz, carry_nz, xs_nz = _split(nonzeros, num_consts, num_carry)
     n_ys = len(jaxpr.out_avals) - num_carry
@@ -244,7 +262,9 @@ class _ResidualPlan:
     and are not stacked.
     """
 
-    def __init__(self, primal: ClosedJaxpr, n_out: int, sources: Sequence[tuple[str, int]], num_consts: int, num_carry: int):
+    def __init__(
+        self, primal: ClosedJaxpr, n_out: int, sources: Sequence[tuple[str, int]], num_consts: int, num_carry: int
+    ):
         self.from_consts: list[int] = []
         self.from_xs: list[int] = []
         self.from_ys: list[int] = []
@@ -330,16 +350,25 @@ def _invariant_outputs(closed: ClosedJaxpr, num_consts: int) -> set[int]:
     return {i for i, a in enumerate(closed.jaxpr.outvars) if type(a) is Literal or a in invariant}
 
 
-def _transpose(cts: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, length: int, reverse: bool, unroll: int) -> list[Any]:
+def _transpose(
+    cts: Sequence[Any],
+    *operands: Any,
+    jaxpr: ClosedJaxpr,
+    num_consts: int,
+    num_carry: int,
+    length: int,
+    reverse: bool,
+    unroll: int,
+) -> list[Any]:
     params = dict(length=length, reverse=reverse, unroll=unroll)
     flags = [is_undefined_primal(x) for x in operands]
     const_flags, carry_flags, xs_flags = _split(flags, num_consts, num_carry)
     # A carry that starts from a known value (zero) is linear all the same if linear values flow into it.
-    linear_carry = _carry.fixpoint(
-        carry_flags, lambda nz: _depends(jaxpr, (*const_flags, *nz, *xs_flags))[:num_carry]
-    )
+    linear_carry = _carry.fixpoint(carry_flags, lambda nz: _depends(jaxpr, (*const_flags, *nz, *xs_flags))[:num_carry])
     if not all(linear_carry):
-        return _transpose_by_linearizing(cts, operands, dict(jaxpr=jaxpr, num_consts=num_consts, num_carry=num_carry, **params))
+        return _transpose_by_linearizing(
+            cts, operands, dict(jaxpr=jaxpr, num_consts=num_consts, num_carry=num_carry, **params)
+        )
     consts, carry, xs = _split(operands, num_consts, num_carry)
     lin_consts, lin_xs = const_flags, xs_flags
     known_consts = [x for x in consts if not is_undefined_primal(x)]
@@ -394,7 +423,9 @@ def _transposed_body(
     def fun(*args: Any) -> list[Any]:
         it = iter(args)
         take = lambda n: [next(it) for _ in range(n)]
-        consts, sums, ct_carry, ct_ys, xs = map(take, (len(known_c), len(linear_c), num_carry, len(given_y), len(known_x)))
+        consts, sums, ct_carry, ct_ys, xs = map(
+            take, (len(known_c), len(linear_c), num_carry, len(given_y), len(known_x))
+        )
         known_consts, known_xs, cts = iter(consts), iter(xs), iter(ct_ys)
         operands = [
             *(UndefinedPrimal(a) if lin else next(known_consts) for a, lin in zip(c_avals, lin_consts)),
@@ -431,7 +462,16 @@ def _transpose_by_linearizing(cts: Sequence[Any], operands: Sequence[Any], param
     return [next(found) if lin else None for lin in flags]
 
 
-def _batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **params: Any) -> tuple[list, list]:
+def _batch(
+    axis: AxisData,
+    args: Sequence[Any],
+    dims: Sequence[int | None],
+    *,
+    jaxpr: ClosedJaxpr,
+    num_consts: int,
+    num_carry: int,
+    **params: Any,
+) -> tuple[list, list]:
     flags = [d is not None for d in dims]
     const_b, carry_b, xs_b = _split(flags, num_consts, num_carry)
     n_ys = len(jaxpr.out_avals) - num_carry
@@ -450,16 +490,16 @@ def _batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, j
     return outs, [*as_dims(carry_b), *y_dims]
 
 
-def _reference(*operands: Any, jaxpr: ClosedJaxpr, length: int, reverse: bool, num_consts: int, num_carry: int, unroll: int) -> list[Any]:
+def _reference(
+    *operands: Any, jaxpr: ClosedJaxpr, length: int, reverse: bool, num_consts: int, num_carry: int, unroll: int
+) -> list[Any]:
     consts, carry, xs = _split(operands, num_consts, num_carry)
     ys: list[Any] = [None] * length
     for i in reversed(range(length)) if reverse else range(length):
         outs = eval_jaxpr(jaxpr.jaxpr, (), *consts, *carry, *(x[i] for x in xs))
         carry, ys[i] = outs[:num_carry], outs[num_carry:]
     avals = jaxpr.out_avals[num_carry:]
-    stacks = [
-        np.stack([y[j] for y in ys]) if length else np.zeros((0, *a.shape), a.dtype) for j, a in enumerate(avals)
-    ]
+    stacks = [np.stack([y[j] for y in ys]) if length else np.zeros((0, *a.shape), a.dtype) for j, a in enumerate(avals)]
     return [*carry, *stacks]
 
 

@@ -78,7 +78,9 @@ def _check_condition(cond: _bodies.Body) -> None:
 
 
 @source.api_boundary
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: int | bool | None = None) -> Any:
+def fori_loop(
+    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: int | bool | None = None
+) -> Any:
     """Repeat a function for each integer of a range.
 
     Args:
@@ -109,7 +111,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
         first, last = int(lower), int(upper)
     except Exception:
         if unroll is not None:
-            raise ValueError(f"Can only use `unroll` in `fori_loop` if the loop bounds are statically known, got {lower=} {upper=}") from None
+            raise ValueError(
+                f"Can only use `unroll` in `fori_loop` if the loop bounds are statically known, got {lower=} {upper=}"
+            ) from None
         start, end = (_convert.convert_element_type(x, dtype) for x in (lower, upper))
         state = (start, end, init_val)
         step = lambda s: (_add_one(s[0]), s[1], body_fun(s[0], s[2]))
@@ -198,7 +202,8 @@ def _linearize(nonzeros: tuple[bool, ...], *primals: Any, **params: Any) -> tupl
 
 def _transpose(cts: Sequence[Any], *operands: Any, **params: Any) -> list[Any]:
     raise ValueError(
-        "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic start/stop values. "
+        "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic start/stop "
+        "values. "
         "Try using lax.scan, or using fori_loop with static start/stop."
     )
 
@@ -265,7 +270,9 @@ def _frozen_when_done(cond: ClosedJaxpr, n_cond: int, body: ClosedJaxpr, n_body:
     return staging.stage(fun, [*cond.in_avals[:n_cond], *body.in_avals], body.debug_info)
 
 
-def _reference(*operands: Any, cond_nconsts: int, cond_jaxpr: ClosedJaxpr, body_nconsts: int, body_jaxpr: ClosedJaxpr) -> list[Any]:
+def _reference(
+    *operands: Any, cond_nconsts: int, cond_jaxpr: ClosedJaxpr, body_nconsts: int, body_jaxpr: ClosedJaxpr
+) -> list[Any]:
     cond_consts, body_consts, carry = _split(operands, cond_nconsts, body_nconsts)
     while eval_jaxpr(cond_jaxpr.jaxpr, (), *cond_consts, *carry)[0]:
         carry = eval_jaxpr(body_jaxpr.jaxpr, (), *body_consts, *carry)
