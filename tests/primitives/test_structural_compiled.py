@@ -1,0 +1,89 @@
+"""Structural primitives compiled for the CPU: values equal the references, dtype by dtype."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+from primitives.table_structural import ALL, ROWS, Row
+from support.compiled import results
+from support.numpy_trace import numpy_evaluation
+
+from veery._core import dtypes
+from veery._core.config import enable_x64
+
+# What rounding once per operation, in any order, may differ by; sums are compared with their largest elements.
+TOLERANCE = {
+    "bfloat16": 3e-2,
+    "float16": 4e-3,
+    "float32": 1e-5,
+    "float64": 1e-12,
+    "complex64": 1e-5,
+    "complex128": 1e-12,
+}
+EVERY = ("float32",)  # here every row is compiled, in other dtypes two of each primitive
+
+
+def rows_of(name: str) -> list[tuple[int, Row]]:
+    """The rows to compile in a dtype, with their numbers."""
+    seen: dict[str, int] = {}
+    chosen = []
+    for i, row in enumerate(ROWS):
+        if name in row.dtypes:
+            seen[row.primitive] = seen.get(row.primitive, 0) + 1
+            if name in EVERY or seen[row.primitive] <= 2:
+                chosen.append((i, row))
+    return chosen
+
+
+CASES = [
+    pytest.param(row, name, id=f"{name}-{row.primitive}{i}", marks=pytest.mark.xdist_group(f"structural-{name}"))
+    for name in ALL
+    for i, row in rows_of(name)
+]
+
+
+@pytest.fixture(autouse=True)
+def x64() -> Any:
+    with enable_x64(True):
+        yield
+
+
+@pytest.fixture(scope="module")
+def compiled(request: pytest.FixtureRequest) -> Any:
+    """From a dtype to the results of its selected rows: they are compiled at once."""
+    selected: dict[str, list[Row]] = {}
+    for item in request.session.items:
+        if getattr(item, "originalname", "") == "test_compiled_rows_equal_the_reference":
+            case = item.callspec.params  # type: ignore[attr-defined]
+            selected.setdefault(case["name"], []).append(case["row"])
+
+    @functools.cache
+    def of_dtype(name: str) -> dict[int, Any]:
+        chosen = selected[name]
+        outs = results([(row.fun, row.cast(name)) for row in chosen])
+        return {id(row): out for row, out in zip(chosen, outs, strict=True)}
+
+    return of_dtype
+
+
+@pytest.mark.parametrize(("row", "name"), CASES)
+def test_compiled_rows_equal_the_reference(row: Row, name: str, compiled: Any) -> None:
+    actual = compiled(name)[id(row)]
+    if isinstance(actual, Exception):
+        raise actual
+    with numpy_evaluation():
+        expected = row.fun(*row.cast(name))
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+    if not dtypes.issubdtype(expected.dtype, np.inexact):
+        np.testing.assert_array_equal(actual, expected)
+        return
+    wide = np.complex128 if expected.dtype.kind == "c" else np.float64
+    expected = expected.astype(wide)
+    finite = np.abs(expected[np.isfinite(expected)])
+    tolerance = TOLERANCE[name]
+    np.testing.assert_allclose(
+        actual.astype(wide), expected, rtol=tolerance, atol=tolerance * np.max(finite, initial=1.0)
+    )
