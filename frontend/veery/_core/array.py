@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -286,7 +287,8 @@ class ArrayImpl(Array):
         return self._buffer.dlpack_device()
 
 
-class Shard(NamedTuple):
+@dataclass(frozen=True)
+class Shard:
     """A piece of an array: its device, which part of the array it is, and its values."""
 
     device: Any

@@ -183,7 +183,9 @@ def leaked_tracer_error(tracer: Any, where: str = "") -> UnexpectedTracerError:
             "escape the scope of the transformation.",
             f"It was used in {where}." if where else "",
             f"The use is at {place}." if (place := str(source.current())) != "<unknown>" else "",
-            f"The function being traced when the value leaked was {_traced_function(staged)}." if staged is not None else "",
+            ""
+            if staged is None
+            else f"The function being traced when the value leaked was {_traced_function(staged)}.",
             f"The leaked intermediate value was created on line {made}." if made is not None else "",
             "Transformed functions must return their results, not store intermediate values outside. To catch the "
             "leak where it happens, use the `veery.checking_leaks` context manager or set VEERY_CHECK_TRACER_LEAKS.",

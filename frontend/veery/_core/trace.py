@@ -182,7 +182,9 @@ def axis_size(name: Any) -> int:
     for bound, size in reversed(_state.axis_env):
         if bound == name:
             return size
-    raise NameError(f"unbound axis name: {name}. Axes are named by vmap(..., axis_name=...) and pmap(..., axis_name=...).")
+    raise NameError(
+        f"unbound axis name: {name}. Axes are named by vmap(..., axis_name=...) and pmap(..., axis_name=...)."
+    )
 
 
 aval_rules[Tracer] = lambda tracer: tracer.aval
