@@ -13,7 +13,7 @@ from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.avals import aval_of
 from veery._core.trace import Tracer
-from veery.numpy._elementwise import elementwise
+from veery.numpy._elementwise import elementwise, jitted
 from veery.numpy._promotion import (
     Array,
     ArrayLike,
@@ -148,7 +148,7 @@ def reciprocal(x: ArrayLike, /) -> Array:
     return lax.integer_pow(*promote_args_inexact("reciprocal", x), -1)
 
 
-@jit
+@jitted
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The greatest integer that is at most x1 / x2.
 
@@ -170,7 +170,7 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return choose(inexact, lax.sub(quotient, 1), quotient)
 
 
-@jit
+@jitted
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The remainder of floor division: it has the sign of x2. Integers modulo 0 give 0.
 
@@ -199,7 +199,7 @@ def mod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return remainder(x1, x2)
 
 
-@jit
+@jitted
 def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The remainder of division that truncates: it has the sign of x1.
 
@@ -212,7 +212,7 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return lax.rem(x1, x2)
 
 
-@jit
+@jitted
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     """Floor division and its remainder.
 
@@ -367,7 +367,7 @@ def minimum(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.min(*promote_args("minimum", x, y))
 
 
-@jit
+@jitted
 def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The larger of x1 and x2; where one of them is NaN, the other.
 
@@ -378,7 +378,7 @@ def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     return choose(lax.bitwise_or(lax.gt(x1, x2), _isnan(x2)), x1, x2)
 
 
-@jit
+@jitted
 def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The smaller of x1 and x2; where one of them is NaN, the other.
 
@@ -511,15 +511,12 @@ def conjugate(x: ArrayLike, /) -> Array:
 conj = conjugate
 
 
-@jit
+@jitted
 def _angle(z: ArrayLike) -> Array:
     if is_kind(z, np.complexfloating):
         return lax.atan2(lax.imag(z), lax.real(z))
     (re,) = promote_dtypes_inexact(z)
     return lax.atan2(lax.full_like(re, 0), re)
-
-
-_angle._name = "angle"
 
 
 def angle(z: ArrayLike, deg: bool = False) -> Array:
@@ -566,7 +563,7 @@ def ceil(x: ArrayLike, /) -> Array:
     return lax.ceil(*promote_args_inexact("ceil", x))
 
 
-@jit
+@jitted
 def trunc(x: ArrayLike) -> Array:
     """x without its fraction; integers keep their dtype.
 
@@ -582,7 +579,7 @@ def trunc(x: ArrayLike) -> Array:
 fix = trunc
 
 
-@jit
+@jitted
 def rint(x: ArrayLike, /) -> Array:
     """The nearest integer as a float, even where two are equally near.
 

@@ -23,7 +23,7 @@ from veery._core.errors import (
 from veery._core.trace import Tracer
 from veery.numpy import _arithmetic, _creation, _operators
 from veery.numpy._at import IndexUpdateHelper
-from veery.numpy._indexing import take_index
+from veery.numpy._indexing import take_index, take_int
 from veery.numpy._promotion import Array
 
 _SAME_AS_FUNCTION = (
@@ -38,7 +38,7 @@ def getitem(self: Array, idx: Any) -> Array:
 
     Out of bounds the nearest element is read.
     """
-    return take_index(self, idx)
+    return take_int(self, idx) if type(idx) is int else take_index(self, idx)
 
 
 def setitem(self: Array, idx: Any, value: Any) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from veery import lax
-from veery._api.jit import jit
 from veery._core import dtypes, source
 from veery._core.array import ArrayImpl
 from veery.lax import GatherScatterMode, ScatterDimensionNumbers
 from veery.numpy import _arithmetic
 from veery.numpy._arithmetic import choose
 from veery.numpy._creation import asarray, ones_like
+from veery.numpy._elementwise import jitted
 from veery.numpy._index_expressions import Index, concrete_mask, parse
 from veery.numpy._indexing import (
     CLAMPING,
@@ -31,7 +31,7 @@ from veery.numpy._indexing import (
     unify,
     wrap,
 )
-from veery.numpy._promotion import Array, ArrayLike, broadcast_to, check_arraylike, promote_dtypes, to_dtype
+from veery.numpy._promotion import Array, ArrayLike, broadcast_to, check_arraylike, promote_dtypes, to_dtype, unwrap
 
 Update = Callable[[Any, Any], Any]  # (what was there, the value) -> what will be there
 
@@ -184,28 +184,31 @@ def write(
     """
     check_arraylike(f"at[...].{name}", values)
     mode = mode_of(mode)
-    dtype, weak = x.dtype, x.weak_type
-    if isinstance(dtype, dtypes.ExtendedDType):
-        values = asarray(values)
-    else:
-        _check_cast(values, x)
-        x, values = promote_dtypes(x, values)
-        if name not in ("set", "min", "max") and x.dtype == np.bool_:
-            raise TypeError(
-                f"{name} does not accept dtype bool at position 0. Accepted dtypes at position 0 are subtypes of "
-                "integer, floating, complexfloating."
-            )
+    values = asarray(values) if isinstance(x.dtype, dtypes.ExtendedDType) else unwrap(values)
+    _check_cast(name, values, x)
     if _is_scalar_mask(x, idx, values):
-        out = _masked_program(name)(x, idx, values)
-    else:
-        index = parse(x.shape, idx)
-        promises = (indices_are_sorted, unique_indices, mode, None, wrap_negative_indices)
-        out = _write(name, x, index, values, promises)
-    return out if out.dtype == dtype and out.weak_type == weak else to_dtype(out, dtype, weak)
+        return _masked_program(name)(x, idx, values)
+    promises = (indices_are_sorted, unique_indices, mode, None, wrap_negative_indices)
+    return _write(name, x, parse(x.shape, idx), values, promises)
 
 
-def _check_cast(values: ArrayLike, x: Array) -> None:
+def _in_common_dtype(name: str, x: Array, values: ArrayLike, update: Callable[[Array, Array], Array]) -> Array:
+    """Update in the dtype in which both meet, and convert the result to x's."""
+    if isinstance(x.dtype, dtypes.ExtendedDType):
+        return update(x, values)
+    common, values = promote_dtypes(x, values)
+    return to_dtype(update(common, values), x.dtype, x.weak_type)
+
+
+def _check_cast(name: str, values: ArrayLike, x: Array) -> None:
+    if isinstance(x.dtype, dtypes.ExtendedDType):
+        return
     dtype = dtypes.dtype_of(values)
+    if x.dtype == np.bool_ and dtype == np.bool_ and name not in ("set", "min", "max"):
+        raise TypeError(
+            f"{name} does not accept dtype bool at position 0. Accepted dtypes at position 0 are subtypes of integer, "
+            "floating, complexfloating."
+        )
     if dtypes.result_type(x, values) != x.dtype:
         warnings.warn(
             f"scatter inputs have incompatible types: cannot safely cast value from dtype={dtype.name} to "
@@ -226,9 +229,10 @@ def _is_scalar_mask(x: Array, idx: Any, values: Any) -> bool:
 @functools.cache
 def _masked_program(name: str) -> Any:
     def masked_update(x: Array, mask: Array, value: Array) -> Array:
-        return choose(mask, broadcast_to(_UPDATES[name](x, value), x.shape), x)
+        update = lambda x, v: choose(mask, broadcast_to(_UPDATES[name](x, v), x.shape), x)
+        return _in_common_dtype(name, x, value, update)
 
-    return jit(masked_update)
+    return jitted(masked_update)
 
 
 def _write(name: str, x: Array, index: Index, values: Array, promises: tuple) -> Array:
@@ -244,10 +248,10 @@ def _write(name: str, x: Array, index: Index, values: Array, promises: tuple) ->
         program, update = _region_program, update_region
     else:
         program, update = _scatter_program, scatter_by_plan
-    arrays = [np.asarray(a, np.int32) if isinstance(a, int) else a for a in arrays]
     if is_eager(x, values, *arrays):
         return program(name, plan)(x, values, *arrays)
-    return update(name, x, values, plan, arrays)
+    arrays = [np.asarray(a, np.int32) if isinstance(a, int) else a for a in arrays]
+    return _in_common_dtype(name, x, values, lambda x, v: update(name, x, v, plan, arrays))
 
 
 def _static_starts(index: Index, mode: Any) -> tuple[list[int], bool]:
@@ -260,17 +264,17 @@ def _static_starts(index: Index, mode: Any) -> tuple[list[int], bool]:
 @functools.lru_cache(maxsize=1024)
 def _region_program(name: str, plan: Plan) -> Any:
     def update(x: Array, values: Array, *arrays: Array) -> Array:
-        return update_region(name, x, values, plan, arrays)
+        return _in_common_dtype(name, x, values, lambda x, v: update_region(name, x, v, plan, arrays))
 
-    return jit(update)
+    return jitted(update)
 
 
 @functools.lru_cache(maxsize=1024)
 def _scatter_program(name: str, plan: Plan) -> Any:
     def update(x: Array, values: Array, *arrays: Array) -> Array:
-        return scatter_by_plan(name, x, values, plan, arrays)
+        return _in_common_dtype(name, x, values, lambda x, v: scatter_by_plan(name, x, v, plan, arrays))
 
-    return jit(update)
+    return jitted(update)
 
 
 def _broadcast_values(values: Array, shape: tuple[int, ...]) -> Array:

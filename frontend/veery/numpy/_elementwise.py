@@ -10,7 +10,7 @@ from typing import Any
 
 from veery import _dispatch
 from veery._api.jit import jit
-from veery._core import dtypes
+from veery._core import dtypes, tree
 from veery._core.array import ArrayImpl
 from veery._core.config import config
 from veery._core.trace import Tracer, current_trace, eval_trace
@@ -24,8 +24,21 @@ def elementwise(fun: Callable[..., Any]) -> Callable[..., Any]:
     a dictionary look-up and an invocation. Python scalars become operands of rank 0, so that no value is compiled
     into a program. While traced the function runs as it is, and shows in a jaxpr as its operations alone.
     """
-    compiled = jit(fun, inline=True)
+    return _fast(fun, jit(fun, inline=True), fun)
+
+
+def jitted(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """`jit` for functions of array arguments alone that are often called eagerly, with scalars: see `elementwise`.
+
+    While traced the function is one call, as jit makes it.
+    """
+    compiled = jit(fun)
+    return _fast(fun, compiled, compiled)
+
+
+def _fast(fun: Callable[..., Any], compiled: Any, traced: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(fun)
+    entries: dict[Any, Any] = {}
 
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -34,14 +47,36 @@ def elementwise(fun: Callable[..., Any]) -> Callable[..., Any]:
             bound.apply_defaults()
             args = bound.args
         if current_trace() is not eval_trace:
-            return fun(*args)
+            return traced(*args)
         for x in args:
             if type(x) is not ArrayImpl:
                 operands = [on_device(x) for x in args]
-                return compiled(*operands) if all(x is not None for x in operands) else fun(*args)
-        return compiled(*args)
+                if any(x is None for x in operands):
+                    return fun(*args)
+                args = tuple(operands)
+                break
+        # The programs called before, found without flattening the arguments: on one core of a 2-core Xeon x + x takes
+        # 6 us so, 9.6 us through jit, of which the invocation itself is 3.8 us.
+        entry = entries.get((config._trace_key, *[x.aval for x in args]))
+        if entry is None:
+            return _first_call(compiled, entries, args)
+        buffers = [x._buffer for x in args]
+        for buffer in buffers:
+            if buffer._spec.device is not entry.device:
+                return compiled(*args)
+        return ArrayImpl(entry.out_avals[0], entry.call(buffers)[0])
 
     return call
+
+
+def _first_call(compiled: Any, entries: dict[Any, Any], args: tuple[Any, ...]) -> Any:
+    """Call through jit, and remember the program where jit does and it has one result."""
+    out = compiled(*args)
+    key = (config._trace_key, *[x.aval for x in args])
+    found = compiled._entries.get((tree.tree_flatten((args, {}))[1], *key))
+    if found is not None and found.single and not found.consts:
+        entries[key] = found
+    return out
 
 
 def on_device(x: Any) -> Any:

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from veery import lax
-from veery._api.jit import jit
 from veery._core import dtypes
 from veery._transforms.custom_rules import CustomJVPCall
 from veery.numpy._arithmetic import _dtype, as_array, choose, is_kind
-from veery.numpy._elementwise import elementwise
+from veery.numpy._elementwise import elementwise, jitted
 from veery.numpy._promotion import Array, ArrayLike, promote_args_inexact, promote_dtypes_inexact
 from veery.numpy._ufunc import binary_ufunc
 
@@ -343,7 +342,7 @@ radians = deg2rad
 degrees = rad2deg
 
 
-@jit
+@jitted
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """sqrt(x1**2 + x2**2), without overflow.
 
@@ -371,7 +370,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 # The cardinal sine: sin(pi x) / (pi x), 1 at 0.
 
 
-@jit
+@jitted
 def sinc(x: ArrayLike, /) -> Array:
     """sin(pi x) / (pi x), and 1 at 0, with the right derivatives there.
 
@@ -404,7 +403,7 @@ def _sinc_series(order: int) -> Callable[[Array], Array]:
 # Mantissas and exponents.
 
 
-@jit
+@jitted
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Mantissas in [0.5, 1) and integer exponents, such that x = mantissa * 2**exponent.
 
@@ -457,7 +456,7 @@ def _mantissa_jvp(out: Array, primals: Sequence[Array], tangents: Sequence[Any])
 _mantissa = _custom_jvp("frexp", lambda x: _mantissa_and_exponent(x)[0], _mantissa_jvp)
 
 
-@jit
+@jitted
 def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """x1 * 2**x2.
 
@@ -500,7 +499,7 @@ def _power_of_two(exponent: Array, dtype: Any) -> Array:
     return lax.bitcast_convert_type(lax.shift_left(wide, lax.full_like(wide, info.nmant)), dtype)
 
 
-@jit
+@jitted
 def i0(x: ArrayLike) -> Array:
     """The modified Bessel function of the first kind, of order 0, of real numbers.
 

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from veery import lax
-from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.array import ArrayImpl
+from veery._core.config import config
 from veery._core.trace import Tracer, current_trace, eval_trace
 from veery.lax import GatherDimensionNumbers, GatherScatterMode
 from veery.numpy._arithmetic import as_array, choose
 from veery.numpy._creation import from_host
+from veery.numpy._elementwise import jitted
 from veery.numpy._index_expressions import Index, Slice, concrete_mask, parse
 from veery.numpy._promotion import Array, to_dtype
 
@@ -70,7 +71,7 @@ def take_index(
     promises = (indices_are_sorted, unique_indices, mode, fill_value, wrap_negative_indices)
     plan, arrays = plan_gather(index, *promises)
     if is_eager(x, *arrays):
-        return _gather_program(plan)(x, *(np.asarray(a) if isinstance(a, int) else a for a in arrays))
+        return _gather_program(plan)(x, *arrays)
     return gather_by_plan(x, plan, arrays)
 
 
@@ -144,6 +145,21 @@ def _eager_basic(x: ArrayImpl, index: Index) -> Array:
     return _slice_program(index.newaxes, tuple(sizes), dropped)(x, _starts(tuple(starts)))
 
 
+def take_int(x: Array, i: int) -> Array:
+    """`x[i]`, for eager calls without the parsing: they are what loops over an array do."""
+    if not is_eager(x):
+        return take_index(x, i)
+    program, starts = _int_plan(x.shape, i, config.jax_check_static_indices)
+    return program(x, starts)
+
+
+@functools.lru_cache(maxsize=4096)
+def _int_plan(shape: tuple[int, ...], i: int, checked: bool) -> tuple[Any, ArrayImpl]:
+    index = parse(shape, i)
+    sizes = ((1, 1), *((n, 1) for n in shape[1:]))
+    return _slice_program((), sizes, (0,)), _starts((wrap(i, index.shape[0]), *(0 for _ in shape[1:])))
+
+
 @functools.lru_cache(maxsize=4096)
 def _starts(starts: tuple[int, ...]) -> ArrayImpl:
     return from_host(np.array(starts, np.int32 if max(starts, default=0) < 2**31 else np.int64))
@@ -160,7 +176,7 @@ def _slice_program(newaxes: tuple[int, ...], sizes: tuple[tuple[int, int], ...],
         x = slice_static(x, inner)
         return lax.squeeze(x, dropped) if dropped else x
 
-    return jit(getitem)
+    return jitted(getitem)
 
 
 # Integer arrays.
@@ -199,7 +215,7 @@ def _gather_program(plan: Plan) -> Any:
     def getitem(x: Array, *arrays: Array) -> Array:
         return gather_by_plan(x, plan, arrays)
 
-    return jit(getitem)
+    return jitted(getitem)
 
 
 def normalize(i: Any, n: int, wrap_negative: bool = True) -> Any:

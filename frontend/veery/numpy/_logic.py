@@ -11,7 +11,7 @@ from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery.numpy._arithmetic import _dtype, absolute, as_array, choose, is_kind
-from veery.numpy._elementwise import elementwise
+from veery.numpy._elementwise import elementwise, jitted
 from veery.numpy._promotion import (
     Array,
     ArrayLike,
@@ -226,7 +226,7 @@ def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 bitwise_right_shift = right_shift
 
 
-@jit
+@jitted
 def bitwise_count(x: ArrayLike, /) -> Array:
     """The number of bits that are set in |x|, as uint8.
 
@@ -264,7 +264,7 @@ def isfinite(x: ArrayLike, /) -> Array:
     return lax.is_finite(x) if is_kind(x, np.floating) else lax.full(np.shape(x), True, np.dtype(bool))
 
 
-@jit
+@jitted
 def isinf(x: ArrayLike, /) -> Array:
     """Whether x is infinite.
 
@@ -341,7 +341,7 @@ def signbit(x: ArrayLike, /) -> Array:
     return lax.lt(lax.bitcast_convert_type(x, integer), 0)
 
 
-@jit
+@jitted
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """|x1| with the sign of x2.
 
@@ -365,7 +365,7 @@ def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.nextafter(*broadcast_arrays(*promote_args_inexact("nextafter", x, y)))
 
 
-@jit
+@jitted
 def spacing(x: ArrayLike, /) -> Array:
     """The distance to the next number away from zero, with the sign of x.
 
@@ -379,7 +379,7 @@ def spacing(x: ArrayLike, /) -> Array:
     return choose(lax.eq(distance, 0), copysign(to_dtype(smallest, _dtype(x)), x), distance)
 
 
-@jit
+@jitted
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """0 where x1 < 0, 1 where x1 > 0, and x2 at 0.
 
@@ -548,7 +548,7 @@ def _integers(name: str, x1: ArrayLike, x2: ArrayLike) -> list[Array]:
     return [as_array(v) for v in broadcast_arrays(x1, x2)]
 
 
-@jit
+@jitted
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The greatest common divisor of integers.
 
@@ -562,7 +562,7 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     return _gcd_loop(absolute(x1), absolute(x2))
 
 
-@jit
+@jitted
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The least common multiple of integers; 0 where one of them is 0.
 

@@ -18,6 +18,7 @@ from veery._core.trace import Tracer
 from veery.numpy._arithmetic import _dtype, is_kind
 from veery.numpy._arithmetic import choose as _choose
 from veery.numpy._creation import asarray, from_host, full
+from veery.numpy._elementwise import jitted
 from veery.numpy._logic import to_bool
 from veery.numpy._promotion import (
     Array,
@@ -34,7 +35,7 @@ from veery.numpy._promotion import (
 # where, select.
 
 
-@jit
+@jitted
 def _where(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
     condition = to_bool(condition)
     x, y = promote_dtypes(x, y)
