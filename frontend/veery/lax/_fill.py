@@ -100,7 +100,7 @@ def _full_of_keys(aval: ShapedArray, fill_value: ArrayLike) -> Array:
     from veery.lax import _rng
 
     words = full((*aval.shape, 2), fill_value, np.uint32)
-    return _rng.random_wrap_p.bind(words, impl="fry")
+    return _rng.random_wrap_p.bind(words, impl=_rng.TAG)
 
 
 def zeros_like_array(x: Any) -> Array:

@@ -700,8 +700,14 @@ def _iota_reference(*, dtype: Any, shape: Shape, dimension: int) -> np.ndarray:
     return np.broadcast_to(steps.reshape([-1 if i == dimension else 1 for i in range(len(shape))]), shape).copy()
 
 
-# no operand: there is nothing to differentiate, transpose or batch
-iota_p = Primitive("iota", abstract_eval=_iota_abstract_eval, jvp=NONDIFFERENTIABLE, reference=_iota_reference)
+iota_p = Primitive(
+    "iota",
+    abstract_eval=_iota_abstract_eval,
+    # without operands there is nothing to differentiate, and one result for all of a batch
+    jvp=NONDIFFERENTIABLE,
+    batch=lambda args, dims, **params: (iota_p.bind(**params), None),
+    reference=_iota_reference,
+)
 
 
 def copy(x: ArrayLike) -> Array:
