@@ -11,6 +11,8 @@ from primitives.table_structural import ALL, ROWS, Row
 from support.compiled import results
 from support.numpy_trace import numpy_evaluation
 
+import veery
+from veery import lax
 from veery._core import dtypes
 from veery._core.config import enable_x64
 
@@ -87,3 +89,18 @@ def test_compiled_rows_equal_the_reference(row: Row, name: str, compiled: Any) -
     np.testing.assert_allclose(
         actual.astype(wide), expected, rtol=tolerance, atol=tolerance * np.max(finite, initial=1.0)
     )
+
+
+@pytest.mark.parametrize("rows, count", [(5, 50), (1000, 20_000)])
+def test_scatter_of_many_updates_compiles_and_its_tangent_has_the_same_winners(rows: int, count: int) -> None:
+    """More updates than fit the stack that IREE allows a fused scatter; the last update of a row wins."""
+    rng = np.random.default_rng(0)
+    indices = rng.integers(0, rows, (count, 1)).astype(np.int32)
+    updates = rng.normal(size=count)
+    expected = np.zeros(rows)
+    expected[indices[:, 0]] = updates
+    numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    fun = lambda u: lax.scatter(np.zeros(rows), indices, u, numbers)
+    value, tangent = veery.jit(lambda u: veery.jvp(fun, (u,), (2 * u,)))(updates)
+    np.testing.assert_array_equal(value, expected)
+    np.testing.assert_array_equal(tangent, 2 * expected)

@@ -249,6 +249,9 @@ class _Points:
         if valid is not None:
             points, updates = _redirect(rows, points, updates, valid, combiner)
         points = hlo.reshape(points, (hlo.shape_of(points)[0], 1))
+        # Fused into the scatter, whose updates are taken in order, their computation goes through the stack: more than
+        # 32 KB of it do not compile.
+        points, updates = hlo.optimization_barrier([points, updates])
         (result,) = hlo.scatter(
             [rows],
             points,
@@ -321,8 +324,9 @@ class _Points:
 def _redirect(rows: Value, points: Value, updates: Value, valid: Value, combiner: Combiner) -> tuple[Value, Value]:
     """Points and updates among which those out of bounds change nothing.
 
-    Where a neutral update exists they get it. A replacement out of bounds repeats the last one that is in bounds, which is the
-    last to write its row anyway; if there is none, all write what row 0 holds. So nothing of the operand's size is copied.
+    Where a neutral update exists they get it. A replacement out of bounds repeats the last one that is in bounds,
+    which is the last to write its row anyway; if there is none, all write what row 0 holds. So nothing of the
+    operand's size is copied.
     """
     count, row = hlo.shape_of(updates)
     dtype = hlo.dtype_of(updates)
