@@ -151,6 +151,27 @@ from veery.lax._gather_scatter_dims import GatherDimensionNumbers as GatherDimen
 from veery.lax._gather_scatter_dims import GatherScatterMode as GatherScatterMode
 from veery.lax._gather_scatter_dims import ScatterDimensionNumbers as ScatterDimensionNumbers
 from veery.lax._map import map as map
+from veery.lax._parallel import all_gather as all_gather
+from veery.lax._parallel import all_gather_p as all_gather_p
+from veery.lax._parallel import all_to_all as all_to_all
+from veery.lax._parallel import all_to_all_p as all_to_all_p
+from veery.lax._parallel import axis_index as axis_index
+from veery.lax._parallel import axis_index_p as axis_index_p
+from veery.lax._parallel import axis_size as axis_size
+from veery.lax._parallel import pbroadcast as pbroadcast
+from veery.lax._parallel import pmax as pmax
+from veery.lax._parallel import pmax_p as pmax_p
+from veery.lax._parallel import pmean as pmean
+from veery.lax._parallel import pmin as pmin
+from veery.lax._parallel import pmin_p as pmin_p
+from veery.lax._parallel import ppermute as ppermute
+from veery.lax._parallel import ppermute_p as ppermute_p
+from veery.lax._parallel import pshuffle as pshuffle
+from veery.lax._parallel import psum as psum
+from veery.lax._parallel import psum_p as psum_p
+from veery.lax._parallel import psum_scatter as psum_scatter
+from veery.lax._parallel import pswapaxes as pswapaxes
+from veery.lax._parallel import reduce_scatter_p as reduce_scatter_p
 from veery.lax._reduce import argmax as argmax
 from veery.lax._reduce import argmax_p as argmax_p
 from veery.lax._reduce import argmin as argmin
@@ -312,27 +333,6 @@ from veery.lax._window import reduce_window_shape_tuple as reduce_window_shape_t
 from veery.lax._window import reduce_window_sum_p as reduce_window_sum_p
 from veery.lax._window import select_and_gather_add_p as select_and_gather_add_p
 from veery.lax._window import select_and_scatter_add_p as select_and_scatter_add_p
-from veery.lax._parallel import all_gather as all_gather
-from veery.lax._parallel import all_gather_p as all_gather_p
-from veery.lax._parallel import all_to_all as all_to_all
-from veery.lax._parallel import all_to_all_p as all_to_all_p
-from veery.lax._parallel import axis_index as axis_index
-from veery.lax._parallel import axis_index_p as axis_index_p
-from veery.lax._parallel import axis_size as axis_size
-from veery.lax._parallel import pbroadcast as pbroadcast
-from veery.lax._parallel import pmax as pmax
-from veery.lax._parallel import pmax_p as pmax_p
-from veery.lax._parallel import pmean as pmean
-from veery.lax._parallel import pmin as pmin
-from veery.lax._parallel import pmin_p as pmin_p
-from veery.lax._parallel import ppermute as ppermute
-from veery.lax._parallel import ppermute_p as ppermute_p
-from veery.lax._parallel import pshuffle as pshuffle
-from veery.lax._parallel import psum as psum
-from veery.lax._parallel import psum_p as psum_p
-from veery.lax._parallel import psum_scatter as psum_scatter
-from veery.lax._parallel import pswapaxes as pswapaxes
-from veery.lax._parallel import reduce_scatter_p as reduce_scatter_p
 
 lazy.zeros = _shape.zeros
 lazy.add = _arithmetic.add_p.bind
