@@ -700,7 +700,7 @@ def _iota_reference(*, dtype: Any, shape: Shape, dimension: int) -> np.ndarray:
     return np.broadcast_to(steps.reshape([-1 if i == dimension else 1 for i in range(len(shape))]), shape).copy()
 
 
-iota_p = Primitive(
+iota_p: Primitive = Primitive(
     "iota",
     abstract_eval=_iota_abstract_eval,
     # without operands there is nothing to differentiate, and one result for all of a batch
