@@ -31,8 +31,8 @@ class NumpyTrace(EvalTrace):
         for arg in args:
             if isinstance(arg, Tracer):
                 raise leaked_tracer_error(arg, f"the operation {primitive}")
-        if primitive.name == "jit":
-            closed = params["jaxpr"]
+        closed = params.get("jaxpr") if primitive.name == "jit" else params.get("call_jaxpr")
+        if closed is not None and primitive.reference is None:
             return eval_jaxpr(closed.jaxpr, closed.consts, *args)
         if primitive.reference is None:
             raise AssertionError(f"{primitive} has no reference")

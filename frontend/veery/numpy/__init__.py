@@ -335,6 +335,9 @@ from veery.numpy._input_output import printoptions as printoptions
 from veery.numpy._input_output import save as save
 from veery.numpy._input_output import savez as savez
 from veery.numpy._input_output import set_printoptions as set_printoptions
+from veery.numpy._logic import allclose as allclose
+from veery.numpy._logic import array_equal as array_equal
+from veery.numpy._logic import array_equiv as array_equiv
 
 # The name of Python's type is that of a dtype here.
 from veery.numpy._dtypes import bool_ as bool

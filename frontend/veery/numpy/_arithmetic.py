@@ -269,7 +269,9 @@ def _integer_power(y: int) -> Any:
     def integer_pow(x: ArrayLike) -> Array:
         (x,) = promote_args_numeric("power", x)
         if y < 0 and not is_kind(x, np.inexact):
-            raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({aval_of(x)}, {y})")
+            aval = aval_of(x)
+            name = f"{'~' if aval.weak_type else ''}{aval.str_short(short_dtypes=False)}"  # type: ignore[attr-defined]
+            raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({name}, {y})")
         return lax.integer_pow(x, y)
 
     return elementwise(integer_pow)
@@ -375,7 +377,7 @@ def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     Array([1., 0.], dtype=float32)
     """
     x1, x2 = promote_args("fmax", x1, x2)
-    return choose(lax.bitwise_or(lax.gt(x1, x2), _isnan(x2)), x1, x2)
+    return choose(lax.bitwise_or(_is_less(x2, x1), _isnan(x2)), x1, x2)
 
 
 @jitted
@@ -386,11 +388,17 @@ def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     Array([0., 0.], dtype=float32)
     """
     x1, x2 = promote_args("fmin", x1, x2)
-    return choose(lax.bitwise_or(lax.lt(x1, x2), _isnan(x2)), x1, x2)
+    return choose(lax.bitwise_or(_is_less(x1, x2), _isnan(x2)), x1, x2)
 
 
 def _isnan(x: Array) -> Array:
     return lax.ne(x, x)
+
+
+def _is_less(x: Array, y: Array) -> Array:
+    from veery.numpy._logic import less
+
+    return less(x, y)
 
 
 def clip(
@@ -462,6 +470,9 @@ def fabs(x: ArrayLike, /) -> Array:
     >>> fabs(np.array([-1, 2]))
     Array([1., 2.], dtype=float32)
     """
+    check_arraylike("fabs", x)
+    if is_kind(x, np.complexfloating):
+        raise TypeError("ufunc 'fabs' does not support complex dtypes")
     return lax.abs(*promote_args_inexact("fabs", x))
 
 

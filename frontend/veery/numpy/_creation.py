@@ -295,9 +295,8 @@ def _filled(shape: Any, value: complex, dtype: Any, weak_type: bool, device: Any
 
 
 def _shape_argument(shape: Any) -> Any:
-    if isinstance(shape, Tracer):
-        return (shape,)
-    return shape
+    """A shape, or a lone size as a tuple of one, so that messages show what a shape is."""
+    return shape if isinstance(shape, Iterable) and np.ndim(shape) else (shape,)
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:

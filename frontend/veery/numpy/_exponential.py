@@ -111,7 +111,8 @@ def _log_sum(exponential: Callable[[Any], Any], scale: float) -> Callable[..., A
         distance = lax.abs(difference)
         if is_kind(x, np.complexfloating):
             return _complex_log_sum(x, y, exponential, scale)
-        tail = lax.mul(lax.log1p(exponential(lax.neg(distance))), scale)
+        tail = lax.log1p(exponential(lax.neg(distance)))
+        tail = lax.mul(tail, scale) if scale != 1 else tail
         return choose(lax.ne(difference, difference), lax.add(x, y), lax.add(lax.max(x, y), tail))
 
     return fun

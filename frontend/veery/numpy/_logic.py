@@ -484,6 +484,65 @@ def isclose(
     return result
 
 
+def allclose(
+    a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
+) -> Array:
+    """Whether all elements of a and b are close (see `isclose`).
+
+    >>> allclose(np.array([1.0, 2.0]), np.array([1.0, 2.000001]))
+    Array(True, dtype=bool)
+    """
+    check_arraylike("allclose", a, b)
+    close = isclose(a, b, rtol, atol, equal_nan)
+    return lax.reduce_and(close, tuple(range(close.ndim)))
+
+
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
+    """Whether two arrays have the same shape and elements.
+
+    Args:
+        a1: array, or nested sequence.
+        a2: array, or nested sequence.
+        equal_nan: whether NaN equals NaN.
+
+    >>> array_equal([1, 2], [1, 2])
+    Array(True, dtype=bool)
+    """
+    from veery.numpy._creation import asarray
+
+    x, y = asarray(a1), asarray(a2)
+    if x.shape != y.shape:
+        return asarray(np.bool_(False))
+    return _all_equal(x, y, equal_nan=bool(equal_nan))
+
+
+@jit(static_argnames=("equal_nan",))
+def _all_equal(x: Array, y: Array, equal_nan: bool) -> Array:
+    same = equal(x, y)
+    if equal_nan:
+        same = lax.bitwise_or(same, lax.bitwise_and(isnan(x), isnan(y)))
+    return lax.reduce_and(same, tuple(range(same.ndim)))
+
+
+_all_equal._name = "array_equal"
+
+
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
+    """Whether two arrays have the same elements when one is broadcast to the other's shape.
+
+    >>> array_equiv([1, 2], [[1, 2], [1, 2]])
+    Array(True, dtype=bool)
+    """
+    from veery.numpy._creation import asarray
+
+    x, y = asarray(a1), asarray(a2)
+    try:
+        same = equal(x, y)
+    except (TypeError, ValueError):
+        return asarray(np.bool_(False))
+    return lax.reduce_and(same, tuple(range(same.ndim)))
+
+
 @jit(static_argnames=("copy",))
 def _nan_to_num(x: ArrayLike, copy: bool, nan: ArrayLike, posinf: ArrayLike | None, neginf: ArrayLike | None) -> Array:
     (x,) = promote_args("nan_to_num", x)

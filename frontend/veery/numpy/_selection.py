@@ -79,8 +79,6 @@ def where(
     check_arraylike("where", condition, x, y)
     if size is not None or fill_value is not None:
         raise ValueError("size and fill_value arguments cannot be used in three-term where function.")
-    if is_kind(unwrap(condition), np.complexfloating):
-        raise ValueError("where: condition must not be complex")
     return _where(*map(unwrap, (condition, x, y)))
 
 

@@ -1,0 +1,114 @@
+"""dtypes of results: all pairs of dtypes, weak types through functions, ranks."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import veery
+import veery.numpy as jnp
+from hypothesis import given
+from hypothesis import strategies as st
+from support.interpreted import interpreted
+from veery import eval_shape, numpy_dtype_promotion, numpy_rank_promotion
+from veery._core.dtypes import TypePromotionError
+
+DTYPES = ["bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "bfloat16", "float16", "float32", "complex64"]
+
+
+def test_binary_operators_promote_as_the_lattice_says():
+    for a, b in itertools.product(DTYPES, DTYPES):
+        x, y = (veery.ShapeDtypeStruct((2,), d) for d in (a, b))
+        expected = jnp.promote_types(a, b)
+        assert eval_shape(lambda x, y: x + y, x, y).dtype == expected, (a, b)
+        assert eval_shape(jnp.maximum, x, y).dtype == expected
+        assert eval_shape(lambda x, y: x == y, x, y).dtype == bool
+        assert eval_shape(lambda x, y: jnp.where(x, x, y), x, y).dtype == expected
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_python_scalars_adopt_the_dtype(dtype):
+    x = veery.ShapeDtypeStruct((2,), dtype)
+    kind = jnp.dtype(dtype).kind
+    small = dtype == "bfloat16"
+    for scalar in (3, 2.5, 1j):
+        inexact = small or kind in "fc"
+        if isinstance(scalar, int):
+            expected = np.dtype("int32") if dtype == "bool" else jnp.dtype(dtype)
+        elif isinstance(scalar, float):
+            expected = jnp.dtype(dtype) if inexact else np.dtype("float32")
+        else:
+            expected = np.dtype("complex64")
+        for out in (eval_shape(lambda x, s=scalar: x * s, x), eval_shape(lambda x, s=scalar: s * x, x)):
+            assert out.dtype == expected, (dtype, scalar)
+
+
+def test_the_examples_of_the_documentation():
+    assert (jnp.int8(32) + 4).dtype == np.int8
+    out = jnp.arange(3) + 5.0
+    assert out.dtype == np.float32 and out.weak_type
+    assert (jnp.array(1.0) + 1).weak_type
+    assert not (jnp.ones(2) * 2.0).weak_type
+    assert jnp.sin(1.0).weak_type and not jnp.sin(np.int32(1)).weak_type
+    assert (jnp.ones(2, "int8") + 300).tolist() == [45, 45]
+    assert (np.float32(2) * jnp.arange(2)).dtype == np.float32
+    assert isinstance(np.ones(2) + jnp.ones(2), veery.Array)
+
+
+def test_results_of_integers_where_only_floats_will_do():
+    for dtype, expected in [("int8", "float32"), ("bool", "float32"), ("bfloat16", "bfloat16"), ("float16", "float16")]:
+        x = veery.ShapeDtypeStruct((2,), dtype)
+        for fun in (jnp.sin, jnp.exp, jnp.sqrt, jnp.arctan, jnp.log2, lambda x: x / x, lambda x: jnp.hypot(x, x)):
+            assert eval_shape(fun, x).dtype == jnp.dtype(expected)
+
+
+def test_strict_promotion():
+    with numpy_dtype_promotion("strict"):
+        assert (jnp.ones(2, "int8") + 1).dtype == np.int8
+        with pytest.raises(TypePromotionError, match="no available implicit dtype promotion path"):
+            jnp.ones(2, "int8") + jnp.ones(2, "int16")
+
+
+def test_rank_promotion():
+    x, y = jnp.ones((2, 3)), jnp.ones(3)
+    with numpy_rank_promotion("raise"), pytest.raises(ValueError, match="Operands could not be broadcast together"):
+        x + y
+    with numpy_rank_promotion("warn"), pytest.warns(UserWarning, match="rank promotion for add on shapes"):
+        veery.make_jaxpr(lambda x, y: x + y)(x, y)
+    with numpy_rank_promotion("raise"):
+        assert (x + 1.0).shape == (2, 3)
+
+
+@given(st.lists(st.lists(st.integers(1, 3), max_size=3), min_size=2, max_size=2))
+def test_broadcasting_agrees_with_numpy(shapes):
+    x, y = (np.arange(np.prod(s, dtype=int), dtype=np.float32).reshape(s) for s in shapes)
+    try:
+        expected = x - y
+    except ValueError:
+        with pytest.raises((TypeError, ValueError), match="ncompatible shapes for broadcasting"):
+            veery.eval_shape(lambda x, y: x - y, x, y)
+        return
+    np.testing.assert_array_equal(interpreted(lambda x, y: x - y, x, y), expected)
+    np.testing.assert_array_equal(interpreted(lambda x, y: jnp.where(x > y, x, y), x, y), np.where(x > y, x, y))
+
+
+def test_scalars_out_of_range():
+    with pytest.raises(OverflowError, match="too large to convert to int32"):
+        jnp.array(2**40)
+    with pytest.raises(OverflowError, match="Python integer 300 out of bounds for int8"):
+        jnp.int8(300)
+    with pytest.raises(OverflowError):
+        jnp.ones(3, int) + 2**40
+
+
+def test_x64():
+    with veery.enable_x64(True):
+        assert jnp.array(1.0).dtype == np.float64
+        assert jnp.arange(3).dtype == np.int64
+        assert (jnp.ones(2) * 2).dtype == np.float64
+        assert (jnp.ones(2, "float32") * 2.0).dtype == np.float32
+        assert jnp.ones(2, "int32").sum().dtype == np.int64
+    assert jnp.array(1.0).dtype == np.float32
+    with pytest.warns(UserWarning, match="Explicitly requested dtype float64"):
+        jnp.zeros(2, "float64")
