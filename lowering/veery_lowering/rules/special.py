@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from veery_lowering import stablehlo as hlo
-from veery_lowering.numerics import gamma, incomplete
+from veery_lowering.numerics import error_function, gamma, incomplete
 from veery_lowering.numerics._expr import Expr
 from veery_lowering.rules.elementwise import elementary
 
@@ -14,10 +16,18 @@ def _zeta(x: Expr, q: Expr) -> Expr:
     return Expr(hlo.zeta(x.value, q.value))
 
 
+def _erf(x: Expr) -> Expr:
+    return error_function.erf(x) if x.dtype == np.float32 else gamma.erf(x)
+
+
+def _erf_inv(x: Expr) -> Expr:
+    return error_function.erf_inv(x) if x.dtype == np.float32 else gamma.erf_inv(x)
+
+
 _FORMULAS: dict[str, Callable[..., Expr]] = {
-    "erf": gamma.erf,
+    "erf": _erf,
     "erfc": gamma.erfc,
-    "erf_inv": gamma.erf_inv,
+    "erf_inv": _erf_inv,
     "lgamma": gamma.lgamma,
     "digamma": gamma.digamma,
     "polygamma": gamma.polygamma,
