@@ -206,7 +206,9 @@ def truncated_normal(
 def _truncated_normal(key: Any, lower: Any, upper: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
     sqrt2 = np.array(np.sqrt(2), dtype)[()]
     low, high = broadcast_to(lower, shape), broadcast_to(upper, shape)
-    ends = lax.erf(lax.div(low, sqrt2)), lax.erf(lax.div(high, sqrt2))
+    # times 1 / sqrt2, as XLA divides by constants: one ulp here shifts every sample
+    inverse = (1 / sqrt2).astype(dtype)
+    ends = lax.erf(lax.mul(low, inverse)), lax.erf(lax.mul(high, inverse))
     out = lax.mul(sqrt2, lax.erf_inv(uniform_of(typed(key), shape, dtype, *ends)))
     inf = np.array(np.inf, dtype)[()]
     # rounding must not take a sample onto a bound
