@@ -14,6 +14,9 @@ from veery._api.autodiff import linear_transpose as linear_transpose
 from veery._api.autodiff import linearize as linearize
 from veery._api.autodiff import value_and_grad as value_and_grad
 from veery._api.autodiff import vjp as vjp
+from veery._api.checkpoint import checkpoint as checkpoint
+from veery._api.checkpoint import checkpoint_policies as checkpoint_policies
+from veery._api.checkpoint import remat as remat
 from veery._api.inspection import ShapeDtypeStruct as ShapeDtypeStruct
 from veery._api.inspection import eval_shape as eval_shape
 from veery._api.inspection import make_jaxpr as make_jaxpr
@@ -55,6 +58,8 @@ from veery.version import __version__ as __version__
 from veery.version import __version_info__ as __version_info__
 
 # isort: split
+from veery import ad_checkpoint as ad_checkpoint
+from veery import aot as aot
 from veery import dtypes as dtypes
 from veery import errors as errors
 from veery import lax as lax

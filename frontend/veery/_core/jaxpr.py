@@ -110,6 +110,7 @@ class DebugInfo:
     line: int | None = None
     arg_names: tuple[str, ...] | None = None
     result_paths: tuple[str, ...] | None = None
+    traced_for: str = "jit"
 
 
 @dataclass(eq=False)

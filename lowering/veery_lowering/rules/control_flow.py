@@ -41,12 +41,19 @@ _inlined("custom_transpose_call", "call_jaxpr")
 
 
 @rule("checkpoint")
-def _checkpoint(ctx: Context, *operands: Value, jaxpr: Any, prevent_cse: Any = True, **_: Any) -> list[Value]:
-    if prevent_cse and operands:
+def _checkpoint(
+    ctx: Context, *operands: Value, jaxpr: Any, prevent_cse: Any = True, differentiated: bool = True, **_: Any
+) -> list[Value]:
+    if prevent_cse and differentiated and operands:
         # Else the recomputation is merged with the forward pass, and everything is kept after all.
         operands = tuple(hlo.optimization_barrier(operands))
     closed = jaxpr if hasattr(jaxpr, "jaxpr") else SimpleNamespace(jaxpr=jaxpr, consts=())
     return ctx.inline(closed, *operands)
+
+
+@rule("name")
+def _name(ctx: Context, x: Value, *, name: str) -> Value:
+    return x
 
 
 @rule("cond")
