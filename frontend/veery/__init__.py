@@ -17,6 +17,10 @@ from veery._api.autodiff import vjp as vjp
 from veery._api.checkpoint import checkpoint as checkpoint
 from veery._api.checkpoint import checkpoint_policies as checkpoint_policies
 from veery._api.checkpoint import remat as remat
+from veery._api.custom_derivatives import closure_convert as closure_convert
+from veery._api.custom_derivatives import custom_gradient as custom_gradient
+from veery._api.custom_derivatives import custom_jvp as custom_jvp
+from veery._api.custom_derivatives import custom_vjp as custom_vjp
 from veery._api.inspection import ShapeDtypeStruct as ShapeDtypeStruct
 from veery._api.inspection import eval_shape as eval_shape
 from veery._api.inspection import make_jaxpr as make_jaxpr
@@ -60,6 +64,7 @@ from veery.version import __version_info__ as __version_info__
 # isort: split
 from veery import ad_checkpoint as ad_checkpoint
 from veery import aot as aot
+from veery import custom_derivatives as custom_derivatives
 from veery import dtypes as dtypes
 from veery import errors as errors
 from veery import lax as lax

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from veery import _dispatch
 from veery._api.arguments import function_name
 from veery._api.vectorize import vmap
 from veery._core import dtypes, source, tree
 from veery._core.ad import UndefinedPrimal, Zero, instantiate_zeros
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr
+from veery._core.trace import current_trace, eval_trace
 from veery._transforms import jvp as forward
 from veery._transforms import linearize as linearization
 from veery._transforms.staging import stage
@@ -60,7 +62,9 @@ def float0_zeros(shape: Any) -> np.ndarray:
 def as_output(t: Any) -> Any:
     """A tangent or cotangent as the user sees it: arrays in place of symbolic zeros."""
     if type(t) is Zero:
-        return float0_zeros(t.aval.shape) if t.aval.dtype == dtypes.float0 else instantiate_zeros(t)
+        t = float0_zeros(t.aval.shape) if t.aval.dtype == dtypes.float0 else instantiate_zeros(t)
+    if isinstance(t, (int, float, complex, np.generic)) and current_trace() is eval_trace:
+        return _dispatch.as_array(t)
     return t
 
 
@@ -226,7 +230,7 @@ def _apply_linear(kept: _LinearMap, residuals: Sequence[Any], *tangents: Any) ->
     nonzero = [t for t, nz in zip(flat_tangents, kept.nonzeros_in) if nz]
     outs = iter(eval_jaxpr(kept.jaxpr, residuals, *nonzero))
     results = [
-        next(outs) if nz else as_output(Zero(a.to_tangent_aval())) for a, nz in zip(kept.out_avals, kept.nonzeros_out)
+        as_output(next(outs) if nz else Zero(a.to_tangent_aval())) for a, nz in zip(kept.out_avals, kept.nonzeros_out)
     ]
     return tree.tree_unflatten(kept.out_tree, results)
 

@@ -1,0 +1,471 @@
+"""Functions with derivative rules of the user's own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery._api.arguments import as_tuple, function_name, signature
+from veery._core import dtypes, source, tree
+from veery._core.ad import Zero, instantiate_zeros
+from veery._core.avals import aval_of, maybe_aval_of
+from veery._core.config import config
+from veery._core.trace import Tracer
+from veery._transforms.custom_rules import CustomJVPCall, CustomVJPCall
+from veery._transforms.staging import close_over, stage
+
+
+class SymbolicZero:
+    """A tangent or cotangent that is known to be zero, as rules with `symbolic_zeros=True` see it."""
+
+    def __init__(self, aval: Any):
+        self.aval = aval
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: self.aval.ndim)
+    size = property(lambda self: self.aval.size)
+
+    def __repr__(self) -> str:
+        return f"SymbolicZero({self.aval})"
+
+
+def zero_from_primal(x: Any, symbolic_zeros: bool = False) -> Any:
+    """The zero tangent of a value: an array, or a SymbolicZero."""
+    zero = Zero.from_primal_value(x)
+    return SymbolicZero(zero.aval) if symbolic_zeros else instantiate_zeros(zero)
+
+
+def _positions(fun: Any, argnums: Any, argnames: Any = ()) -> tuple[int, ...]:
+    """Positions of arguments given by position or by name."""
+    names = as_tuple(argnames)
+    found = list(as_tuple(argnums))
+    if names:
+        parameters = list(signature(fun).parameters)  # type: ignore[union-attr]
+        found += [parameters.index(name) for name in names]
+    return tuple(sorted(found))
+
+
+def _resolve(fun: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Keyword arguments made positional, defaults filled in."""
+    sig = signature(fun)
+    if sig is None or (not kwargs and not any(p.default is not p.empty for p in sig.parameters.values())):
+        if kwargs:
+            raise TypeError(f"the function {function_name(fun)} has no signature, so it takes no keyword arguments")
+        return args
+    bound = sig.bind(*args, **kwargs)
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise TypeError(
+            f"keyword arguments could not be resolved to positions in a call of {function_name(fun)}, which has a "
+            f"custom derivative rule: {sorted(bound.kwargs)}"
+        )
+    return bound.args
+
+
+def _split(args: Sequence[Any], static: tuple[int, ...]) -> tuple[dict[int, Any], tuple[Any, ...]]:
+    """Arguments that are not differentiated, by position, and the others in order."""
+    positions = {i % len(args) for i in static} if args else set()
+    return {i: args[i] for i in sorted(positions)}, tuple(x for i, x in enumerate(args) if i not in positions)
+
+
+def _merge(static: dict[int, Any], dynamic: Sequence[Any]) -> list[Any]:
+    rest = iter(dynamic)
+    return [static[i] if i in static else next(rest) for i in range(len(static) + len(dynamic))]
+
+
+def _check_leaves(name: str, leaves: Sequence[Any]) -> None:
+    for leaf in leaves:
+        if maybe_aval_of(leaf) is None:
+            raise TypeError(
+                f"Argument '{leaf}' of type {type(leaf)} of the function {name} is not a valid JAX type. Arguments "
+                "that are no arrays must be listed in nondiff_argnums."
+            )
+
+
+class custom_jvp:  # noqa: N801 (a decorator)
+    """Give a function a forward-mode derivative rule, from which the reverse mode follows too.
+
+    Args:
+        fun: the function.
+        nondiff_argnums: positions of arguments that are not differentiated; the rule takes them first, in order.
+        nondiff_argnames: names of such arguments.
+
+    The rule is set with `defjvp` (or `defjvps`).
+
+    >>> import veery, veery.numpy as jnp
+    >>> @veery.custom_jvp
+    ... def log1pexp(x):
+    ...     return jnp.log(1.0 + jnp.exp(x))
+    >>> @log1pexp.defjvp
+    ... def _(primals, tangents):
+    ...     (x,), (t,) = primals, tangents
+    ...     return log1pexp(x), (1 - 1 / (1 + jnp.exp(x))) * t
+    >>> float(veery.grad(log1pexp)(100.0))
+    1.0
+    """
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        nondiff_argnums: int | Sequence[int] = (),
+        nondiff_argnames: str | Sequence[str] = (),
+    ):
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        self.nondiff_argnums = _positions(fun, nondiff_argnums, nondiff_argnames)
+        self.jvp: Callable[..., Any] | None = None
+        self.symbolic_zeros = False
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+        """Set the rule `jvp(*nondiff_args, primals, tangents) -> (output, output_tangent)`.
+
+        Args:
+            jvp: the rule.
+            symbolic_zeros: whether tangents that are zero arrive as SymbolicZero instead of arrays.
+        """
+        self.jvp = jvp
+        self.symbolic_zeros = symbolic_zeros
+        return jvp
+
+    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+        """Set a rule for each argument: `(tangent, output, *primals) -> tangent contribution`, or None for zero."""
+        if self.nondiff_argnums:
+            raise TypeError("Can't use ``defjvps`` with ``nondiff_argnums``.")
+
+        def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+            from veery import numpy as jnp
+
+            out = self(*primals)
+            zeros = tree.tree_map(jnp.zeros_like, out)
+            parts = [rule(t, out, *primals) for t, rule in zip(tangents, jvps) if rule is not None]
+            return out, functools.reduce(functools.partial(tree.tree_map, jnp.add), parts, zeros)
+
+        self.defjvp(jvp)
+
+    @source.api_boundary
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        name = function_name(self.fun)
+        if self.jvp is None:
+            raise AttributeError(f"No JVP defined for custom_jvp function {name} using defjvp.")
+        static, dynamic = _split(_resolve(self.fun, args, kwargs), self.nondiff_argnums)
+        leaves, in_tree = tree.tree_flatten(dynamic)
+        _check_leaves(name, leaves)
+        trees: dict[str, Any] = {}
+
+        def flat(*xs: Any) -> list[Any]:
+            out = self.fun(*_merge(static, tree.tree_unflatten(in_tree, xs)))
+            out_leaves, trees["out"] = tree.tree_flatten(out)
+            return out_leaves
+
+        rule = functools.partial(self._flat_rule, static, in_tree, trees)
+        if config.jax_disable_jit and not any(isinstance(x, Tracer) for x in leaves):
+            return self.fun(*_merge(static, dynamic))
+        outs = CustomJVPCall(name, flat, rule, self.symbolic_zeros).bind(*leaves)
+        return tree.tree_unflatten(trees["out"], outs)
+
+    def _flat_rule(self, static: dict[int, Any], in_tree: Any, trees: dict[str, Any], *xs: Any) -> list[Any]:
+        half = len(xs) // 2
+        primals = tree.tree_unflatten(in_tree, xs[:half])
+        as_seen = [SymbolicZero(t.aval) if type(t) is Zero else t for t in xs[half:]]
+        tangents = tree.tree_unflatten(in_tree, as_seen)
+        name = function_name(self.jvp)
+        pair = self.jvp(*static.values(), primals, tangents)  # type: ignore[misc]
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(
+                f"Custom JVP rule {name} for function {function_name(self.fun)} must produce a pair (list or tuple of "
+                f"length two) representing primal and tangent outputs, but got {pair}."
+            )
+        outs, out_tree = tree.tree_flatten(pair[0])
+        out_tangents, tangent_tree = tree.tree_flatten(pair[1])
+        if out_tree != tangent_tree:
+            raise TypeError(
+                f"Custom JVP rule {name} for function {function_name(self.fun)} must produce primal and tangent "
+                "outputs "
+                f"with equal container (pytree) structures, but got {out_tree} and {tangent_tree} respectively."
+            )
+        trees.setdefault("out", out_tree)
+        return [*outs, *(self._checked(name, p, t) for p, t in zip(outs, out_tangents))]
+
+    def _checked(self, name: str, primal: Any, tangent: Any) -> Any:
+        if isinstance(tangent, SymbolicZero):
+            return Zero(tangent.aval)
+        expected = aval_of(primal).to_tangent_aval()
+        if expected.dtype == dtypes.float0:
+            return Zero(expected)
+        given = aval_of(tangent)
+        if given.shape != expected.shape or (given.dtype != expected.dtype and not given.weak_type):
+            raise TypeError(
+                f"Custom JVP rule {name} for function {function_name(self.fun)} must produce primal and tangent "
+                "outputs "
+                f"with corresponding shapes and dtypes. Expected {expected} (tangent type of {aval_of(primal)}) but "
+                "got "
+                f"{given}."
+            )
+        return _converted(tangent, expected)
+
+
+def _converted(x: Any, aval: Any) -> Any:
+    """The value in the dtype of the aval."""
+    if aval_of(x).dtype == aval.dtype:
+        return x
+    from veery.lax import convert_element_type
+
+    return convert_element_type(x, aval.dtype)
+
+
+class custom_vjp:  # noqa: N801 (a decorator)
+    """Give a function a reverse-mode derivative rule.
+
+    Args:
+        fun: the function.
+        nondiff_argnums: positions of arguments that are not differentiated: passed to `fwd` at their places, and to
+            `bwd` before everything else.
+        nondiff_argnames: names of such arguments.
+
+    The rule is set with `defvjp(fwd, bwd)`: `fwd(*args) -> (output, residuals)`, `bwd(residuals, cotangent) -> tuple of
+    cotangents`, one for each argument (None for zero).
+
+    >>> import veery, veery.numpy as jnp
+    >>> @veery.custom_vjp
+    ... def clipped(x):
+    ...     return x
+    >>> clipped.defvjp(lambda x: (x, None), lambda _, g: (jnp.clip(g, -1, 1),))
+    >>> float(veery.grad(lambda x: 10 * clipped(x))(1.0))
+    1.0
+    """
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        nondiff_argnums: int | Sequence[int] = (),
+        nondiff_argnames: str | Sequence[str] = (),
+    ):
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        self.nondiff_argnums = _positions(fun, nondiff_argnums, nondiff_argnames)
+        self.fwd: Callable[..., Any] | None = None
+        self.bwd: Callable[..., Any] | None = None
+        self.symbolic_zeros = False
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def defvjp(
+        self,
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
+    ) -> None:
+        """Set the rule.
+
+        Args:
+            fwd: from the arguments to (output, residuals).
+            bwd: from residuals and the output's cotangent to a tuple of cotangents.
+            symbolic_zeros: whether fwd takes CustomVJPPrimal objects (value, perturbed) in place of arrays, and bwd
+                takes SymbolicZero for cotangents that are zero.
+            optimize_remat: accepted for compatibility.
+        """
+        self.fwd, self.bwd, self.symbolic_zeros = fwd, bwd, symbolic_zeros
+
+    @source.api_boundary
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        name = function_name(self.fun)
+        if self.fwd is None or self.bwd is None:
+            raise AttributeError(f"No VJP defined for custom_vjp function {name} using defvjp.")
+        static, dynamic = _split(_resolve(self.fun, args, kwargs), self.nondiff_argnums)
+        leaves, in_tree = tree.tree_flatten(dynamic)
+        _check_leaves(name, leaves)
+        trees: dict[str, Any] = {}
+
+        def flat(*xs: Any) -> list[Any]:
+            out = self.fun(*_merge(static, tree.tree_unflatten(in_tree, xs)))
+            out_leaves, trees["out"] = tree.tree_flatten(out)
+            return out_leaves
+
+        if config.jax_disable_jit and not any(isinstance(x, Tracer) for x in leaves):
+            return self.fun(*_merge(static, dynamic))
+        avals = [aval_of(x) for x in leaves]
+        call = CustomVJPCall(
+            name,
+            flat,
+            functools.partial(self._flat_fwd, static, in_tree, trees),
+            functools.partial(self._flat_bwd, static, in_tree, avals, trees),
+            lambda: trees["out"].num_leaves,
+        )
+        outs = call.bind(*leaves)
+        return tree.tree_unflatten(trees["out"], outs)
+
+    def _flat_fwd(self, static: dict[int, Any], in_tree: Any, trees: dict[str, Any], *xs: Any) -> list[Any]:
+        if self.symbolic_zeros:
+            xs = tuple(CustomVJPPrimal(x, dtypes.issubdtype(aval_of(x).dtype, np.inexact)) for x in xs)
+        pair = self.fwd(*_merge(static, tree.tree_unflatten(in_tree, xs)))  # type: ignore[misc]
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(
+                f"Custom VJP fwd rule {function_name(self.fwd)} for function {function_name(self.fun)} must produce a "
+                "pair "
+                "(list or tuple of length two) where the first element represents the primal output and the second "
+                f"element represents residuals (i.e. values stored from the forward pass), but got {pair}."
+            )
+        outs, out_tree = tree.tree_flatten(pair[0])
+        if "out" in trees and trees["out"] != out_tree:
+            raise TypeError(
+                f"Custom VJP fwd rule {function_name(self.fwd)} for function {function_name(self.fun)} must produce a "
+                "pair "
+                "whose first element has the same container (pytree) structure as the function's output: "
+                f"{out_tree} and {trees['out']} respectively."
+            )
+        trees["out"] = out_tree
+        residuals, trees["residuals"] = tree.tree_flatten(pair[1])
+        return [*outs, *residuals]
+
+    def _flat_bwd(
+        self, static: dict[int, Any], in_tree: Any, avals: Sequence[Any], trees: dict[str, Any], *xs: Any
+    ) -> list[Any]:
+        n = trees["residuals"].num_leaves
+        residuals = tree.tree_unflatten(trees["residuals"], xs[:n])
+        cotangent = tree.tree_unflatten(trees["out"], xs[n:])
+        cts = self.bwd(*static.values(), residuals, cotangent)  # type: ignore[misc]
+        return self._flat_cotangents(cts, in_tree, avals)
+
+    def _flat_cotangents(self, cts: Any, in_tree: Any, avals: Sequence[Any]) -> list[Any]:
+        where = f"Custom VJP bwd rule {function_name(self.bwd)} for function {function_name(self.fun)}"
+        if isinstance(cts, list):
+            cts = tuple(cts)
+        missing = object()
+        wrapped = tree.tree_map(lambda x: missing if x is None else x, cts, is_leaf=lambda x: x is None)
+        try:
+            flat = tree.broadcast_prefix(wrapped, tree.tree_unflatten(in_tree, list(avals)))
+        except ValueError:
+            raise TypeError(
+                f"{where} must produce an output with the same container (pytree) structure as the args tuple of the "
+                "primal function, and in particular must produce a tuple of length equal to the number of arguments "
+                "to "
+                f"the primal function, but got output structure {tree.tree_structure(cts)} for primal input structure "
+                f"{in_tree}."
+            ) from None
+        return [self._checked(where, ct, missing, aval.to_tangent_aval()) for ct, aval in zip(flat, avals)]
+
+    def _checked(self, where: str, ct: Any, missing: Any, expected: Any) -> Any:
+        if ct is missing or isinstance(ct, SymbolicZero) or expected.dtype == dtypes.float0:
+            return _zero_cotangent(expected)
+        given = aval_of(ct)
+        if given.shape != expected.shape or (
+            given.dtype != expected.dtype and not (given.weak_type or dtypes.issubdtype(given.dtype, np.inexact))
+        ):
+            raise ValueError(
+                f"{where} must produce outputs with the same shapes and dtypes as the primal inputs: expected "
+                f"{expected}, "
+                f"got {given}."
+            )
+        return _converted(ct, expected)
+
+
+def _zero_cotangent(aval: Any) -> Any:
+    """An array of zeros, of float0 for what has no cotangents."""
+    return np.zeros(aval.shape, dtypes.float0) if aval.dtype == dtypes.float0 else instantiate_zeros(Zero(aval))
+
+
+class CustomVJPPrimal:
+    """An argument of a fwd rule with `symbolic_zeros=True`: its value, and whether it is differentiated."""
+
+    def __init__(self, value: Any, perturbed: bool):
+        self.value = value
+        self.perturbed = perturbed
+
+
+def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Define a function and its vjp at once: `fun(*args) -> (output, vjp)`, with `vjp(cotangent) -> cotangents`.
+
+    Args:
+        fun: returns the output and a function from its cotangent to those of the arguments (a single one if there is
+            a single argument, else a tuple).
+
+    >>> import veery
+    >>> @veery.custom_gradient
+    ... def halved(x):
+    ...     return x * x, lambda g: (g * x,)
+    >>> float(veery.grad(halved)(3.0))
+    3.0
+    """
+
+    @custom_vjp
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return fun(*args, **kwargs)[0]
+
+    def fwd(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        from veery.tree_util import Partial
+
+        out, rule = fun(*args, **kwargs)
+        leaves, out_tree = tree.tree_flatten(out)
+        rule_tree: Any = None
+
+        def flat(*cts: Any) -> list[Any]:
+            nonlocal rule_tree
+            results = rule(tree.tree_unflatten(out_tree, cts))
+            flat_results, rule_tree = tree.tree_flatten(results)
+            return flat_results
+
+        closed, consts = close_over(stage(flat, [aval_of(x).to_tangent_aval() for x in leaves]))
+        return out, Partial(functools.partial(_apply_closed, closed, lambda: rule_tree), consts)
+
+    def bwd(rule: Any, ct: Any) -> tuple[Any, ...]:
+        result = rule(ct)
+        return result if isinstance(result, tuple) else (result,)
+
+    wrapped.defvjp(fwd, bwd)
+    return functools.wraps(fun)(wrapped)
+
+
+def _apply_closed(closed: Any, out_tree: Callable[[], Any], consts: Sequence[Any], ct: Any) -> Any:
+    from veery._core.jaxpr import eval_jaxpr
+
+    return tree.tree_unflatten(out_tree(), eval_jaxpr(closed.jaxpr, (), *consts, *tree.tree_leaves(ct)))
+
+
+def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable[..., Any], list[Any]]:
+    """A function that takes what `fun` closes over as arguments.
+
+    Args:
+        fun: a function that may close over arrays being differentiated.
+        *example_args: arguments that give the types.
+
+    Returns:
+        (converted, values): `converted(*args, *values)` is `fun(*args)`.
+
+    >>> import veery
+    >>> converted, values = veery.closure_convert(lambda x: x + 1.0, 2.0)
+    >>> float(converted(3.0, *values))
+    4.0
+    """
+    leaves, in_tree = tree.tree_flatten(example_args)
+    out_tree: Any = None
+
+    def flat(*xs: Any) -> list[Any]:
+        nonlocal out_tree
+        out_leaves, out_tree = tree.tree_flatten(fun(*tree.tree_unflatten(in_tree, xs)))
+        return out_leaves
+
+    closed, consts = close_over(stage(flat, [aval_of(x) for x in leaves]))
+    hoisted = [isinstance(c, Tracer) and dtypes.issubdtype(aval_of(c).dtype, np.inexact) for c in consts]
+
+    def converted(*args_and_values: Any) -> Any:
+        from veery._core.jaxpr import eval_jaxpr
+
+        n = sum(hoisted)
+        args = args_and_values[: len(args_and_values) - n]
+        values = iter(args_and_values[len(args_and_values) - n :])
+        all_consts = [next(values) if h else c for c, h in zip(consts, hoisted)]
+        given, given_tree = tree.tree_flatten(args)
+        if given_tree != in_tree:
+            raise TypeError(f"closure_convert: called with arguments of structure {given_tree}, expected {in_tree}")
+        return tree.tree_unflatten(out_tree, eval_jaxpr(closed.jaxpr, (), *all_consts, *given))
+
+    return converted, [c for c, h in zip(consts, hoisted) if h]

@@ -1,0 +1,11 @@
+"""Custom derivative rules (see also `veery.custom_jvp` and `veery.custom_vjp`)."""
+
+from veery._api.custom_derivatives import CustomVJPPrimal as CustomVJPPrimal
+from veery._api.custom_derivatives import SymbolicZero as SymbolicZero
+from veery._api.custom_derivatives import closure_convert as closure_convert
+from veery._api.custom_derivatives import custom_gradient as custom_gradient
+from veery._api.custom_derivatives import custom_jvp as custom_jvp
+from veery._api.custom_derivatives import custom_vjp as custom_vjp
+from veery._api.custom_derivatives import zero_from_primal as zero_from_primal
+from veery._transforms.custom_rules import custom_jvp_call_p as custom_jvp_call_p
+from veery._transforms.custom_rules import custom_vjp_call_p as custom_vjp_call_p
