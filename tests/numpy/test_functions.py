@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import veery.numpy as jnp
 from support.interpreted import interpreted
+
+import veery.numpy as jnp
 from veery import jit
 
 Call = Callable[[Any, Any], Any]  # (module, arrays) -> arrays
@@ -97,7 +98,8 @@ CALLS: dict[str, Call] = {
     "powers": lambda np, a: (a[0] ** 2, a[0] ** 3, a[1] ** 2, a[0] ** -1, 2 ** (a[1] % 4)),
     "scalars": lambda np, a: (a[0] + 1, 2 * a[0], 1 - a[1], a[1] % 3, a[1] // 2, 1.5 / a[0], 7 // (a[1] * a[1] + 1)),
     "methods": lambda np, a: (a[0].sum(0), a[0].max(), a[1].cumsum(), a[0].T, a[0].round(1), a[1].astype("float32")),
-    "ufunc methods": lambda np, a: (np.add.reduce(a[0]), np.multiply.accumulate(a[1], 1), np.subtract.outer(a[2], a[2])),
+    "ufunc methods": lambda np, a: (np.add.reduce(a[0]), np.multiply.accumulate(a[1], 1)),
+    "outer": lambda np, a: np.subtract.outer(a[2], a[2]),
     "extract": lambda np, a: np.where(a[3].any(), a[0], a[0] + 1),
 }
 ARGUMENTS = (F, I, G, B, N)
@@ -215,7 +217,7 @@ def test_creation():
 
 BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: jnp.sin([1.0]), TypeError, "sin requires ndarray or scalar arguments, got <class 'list'> at position 0"),
-    (lambda: jnp.add(1, None), TypeError, "add requires ndarray or scalar arguments, got <class 'NoneType'> at position 1"),
+    (lambda: jnp.add(1, None), TypeError, "add requires ndarray or scalar arguments, got <class 'NoneType'> at"),
     (lambda: jnp.ones(2) + jnp.ones(3), TypeError, r"add got incompatible shapes for broadcasting: \(2,\), \(3,\)"),
     (lambda: jnp.ones(2) + [1, 2], TypeError, r"unsupported operand type\(s\) for \+: 'ArrayImpl' and 'list'"),
     (lambda: jnp.ones(2) + "a", TypeError, "unsupported operand type"),
@@ -232,7 +234,7 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: jnp.array([1], order="F"), NotImplementedError, "Only implemented for order='K'"),
     (lambda: jit(lambda n: jnp.zeros(n))(3), TypeError, "Shapes must be 1D sequences of concrete values"),
     (lambda: jit(lambda n: jnp.arange(n))(3), TypeError, "It arose in the jnp.arange argument 'stop'"),
-    (lambda: jit(lambda x: jnp.nonzero(x))(np.ones(3)), TypeError, "The size argument of jnp.nonzero must be statically"),
+    (lambda: jit(lambda x: jnp.nonzero(x))(np.ones(3)), TypeError, "The size argument of jnp.nonzero must be"),
     (lambda: jnp.where(1, 2), TypeError, "where requires ndarray or scalar arguments, got <class 'NoneType'>"),
     (lambda: jnp.clip(jnp.ones(2, complex), 0), ValueError, "Clip received a complex value"),
     (lambda: jnp.power(2, -1), TypeError, "Integers cannot be raised to negative powers"),

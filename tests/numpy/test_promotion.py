@@ -6,11 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
-import veery
-import veery.numpy as jnp
 from hypothesis import given
 from hypothesis import strategies as st
 from support.interpreted import interpreted
+
+import veery
+import veery.numpy as jnp
 from veery import eval_shape, numpy_dtype_promotion, numpy_rank_promotion
 from veery._core.dtypes import TypePromotionError
 

@@ -69,7 +69,7 @@ def add(x: ArrayLike, y: ArrayLike, /) -> Array:
     Array([1, 2, 3], dtype=int32)
     """
     x, y = promote_args("add", x, y)
-    return lax.bitwise_or(x, y) if _dtype(x) == bool else lax.add(x, y)
+    return lax.bitwise_or(x, y) if _dtype(x) == np.bool_ else lax.add(x, y)
 
 
 @binary_ufunc(identity=None)
@@ -90,7 +90,7 @@ def multiply(x: ArrayLike, y: ArrayLike, /) -> Array:
     Array([0. , 2.5, 5. ], dtype=float32, weak_type=True)
     """
     x, y = promote_args("multiply", x, y)
-    return lax.bitwise_and(x, y) if _dtype(x) == bool else lax.mul(x, y)
+    return lax.bitwise_and(x, y) if _dtype(x) == np.bool_ else lax.mul(x, y)
 
 
 @unary_ufunc
@@ -145,7 +145,8 @@ def reciprocal(x: ArrayLike, /) -> Array:
     >>> reciprocal(np.array([1, 2, 4]))
     Array([1.  , 0.5 , 0.25], dtype=float32)
     """
-    return lax.integer_pow(*promote_args_inexact("reciprocal", x), -1)
+    (x,) = promote_args_inexact("reciprocal", x)
+    return lax.integer_pow(x, -1)
 
 
 @jitted
@@ -160,7 +161,7 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         raise TypeError("floor_divide does not support complex-valued inputs")
     if is_kind(x1, np.floating):
         return _float_divmod(x1, x2)[0]
-    if _dtype(x1) == bool:
+    if _dtype(x1) == np.bool_:
         x1, x2 = to_dtype(x1, np.dtype("int8")), to_dtype(x2, np.dtype("int8"))
     quotient = lax.div(x1, x2)
     if is_kind(x1, np.unsignedinteger):
@@ -182,7 +183,7 @@ def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _remainder(x1: Array, x2: Array) -> Array:
-    if _dtype(x1) == bool:
+    if _dtype(x1) == np.bool_:
         x1, x2 = to_dtype(x1, np.dtype("int8")), to_dtype(x2, np.dtype("int8"))
     if is_kind(x1, np.integer):
         x2 = choose(lax.eq(x2, 0), 1, x2)
@@ -455,7 +456,7 @@ def absolute(x: ArrayLike, /) -> Array:
     Array([1, 2], dtype=int32)
     """
     check_arraylike("absolute", x)
-    if _dtype(x) == bool or is_kind(x, np.unsignedinteger):
+    if _dtype(x) == np.bool_ or is_kind(x, np.unsignedinteger):
         return as_array(x)
     return lax.abs(*promote_args("absolute", x))
 
@@ -556,7 +557,7 @@ def floor(x: ArrayLike, /) -> Array:
     Array([-1.,  1.], dtype=float32)
     """
     check_arraylike("floor", x)
-    if _dtype(x) == bool or is_kind(x, np.integer):
+    if _dtype(x) == np.bool_ or is_kind(x, np.integer):
         return as_array(x)
     return lax.floor(*promote_args_inexact("floor", x))
 
@@ -569,7 +570,7 @@ def ceil(x: ArrayLike, /) -> Array:
     Array([1., 2.], dtype=float32)
     """
     check_arraylike("ceil", x)
-    if _dtype(x) == bool or is_kind(x, np.integer):
+    if _dtype(x) == np.bool_ or is_kind(x, np.integer):
         return as_array(x)
     return lax.ceil(*promote_args_inexact("ceil", x))
 
@@ -582,7 +583,7 @@ def trunc(x: ArrayLike) -> Array:
     Array([-1.,  1.], dtype=float32)
     """
     check_arraylike("trunc", x)
-    if _dtype(x) == bool or is_kind(x, np.integer):
+    if _dtype(x) == np.bool_ or is_kind(x, np.integer):
         return as_array(x)
     return choose(lax.lt(x, 0), lax.ceil(x), lax.floor(x))
 
@@ -598,7 +599,7 @@ def rint(x: ArrayLike, /) -> Array:
     Array([0., 2.], dtype=float32)
     """
     check_arraylike("rint", x)
-    if _dtype(x) == bool or is_kind(x, np.integer):
+    if _dtype(x) == np.bool_ or is_kind(x, np.integer):
         return to_dtype(x, dtypes.default_float_dtype())
     return _round_half_even(x)
 
@@ -630,7 +631,7 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
 
 @jit(static_argnames=("decimals",))
 def _round(a: ArrayLike, decimals: int) -> Array:
-    if is_kind(a, np.integer) or _dtype(a) == bool:
+    if is_kind(a, np.integer) or _dtype(a) == np.bool_:
         if decimals < 0:
             raise NotImplementedError("integer np.round not implemented for decimals < 0")
         return as_array(a)

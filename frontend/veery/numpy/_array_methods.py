@@ -149,9 +149,8 @@ def _view_of_bool(x: Array, dtype: Any) -> Array:
         if x.dtype not in (np.dtype("uint8"), np.dtype("int8")):
             raise TypeError(f"view() from dtype {x.dtype} to bool is not supported; go through uint8.")
         return lax.ne(x, x.dtype.type(0))
-    return _view_of_bits(lax.convert_element_type(x, np.uint8), dtype) if dtype != np.uint8 else lax.convert_element_type(
-        x, np.uint8
-    )
+    octets = lax.convert_element_type(x, np.uint8)
+    return octets if dtype == np.uint8 else _view_of_bits(octets, dtype)
 
 
 def _view_of_complex(x: Array, dtype: Any) -> Array:
@@ -224,8 +223,8 @@ def _to_python(kind: type) -> Callable[[Tracer], Any]:
         if value is None:
             raise ConcretizationTypeError(
                 self,
-                f"The problem arose with the `{kind.__name__}` function. If trying to convert the data type of a value, "
-                f"try using `x.astype({kind.__name__})` or `jnp.array(x, {kind.__name__})` instead.",
+                f"The problem arose with the `{kind.__name__}` function. If trying to convert the data type of a "
+                f"value, try using `x.astype({kind.__name__})` or `jnp.array(x, {kind.__name__})` instead.",
             )
         return kind(value)
 

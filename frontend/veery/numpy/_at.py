@@ -245,7 +245,8 @@ def _write(name: str, x: Array, index: Index, values: Array, promises: tuple) ->
             if not inside:
                 return asarray(x)
             arrays = starts
-        program, update = _region_program, update_region
+        program: Any = _region_program
+        update: Any = update_region
     else:
         program, update = _scatter_program, scatter_by_plan
     if is_eager(x, values, *arrays):

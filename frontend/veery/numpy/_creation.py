@@ -272,7 +272,7 @@ def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = Non
     x = x if isinstance(x, (ArrayImpl, Tracer)) else array(x)
     if isinstance(target, dtypes.ExtendedDType) or isinstance(x.dtype, dtypes.ExtendedDType):
         return lax.convert_element_type(x, target)
-    if dtypes.issubdtype(x.dtype, np.complexfloating) and target == bool:
+    if dtypes.issubdtype(x.dtype, np.complexfloating) and target == np.bool_:
         return lax.ne(x, to_dtype(0, x.dtype))
     return place(lax.convert_element_type(x, target), device)
 
@@ -296,7 +296,7 @@ def _filled(shape: Any, value: complex, dtype: Any, weak_type: bool, device: Any
 
 def _shape_argument(shape: Any) -> Any:
     """A shape, or a lone size as a tuple of one, so that messages show what a shape is."""
-    return shape if isinstance(shape, Iterable) and np.ndim(shape) else (shape,)
+    return shape if isinstance(shape, (tuple, list)) or np.ndim(shape) else (shape,)
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
@@ -373,7 +373,7 @@ def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, Any, bool]:
         dtype, weak = a.dtype, False
     else:
         dtype, weak = dtypes.canonicalize_dtype(dtypes.dtype_of(a)), dtypes.is_weakly_typed(a)
-    return (np.shape(a) if shape is None else canonicalize_shape(shape)), dtype, weak and dtype != bool
+    return (np.shape(a) if shape is None else canonicalize_shape(shape)), dtype, weak and dtype != np.bool_
 
 
 def zeros_like(

@@ -131,7 +131,7 @@ class _Grid:
 
 
 mgrid = _Grid("mgrid", sparse=False)
-mgrid.__doc__ = """Full grids: `mgrid[0:2, 0:1:3j]` stacks the coordinates of all points, an imaginary step counts points."""
+mgrid.__doc__ = """Full grids: `mgrid[0:2, 0:1:3j]` stacks the coordinates of all points, three along the second."""
 ogrid = _Grid("ogrid", sparse=True)
 ogrid.__doc__ = """Open grids: as mgrid, a list of arrays that broadcast."""
 

@@ -229,7 +229,8 @@ def normalize(i: Any, n: int, wrap_negative: bool = True) -> Any:
         return to_dtype(i, wide)
     i = to_dtype(i, wide)
     if isinstance(i, (np.ndarray, np.generic)):
-        return np.where(i < 0, i + wide.type(n), i) if wrap_negative else i
+        known = np.asarray(i)
+        return np.where(known < 0, known + wide.type(n), known) if wrap_negative else i
     return choose(lax.lt(i, wide.type(0)), lax.add(i, wide.type(n)), i) if wrap_negative else i
 
 

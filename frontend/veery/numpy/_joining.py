@@ -381,7 +381,7 @@ def _repeat_to_length(a: Array, repeats: Any, *, length: int, axis: int) -> Arra
 
 
 def _take(a: Array, indices: Any, axis: int) -> Array:
-    from veery.numpy._indexing import take
+    from veery.numpy._selection import take
 
     return take(a, indices, axis, mode="clip")
 

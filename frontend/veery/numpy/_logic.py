@@ -103,7 +103,7 @@ def greater_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 def to_bool(x: ArrayLike) -> Any:
     """Whether x is not zero."""
-    return x if _dtype(x) == bool else lax.ne(x, to_dtype(0, _dtype(x)))
+    return x if _dtype(x) == np.bool_ else lax.ne(x, to_dtype(0, _dtype(x)))
 
 
 def _bools(name: str, *args: ArrayLike) -> list[Any]:
@@ -333,7 +333,7 @@ def signbit(x: ArrayLike, /) -> Array:
     (x,) = promote_args("signbit", x)
     if is_kind(x, np.complexfloating):
         raise ValueError("jax.numpy.signbit is not well defined for complex inputs.")
-    if _dtype(x) == bool or is_kind(x, np.unsignedinteger):
+    if _dtype(x) == np.bool_ or is_kind(x, np.unsignedinteger):
         return lax.full(np.shape(x), False, np.dtype(bool))
     if is_kind(x, np.integer):
         return lax.lt(x, 0)
@@ -471,7 +471,7 @@ def isclose(
     """
     a, b = promote_args("isclose", a, b)
     if not is_kind(a, np.inexact):
-        a, b = (to_dtype(v, dtypes.default_float_dtype()) if _dtype(v) == bool else v for v in (a, b))
+        a, b = (to_dtype(v, dtypes.default_float_dtype()) if _dtype(v) == np.bool_ else v for v in (a, b))
         if is_kind(a, np.integer):
             a, b = promote_dtypes_inexact(a, b)
     real_dtype = lax.real(a).dtype if is_kind(a, np.complexfloating) else _dtype(a)

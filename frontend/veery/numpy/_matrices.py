@@ -108,13 +108,15 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
 
 @jit(static_argnames=("k",))
 def _tril(m: ArrayLike, k: int) -> Array:
-    mask = _banded(*np.shape(m)[-2:], k, lambda i, j: i >= j)
+    rows, columns = np.shape(m)[-2:]
+    mask = _banded(rows, columns, k, lambda i, j: i >= j)
     return choose(broadcast_to(mask, np.shape(m)), m, constant(0, _dtype(m)))
 
 
 @jit(static_argnames=("k",))
 def _triu(m: ArrayLike, k: int) -> Array:
-    mask = _banded(*np.shape(m)[-2:], k - 1, lambda i, j: i >= j)
+    rows, columns = np.shape(m)[-2:]
+    mask = _banded(rows, columns, k - 1, lambda i, j: i >= j)
     return choose(broadcast_to(mask, np.shape(m)), constant(0, _dtype(m)), m)
 
 

@@ -64,7 +64,7 @@ def reflected(symbol: str, fun: Any) -> Callable[[Any, Any], Any]:
 def _matmul(x: Any, y: Any) -> Array:
     from veery import numpy as jnp
 
-    return jnp.matmul(x, y)
+    return jnp.matmul(x, y)  # type: ignore[attr-defined]
 
 
 _BINARY: dict[str, tuple[str, Any]] = {

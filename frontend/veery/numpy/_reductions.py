@@ -94,7 +94,7 @@ def canonical_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
     """
     if axis is None:
         return tuple(range(ndim))
-    axes = tuple(axis) if isinstance(axis, (tuple, list, np.ndarray)) else (operator.index(axis),)
+    axes = tuple(axis) if isinstance(axis, (tuple, list, np.ndarray)) else (operator.index(axis),)  # type: ignore[arg-type]
     result = tuple(canonicalize_axis(a, ndim) for a in axes)
     if len(set(result)) != len(result):
         raise ValueError(f"duplicate value in 'axis': {axis}")

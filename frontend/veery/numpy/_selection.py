@@ -1,4 +1,4 @@
-"""Choosing among values: where, select, choose, piecewise; positions of what is not zero; taking and putting elements."""
+"""Choosing among values (where, select, choose, piecewise), positions of what is not zero, taking and putting."""
 
 from __future__ import annotations
 
@@ -341,7 +341,7 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | N
     """
     check_arraylike("argwhere", a)
     a = unwrap(a)
-    if np.ndim(a) == 0:
+    if not np.shape(a):
         rows = nonzero(lax.reshape(a, (1,)), size=size, fill_value=fill_value)[0]
         return full((rows.shape[0], 0), 0, rows.dtype)
     columns = nonzero(a, size=size, fill_value=fill_value)

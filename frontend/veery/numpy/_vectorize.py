@@ -116,9 +116,9 @@ def _apply(fun: Callable[..., Any], args: Sequence[Any], core: Any, where: str) 
     squeezed, axes_of = [], []
     for x, loop in zip(arrays, loops):
         padded = (1,) * (len(shape) - len(loop)) + loop
-        axes_of.append([0 if n != 1 or shape[i] == 1 and i >= len(shape) - len(loop) else None for i, n in enumerate(padded)])
-        kept = [i for i, a in enumerate(axes_of[-1][len(shape) - len(loop) :]) if a is not None]
-        dropped = [i for i in range(len(loop)) if i not in kept]
+        lead = len(shape) - len(loop)
+        axes_of.append([0 if n != 1 or (shape[i] == 1 and i >= lead) else None for i, n in enumerate(padded)])
+        dropped = [i for i, a in enumerate(axes_of[-1][lead:]) if a is None]
         squeezed.append(lax.squeeze(x, dropped) if dropped else x)
     mapped = checked
     for i in reversed(range(len(shape))):
@@ -130,7 +130,9 @@ def _apply(fun: Callable[..., Any], args: Sequence[Any], core: Any, where: str) 
     return mapped(*squeezed)
 
 
-def _checked(fun: Callable[..., Any], sizes: dict[str, int], outputs: CoreDims | None, where: str) -> Callable[..., Any]:
+def _checked(
+    fun: Callable[..., Any], sizes: dict[str, int], outputs: CoreDims | None, where: str
+) -> Callable[..., Any]:
     """The function with its results checked against the signature."""
 
     def checked(*xs: Any) -> Any:

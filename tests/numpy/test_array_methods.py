@@ -1,0 +1,130 @@
+"""Operators, methods and properties of arrays, concrete and traced."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from support.interpreted import interpreted
+
+import veery
+import veery.numpy as jnp
+from veery.errors import (
+    ConcretizationTypeError,
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+)
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def test_operators_with_numpy_on_either_side():
+    x = jnp.array(X)
+    for other in (2, 2.0, np.full(3, 2.0, np.float32)):
+        for out, expected in [(x + other, X + 2), (other + x, 2 + X), (x * other, X * 2), (other - x, 2 - X)]:
+            assert isinstance(out, veery.Array)
+            np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(x > 2, X > 2)
+    np.testing.assert_array_equal(~(x > 2) | (x < 1), ~(X > 2) | (X < 1))
+    assert (x == None) is False  # noqa: E711
+    assert round(jnp.array(1.567), 2) == jnp.round(jnp.array(1.567), 2)
+
+
+def test_properties_and_methods():
+    x = jnp.array(X)
+    assert (x.shape, x.ndim, x.size, x.nbytes, x.itemsize) == ((2, 3), 2, 6, 24, 4)
+    assert x.T.shape == x.mT.shape == (3, 2)
+    assert x.reshape(3, 2).shape == x.reshape((3, -1)).shape == x.transpose().shape == x.transpose(1, 0).shape == (3, 2)
+    assert x.flatten().shape == x.ravel().shape == (6,)
+    assert (x.sum().item(), x.max(0).tolist(), x.argmin(), x.any().item()) == (15, [3, 4, 5], 0, True)
+    assert x.astype(int).dtype == np.int32 and x.real.dtype == np.float32
+    assert x.view("int32").dtype == np.int32 and x.view("int16").shape == (2, 6)
+    assert [row.tolist() for row in x] == X.tolist() and len(x) == 2 and 3.0 in x
+    with pytest.raises(NotImplementedError, match="arr.flat"):
+        x.flat  # noqa: B018
+    with pytest.raises(TypeError, match="unhashable type"):
+        hash(x)
+    assert x.__array_namespace__() is jnp
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(x)), X)
+    np.testing.assert_array_equal(copy.deepcopy(x), X)
+
+
+def test_printing():
+    assert repr(jnp.arange(3.0)) == "Array([0., 1., 2.], dtype=float32)"
+    assert repr(jnp.array(1.0)) == "Array(1., dtype=float32, weak_type=True)"
+    assert repr(jnp.zeros((0, 3), int)) == "Array([], shape=(0, 3), dtype=int32)"
+    assert repr(jnp.zeros(0)) == "Array([], shape=(0,), dtype=float32)"
+    assert str(jnp.arange(3)) == "[0 1 2]" and f"{jnp.array(1.5):.2f}" == "1.50"
+
+
+def test_tracers_have_the_same_methods():
+    def fun(x):
+        return x.T, x.sum(0), x.reshape(-1)[1:], x.at[0].add(1.0), -x, abs(x), x**2, 1 / (x + 1), x.astype("int8")
+
+    for out, expected in zip(interpreted(fun, X), fun_of_numpy()):
+        np.testing.assert_allclose(out, expected, rtol=1e-6)
+    seen = []
+
+    def inspect(x):
+        seen.append((len(x), [row.shape for row in x], x.nbytes, isinstance(x, jnp.ndarray)))
+        return x
+
+    veery.make_jaxpr(inspect)(X)
+    assert seen == [(2, [(3,), (3,)], 24, True)]
+
+
+def fun_of_numpy():
+    added = X.copy()
+    added[0] += 1
+    return (X.T, X.sum(0), X.reshape(-1)[1:], added, -X, abs(X), X**2, 1 / (X + 1), X.astype("int8"))
+
+
+NEEDS_VALUE = [
+    (lambda x: float(x), ConcretizationTypeError, "The problem arose with the `float` function"),
+    (lambda x: int(x), ConcretizationTypeError, "The problem arose with the `int` function"),
+    (lambda x: 1 if x else 2, TracerBoolConversionError, "Attempted boolean conversion of traced array"),
+    (lambda x: [1, 2][x.astype(int)], TracerIntegerConversionError, r"The __index__\(\) method was called"),
+    (lambda x: np.asarray(x), TracerArrayConversionError, r"conversion method __array__\(\) was called"),
+    (lambda x: x.item(), ConcretizationTypeError, r"item\(\) method"),
+    (lambda x: x.tolist(), ConcretizationTypeError, r"tolist\(\) method"),
+    (lambda x: f"{x:.2f}", TypeError, "unsupported format string passed to"),
+    (lambda x: hash(x), TypeError, "unhashable type"),
+    (lambda x: list(x), TypeError, "iteration over a 0-d array"),
+    (lambda x: len(x), TypeError, r"len\(\) of unsized object"),
+]
+
+
+@pytest.mark.parametrize("fun, error, message", NEEDS_VALUE)
+def test_traced_values_are_not_known(fun, error, message):
+    with pytest.raises(error, match=message):
+        veery.jit(fun)(1.0)
+
+
+def test_errors_name_the_users_line():
+    def decide(x):
+        return 1 if x > 0 else 2
+
+    with pytest.raises(TracerBoolConversionError, match=rf"{__file__}:\d+.*decide"):
+        veery.jit(decide)(1.0)
+
+
+def test_values_are_known_under_eager_derivatives():
+    value, grad = veery.value_and_grad(lambda x: x * 2 if x > 0 else x)(3.0)
+    assert (float(value), float(grad)) == (6.0, 2.0)
+
+
+def test_transformations_of_indexing_and_reductions():
+    x = jnp.array(X)
+    np.testing.assert_array_equal(veery.grad(lambda x: (x[0] * x[1]).sum())(x), X[::-1])
+    np.testing.assert_array_equal(veery.grad(lambda x: x.at[0].set(0.0).sum())(x), [[0] * 3, [1] * 3])
+    np.testing.assert_array_equal(veery.grad(lambda x: jnp.where(x > 2, x, 0).sum())(x), (X > 2).astype(np.float32))
+    picked = veery.vmap(lambda row, i: row[i])(x, jnp.array([2, 0]))
+    np.testing.assert_array_equal(picked, [2, 3])
+    set_ = veery.vmap(lambda row, i: row.at[i].set(-1.0))(x, jnp.array([2, 0]))
+    np.testing.assert_array_equal(set_, [[0, 1, -1], [-1, 4, 5]])
+    assert float(veery.grad(veery.grad(jnp.sinc))(0.0)) == pytest.approx(-np.pi**2 / 3, rel=1e-5)
+    assert float(veery.grad(lambda v: v**3)(2.0)) == 12.0
+    assert [float(g) for g in veery.grad(jnp.logaddexp, (0, 1))(np.inf, 1.0)] == [1.0, 0.0]
