@@ -142,9 +142,25 @@ def lower_jaxpr(
     return lowering().lower(dce(closed), name=name, target=target, donated=donated, options=options)
 
 
-def save_program(program: Any, path: Any, consts: Sequence[np.ndarray], in_tree: Any, out_tree: Any) -> None:
-    """Write a program with its constants to a file."""
-    runtime().save_artifact(path, program, constants=consts, in_tree=str(in_tree), out_tree=str(out_tree))
+def entry(name: str, programs: Sequence[Any], **fields: Any) -> Any:
+    """A function of an artifact: programs for its targets with its signature (see veery_runtime.Entry)."""
+    return runtime().Entry(name, tuple(programs), **fields)
+
+
+def save_artifact(path: Any, entries: Sequence[Any], *, weights_path: Any = None) -> None:
+    """Write functions to an artifact."""
+    runtime().save_artifact(path, entries, metadata=_versions(), weights_path=weights_path)
+
+
+def artifact_bytes(entries: Sequence[Any]) -> bytes:
+    """An artifact in memory."""
+    return runtime().to_bytes(entries, metadata=_versions())
+
+
+def _versions() -> dict[str, str]:
+    from veery.version import __version__
+
+    return {"veery": __version__}
 
 
 def load(program: Any, device: Any, recompile: Any = None) -> Any:

@@ -53,15 +53,19 @@ class Traced:
         """The pytree of (args, kwargs) with ShapeDtypeStructs."""
         return out_struct(self._signature.avals, self._signature.treedef)
 
-    def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
-        """Lower to StableHLO, for the default device or the platform given."""
+    def lower(self, *, lowering_platforms: Sequence[str] | None = None, **choices: Any) -> Lowered:
+        """Lower to StableHLO, for the default device or the platform given.
+
+        Args:
+            lowering_platforms: one target: "cpu", "cpu:x86-64-v3", "vulkan", "cuda:sm_89"...
+            **choices: further options of the lowering, e.g. self_contained=True (call no Python functions).
+        """
         options = self._function._options
         device = options.device or _dispatch.default_device()
         target = lowering_platforms[0] if lowering_platforms else _dispatch.target_of(device)
         donated = (False,) * len(self._traced.consts) + self._donated
-        lowered = _dispatch.lower_jaxpr(
-            self._traced.closed, self._traced.name, target, donated, options.compiler_options
-        )
+        flags = options.compiler_options
+        lowered = _dispatch.lower_jaxpr(self._traced.closed, self._traced.name, target, donated, flags, **choices)
         return Lowered(self, lowered)
 
     def __repr__(self) -> str:
@@ -187,19 +191,32 @@ class Compiled:
                 )
         return leaves
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, weights: str | Path | None = None) -> None:
         """Write the program, its signature and its constants to a file that `veery_runtime.load` runs by itself.
+
+        A program that would call Python functions is compiled again without them.
 
         Args:
             path: file name, by custom ending in `.vmfb`.
+            weights: a `.safetensors` or `.irpa` file beside it, into which large constants go.
 
         Raises:
             OSError: the file cannot be written.
-            ValueError: the program calls Python functions that live in this process.
+            LoweringError: the program cannot do without Python functions of this process (callbacks).
+            ValueError: an argument or result is held in containers other than dicts, lists, tuples and named tuples.
+
+        >>> import veery, veery.numpy as jnp, veery_runtime, numpy as np, tempfile
+        >>> path = tempfile.mkdtemp() + "/f.vmfb"
+        >>> veery.jit(lambda x: {"y": 2 * x}).lower(jnp.ones(3)).compile().save(path)
+        >>> veery_runtime.load(path)(np.ones(3, np.float32))
+        {'y': array([2., 2., 2.], dtype=float32)}
         """
-        traced = self._traced._traced
-        consts = [_dispatch.as_array(c).to_numpy() for c in traced.consts]
-        _dispatch.save_program(self._program, path, consts, self._traced.in_tree, self._traced.out_tree)
+        from veery import aot
+
+        programs = [self._program]
+        if self._program.host_calls:
+            programs = [aot.compile_for(self._traced, self._program.target)]
+        _dispatch.save_artifact(path, [aot.entry(self._traced, programs)], weights_path=weights)
 
     def __repr__(self) -> str:
         return f"Compiled({self._traced.fun_name}, {len(self._program.vmfb)} bytes for {self._program.target})"

@@ -92,7 +92,7 @@ def lower(
     Args:
         closed_jaxpr: what to lower.
         name: of the function, for people.
-        target: "cpu", "vulkan[:chip]" or "cuda[:chip]".
+        target: "cpu[:processor]", "vulkan[:chip]" or "cuda[:chip]".
         donated: for each argument, whether the program may overwrite it; none by default.
         options: see Options.
 
@@ -102,7 +102,8 @@ def lower(
     options = options or Options()
     resolved = resolve(target)
     donations = tuple(donated) or (False,) * len(closed_jaxpr.in_avals)
-    emission = emit_module(closed_jaxpr, name, resolved.backend, donations, protect=options.protect_arguments)
+    choices = dict(protect=options.protect_arguments, self_contained=options.self_contained)
+    emission = emit_module(closed_jaxpr, name, resolved.backend, donations, **choices)
     jaxpr = closed_jaxpr.jaxpr
     return Lowered(name, resolved, donations, estimate_work(jaxpr), is_blocking(jaxpr), options, emission)
 

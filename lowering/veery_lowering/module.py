@@ -16,6 +16,7 @@ from veery_lowering.errors import LoweringError
 from veery_lowering.mlir import context, ir
 from veery_lowering.program import HostCall, Signature
 from veery_lowering.registry import Context, lookup
+from veery_lowering.shaders import prepare_for_shaders
 from veery_lowering.types import aval_type, entry_dtype, numpy_dtype, physical_dtype, tensor_type
 
 Value: TypeAlias = ir.Value
@@ -37,7 +38,13 @@ class Emission:
 
 
 def emit_module(
-    closed_jaxpr: Any, name: str, target: str, donated: Sequence[bool], *, protect: bool = True
+    closed_jaxpr: Any,
+    name: str,
+    target: str,
+    donated: Sequence[bool],
+    *,
+    protect: bool = True,
+    self_contained: bool = False,
 ) -> Emission:
     """Build and verify the module of a jaxpr; its entry is the public function `main`.
 
@@ -47,11 +54,14 @@ def emit_module(
         target: "cpu", "vulkan" or "cuda".
         donated: for each argument, whether the program may overwrite it.
         protect: whether arguments that are not donated are kept from being written to.
+        self_contained: whether calls of Python functions are refused.
     """
     with context():
-        emitter = ModuleEmitter(name, target)
+        emitter = ModuleEmitter(name, target, self_contained)
         emitter.emit_entry(closed_jaxpr)
         _drop_unused_constants(emitter.module)
+        if target == "vulkan":
+            prepare_for_shaders(emitter.module)
         split_wide_fusions(emitter.module)
         if protect:
             protect_arguments(emitter.module, tuple(donated))
@@ -74,12 +84,17 @@ def _entry_type(aval: Any) -> ir.Type:
     return tensor_type(aval.shape, entry_dtype(physical_dtype(aval.dtype).name))
 
 
+class HostCallRefused(LoweringError):
+    """A rule wants to call Python in a program that must not."""
+
+
 @dataclass
 class ModuleEmitter:
     """A module under construction; rules reach it through their Context."""
 
     name: str
     target: str
+    self_contained: bool = False
     module: ir.Module = field(init=False)
     host_calls: list[HostCall] = field(default_factory=list)
     primitives: dict[Place, list[str]] = field(default_factory=dict)
@@ -185,7 +200,7 @@ class ModuleEmitter:
         avals_out = tuple(var.aval for var in eqn.outvars)
         ctx = Context(name, self.target, avals_in, avals_out, self)
         try:
-            produced = lowering(ctx, *operands, **eqn.params)
+            produced = self._apply(lowering, ctx, operands, eqn.params)
         except LoweringError as error:
             if " (at " not in str(error):
                 raise LoweringError(f"{error}{_where(eqn)}") from error
@@ -193,6 +208,15 @@ class ModuleEmitter:
         results = [produced] if isinstance(produced, ir.Value) else list(produced)
         self._check(eqn, results)
         return results
+
+    def _apply(self, lowering: Any, ctx: Context, operands: list[Value], params: dict[str, Any]) -> Any:
+        try:
+            return lowering(ctx, *operands, **params)
+        except HostCallRefused:
+            general = lookup(ctx.primitive, "any")
+            if general is None or general is lowering:
+                raise
+        return general(ctx, *operands, **params)
 
     def _check(self, eqn: Any, results: list[Value]) -> None:
         expected = [aval_type(var.aval) for var in eqn.outvars]
@@ -217,6 +241,11 @@ class ModuleEmitter:
         self, function: Callable[..., Any], operands: Sequence[Value], avals_out: Sequence[Any], pure: bool
     ) -> list[Value]:
         """Call a Python function; calls of one function with one signature share an import."""
+        if self.self_contained:
+            name = getattr(function, "__qualname__", type(function).__name__)
+            raise HostCallRefused(
+                f"the computation calls the Python function {name}, which a saved program cannot contain"
+            )
         input_types = [x.type for x in operands]
         output_types = [_entry_type(aval) for aval in avals_out]
         key = (function, tuple(map(str, input_types)), tuple(map(str, output_types)), pure)

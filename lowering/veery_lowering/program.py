@@ -18,12 +18,14 @@ class Options:
     fuse_multi_use: let a dispatch compute values that several others use. False is for the rare program whose fused
         dispatch would touch more buffers than a device binds (32), which shows when it is loaded.
     protect_arguments: keep arguments that are not donated unchanged; False is for tests that show why.
+    self_contained: call no Python functions, so that the program can be saved and run elsewhere.
     """
 
     flags: tuple[str, ...] = ()
     cache: bool = True
     fuse_multi_use: bool = True
     protect_arguments: bool = True
+    self_contained: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 from veery_runtime import spmd as spmd
 from veery_runtime.artifact import Artifact as Artifact
+from veery_runtime.artifact import Entry as Entry
 from veery_runtime.artifact import load_artifact as load_artifact
 from veery_runtime.artifact import save_artifact as save_artifact
+from veery_runtime.artifact import to_bytes as to_bytes
 from veery_runtime.buffer import Buffer as Buffer
 from veery_runtime.buffer import put as put
 from veery_runtime.device import Device as Device
@@ -19,4 +21,6 @@ from veery_runtime.errors import ExecutionError as ExecutionError
 from veery_runtime.errors import ForkedProcessError as ForkedProcessError
 from veery_runtime.errors import IncompatibleArtifactError as IncompatibleArtifactError
 from veery_runtime.executable import Executable as Executable
-from veery_runtime.executable import load as load
+from veery_runtime.module import Function as Function
+from veery_runtime.module import Module as Module
+from veery_runtime.module import load as load

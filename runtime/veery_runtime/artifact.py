@@ -1,12 +1,10 @@
-"""Programs on disk: a compiled program with its signature, its constants and a checksum over everything.
+"""Programs on disk: compiled functions with their signatures, constants and a checksum over everything.
 
-    0   magic            8 bytes
-    8   SHA-256          32 bytes, of all that follows
-    40  format version   uint32
-    44  header length    uint32
-    48  program length   uint64
-    56  constants length uint64
-    64  header (JSON), program (.vmfb) and constants, each padded to a multiple of 64 bytes
+    0           program (.vmfb) of the first function and target, so that IREE's own tools run the file as it is
+    ...         further programs and constants, each at a multiple of 64 bytes
+    index       JSON: the functions, their signatures, where their programs and constants lie
+    end - 64    magic (8 bytes), format version (uint32), zero (uint32), offset and length of the index (uint64 each),
+                SHA-256 of all that precedes it
 
 IREE's loader crashes on, or computes wrong numbers from, one damaged program in four. So nothing reaches it before the
 checksum is verified, nor before format, IREE version and CPU have been compared.
@@ -17,36 +15,37 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import mmap
 import os
 import struct
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from veery_runtime import cpu, iree
+from veery_runtime import cpu, iree, structure, weights
 from veery_runtime.errors import ArtifactError, CorruptArtifactError, IncompatibleArtifactError
 
 MAGIC = b"\x89VEERY\r\n"
-FORMAT_VERSION = 1
-_LENGTHS = struct.Struct("<IIQQ")
-_BODY = 64
+FORMAT_VERSION = 2
+_TAIL = struct.Struct("<8sIIQQ32s")
+_DIGEST = 32
+_ALIGNMENT = 64
 
 Signature = tuple[tuple[tuple[int, ...], str], ...]
+Data = bytes | mmap.mmap
 
 
 @dataclass(frozen=True)
-class Artifact:
-    """A program read from disk; `veery_runtime.load` takes it like a freshly compiled one.
+class Code:
+    """A function compiled for one target; `veery_runtime.load` takes it like a freshly compiled program.
 
     Attributes:
       inputs, outputs: (shape, dtype name) of all arguments and results. The leading arguments are `constants`, which
         loading binds, so that a caller passes the rest.
-      in_tree, out_tree: how the caller's containers are flattened, as text that this package does not interpret.
-      iree_version: of the compiler.
       machine, cpu_features: what the code was made for, for programs for the CPU.
     """
 
@@ -60,77 +59,162 @@ class Artifact:
     work: int
     blocking: bool
     entry: str
-    iree_version: str
     machine: str
     cpu_features: tuple[str, ...]
-    in_tree: str = ""
-    out_tree: str = ""
-    constants: tuple[np.ndarray[Any, Any], ...] = field(default=(), repr=False)
+    constants: tuple[Any, ...] = field(default=(), repr=False)
     metadata: dict[str, str] = field(default_factory=dict)
     host_calls: tuple[Any, ...] = ()
 
 
+@dataclass(frozen=True)
+class Entry:
+    """One function of an artifact.
+
+    Attributes:
+      programs: the function compiled for each target, in the order of preference. To be saved: the compiler's Programs.
+      constants: arrays for the programs' leading arguments.
+      in_tree: structure of (args, kwargs), see `structure`; out_tree: of the result.
+      parameters: names of the positional arguments.
+      names: a name for each flat argument, such as "params['w']".
+    """
+
+    name: str
+    programs: tuple[Any, ...]
+    in_tree: Any
+    out_tree: Any
+    parameters: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    constants: tuple[Any, ...] = field(default=(), repr=False)
+    metadata: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> Signature:
+        """(shape, dtype name) of the arguments that a caller passes."""
+        return tuple(self.programs[0].inputs[len(self.constants) :])
+
+    @property
+    def outputs(self) -> Signature:
+        """(shape, dtype name) of the results."""
+        return tuple(self.programs[0].outputs)
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a file holds: functions by name, and the versions that made it."""
+
+    entries: dict[str, Entry]
+    iree_version: str
+    metadata: dict[str, str]
+    nbytes: int
+    checksum: str
+
+
+# Writing.
+
+
+class _Blobs:
+    """The sections of a file; equal ones are kept once."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.size = 0
+        self._known: dict[bytes, list[int]] = {}
+
+    def add(self, data: Any) -> list[int]:
+        """Appends a section; returns its offset and length."""
+        view = memoryview(data).cast("B") if len(data) else memoryview(b"")
+        digest = hashlib.sha256(view).digest()
+        if digest not in self._known:
+            self._known[digest] = [self.size, view.nbytes]
+            padding = bytes(-view.nbytes % _ALIGNMENT)
+            self.parts += [bytes(view), padding]
+            self.size += view.nbytes + len(padding)
+        return self._known[digest]
+
+
 def to_bytes(
-    program: Any,
-    *,
-    constants: Sequence[np.ndarray[Any, Any]] = (),
-    in_tree: str = "",
-    out_tree: str = "",
-    metadata: dict[str, str] | None = None,
+    entries: Sequence[Entry], *, metadata: Mapping[str, str] | None = None, apart: Mapping[int, Any] | None = None
 ) -> bytes:
-    """Packs a program.
+    """Packs compiled functions.
 
     Args:
-      program: the compiler's Program.
-      constants: arrays of any shape for the program's leading arguments.
-      in_tree, out_tree: text for the reader, see `Artifact`.
-      metadata: more text for the reader, beside the program's own metadata.
+      entries: the functions; names must differ.
+      metadata: text for the reader.
+      apart: for constants that lie in another file, by id, their place there.
 
     Raises:
-      ArtifactError: the program calls Python functions, which a file cannot hold.
+      ArtifactError: a program calls Python functions, which a file cannot hold, or constants do not fit.
     """
-    if program.host_calls:
-        names = ", ".join(getattr(call.function, "__qualname__", call.symbol) for call in program.host_calls)
-        raise ArtifactError(f"save: {program.name} calls Python functions ({names}), which an artifact cannot contain")
-    arrays = [np.ascontiguousarray(array).reshape(np.shape(array)) for array in constants]
-    _check_constants(program.name, arrays, program.inputs)
+    if not entries or len({e.name for e in entries}) != len(entries):
+        raise ArtifactError(f"save: the functions must have different names, got {[e.name for e in entries]}")
+    blobs = _Blobs()
+    index = {
+        "iree": entries[0].programs[0].metadata.get("iree", iree.VERSION),
+        "metadata": dict(metadata or {}),
+        "entries": [_describe(entry, blobs, apart or {}) for entry in entries],
+    }
+    text = json.dumps(index, sort_keys=True, separators=(",", ":")).encode()
+    body = b"".join([*blobs.parts, text])
+    tail = _TAIL.pack(MAGIC, FORMAT_VERSION, 0, blobs.size, len(text), bytes(_DIGEST))[:-_DIGEST]
+    digest = hashlib.sha256(body)
+    digest.update(tail)
+    return body + tail + digest.digest()
+
+
+def _describe(entry: Entry, blobs: _Blobs, apart: Mapping[int, Any]) -> dict[str, Any]:
+    _check(entry)
+    programs = [_describe_program(program, blobs) for program in entry.programs]
+    return {
+        "name": entry.name,
+        "in_tree": entry.in_tree,
+        "out_tree": entry.out_tree,
+        "parameters": entry.parameters,
+        "names": entry.names,
+        "inputs": entry.programs[0].inputs,
+        "outputs": entry.programs[0].outputs,
+        "donated": entry.programs[0].donated,
+        "programs": programs,
+        "constants": [apart[id(c)] if id(c) in apart else _describe_constant(c, blobs) for c in entry.constants],
+        "metadata": entry.metadata,
+    }
+
+
+def _describe_program(program: Any, blobs: _Blobs) -> dict[str, Any]:
     machine, features = _made_for(program)
-    header = {
-        "name": program.name,
+    return {
         "entry": program.entry,
         "target": program.target,
         "backend": program.backend,
-        "inputs": program.inputs,
-        "outputs": program.outputs,
-        "donated": program.donated,
         "work": program.work,
         "blocking": program.blocking,
-        "iree": program.metadata.get("iree", iree.VERSION),
         "machine": machine,
         "cpu_features": features,
-        "in_tree": in_tree,
-        "out_tree": out_tree,
-        "constants": [[array.shape, array.dtype.name] for array in arrays],
-        "metadata": {**program.metadata, **(metadata or {})},
+        "at": blobs.add(program.vmfb),
+        "metadata": program.metadata,
     }
-    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
-    section = b"".join(_padded(array.reshape(-1).view(np.uint8).tobytes()) for array in arrays)
-    tail = _LENGTHS.pack(FORMAT_VERSION, len(text), len(program.vmfb), len(section))
-    tail += _padded(text) + _padded(bytes(program.vmfb)) + section
-    return MAGIC + hashlib.sha256(tail).digest() + tail
 
 
-def _padded(data: bytes) -> bytes:
-    return data + bytes(-len(data) % 64)
+def _describe_constant(array: np.ndarray[Any, Any], blobs: _Blobs) -> dict[str, Any]:
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return {"shape": array.shape, "dtype": array.dtype.name, "at": blobs.add(flat)}
 
 
-def _check_constants(name: str, arrays: Sequence[np.ndarray[Any, Any]], inputs: Signature) -> None:
-    if len(arrays) > len(inputs):
-        raise ArtifactError(f"save: {len(arrays)} constants for {name}, which takes {len(inputs)} arguments")
-    for index, (array, (shape, dtype)) in enumerate(zip(arrays, inputs)):
+def _check(entry: Entry) -> None:
+    program = entry.programs[0]
+    for other in entry.programs:
+        if other.host_calls:
+            names = ", ".join(getattr(call.function, "__qualname__", call.symbol) for call in other.host_calls)
+            raise ArtifactError(f"save: {entry.name} calls Python functions ({names}), which no artifact can contain")
+        if (other.inputs, other.outputs) != (program.inputs, program.outputs):
+            raise ArtifactError(f"save: {entry.name} has another signature on {other.target} than on {program.target}")
+    if len(entry.constants) > len(program.inputs):
+        raise ArtifactError(
+            f"save: {len(entry.constants)} constants for {entry.name}, which takes {len(program.inputs)} arguments"
+        )
+    for i, (array, (shape, dtype)) in enumerate(zip(entry.constants, program.inputs)):
         if array.shape != tuple(shape) or array.dtype.name != dtype:
             raise ArtifactError(
-                f"save: constant {index} of {name} must be {dtype}{list(shape)}, "
+                f"save: constant {i} of {entry.name} must be {dtype}{list(shape)}, "
                 f"got {array.dtype.name}{list(array.shape)}"
             )
 
@@ -145,112 +229,36 @@ def _made_for(program: Any) -> tuple[str, list[str]]:
     return cpu.architecture(), list(cpu.features())
 
 
-def from_bytes(data: bytes, *, where: str = "artifact") -> Artifact:
-    """Unpacks and verifies what `to_bytes` made.
+def save_artifact(
+    path: str | os.PathLike[str],
+    entries: Sequence[Entry],
+    *,
+    metadata: Mapping[str, str] | None = None,
+    weights_path: str | os.PathLike[str] | None = None,
+) -> None:
+    """Writes compiled functions to `path`, all of it or nothing.
 
     Args:
-      data: the whole file.
-      where: how to call it in messages.
-
-    Raises:
-      CorruptArtifactError: the data are damaged, or not an artifact.
-      IncompatibleArtifactError: they are intact and made for another format version, IREE version or CPU.
+      path: the file.
+      entries: the functions.
+      metadata: text for the reader.
+      weights_path: a `.safetensors` or `.irpa` file for constants of 1 KiB and more, which is mapped into memory when
+        the artifact is loaded. The artifact finds it beside itself by its name.
     """
-    lengths = _verify(data, where)
-    header_length, program_length, constants_length = lengths
-    program_at = _BODY + header_length + -header_length % 64
-    constants_at = program_at + program_length + -program_length % 64
-    header = json.loads(data[_BODY : _BODY + header_length])
-    inputs, outputs = _signature(header["inputs"]), _signature(header["outputs"])
-    artifact = Artifact(
-        name=header["name"],
-        vmfb=data[program_at : program_at + program_length],
-        target=header["target"],
-        backend=header["backend"],
-        inputs=inputs,
-        outputs=outputs,
-        donated=tuple(header["donated"]),
-        work=header["work"],
-        blocking=header["blocking"],
-        entry=header["entry"],
-        iree_version=header["iree"],
-        machine=header["machine"],
-        cpu_features=tuple(header["cpu_features"]),
-        in_tree=header["in_tree"],
-        out_tree=header["out_tree"],
-        constants=_constants(data, constants_at, _signature(header["constants"])),
-        metadata=header["metadata"],
-    )
-    _check_host(artifact, where)
-    return artifact
+    apart: dict[int, Any] = {}
+    if weights_path is not None:
+        found = {id(c): c for e in entries for c in e.constants if c.nbytes >= 1024}
+        named = {f"constant_{i}": c for i, c in enumerate(found.values())}
+        weights.write(weights_path, named)
+        for name, array in named.items():
+            place = {"file": Path(weights_path).name, "key": name}
+            apart[id(array)] = {"shape": array.shape, "dtype": array.dtype.name, **place}
+    write_atomically(path, to_bytes(entries, metadata=metadata, apart=apart))
 
 
-def _verify(data: bytes, where: str) -> tuple[int, int, int]:
-    """Checks magic, length, checksum and format version; returns the three sections' lengths."""
-    if not data.startswith(MAGIC):
-        what = "is empty" if not data else "is damaged at its start or not a veery artifact"
-        raise CorruptArtifactError(f"{where} {what}")
-    if len(data) < _BODY:
-        raise CorruptArtifactError(f"{where} is truncated: {len(data)} bytes do not even hold the fixed fields")
-    version, header, program, constants = _LENGTHS.unpack_from(data, 40)
-    if hashlib.sha256(memoryview(data)[40:]).digest() == data[8:40]:
-        if version != FORMAT_VERSION:
-            raise IncompatibleArtifactError(
-                f"{where} has format version {version}; this veery reads version {FORMAT_VERSION}. "
-                "Save it again with this veery"
-            )
-        return header, program, constants
-    expected = _BODY + header + -header % 64 + program + -program % 64 + constants
-    if version == FORMAT_VERSION and len(data) < expected:
-        raise CorruptArtifactError(f"{where} is truncated: {len(data)} of {expected} bytes are there")
-    raise CorruptArtifactError(f"{where} is damaged: its SHA-256 does not match its contents. Copy or save it again")
-
-
-def _signature(data: list[Any]) -> Signature:
-    return tuple((tuple(shape), dtype) for shape, dtype in data)
-
-
-def _constants(data: bytes, at: int, signature: Signature) -> tuple[np.ndarray[Any, Any], ...]:
-    arrays = []
-    for shape, name in signature:
-        dtype = iree.dtype_from_name(name)
-        count = int(np.prod(shape, dtype=np.int64))
-        nbytes = count * dtype.itemsize
-        flat = np.frombuffer(data, np.uint8, nbytes, at) if nbytes else np.empty(0, np.uint8)
-        arrays.append(flat.view(dtype).reshape(shape))
-        at += nbytes + -nbytes % 64
-    return tuple(arrays)
-
-
-def _release(version: str) -> tuple[str, ...]:
-    return tuple(version.split("rc")[0].split("+")[0].split(".")[:2])
-
-
-def _check_host(artifact: Artifact, where: str) -> None:
-    """Refuses what this process could load but not run."""
-    if _release(artifact.iree_version) != _release(iree.VERSION):
-        raise IncompatibleArtifactError(
-            f"{where} was compiled with IREE {artifact.iree_version}, this process runs IREE {iree.VERSION}. "
-            "Save it again with that version, or install the other runtime"
-        )
-    if artifact.backend != "cpu":
-        return
-    if artifact.machine != cpu.architecture():
-        raise IncompatibleArtifactError(
-            f"{where} was compiled for {artifact.machine}, this CPU is {cpu.architecture()}"
-        )
-    missing = sorted(set(artifact.cpu_features) - set(cpu.features())) if cpu.features() else []
-    if missing:
-        raise IncompatibleArtifactError(
-            f"{where} was compiled for a CPU with {', '.join(missing)}, which this CPU lacks. Save it on this machine, "
-            "or for a generic CPU"
-        )
-
-
-def save_artifact(path: str | os.PathLike[str], program: Any, **options: Any) -> None:
-    """Writes a program to `path`, all of it or nothing; the options are those of `to_bytes`."""
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """Writes a file so that readers see the old or the new contents and nothing between."""
     target = Path(path)
-    data = to_bytes(program, **options)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -267,11 +275,141 @@ def save_artifact(path: str | os.PathLike[str], program: Any, **options: Any) ->
         raise
 
 
+# Reading.
+
+
 def load_artifact(path: str | os.PathLike[str]) -> Artifact:
-    """Reads and verifies the artifact at `path`.
+    """Reads and verifies the artifact at `path`. Constants stay in the mapped file.
 
     Raises:
       OSError: the file cannot be read.
-      CorruptArtifactError, IncompatibleArtifactError: see `from_bytes`.
+      CorruptArtifactError: it is damaged, or not an artifact.
+      IncompatibleArtifactError: it is intact and made for another format version or IREE version.
     """
-    return from_bytes(Path(path).read_bytes(), where=os.fspath(path))
+    where = os.fspath(path)
+    with open(path, "rb") as file:
+        empty = os.fstat(file.fileno()).st_size == 0
+        data: Data = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return from_bytes(data, where=where, folder=Path(path).parent)
+
+
+def from_bytes(data: Data, *, where: str = "artifact", folder: Path | None = None) -> Artifact:
+    """Unpacks and verifies what `to_bytes` made.
+
+    Args:
+      data: the whole file.
+      where: how to call it in messages.
+      folder: where constants in files of their own are looked for.
+
+    Raises:
+      CorruptArtifactError, IncompatibleArtifactError: see `load_artifact`.
+    """
+    start, length, checksum = _verify(data, where)
+    index = json.loads(data[start : start + length])
+    if _release(index["iree"]) != _release(iree.VERSION):
+        raise IncompatibleArtifactError(
+            f"{where} was compiled with IREE {index['iree']}, this process runs IREE {iree.VERSION}. "
+            "Save it again with that version, or install the other runtime"
+        )
+    reader = _Reader(data, where, folder or Path())
+    entries = {e["name"]: reader.entry(e) for e in index["entries"]}
+    return Artifact(entries, index["iree"], index["metadata"], len(data), checksum.hex())
+
+
+def _verify(data: Data, where: str) -> tuple[int, int, bytes]:
+    """Checks length, magic, checksum and format version; returns offset and length of the index and the checksum."""
+    if not len(data):
+        raise CorruptArtifactError(f"{where} is empty")
+    if len(data) < _TAIL.size or data[-_TAIL.size :][:8] != MAGIC:
+        raise CorruptArtifactError(
+            f"{where} is not a veery artifact, or it is truncated: its last {_TAIL.size} bytes do not say what it holds"
+        )
+    _, version, _, start, length, checksum = _TAIL.unpack(data[-_TAIL.size :])
+    with memoryview(data) as view, view[:-_DIGEST] as body:
+        intact = hashlib.sha256(body).digest() == checksum
+    if not intact:
+        raise CorruptArtifactError(f"{where} is damaged: its SHA-256 does not match its contents. Save or copy it anew")
+    if version != FORMAT_VERSION:
+        raise IncompatibleArtifactError(
+            f"{where} has format version {version}; this veery reads version {FORMAT_VERSION}. "
+            "Save it again with this veery"
+        )
+    return start, length, checksum
+
+
+@dataclass(frozen=True)
+class _Reader:
+    data: Data
+    where: str
+    folder: Path
+
+    def entry(self, d: dict[str, Any]) -> Entry:
+        inputs, outputs = _signature(d["inputs"]), _signature(d["outputs"])
+        programs = tuple(
+            Code(
+                name=d["name"],
+                vmfb=bytes(self.data[p["at"][0] : sum(p["at"])]),
+                target=p["target"],
+                backend=p["backend"],
+                inputs=inputs,
+                outputs=outputs,
+                donated=tuple(d["donated"]),
+                work=p["work"],
+                blocking=p["blocking"],
+                entry=p["entry"],
+                machine=p["machine"],
+                cpu_features=tuple(p["cpu_features"]),
+                metadata=p["metadata"],
+            )
+            for p in d["programs"]
+        )
+        constants = tuple(self.constant(c) for c in d["constants"])
+        trees = structure.from_json(d["in_tree"]), structure.from_json(d["out_tree"])
+        return Entry(
+            d["name"], programs, *trees, tuple(d["parameters"]), tuple(d["names"]), constants, d["metadata"]
+        )
+
+    def constant(self, d: dict[str, Any]) -> np.ndarray[Any, Any]:
+        shape, dtype = tuple(d["shape"]), iree.dtype_from_name(d["dtype"])
+        if "file" not in d:
+            return place(self.data, d["at"][0], shape, dtype)
+        path = self.folder / d["file"]
+        try:
+            array = weights.read(path)[d["key"]]
+        except FileNotFoundError:
+            raise ArtifactError(f"{self.where} keeps its weights in {path}, which is not there") from None
+        except KeyError:
+            raise ArtifactError(f"{self.where} needs the array {d['key']!r}, which {path} does not hold") from None
+        if array.shape != shape or array.dtype != dtype:
+            raise ArtifactError(
+                f"{self.where} needs {d['key']!r} as {dtype.name}{list(shape)}, {path} holds "
+                f"{array.dtype.name}{list(array.shape)}"
+            )
+        return array
+
+
+def place(data: Data, at: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """The array at an offset of a file, without copying."""
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    flat = np.frombuffer(data, np.uint8, nbytes, at) if nbytes else np.empty(0, np.uint8)
+    return flat.view(dtype).reshape(shape)
+
+
+def _signature(data: list[Any]) -> Signature:
+    return tuple((tuple(shape), dtype) for shape, dtype in data)
+
+
+def _release(version: str) -> tuple[str, ...]:
+    return tuple(version.split("rc")[0].split("+")[0].split(".")[:2])
+
+
+def refusal(code: Code) -> str | None:
+    """Why this CPU cannot run a program, None when it can (or when it is for another device)."""
+    if code.backend != "cpu":
+        return None
+    if code.machine != cpu.architecture():
+        return f"it was compiled for {code.machine}, this CPU is {cpu.architecture()}"
+    missing = sorted(set(code.cpu_features) - set(cpu.features())) if cpu.features() else []
+    if missing:
+        return f"it was compiled for a CPU with {', '.join(missing)}, which this CPU lacks"
+    return None

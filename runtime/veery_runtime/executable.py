@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from veery_runtime import completion, iree, workers
-from veery_runtime.artifact import load_artifact
 from veery_runtime.buffer import SHARED, Buffer, Spec, put
 from veery_runtime.completion import DELETED, Completion, Deferred, Deleted, Failed, Pending
 from veery_runtime.device import Device, devices
@@ -54,7 +53,7 @@ class Executable:
         self.name: str = program.name
         self.device = device
         constants = getattr(program, "constants", ())
-        self.constants = tuple(put(array, device) for array in constants)
+        self.constants = tuple(c if isinstance(c, Buffer) else put(c, device) for c in constants)
         inputs = program.inputs[len(constants) :]
         self.inputs = tuple(device.spec(tuple(shape), iree.dtype_from_name(name)) for shape, name in inputs)
         self.outputs = tuple(device.spec(tuple(shape), iree.dtype_from_name(name)) for shape, name in program.outputs)
@@ -408,8 +407,8 @@ def load(program: Any, device: Device | None = None, *, queue: str | None = None
     """Loads a compiled program onto a device.
 
     Args:
-      program: the path of an artifact, or an object with the attributes of the compiler's Program (name, entry, vmfb,
-        inputs, outputs, donated, host_calls, work, blocking).
+      program: an object with the attributes of the compiler's Program (name, entry, vmfb, inputs, outputs, donated,
+        host_calls, work, blocking).
       device: where to; by default the first device of the program's platform.
       queue: "inline", "threaded" or "deferred" overrules the choice by the program's work.
 
@@ -417,11 +416,8 @@ def load(program: Any, device: Device | None = None, *, queue: str | None = None
       The callable program.
 
     Raises:
-      ArtifactError: the file is damaged or was made for another machine.
       RuntimeError: there is no device for the program, or IREE refuses it.
     """
-    if isinstance(program, (str, os.PathLike)):
-        program = load_artifact(program)
     if device is None:
         device = devices(program.backend)[0]
     if device.platform != program.backend:

@@ -17,6 +17,7 @@ from iree.runtime import (
     HalFence,
     HalSemaphore,
     MemoryType,
+    ParameterIndex,
     PyModuleInterface,
     VmContext,
     VmFunction,
@@ -24,16 +25,19 @@ from iree.runtime import (
     VmModule,
     VmRef,
     VmVariantList,
+    _binding,
     create_hal_module,
     get_driver,
+    parameter_index_add_numpy_ndarray,
 )
-from iree.runtime import _binding
+
+from veery_runtime.errors import ArtifactError
 
 __all__ = [
-    "BufferUsage", "HalBuffer", "HalBufferView", "HalDevice", "HalElementType", "HalFence", "HalSemaphore", "MemoryType",
-    "PyModuleInterface", "VmContext", "VmFunction", "VmInstance", "VmModule", "VmRef", "VmVariantList",
-    "create_hal_module", "get_driver", "INSTANCE", "NO_FENCE", "VERSION", "ELEMENT_TYPES", "dtype_from_name", "immortal",
-    "new_local_driver", "allocate_visible",
+    "BufferUsage", "HalBuffer", "HalBufferView", "HalDevice", "HalElementType", "HalFence", "HalSemaphore",
+    "MemoryType", "PyModuleInterface", "VmContext", "VmFunction", "VmInstance", "VmModule", "VmRef", "VmVariantList",
+    "create_hal_module", "get_driver", "INSTANCE", "NO_FENCE", "VERSION", "ELEMENT_TYPES", "dtype_from_name",
+    "immortal", "new_local_driver", "allocate_visible", "read_parameters", "write_parameters",
 ]  # fmt: skip
 
 # Devices and the instance are kept alive on purpose (see `immortal`); nanobind would report them as leaks at exit.
@@ -113,3 +117,25 @@ def allocate_visible(device: HalDevice, nbytes: int) -> HalBuffer:
         allowed_usage=int(BufferUsage.DEFAULT) | int(BufferUsage.MAPPING),
         allocation_size=nbytes,
     )
+
+
+def write_parameters(path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+    """Writes arrays to a parameter archive."""
+    index = ParameterIndex()
+    for name, array in arrays.items():
+        parameter_index_add_numpy_ndarray(index, name, array)
+    index.create_archive_file(path)
+
+
+def read_parameters(path: str) -> list[tuple[str, memoryview, bytes]]:
+    """Name, bytes in the mapped file and metadata of the arrays of a parameter archive.
+
+    Raises:
+      ArtifactError: IREE cannot read the file.
+    """
+    index = ParameterIndex()
+    try:
+        index.load(path)
+    except Exception as error:
+        raise ArtifactError(f"{path} is no parameter archive that IREE reads: {error}") from None
+    return [(key, entry.file_view, entry.metadata) for key, entry in index.items()]

@@ -65,7 +65,7 @@ COMMON_FLAGS: Flags = (
 
 
 def resolve(name: str) -> Target:
-    """The target of a name: "cpu", "vulkan", "vulkan:rdna3", "cuda:sm_89", ...
+    """The target of a name: "cpu", "cpu:x86-64-v3", "cpu:aarch64-linux", "vulkan", "vulkan:rdna3", "cuda:sm_89", ...
 
     Raises ValueError for an unknown name.
     """
@@ -74,7 +74,7 @@ def resolve(name: str) -> Target:
     backend, _, chip = name.partition(":")
     makers: dict[str, Callable[[str], Target]] = {"cpu": cpu.target, "vulkan": vulkan.target, "cuda": cuda.target}
     if backend not in makers:
-        raise ValueError(f"compile: unknown target {name!r}; expected cpu, vulkan[:chip] or cuda[:chip]")
+        raise ValueError(f"compile: unknown target {name!r}; expected cpu[:processor], vulkan[:chip] or cuda[:chip]")
     return makers[backend](chip)
 
 

@@ -1,0 +1,153 @@
+"""Ahead of time: functions compiled into one file that runs where neither veery nor a compiler is installed.
+
+>>> import veery, veery.numpy as jnp, veery_runtime, numpy as np, tempfile
+>>> x = veery.ShapeDtypeStruct((3,), "float32")
+>>> path = tempfile.mkdtemp() + "/model.vmfb"
+>>> veery.aot.compile({"double": (lambda x: 2 * x, (x,)), "sine": (jnp.sin, (x,))}, out=path)
+>>> model = veery_runtime.load(path)
+>>> model.double(np.ones(3, np.float32))
+array([2., 2., 2.], dtype=float32)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from veery import _dispatch
+from veery._api.arguments import function_name, signature
+from veery._api.jit import JitFunction, jit
+from veery._core import tree
+from veery._core.tree_registry import is_namedtuple_type
+
+__all__ = ["compile", "load"]
+
+Specs = tuple[Any, ...]
+
+
+def compile(
+    fun: Callable[..., Any] | Mapping[str, tuple[Callable[..., Any], Specs]],
+    specs: Any = None,
+    *,
+    targets: str | Sequence[str] = ("cpu",),
+    out: str | os.PathLike[str],
+    weights: str | os.PathLike[str] | None = None,
+) -> None:
+    """Compile functions for one or several targets and write them to a file.
+
+    `veery_runtime.load(out)` runs it: the first of the targets whose device is there, and of several programs for CPUs
+    the one that uses most of what the CPU has.
+
+    Args:
+        fun: a function (`jit` with its options, e.g. donated or static arguments, or a plain one), or a dictionary of
+            names to (function, specs).
+        specs: the types of the arguments: a tuple with a pytree of arrays or ShapeDtypeStructs for each.
+        targets: "cpu" (this machine's, with all of its features), "cpu:generic" (any CPU of this architecture),
+            "cpu:x86-64-v3", "cpu:aarch64-linux", "vulkan", "vulkan:rdna3", "cuda:sm_89", ... in order of preference.
+        out: the file, by custom ending in `.vmfb`. IREE's own tools run its first function for its first target.
+        weights: a `.safetensors` or `.irpa` file in the same folder, for large constants; it is mapped when loaded.
+
+    Raises:
+        ValueError: an unknown target, or containers that a file cannot describe.
+        CompileError: IREE cannot compile a function for a target.
+        LoweringError: a function needs Python at run time (callbacks).
+
+    >>> import veery, veery.numpy as jnp, tempfile
+    >>> x = veery.ShapeDtypeStruct((4, 4), "float32")
+    >>> out = tempfile.mkdtemp() + "/sine.vmfb"
+    >>> veery.aot.compile(jnp.sin, (x,), targets=["cpu:x86-64-v3", "cpu:generic"], out=out)
+    """
+    functions = dict(fun) if isinstance(fun, Mapping) else {function_name(fun): (fun, specs)}
+    targets = [targets] if isinstance(targets, str) else list(targets)
+    if not targets or not functions:
+        raise ValueError("compile: at least one target and one function are needed")
+    entries = [_compile_entry(name, function, types, targets) for name, (function, types) in functions.items()]
+    _dispatch.save_artifact(out, entries, weights_path=weights)
+
+
+def load(path: str | os.PathLike[str], device: Any = None) -> Any:
+    """The functions of an artifact, as `veery_runtime.load` gives them: pytrees of NumPy arrays in and out."""
+    return _dispatch.runtime().load(path, device)
+
+
+def _compile_entry(name: str, fun: Any, specs: Any, targets: Sequence[str]) -> Any:
+    if not isinstance(specs, (tuple, list)):
+        raise TypeError(f"compile: the types of {name}'s arguments must be a tuple, one for each, got {specs!r}")
+    function = fun if isinstance(fun, JitFunction) else jit(fun)
+    traced = function.trace(*specs)
+    programs = [compile_for(traced, target) for target in dict.fromkeys(targets)]
+    return entry(traced, programs, name=name)
+
+
+def compile_for(traced: Any, target: str) -> Any:
+    """A traced function as a program that calls no Python functions."""
+    return traced.lower(lowering_platforms=[target], self_contained=True)._lowered.compile()
+
+
+def entry(traced: Any, programs: Sequence[Any], *, name: str | None = None) -> Any:
+    """What an artifact says of a traced function (a veery.stages.Traced) and its programs."""
+    inner = traced._traced
+    consts = tuple(_dispatch.as_array(c).to_numpy() for c in inner.consts)
+    names = tuple(getattr(inner.closed.jaxpr.debug_info, "arg_names", None) or ())
+    return _dispatch.entry(
+        _identifier(name or inner.name),
+        programs,
+        in_tree=describe(traced.in_tree),
+        out_tree=describe(traced.out_tree),
+        parameters=_parameters(traced),
+        names=names[len(names) - len(traced._signature.avals) :],
+        constants=consts,
+    )
+
+
+def _identifier(name: str) -> str:
+    return "main" if name == "<lambda>" else name
+
+
+def _parameters(traced: Any) -> tuple[str, ...]:
+    """Names of the positional arguments that are passed at run time (static ones are compiled in)."""
+    function = traced._function
+    count = len(traced.in_tree.children()[0].children())
+    sig = signature(function._fun)
+    names = []
+    for p in sig.parameters.values() if sig else ():
+        if p.kind == p.VAR_POSITIONAL:
+            names += [f"{p.name}[{i}]" for i in range(count)]
+        elif p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+            names.append(p.name)
+    static = function._options.static_argnums
+    dynamic = [name for i, name in enumerate(names) if i not in static]
+    return tuple([*dynamic, *[f"arg{i}" for i in range(len(dynamic), count)]][:count])
+
+
+def describe(treedef: Any) -> Any:
+    """A tree's structure as JSON: dictionaries, lists, tuples, named tuples and None, with the leaves' numbers.
+
+    Raises:
+        ValueError: the tree holds a container of another type.
+
+    >>> from veery import aot, tree
+    >>> aot.describe(tree.structure({"w": 1.0, "b": [2.0]}))
+    {'dict': [['b', {'list': [0]}], ['w', 1]]}
+    """
+    return _describe(tree.tree_unflatten(treedef, list(range(treedef.num_leaves))))
+
+
+def _describe(node: Any) -> Any:
+    kind = type(node)
+    if node is None or kind is int:
+        return node
+    if isinstance(node, dict):
+        for key in node:
+            if not isinstance(key, (str, int, float, bool)):
+                raise ValueError(f"an artifact cannot describe the dictionary key {key!r}; use strings")
+        return {"dict": [[key, _describe(value)] for key, value in sorted(node.items(), key=lambda item: str(item[0]))]}
+    if is_namedtuple_type(kind):
+        return {"namedtuple": kind.__name__, "fields": [[f, _describe(getattr(node, f))] for f in kind._fields]}
+    if kind in (tuple, list):
+        return {kind.__name__: [_describe(child) for child in node]}
+    raise ValueError(
+        f"an artifact cannot describe the container {kind.__qualname__}; pass and return dicts, lists, tuples or named "
+        "tuples instead"
+    )
