@@ -134,6 +134,8 @@ from veery.numpy._dtypes import uint16 as uint16
 from veery.numpy._dtypes import uint32 as uint32
 from veery.numpy._dtypes import uint64 as uint64
 from veery.numpy._dtypes import unsignedinteger as unsignedinteger
+from veery.numpy._einsum import einsum as einsum
+from veery.numpy._einsum import einsum_path as einsum_path
 from veery.numpy._exponential import acos as acos
 from veery.numpy._exponential import acosh as acosh
 from veery.numpy._exponential import arccos as arccos
@@ -269,6 +271,18 @@ from veery.numpy._matrices import triu as triu
 from veery.numpy._matrices import triu_indices as triu_indices
 from veery.numpy._matrices import triu_indices_from as triu_indices_from
 from veery.numpy._matrices import vander as vander
+from veery.numpy._products import cross as cross
+from veery.numpy._products import dot as dot
+from veery.numpy._products import inner as inner
+from veery.numpy._products import kron as kron
+from veery.numpy._products import matmul as matmul
+from veery.numpy._products import matvec as matvec
+from veery.numpy._products import outer as outer
+from veery.numpy._products import tensordot as tensordot
+from veery.numpy._products import trace as trace
+from veery.numpy._products import vdot as vdot
+from veery.numpy._products import vecdot as vecdot
+from veery.numpy._products import vecmat as vecmat
 from veery.numpy._ranges import arange as arange
 from veery.numpy._ranges import fromfunction as fromfunction
 from veery.numpy._ranges import geomspace as geomspace
@@ -313,6 +327,7 @@ from veery.numpy._shaping import atleast_1d as atleast_1d
 from veery.numpy._shaping import atleast_2d as atleast_2d
 from veery.numpy._shaping import atleast_3d as atleast_3d
 from veery.numpy._shaping import broadcast_arrays as broadcast_arrays
+from veery.numpy._shaping import broadcast_shapes as broadcast_shapes
 from veery.numpy._shaping import broadcast_to as broadcast_to
 from veery.numpy._shaping import expand_dims as expand_dims
 from veery.numpy._shaping import flip as flip

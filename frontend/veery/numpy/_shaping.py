@@ -344,9 +344,7 @@ def _roll(a: Array, *, shifts: tuple[int, ...], axes: tuple[int, ...]) -> Array:
         n = a.shape[axis]
         cut = (n - shift % n) % n if n else 0
         if cut:
-            a = lax.concatenate(
-                [lax.slice_in_dim(a, cut, n, axis=axis), lax.slice_in_dim(a, 0, cut, axis=axis)], axis
-            )
+            a = lax.concatenate([lax.slice_in_dim(a, cut, n, axis=axis), lax.slice_in_dim(a, 0, cut, axis=axis)], axis)
     return a
 
 

@@ -1,0 +1,533 @@
+"""Products of vectors, matrices and tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import opt_einsum
+
+from veery import lax
+from veery._api.jit import jit
+from veery._core import dtypes
+from veery._core.config import config
+from veery._core.shapes import canonicalize_axis
+from veery.numpy._elementwise import run
+from veery.numpy._promotion import (
+    Array,
+    ArrayLike,
+    broadcast_to,
+    check_arraylike,
+    check_no_out,
+    promote_dtypes,
+    to_dtype,
+    unwrap,
+)
+
+Preferred = Any  # a dtype, or None
+
+
+def _operands(name: str, *xs: ArrayLike, preferred: Preferred) -> tuple[list[Any], Any]:
+    """The operands in one dtype, and the dtype of the product."""
+    check_arraylike(name, *xs)
+    if preferred is not None:
+        preferred = dtypes.check_and_canonicalize_user_dtype(preferred, name)
+    return promote_dtypes(*(unwrap(x) for x in xs)), preferred
+
+
+def _contract(a: Any, b: Any, dims: Any, precision: Any, preferred: Preferred) -> Array:
+    return lax.dot_general(a, b, dims, precision=precision, preferred_element_type=preferred)
+
+
+def _matmul(a: Array, b: Array, *, precision: Any, preferred: Preferred) -> Array:
+    a_vector, b_vector = a.ndim == 1, b.ndim == 1
+    if a_vector:
+        a = lax.reshape(a, (1, *a.shape))
+    if b_vector:
+        b = lax.reshape(b, (*b.shape, 1))
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    if not b.shape[:-2]:  # one matrix for the whole batch: a single product of a stack of rows
+        dims = (((a.ndim - 1,), (0,)), ((), ()))
+        out = _contract(a, b, dims, precision, preferred)
+    else:
+        a = broadcast_to(a, (*batch, *a.shape[-2:]))
+        b = broadcast_to(b, (*batch, *b.shape[-2:]))
+        shared = tuple(range(len(batch)))
+        dims = (((a.ndim - 1,), (b.ndim - 2,)), (shared, shared))
+        out = _contract(a, b, dims, precision, preferred)
+    shape = list(out.shape)
+    if b_vector:
+        del shape[-1]
+    if a_vector:
+        del shape[-1 if b_vector else -2]
+    return lax.reshape(out, tuple(shape)) if (a_vector or b_vector) else out
+
+
+def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Preferred = None) -> Array:
+    """The matrix product of two arrays; leading dimensions are broadcast.
+
+    Args:
+        a: array of shape (..., m, k), or a vector of k.
+        b: array of shape (..., k, n), or a vector of k.
+        precision: see lax.Precision.
+        preferred_element_type: dtype of the result and of its accumulation.
+
+    Returns:
+        Array of shape (..., m, n); without m or n for vectors.
+
+    Raises:
+        ValueError: an operand is a scalar.
+        TypeError: the contracted dimensions differ.
+
+    >>> import veery.numpy as jnp
+    >>> jnp.matmul(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1])).tolist()
+    [3, 7]
+    """
+    (x, y), preferred = _operands("matmul", a, b, preferred=preferred_element_type)
+    for i, operand in enumerate((x, y)):
+        if np.ndim(operand) < 1:
+            raise ValueError(f"matmul input operand {i} must have ndim at least 1, but it has ndim {np.ndim(operand)}")
+    depth_a, depth_b = np.shape(x)[-1], np.shape(y)[-2 if np.ndim(y) > 1 else -1]
+    if depth_a != depth_b:
+        raise TypeError(
+            f"dot_general requires contracting dimensions to have the same shape, got ({depth_a},) and ({depth_b},) "
+            f"in a matmul of arrays of shapes {np.shape(x)} and {np.shape(y)}."
+        )
+    return _run(_matmul, x, y, precision=precision, preferred=preferred)
+
+
+def _run(fun: Any, *xs: Any, precision: Any, **static: Any) -> Array:
+    """Eagerly one program a type; the default precision is part of what identifies it."""
+    if precision is None:
+        precision = config.jax_default_matmul_precision
+    return run(fun, *xs, precision=precision, **static)
+
+
+def _dot(a: Array, b: Array, *, precision: Any, preferred: Preferred) -> Array:
+    if a.ndim == 0 or b.ndim == 0:
+        shape = a.shape if a.ndim else b.shape
+        out = lax.mul(broadcast_to(a, shape), broadcast_to(b, shape))
+        return to_dtype(out, preferred) if preferred is not None else out
+    contract_b = b.ndim - 1 if b.ndim == 1 else b.ndim - 2
+    return _contract(a, b, (((a.ndim - 1,), (contract_b,)), ((), ())), precision, preferred)
+
+
+def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Preferred = None) -> Array:
+    """The product of two arrays over the last dimension of `a` and the last but one of `b`, as numpy.dot.
+
+    Args:
+        a: array.
+        b: array.
+        precision: see lax.Precision.
+        preferred_element_type: dtype of the result and of its accumulation.
+
+    >>> import veery.numpy as jnp
+    >>> int(jnp.dot(jnp.array([1, 2]), jnp.array([3, 4])))
+    11
+    """
+    (x, y), preferred = _operands("dot", a, b, preferred=preferred_element_type)
+    return _run(_dot, x, y, precision=precision, preferred=preferred)
+
+
+def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Preferred = None) -> Array:
+    """The inner product of flattened arrays, conjugating the first.
+
+    >>> import veery.numpy as jnp
+    >>> complex(jnp.vdot(jnp.array([1j]), jnp.array([1j])))
+    (1+0j)
+    """
+    check_arraylike("vdot", a, b)
+    x, y = unwrap(a), unwrap(b)
+    if dtypes.issubdtype(dtypes.dtype_of(x), np.complexfloating):
+        x = lax.conj(x)
+    flat = lambda z: lax.reshape(z, (math.prod(np.shape(z)),))
+    return dot(flat(x), flat(y), precision=precision, preferred_element_type=preferred_element_type)
+
+
+def _vecdot(a: Array, b: Array, *, precision: Any, preferred: Preferred) -> Array:
+    batch = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+    a, b = broadcast_to(a, (*batch, a.shape[-1])), broadcast_to(b, (*batch, b.shape[-1]))
+    if dtypes.issubdtype(a.dtype, np.complexfloating):
+        a = lax.conj(a)
+    shared = tuple(range(len(batch)))
+    return _contract(a, b, (((a.ndim - 1,), (b.ndim - 1,)), (shared, shared)), precision, preferred)
+
+
+def vecdot(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    axis: int = -1,
+    precision: Any = None,
+    preferred_element_type: Preferred = None,
+) -> Array:
+    """Inner products of vectors along an axis, conjugating the first.
+
+    >>> import veery.numpy as jnp
+    >>> jnp.vecdot(jnp.ones((2, 3)), jnp.arange(3.0)).tolist()
+    [3.0, 3.0]
+    """
+    (x, y), preferred = _operands("vecdot", x1, x2, preferred=preferred_element_type)
+    x, y = _last(x, axis), _last(y, axis)
+    if np.shape(x)[-1] != np.shape(y)[-1]:
+        raise ValueError(f"vecdot: shapes must match along axis {axis}; got {np.shape(x1)} and {np.shape(x2)}")
+    return _run(_vecdot, x, y, precision=precision, preferred=preferred)
+
+
+def _last(x: Array, axis: int) -> Array:
+    """The array with an axis moved to the end."""
+    axis = canonicalize_axis(axis, np.ndim(x))
+    order = [i for i in range(np.ndim(x)) if i != axis] + [axis]
+    return lax.transpose(x, order) if order != list(range(np.ndim(x))) else x
+
+
+def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Products of matrices (..., m, n) with vectors (..., n).
+
+    >>> import veery.numpy as jnp
+    >>> jnp.matvec(jnp.eye(2), jnp.array([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+    check_arraylike("matvec", x1, x2)
+    return _row_product("matvec", unwrap(x1), unwrap(x2), transposed=False)
+
+
+def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Products of conjugated vectors (..., n) with matrices (..., n, m).
+
+    >>> import veery.numpy as jnp
+    >>> jnp.vecmat(jnp.array([1.0, 2.0]), jnp.eye(2)).tolist()
+    [1.0, 2.0]
+    """
+    check_arraylike("vecmat", x1, x2)
+    return _row_product("vecmat", unwrap(x2), unwrap(x1), transposed=True)
+
+
+def _row_product(name: str, matrix: Array, vector: Array, transposed: bool) -> Array:
+    if np.ndim(matrix) < 2 or np.ndim(vector) < 1:
+        raise ValueError(f"{name}: needs a matrix and a vector, got ndims {np.ndim(matrix)} and {np.ndim(vector)}")
+    if transposed:
+        if dtypes.issubdtype(dtypes.dtype_of(vector), np.complexfloating):
+            vector = lax.conj(vector)
+        out = matmul(lax.expand_dims(vector, (np.ndim(vector) - 1,)), matrix)
+        return lax.squeeze(out, (out.ndim - 2,))
+    out = matmul(matrix, lax.expand_dims(vector, (np.ndim(vector),)))
+    return lax.squeeze(out, (out.ndim - 1,))
+
+
+def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Preferred = None) -> Array:
+    """The product over the last dimensions of two arrays.
+
+    >>> import veery.numpy as jnp
+    >>> jnp.inner(jnp.ones((2, 3)), jnp.arange(3.0)).tolist()
+    [3.0, 3.0]
+    """
+    check_arraylike("inner", a, b)
+    if np.ndim(a) == 0 or np.ndim(b) == 0:
+        return dot(a, b, precision=precision, preferred_element_type=preferred_element_type)
+    return tensordot(a, b, (-1, -1), precision=precision, preferred_element_type=preferred_element_type)
+
+
+def _outer(a: Array, b: Array) -> Array:
+    shape = (a.size, b.size)
+    flat = lambda x: lax.reshape(x, (x.size,))
+    return lax.mul(lax.broadcast_in_dim(flat(a), shape, (0,)), lax.broadcast_in_dim(flat(b), shape, (1,)))
+
+
+def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
+    """The products of each element of `a` with each of `b`, both flattened.
+
+    >>> import veery.numpy as jnp
+    >>> jnp.outer(jnp.array([1, 2]), jnp.array([3, 4])).tolist()
+    [[3, 4], [6, 8]]
+    """
+    check_no_out("outer", out)
+    (x, y), _ = _operands("outer", a, b, preferred=None)
+    return run(_outer, x, y)
+
+
+def _tensordot(a: Array, b: Array, *, axes: tuple, precision: Any, preferred: Preferred) -> Array:
+    return _contract(a, b, (axes, ((), ())), precision, preferred)
+
+
+def tensordot(
+    a: ArrayLike,
+    b: ArrayLike,
+    axes: int | Sequence[int] | Sequence[Sequence[int]] = 2,
+    *,
+    precision: Any = None,
+    preferred_element_type: Preferred = None,
+    out_sharding: Any = None,
+) -> Array:
+    """The product of two arrays over given dimensions.
+
+    Args:
+        a: array.
+        b: array.
+        axes: how many last dimensions of `a` and first ones of `b`, or a pair of dimensions (or of lists of them).
+        precision: see lax.Precision.
+        preferred_element_type: dtype of the result and of its accumulation.
+        out_sharding: accepted for compatibility.
+
+    >>> import veery.numpy as jnp
+    >>> jnp.tensordot(jnp.ones((2, 3)), jnp.ones((3, 4)), 1).shape
+    (2, 4)
+    """
+    (x, y), preferred = _operands("tensordot", a, b, preferred=preferred_element_type)
+    dims = _contracted(axes, np.ndim(x), np.ndim(y))
+    return _run(_tensordot, x, y, precision=precision, preferred=preferred, axes=dims)
+
+
+def _contracted(axes: Any, a_ndim: int, b_ndim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if isinstance(axes, (int, np.integer)):
+        n = int(axes)
+        if n > min(a_ndim, b_ndim):
+            raise TypeError(f"Number of tensordot axes (axes {n}) exceeds input ranks ({a_ndim} and {b_ndim})")
+        return tuple(range(a_ndim - n, a_ndim)), tuple(range(n))
+    if not isinstance(axes, (tuple, list)) or len(axes) != 2:
+        raise TypeError(
+            f"tensordot axes argument must be an int, a pair of ints, or a pair of lists/tuples of ints; got {axes}"
+        )
+    left, right = ((x,) if isinstance(x, (int, np.integer)) else tuple(x) for x in axes)
+    if len(left) != len(right):
+        raise TypeError(f"tensordot requires axes lists to have equal length, got {left} and {right}.")
+    return (
+        tuple(canonicalize_axis(i, a_ndim) for i in left),
+        tuple(canonicalize_axis(i, b_ndim) for i in right),
+    )
+
+
+@jit
+def _kron(a: Array, b: Array) -> Array:
+    ndim = max(a.ndim, b.ndim)
+    a = lax.reshape(a, (1,) * (ndim - a.ndim) + a.shape)
+    b = lax.reshape(b, (1,) * (ndim - b.ndim) + b.shape)
+    interleaved = tuple(d for pair in zip(a.shape, b.shape) for d in pair)
+    left = lax.broadcast_in_dim(a, interleaved, tuple(range(0, 2 * ndim, 2)))
+    right = lax.broadcast_in_dim(b, interleaved, tuple(range(1, 2 * ndim, 2)))
+    return lax.reshape(lax.mul(left, right), tuple(p * q for p, q in zip(a.shape, b.shape)))
+
+
+def kron(a: ArrayLike, b: ArrayLike) -> Array:
+    """The Kronecker product: blocks of `b`, each scaled by an element of `a`.
+
+    >>> import veery.numpy as jnp
+    >>> jnp.kron(jnp.array([1, 10]), jnp.array([1, 2])).tolist()
+    [1, 2, 10, 20]
+    """
+    (x, y), _ = _operands("kron", a, b, preferred=None)
+    return _kron(x, y)
+
+
+def cross(
+    a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Array:
+    """The cross product of vectors of 2 or 3 elements.
+
+    Args:
+        a: array of vectors.
+        b: array of vectors.
+        axisa: the axis of `a` that holds the vectors.
+        axisb: that of `b`.
+        axisc: that of the result, for vectors of 3.
+        axis: one axis for all three.
+
+    Raises:
+        ValueError: the vectors have other lengths.
+
+    >>> import veery.numpy as jnp
+    >>> jnp.cross(jnp.array([1, 0, 0]), jnp.array([0, 1, 0])).tolist()
+    [0, 0, 1]
+    """
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    (x, y), _ = _operands("cross", a, b, preferred=None)
+    x, y = _last(x, axisa), _last(y, axisb)
+    if np.shape(x)[-1] not in (2, 3) or np.shape(y)[-1] not in (2, 3):
+        raise ValueError("Dimension must be either 2 or 3 for cross product")
+    out = run(_cross, x, y)
+    if np.shape(x)[-1] == np.shape(y)[-1] == 2:
+        return out
+    at = canonicalize_axis(axisc, out.ndim)
+    return lax.transpose(out, [*range(at), out.ndim - 1, *range(at, out.ndim - 1)])
+
+
+def _cross(a: Array, b: Array) -> Array:
+    batch = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+
+    def parts(x: Array) -> list[Array]:
+        taken = [broadcast_to(lax.index_in_dim(x, i, x.ndim - 1, keepdims=False), batch) for i in range(x.shape[-1])]
+        return taken if len(taken) == 3 else [*taken, lax.full_like(taken[0], 0)]
+
+    (a0, a1, a2), (b0, b1, b2) = parts(a), parts(b)
+    minor = lambda p, q, r, s: lax.sub(lax.mul(p, q), lax.mul(r, s))
+    last = minor(a0, b1, a1, b0)
+    if a.shape[-1] == b.shape[-1] == 2:
+        return last
+    rows = [minor(a1, b2, a2, b1), minor(a2, b0, a0, b2), last]
+    return lax.concatenate([lax.expand_dims(r, (r.ndim,)) for r in rows], len(batch))
+
+
+# Einstein summation.
+
+
+def einsum(
+    subscripts: Any,
+    /,
+    *operands: Any,
+    out: None = None,
+    optimize: Any = "auto",
+    precision: Any = None,
+    preferred_element_type: Preferred = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Einstein summation.
+
+    Args:
+        subscripts: e.g. "ij,jk->ik"; or the operands interleaved with lists of indices, as in NumPy.
+        *operands: arrays.
+        out: must be None.
+        optimize: how the order of contractions is found: "auto", "optimal", "greedy", ..., False for left to right, or a path.
+        precision: see lax.Precision.
+        preferred_element_type: dtype of the result and of its accumulation.
+        out_sharding: accepted for compatibility.
+
+    The order of contractions is opt_einsum's (Smith and Gray, 2018, JOSS 3(26), 753).
+
+    >>> import veery.numpy as jnp
+    >>> jnp.einsum("ij,j->i", jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1])).tolist()
+    [3, 7]
+    """
+    check_no_out("einsum", out)
+    formula, arrays = _parse_einsum(subscripts, operands)
+    check_arraylike("einsum", *arrays)
+    if preferred_element_type is not None:
+        preferred_element_type = dtypes.check_and_canonicalize_user_dtype(preferred_element_type, "einsum")
+    path = _path(formula, tuple(np.shape(x) for x in arrays), optimize)
+    xs = promote_dtypes(*(unwrap(x) for x in arrays))
+    return _run(_einsum, *xs, precision=precision, preferred=preferred_element_type, formula=formula, path=path)
+
+
+def _parse_einsum(subscripts: Any, operands: Sequence[Any]) -> tuple[str, list[Any]]:
+    """The formula with explicit output and without ellipses, and the arrays."""
+    given = (subscripts, *operands)
+    stand_ins = [x if isinstance(x, (str, list, tuple)) or x is Ellipsis else _Shaped(x) for x in given]
+    inputs, output, found = opt_einsum.parser.parse_einsum_input(stand_ins, shapes=False)
+    arrays = [x.array if isinstance(x, _Shaped) else x for x in found]
+    return f"{inputs}->{output}", arrays
+
+
+class _Shaped:
+    """An operand as opt_einsum's parser wants it: something with a shape."""
+
+    def __init__(self, array: Any):
+        self.array = array
+        self.shape = tuple(np.shape(array))
+
+
+def _path(formula: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> tuple[tuple[int, ...], ...]:
+    """The order in which operands are contracted."""
+    if len(shapes) == 1:
+        return ((0,),)
+    if optimize is False:
+        return tuple((0, 1) if i == 0 else (0, len(shapes) - 1 - i) for i in range(len(shapes) - 1))
+    if isinstance(optimize, bool) or isinstance(optimize, str):
+        optimizer = "optimal" if optimize is True else optimize
+    else:
+        optimizer = [tuple(p) for p in optimize if p != "einsum_path"]
+    contraction = opt_einsum.contract_path(formula, *shapes, shapes=True, optimize=optimizer)
+    return tuple(tuple(p) for p in contraction[0])
+
+
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list[Any], Any]:
+    """The order in which `einsum` contracts its operands, and a description of it.
+
+    >>> import veery.numpy as jnp
+    >>> path, info = jnp.einsum_path("ij,jk,k->i", jnp.ones((2, 3)), jnp.ones((3, 4)), jnp.ones(4))
+    >>> path[0]
+    'einsum_path'
+    """
+    formula, arrays = _parse_einsum(subscripts, operands)
+    path, info = opt_einsum.contract_path(formula, *(np.shape(x) for x in arrays), shapes=True, optimize=optimize)
+    return ["einsum_path", *path], info
+
+
+def _einsum(*xs: Array, precision: Any, preferred: Preferred, formula: str, path: tuple) -> Array:
+    inputs, output = formula.split("->")
+    names, arrays = inputs.split(","), list(xs)
+    for step in path:
+        chosen = sorted(step, reverse=True)
+        picked = [(names.pop(i), arrays.pop(i)) for i in chosen][::-1]
+        kept = set("".join(names) + output)
+        if len(picked) == 1:
+            name, array = _simplify(*picked[0], kept)
+        else:
+            name, array = picked[0]
+            for other in picked[1:]:
+                name, array = _pair(name, array, *other, kept, precision, preferred)
+        names.append(name)
+        arrays.append(array)
+    name, array = _simplify(names[0], arrays[0], set(output))
+    order = [name.index(c) for c in output]
+    out = lax.transpose(array, order) if order != list(range(len(order))) else array
+    return to_dtype(out, preferred) if preferred is not None else out
+
+
+def _simplify(name: str, x: Array, kept: set[str]) -> tuple[str, Array]:
+    """Take diagonals of repeated indices and sum over those that nothing else needs."""
+    for c in dict.fromkeys(name):
+        while name.count(c) > 1:
+            name, x = _diagonal(name, x, c)
+    axes = tuple(i for i, c in enumerate(name) if c not in kept)
+    if axes:
+        x = lax.reduce_sum(x, axes)
+        name = "".join(c for c in name if c in kept)
+    return name, x
+
+
+def _diagonal(name: str, x: Array, c: str) -> tuple[str, Array]:
+    i = name.index(c)
+    j = name.index(c, i + 1)
+    rows = lax.broadcasted_iota(np.int32, x.shape, i)
+    columns = lax.broadcasted_iota(np.int32, x.shape, j)
+    if x.shape[i] != x.shape[j]:
+        if 1 not in (x.shape[i], x.shape[j]):
+            raise ValueError(f"einsum: index {c!r} has sizes {x.shape[i]} and {x.shape[j]}")
+        axis = i if x.shape[i] == 1 else j
+        shape = tuple(d for k, d in enumerate(x.shape) if k != axis)
+        return name[:axis] + name[axis + 1 :], lax.reshape(x, shape)
+    diagonal = lax.select(lax.eq(rows, columns), x, lax.full_like(x, 0))
+    return name[:j] + name[j + 1 :], lax.reduce_sum(diagonal, (j,))
+
+
+def _pair(
+    a_name: str, a: Array, b_name: str, b: Array, kept: set[str], precision: Any, preferred: Preferred
+) -> tuple[str, Array]:
+    """Contract two operands over the indices that nothing else needs."""
+    a_name, a = _simplify(a_name, a, kept | set(b_name))
+    b_name, b = _simplify(b_name, b, kept | set(a_name))
+    for c in set(a_name) & set(b_name):  # an index of size 1 stands for any size
+        p, q = a.shape[a_name.index(c)], b.shape[b_name.index(c)]
+        if p != q and p == 1:
+            a_name, a = _drop(a_name, a, c)
+        elif p != q and q == 1:
+            b_name, b = _drop(b_name, b, c)
+    shared = [c for c in a_name if c in b_name]
+    batch = [c for c in shared if c in kept]
+    summed = [c for c in shared if c not in kept]
+    positions = lambda name, cs: tuple(name.index(c) for c in cs)
+    dims = (
+        (positions(a_name, summed), positions(b_name, summed)),
+        (positions(a_name, batch), positions(b_name, batch)),
+    )
+    out = _contract(a, b, dims, precision, preferred)
+    free = [c for c in a_name if c not in shared] + [c for c in b_name if c not in shared]
+    return "".join(batch + free), out
+
+
+def _drop(name: str, x: Array, c: str) -> tuple[str, Array]:
+    i = name.index(c)
+    return name[:i] + name[i + 1 :], lax.squeeze(x, (i,))
