@@ -1,6 +1,9 @@
-"""Vulkan GPUs."""
+"""Vulkan GPUs: the device at hand by its properties, or a chip by its name."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Mapping
 
 from veery_lowering.targets import COMMON_FLAGS, Flags, Target, Traits
 
@@ -11,16 +14,52 @@ _CHIPS = frozenset(
     "ampere ada turing rdna2 rdna3 rdna4 valhall valhall4 valhall4_1 adreno apple m1 rtx2080 rtx3070 rtx3080 rtx4080"
     " rtx4090 a100 rx6800 rx6800xt rx7800xt rx7900xtx".split()
 )
+_SPIRV = {"1.0": "1.0", "1.1": "1.3", "1.2": "1.5"}
+_FIELDS = frozenset("vulkan compute storage subgroup operations threads sizes counts memory".split())
 
 
 def target(chip: str) -> Target:
-    """The Vulkan target of a chip or architecture, "ampere" by default."""
+    """The Vulkan target of a chip or architecture ("ampere" by default), or of a device described by its properties.
+
+    A description is what the runtime says of a device: "vulkan=1.3,compute=fp32+int32,storage=b32,subgroup=8,...".
+    """
     chip = chip or _DEFAULT_CHIP
-    if chip not in _CHIPS:
+    if "=" in chip:
+        device = f"--iree-hal-target-device={_device(_fields(chip))}"
+        flags: Flags = (*COMMON_FLAGS, device)
+    elif chip in _CHIPS:
+        flags = (*COMMON_FLAGS, "--iree-hal-target-device=vulkan", f"--iree-vulkan-target={chip}")
+    else:
         raise ValueError(f"compile: unknown Vulkan chip {chip!r}; known are {', '.join(sorted(_CHIPS))}")
-    flags: Flags = (*COMMON_FLAGS, "--iree-hal-target-device=vulkan", f"--iree-vulkan-target={chip}")
 
     def attempts(traits: Traits) -> list[Flags]:
         return [flags]
 
     return Target(f"vulkan:{chip}", "vulkan", attempts)
+
+
+def _fields(description: str) -> dict[str, str]:
+    fields = dict(part.partition("=")[::2] for part in description.split(","))
+    if set(fields) != _FIELDS or not all(re.fullmatch(r"[a-z0-9+.]+", value) for value in fields.values()):
+        raise ValueError(f"compile: {description!r} does not describe a Vulkan device")
+    return fields
+
+
+def _device(fields: Mapping[str, str]) -> str:
+    """The device as IREE's attribute.
+
+    With a named chip instead, sums were NaN or a fraction of the sum wherever the chip's subgroup size is not the
+    device's (llvmpipe has 8). Cooperative matrices are left out: no driver at hand has them, and the compiler
+    fails on bfloat16 products for them.
+    """
+    lists = {key: "|".join(fields[key].split("+")) for key in ("compute", "storage", "operations")}
+    sizes, counts = (", ".join(fields[key].split("x")) for key in ("sizes", "counts"))
+    gpu = (
+        f'#iree_gpu.target<arch = "generic", features = "spirv:v{_SPIRV.get(fields["vulkan"], "1.6")},cap:Shader",'
+        f" wgp = <compute = {lists['compute']}, storage = {lists['storage']}, subgroup = {lists['operations']},"
+        f" subgroup_size_choices = [{fields['subgroup']}], max_workgroup_sizes = [{sizes}],"
+        f" max_thread_count_per_workgroup = {fields['threads']}, max_workgroup_memory_bytes = {fields['memory']},"
+        f" max_workgroup_counts = [{counts}]>>"
+    )
+    executable = f'#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", {{iree_codegen.target_info = {gpu}}}>'
+    return f'#hal.device.target<"vulkan", [{executable}]>'

@@ -1,0 +1,239 @@
+"""Rewrites a module for GPUs that are programmed by SPIR-V shaders, whose drivers do not compute what is written.
+
+Drivers may treat floating-point expressions as real ones: Mesa makes x of (x + c) - c, so that rounding by a large
+constant and the compensations of exact arithmetic are lost. And llvmpipe ends the loops of a shader after 65535
+rounds in all, without a word: a sum of 2**20 ones is 65535.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.mlir import ir
+from veery_lowering.stablehlo import Value
+
+# A reduction goes on in one invocation up to here; a longer one is done in stages.
+_LONGEST_REDUCTION = 4096
+_LONGEST_CONTRACTION = 1 << 15
+_CONTRACTION_STAGE = 1 << 10
+
+_BROADCASTING = ("stablehlo.broadcast_in_dim", "stablehlo.select", "stablehlo.clamp", "stablehlo.pad")
+_SUMS = ("stablehlo.add", "stablehlo.subtract")
+_FLOATS = {np.dtype(np.float16): np.uint16, np.dtype(np.float32): np.uint32, np.dtype(np.float64): np.uint64}
+
+
+def prepare_for_shaders(module: ir.Module) -> None:
+    """Rewrite a module in place so that the usual drivers compute it rightly."""
+    operations = _operations(module)
+    for operation in operations:
+        rewrite = _REWRITES.get(operation.name)
+        if rewrite is not None:
+            with ir.InsertionPoint(operation), operation.location:
+                rewrite(operation)
+    _end_dispatches_before_wide_broadcasts(module)
+    if any(operation.name == "stablehlo.reduce" for operation in _operations(module)):
+        _materialize_positions(module)
+    _keep_roundings(module)
+
+
+def _operations(module: ir.Module) -> list[Any]:
+    found: list[Any] = []
+
+    def visit(op: Any) -> ir.WalkResult:
+        found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _replace(operation: Any, values: Sequence[Value]) -> None:
+    for old, new in zip(operation.results, values):
+        old.replace_all_uses_with(new)
+    operation.erase()
+
+
+# Loops.
+
+
+def _split_reduction(operation: Any) -> None:
+    count = len(operation.results)
+    operands, inits = list(operation.operands)[:count], list(operation.operands)[count:]
+    axes = list(ir.DenseI64ArrayAttr(operation.attributes["dimensions"]))
+    extreme = _extreme_of(operation)
+    if extreme is not None and hlo.dtype_of(operands[0]).kind == "i":
+        lifted = [_exchange_signedness(x) for x in (*operands, *inits)]
+        folded = _reduce_in_stages(lifted[:1], lifted[1:], axes, lambda x, y: [extreme(x, y)])
+        _replace(operation, [_exchange_signedness(x) for x in folded])
+    elif math.prod(hlo.shape_of(operands[0])[axis] for axis in axes) > _LONGEST_REDUCTION:
+        _replace(operation, _reduce_in_stages(operands, inits, axes, _body_of(operation)))
+
+
+def _extreme_of(operation: Any) -> Callable[[Value, Value], Value] | None:
+    """The builder of a reduction's body if that is a minimum or a maximum."""
+    first = operation.regions[0].blocks[0].operations[0].operation
+    builder = {"stablehlo.minimum": hlo.minimum, "stablehlo.maximum": hlo.maximum}.get(first.name)
+    return builder if len(operation.results) == 1 and len(operation.regions[0].blocks[0].operations) == 2 else None
+
+
+def _exchange_signedness(x: Value) -> Value:
+    """Between signed and unsigned integers in an order-preserving way.
+
+    IREE fills the idle invocations of a reduction to a signed extreme with the neutral element of the unsigned one:
+    the minimum of 24 positive numbers is -1 with subgroups of 8.
+    """
+    dtype = hlo.dtype_of(x)
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    top = 1 << (8 * dtype.itemsize - 1)
+    if dtype.kind == "i":
+        bits = hlo.bitcast_convert(x, unsigned)
+        return hlo.xor(bits, hlo.full_like(bits, top))
+    return hlo.bitcast_convert(hlo.xor(x, hlo.full_like(x, top)), np.dtype(f"i{dtype.itemsize}"))
+
+
+def _reduce_in_stages(
+    operands: list[Value], inits: Sequence[Value], axes: Sequence[int], body: Callable[..., list[Value]]
+) -> list[Value]:
+    """Fold parts of the longest axis first, until what is left is short."""
+    shape = hlo.shape_of(operands[0])
+    total = math.prod(shape[axis] for axis in axes)
+    if total <= _LONGEST_REDUCTION:
+        return hlo.reduce(operands, inits, axes, body)
+    axis = max(axes, key=lambda a: shape[a])
+    if 0 in shape:
+        return hlo.reduce(operands, inits, axes, body)
+    part = min(1024, max(2, 1 << math.ceil(math.log2(math.isqrt(total)))))
+    if part >= shape[axis]:
+        folded = hlo.reduce(operands, inits, [axis], body)
+        return _reduce_in_stages(folded, inits, [a - (a > axis) for a in axes if a != axis], body)
+    split = [_split_axis(x, axis, part, init) for x, init in zip(operands, inits)]
+    return _reduce_in_stages(hlo.reduce(split, inits, [axis + 1], body), inits, axes, body)
+
+
+def _split_axis(x: Value, axis: int, part: int, padding: Value) -> Value:
+    """[..., n, ...] as [..., ceil(n / part), part, ...], filled up with `padding`."""
+    shape = hlo.shape_of(x)
+    parts = -(-shape[axis] // part)
+    missing = parts * part - shape[axis]
+    if missing:
+        zeros = [0] * len(shape)
+        x = hlo.pad(x, padding, zeros, [missing if i == axis else 0 for i in range(len(shape))], zeros)
+    return hlo.reshape(x, (*shape[:axis], parts, part, *shape[axis + 1 :]))
+
+
+def _body_of(operation: Any) -> Callable[..., list[Value]]:
+    """The body of a reduction as a function that writes a copy of it."""
+    block = operation.regions[0].blocks[0]
+
+    def body(*arguments: Value) -> list[Value]:
+        values = dict(zip(block.arguments, arguments))
+        for original in block.operations:
+            here = [values.get(x, x) for x in original.operation.operands]
+            if original.operation.name == "stablehlo.return":
+                return here
+            copy = original.operation.clone()
+            for i, x in enumerate(here):
+                copy.operands[i] = x
+            values.update(zip(original.operation.results, copy.results))
+        raise AssertionError("a reduction's body returns")
+
+    return body
+
+
+def _split_contraction(operation: Any) -> None:
+    a, b = operation.operands
+    batch, contracting = _axes(operation, "batching"), _axes(operation, "contracting")
+    shape = hlo.shape_of(a)
+    if math.prod(shape[axis] for axis in contracting[0]) <= _LONGEST_CONTRACTION:
+        return
+    longest = max(range(len(contracting[0])), key=lambda i: shape[contracting[0][i]])
+    sides, batches, rests = [], [], []
+    for x, own, shared in zip((a, b), contracting, batch):
+        axis = own[longest]
+        sides.append(_split_axis(x, axis, _CONTRACTION_STAGE, hlo.full(0, (), hlo.dtype_of(x))))
+        batches.append([*(i + (i > axis) for i in shared), axis])
+        rests.append([i + (i >= axis) for i in own])
+    dtype = hlo.dtype_of(operation.results[0])
+    product = hlo.dot_general(
+        *sides, contracting=(rests[0], rests[1]), batch=(batches[0], batches[1]), dtype=dtype
+    )
+    zero = hlo.full(0, (), dtype)
+    total = _reduce_in_stages([product], [zero], [len(batches[0]) - 1], lambda x, y: [hlo.add(x, y)])
+    _replace(operation, total)
+
+
+def _axes(operation: Any, kind: str) -> tuple[list[int], list[int]]:
+    from veery_lowering.targets import _listed
+
+    text = str(operation.attributes["dot_dimension_numbers"])
+    return _listed(text, f"lhs_{kind}_dimensions"), _listed(text, f"rhs_{kind}_dimensions")
+
+
+_REWRITES: dict[str, Callable[[Any], None]] = {
+    "stablehlo.reduce": _split_reduction,
+    "stablehlo.dot_general": _split_contraction,
+}
+
+
+def _end_dispatches_before_wide_broadcasts(module: ir.Module) -> None:
+    """Keep a small result out of the dispatch of its large consumers.
+
+    A sum of 40 numbers that scales 10**6 others becomes one dispatch, in which one invocation loops over all of them.
+    """
+    for operation in _operations(module):
+        if operation.name not in _BROADCASTING:
+            continue
+        size = math.prod(hlo.shape_of(operation.results[0]))
+        for i, x in enumerate(operation.operands):
+            constant = not isinstance(x.owner, ir.Block) and x.owner.name in ("stablehlo.constant", "stablehlo.iota")
+            if not constant and size > _LONGEST_REDUCTION * math.prod(hlo.shape_of(x)):
+                with ir.InsertionPoint(operation), operation.location:
+                    (operation.operands[i],) = hlo.optimization_barrier([x])
+
+
+# Positions.
+
+
+def _materialize_positions(module: ir.Module) -> None:
+    """Keep iota out of fused reductions, which do not compile with it (`failed to legalize 'memref.alloc'`)."""
+    for operation in _operations(module):
+        if operation.name != "stablehlo.iota":
+            continue
+        (result,) = operation.results
+        shape = hlo.shape_of(result)
+        axis = ir.IntegerAttr(operation.attributes["iota_dimension"]).value
+        with ir.InsertionPoint(operation), operation.location:
+            line = hlo.iota(hlo.dtype_of(result), (shape[axis],), 0)
+            (line,) = hlo.optimization_barrier([line])
+            _replace(operation, [hlo.broadcast_in_dim(line, shape, [axis])])
+
+
+# Roundings.
+
+
+def _keep_roundings(module: ir.Module) -> None:
+    """Hide the sums that are summands from the driver's algebra.
+
+    An integer minimum that changes nothing but one pattern of NaN keeps it from looking through.
+    """
+    for operation in _operations(module):
+        if operation.name not in _SUMS or hlo.dtype_of(operation.results[0]) not in _FLOATS:
+            continue
+        alike = operation.operands[0] == operation.operands[1]
+        for i, x in enumerate(operation.operands):
+            sum_of_sums = not isinstance(x.owner, ir.Block) and x.owner.name in _SUMS
+            if sum_of_sums or (alike and i == 0):
+                with ir.InsertionPoint(operation), operation.location:
+                    operation.operands[i] = _opaque(x)
+
+
+def _opaque(x: Value) -> Value:
+    dtype = hlo.dtype_of(x)
+    bits = hlo.bitcast_convert(x, _FLOATS[dtype])
+    highest = hlo.full_like(bits, np.iinfo(_FLOATS[dtype]).max - 1)
+    return hlo.bitcast_convert(hlo.minimum(bits, highest), dtype)
