@@ -159,9 +159,7 @@ def _split_contraction(operation: Any) -> None:
         batches.append([*(i + (i > axis) for i in shared), axis])
         rests.append([i + (i >= axis) for i in own])
     dtype = hlo.dtype_of(operation.results[0])
-    product = hlo.dot_general(
-        *sides, contracting=(rests[0], rests[1]), batch=(batches[0], batches[1]), dtype=dtype
-    )
+    product = hlo.dot_general(*sides, contracting=(rests[0], rests[1]), batch=(batches[0], batches[1]), dtype=dtype)
     zero = hlo.full(0, (), dtype)
     total = _reduce_in_stages([product], [zero], [len(batches[0]) - 1], lambda x, y: [hlo.add(x, y)])
     _replace(operation, total)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from veery_runtime import completion, iree, workers
+from veery_runtime import completion, iree, vulkan, workers
 from veery_runtime.buffer import COUNTED_NBYTES, Buffer, Ledger, Spec
 from veery_runtime.errors import DeviceUnavailableError
 
@@ -29,6 +29,7 @@ class Device:
     """One device. It lives as long as the process: its buffers could not be freed without it."""
 
     platform = "none"
+    target = "none"  # what the compiler calls the device
     host_visible = True
     dlpack_device = (1, 0)
 
@@ -170,6 +171,7 @@ class CpuDevice(Device):
     """The host's processor, with a queue in the caller's thread for small work and one on worker threads for large."""
 
     platform = "cpu"
+    target = "cpu"
 
     def __init__(self, id: int) -> None:
         super().__init__(id, "cpu")
@@ -211,8 +213,9 @@ class GpuDevice(Device):
 
     host_visible = False
 
-    def __init__(self, id: int, platform: str, kind: str, hal: iree.HalDevice) -> None:
+    def __init__(self, id: int, platform: str, kind: str, hal: iree.HalDevice, target: str) -> None:
         self.platform = platform
+        self.target = target
         super().__init__(id, kind)
         self._hal = hal
         self.dlpack_device = ({"cuda": 2, "vulkan": 7}[platform], id)
@@ -243,6 +246,11 @@ _lock = threading.Lock()
 _devices: list[Device] | None = None
 _absent: dict[str, str] = {}
 _cpu_count: int | None = None
+
+_LOOKED_FOR = {
+    "vulkan": "looked for the Vulkan loader (libvulkan.so.1 or vulkan-1.dll) and devices of its installed drivers",
+    "cuda": "looked for NVIDIA's driver library (libcuda.so.1 or nvcuda.dll) and its devices",
+}
 
 
 def configure(*, num_cpu_devices: int) -> None:
@@ -279,19 +287,21 @@ def _requested_cpus() -> int:
 def _open_gpus(platform: str) -> list[Device]:
     """The devices behind one GPU driver; without any, the reason goes into `_absent`."""
     try:
+        targets = {f"GPU-{p.uuid}": p.target for p in vulkan.query()} if platform == "vulkan" else {}
         driver = iree.get_driver(platform)
         found = driver.query_available_devices()
         if not found:
-            _absent[platform] = "the driver is there but reports no device"
+            _absent[platform] = f"{_LOOKED_FOR[platform]}: the driver is there but reports no device"
         opened: list[Device] = []
         for i, info in enumerate(found):
             hal = iree.immortal(driver.create_device(info["device_id"]))
-            opened.append(GpuDevice(i, platform, str(info.get("name", platform)), hal))
+            target = targets.get(str(info.get("path")), "vulkan") if platform == "vulkan" else platform
+            opened.append(GpuDevice(i, platform, str(info.get("name", platform)), hal, target))
         return opened
     except Exception as error:  # whatever a driver does wrong must not take the CPU away
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         cause = lines[0].split("; ", 1)[-1] if lines else type(error).__name__
-        _absent[platform] = cause
+        _absent[platform] = f"{_LOOKED_FOR[platform]}: {cause}"
         return []
 
 

@@ -1,6 +1,6 @@
 """What a Vulkan device can do, asked of its driver through the Vulkan loader.
 
-IREE's runtime names its devices and says nothing of their properties, but code must be generated for the device at hand:
+IREE's runtime names its devices and says nothing of their properties, but code must be generated for the one at hand:
 a subgroup size that is not the device's makes sums wrong without any error, and 8 and 16-bit data of a device
 that cannot store them are written wrongly.
 """
@@ -116,9 +116,7 @@ _Creation = _structure(
 )  # fmt: skip
 _Properties2 = _structure("_Properties2", 1000059001, ("identity", _Identity))
 _IdProperties = _structure("_IdProperties", 1000071004, ("uuid", ctypes.c_uint8 * 16), ("_0", _u32 * 8))
-_Subgroup = _structure(
-    "_Subgroup", 1000094000, ("size", _u32), ("stages", _u32), ("operations", _u32), ("quads", _u32)
-)
+_Subgroup = _structure("_Subgroup", 1000094000, ("size", _u32), ("stages", _u32), ("operations", _u32), ("quads", _u32))
 # VkPhysicalDeviceFeatures is 55 switches: float64, int64 and int16 are 39 to 41.
 _Features2 = _structure("_Features2", 1000059000, ("switches", _u32 * 55))
 _Storage16 = _structure("_Storage16", 1000083000, ("buffer", _u32), ("_0", _u32 * 3))
