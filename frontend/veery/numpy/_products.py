@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import opt_einsum
 
 from veery import lax
 from veery._api.jit import jit
@@ -15,6 +14,7 @@ from veery._core import dtypes
 from veery._core.config import config
 from veery._core.shapes import canonicalize_axis
 from veery.numpy._elementwise import run
+from veery.numpy._matrices import diagonal
 from veery.numpy._promotion import (
     Array,
     ArrayLike,
@@ -25,6 +25,7 @@ from veery.numpy._promotion import (
     to_dtype,
     unwrap,
 )
+from veery.numpy._reductions import sum
 
 Preferred = Any  # a dtype, or None
 
@@ -371,163 +372,66 @@ def _cross(a: Array, b: Array) -> Array:
     return lax.concatenate([lax.expand_dims(r, (r.ndim,)) for r in rows], len(batch))
 
 
-# Einstein summation.
-
-
-def einsum(
-    subscripts: Any,
-    /,
-    *operands: Any,
-    out: None = None,
-    optimize: Any = "auto",
-    precision: Any = None,
-    preferred_element_type: Preferred = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Einstein summation.
+def contract(x: Array, x_names: str, y: Array, y_names: str, kept: str, precision: Any, preferred: Preferred) -> Array:
+    """The product of two arrays with named dimensions, summed over the names that are not kept.
 
     Args:
-        subscripts: e.g. "ij,jk->ik"; or the operands interleaved with lists of indices, as in NumPy.
-        *operands: arrays.
-        out: must be None.
-        optimize: how the order of contractions is found: "auto", "optimal", "greedy", ..., False for left to right, or a path.
+        x: array, with a letter for each dimension.
+        x_names: its letters, each once.
+        y: array; dimensions of the same letter have the same size, or 1.
+        y_names: its letters.
+        kept: the letters of the result, in order.
         precision: see lax.Precision.
-        preferred_element_type: dtype of the result and of its accumulation.
-        out_sharding: accepted for compatibility.
-
-    The order of contractions is opt_einsum's (Smith and Gray, 2018, JOSS 3(26), 753).
-
-    >>> import veery.numpy as jnp
-    >>> jnp.einsum("ij,j->i", jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1])).tolist()
-    [3, 7]
+        preferred: dtype of the result.
     """
-    check_no_out("einsum", out)
-    formula, arrays = _parse_einsum(subscripts, operands)
-    check_arraylike("einsum", *arrays)
-    if preferred_element_type is not None:
-        preferred_element_type = dtypes.check_and_canonicalize_user_dtype(preferred_element_type, "einsum")
-    path = _path(formula, tuple(np.shape(x) for x in arrays), optimize)
-    xs = promote_dtypes(*(unwrap(x) for x in arrays))
-    return _run(_einsum, *xs, precision=precision, preferred=preferred_element_type, formula=formula, path=path)
-
-
-def _parse_einsum(subscripts: Any, operands: Sequence[Any]) -> tuple[str, list[Any]]:
-    """The formula with explicit output and without ellipses, and the arrays."""
-    given = (subscripts, *operands)
-    stand_ins = [x if isinstance(x, (str, list, tuple)) or x is Ellipsis else _Shaped(x) for x in given]
-    inputs, output, found = opt_einsum.parser.parse_einsum_input(stand_ins, shapes=False)
-    arrays = [x.array if isinstance(x, _Shaped) else x for x in found]
-    return f"{inputs}->{output}", arrays
-
-
-class _Shaped:
-    """An operand as opt_einsum's parser wants it: something with a shape."""
-
-    def __init__(self, array: Any):
-        self.array = array
-        self.shape = tuple(np.shape(array))
-
-
-def _path(formula: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> tuple[tuple[int, ...], ...]:
-    """The order in which operands are contracted."""
-    if len(shapes) == 1:
-        return ((0,),)
-    if optimize is False:
-        return tuple((0, 1) if i == 0 else (0, len(shapes) - 1 - i) for i in range(len(shapes) - 1))
-    if isinstance(optimize, bool) or isinstance(optimize, str):
-        optimizer = "optimal" if optimize is True else optimize
-    else:
-        optimizer = [tuple(p) for p in optimize if p != "einsum_path"]
-    contraction = opt_einsum.contract_path(formula, *shapes, shapes=True, optimize=optimizer)
-    return tuple(tuple(p) for p in contraction[0])
-
-
-def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list[Any], Any]:
-    """The order in which `einsum` contracts its operands, and a description of it.
-
-    >>> import veery.numpy as jnp
-    >>> path, info = jnp.einsum_path("ij,jk,k->i", jnp.ones((2, 3)), jnp.ones((3, 4)), jnp.ones(4))
-    >>> path[0]
-    'einsum_path'
-    """
-    formula, arrays = _parse_einsum(subscripts, operands)
-    path, info = opt_einsum.contract_path(formula, *(np.shape(x) for x in arrays), shapes=True, optimize=optimize)
-    return ["einsum_path", *path], info
-
-
-def _einsum(*xs: Array, precision: Any, preferred: Preferred, formula: str, path: tuple) -> Array:
-    inputs, output = formula.split("->")
-    names, arrays = inputs.split(","), list(xs)
-    for step in path:
-        chosen = sorted(step, reverse=True)
-        picked = [(names.pop(i), arrays.pop(i)) for i in chosen][::-1]
-        kept = set("".join(names) + output)
-        if len(picked) == 1:
-            name, array = _simplify(*picked[0], kept)
-        else:
-            name, array = picked[0]
-            for other in picked[1:]:
-                name, array = _pair(name, array, *other, kept, precision, preferred)
-        names.append(name)
-        arrays.append(array)
-    name, array = _simplify(names[0], arrays[0], set(output))
-    order = [name.index(c) for c in output]
-    out = lax.transpose(array, order) if order != list(range(len(order))) else array
-    return to_dtype(out, preferred) if preferred is not None else out
-
-
-def _simplify(name: str, x: Array, kept: set[str]) -> tuple[str, Array]:
-    """Take diagonals of repeated indices and sum over those that nothing else needs."""
-    for c in dict.fromkeys(name):
-        while name.count(c) > 1:
-            name, x = _diagonal(name, x, c)
-    axes = tuple(i for i, c in enumerate(name) if c not in kept)
-    if axes:
-        x = lax.reduce_sum(x, axes)
-        name = "".join(c for c in name if c in kept)
-    return name, x
-
-
-def _diagonal(name: str, x: Array, c: str) -> tuple[str, Array]:
-    i = name.index(c)
-    j = name.index(c, i + 1)
-    rows = lax.broadcasted_iota(np.int32, x.shape, i)
-    columns = lax.broadcasted_iota(np.int32, x.shape, j)
-    if x.shape[i] != x.shape[j]:
-        if 1 not in (x.shape[i], x.shape[j]):
-            raise ValueError(f"einsum: index {c!r} has sizes {x.shape[i]} and {x.shape[j]}")
-        axis = i if x.shape[i] == 1 else j
-        shape = tuple(d for k, d in enumerate(x.shape) if k != axis)
-        return name[:axis] + name[axis + 1 :], lax.reshape(x, shape)
-    diagonal = lax.select(lax.eq(rows, columns), x, lax.full_like(x, 0))
-    return name[:j] + name[j + 1 :], lax.reduce_sum(diagonal, (j,))
-
-
-def _pair(
-    a_name: str, a: Array, b_name: str, b: Array, kept: set[str], precision: Any, preferred: Preferred
-) -> tuple[str, Array]:
-    """Contract two operands over the indices that nothing else needs."""
-    a_name, a = _simplify(a_name, a, kept | set(b_name))
-    b_name, b = _simplify(b_name, b, kept | set(a_name))
-    for c in set(a_name) & set(b_name):  # an index of size 1 stands for any size
-        p, q = a.shape[a_name.index(c)], b.shape[b_name.index(c)]
+    x_names, x = _sum_alone(x_names, x, set(kept) | set(y_names))
+    y_names, y = _sum_alone(y_names, y, set(kept) | set(x_names))
+    for c in set(x_names) & set(y_names):  # a dimension of size 1 stands for any size
+        p, q = x.shape[x_names.index(c)], y.shape[y_names.index(c)]
         if p != q and p == 1:
-            a_name, a = _drop(a_name, a, c)
+            x_names, x = _drop(x_names, x, c)
         elif p != q and q == 1:
-            b_name, b = _drop(b_name, b, c)
-    shared = [c for c in a_name if c in b_name]
+            y_names, y = _drop(y_names, y, c)
+    shared = [c for c in x_names if c in y_names]
     batch = [c for c in shared if c in kept]
     summed = [c for c in shared if c not in kept]
     positions = lambda name, cs: tuple(name.index(c) for c in cs)
     dims = (
-        (positions(a_name, summed), positions(b_name, summed)),
-        (positions(a_name, batch), positions(b_name, batch)),
+        (positions(x_names, summed), positions(y_names, summed)),
+        (positions(x_names, batch), positions(y_names, batch)),
     )
-    out = _contract(a, b, dims, precision, preferred)
-    free = [c for c in a_name if c not in shared] + [c for c in b_name if c not in shared]
-    return "".join(batch + free), out
+    out = _contract(x, y, dims, precision, preferred)
+    names = batch + [c for c in x_names if c not in shared] + [c for c in y_names if c not in shared]
+    order = [names.index(c) for c in kept]
+    return lax.transpose(out, order) if order != list(range(len(order))) else out
 
 
-def _drop(name: str, x: Array, c: str) -> tuple[str, Array]:
-    i = name.index(c)
-    return name[:i] + name[i + 1 :], lax.squeeze(x, (i,))
+def _sum_alone(names: str, x: Array, needed: set[str]) -> tuple[str, Array]:
+    """Sum over dimensions that nothing else needs."""
+    axes = tuple(i for i, c in enumerate(names) if c not in needed)
+    return "".join(c for c in names if c in needed), lax.reduce_sum(x, axes) if axes else x
+
+
+def _drop(names: str, x: Array, c: str) -> tuple[str, Array]:
+    i = names.index(c)
+    return names[:i] + names[i + 1 :], lax.squeeze(x, (i,))
+
+
+def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Array:
+    """The sum along a diagonal.
+
+    Args:
+        a: array of at least two dimensions.
+        offset: which diagonal, counted from the main one.
+        axis1: the rows.
+        axis2: the columns.
+        dtype: of the result; sums of small integers are default integers.
+        out: must be None.
+
+    >>> import veery.numpy as jnp
+    >>> int(jnp.trace(jnp.array([[1, 2], [3, 4]])))
+    5
+    """
+    check_arraylike("trace", a)
+    check_no_out("trace", out)
+    return sum(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
