@@ -5,6 +5,9 @@ argument of the entry function (the import carries no `consume`, yet the dispatc
 array changes, and an argument that is returned beside the result comes back wrong. No-op chains between argument and
 update do not help, since they are folded away. So this pass finds the arguments that may reach such an operand through
 operations that can fold to one of their operands, and copies them on that path in a form that no folder sees through.
+
+The same befalls values inside a program behind an `optimization_barrier`: its result shares the operand's memory, but
+IREE does not count the operand's other uses when it updates the result in place. Such results are copied too.
 """
 
 from __future__ import annotations
@@ -60,10 +63,11 @@ def protect_arguments(module: ir.Module, donated: tuple[bool, ...]) -> None:
     arguments = list(flow.functions["main"].regions[0].blocks[0].arguments)
     endangered = flow.reaching(flow.writes)
     returned = flow.reaching(flow.returns)
-    for i, argument in enumerate(arguments):
-        if argument in endangered and not (i < len(donated) and donated[i] and argument not in returned):
-            uses = [use for use in _uses(argument) if flow.is_write(use) or endangered.intersection(flow.next(use))]
-            _copy(argument, uses)
+    shared = [argument for i, argument in enumerate(arguments) if argument in returned or not any(donated[i : i + 1])]
+    for value in [*shared, *flow.barred()]:
+        if value in endangered:
+            uses = [use for use in _uses(value) if flow.is_write(use) or endangered.intersection(flow.next(use))]
+            _copy(value, uses)
 
 
 def _walk(operation: Any) -> Iterator[Any]:
@@ -86,6 +90,7 @@ class _Flow:
         self.calls: dict[str, list[Any]] = {}
         self.writes: set[ir.Value] = set()
         self.returns: set[ir.Value] = set()
+        self.barriers = [op for op in operations if op.name == "stablehlo.optimization_barrier"]
         for op in operations:
             if op.name == "func.func":
                 self.functions[ir.StringAttr(op.attributes["sym_name"]).value] = op
@@ -96,6 +101,15 @@ class _Flow:
                 self.writes.update(op.operands[i] for i in self._overwritten(op))
             elif op.name == "func.return" and self._function_of(op) == "main":
                 self.returns.update(op.operands)
+
+    def barred(self) -> Iterator[ir.Value]:
+        """The results of barriers whose operand something else may read."""
+        for op in self.barriers:
+            for operand, result in zip(op.operands, op.results):
+                owner = operand.owner
+                computed = not isinstance(owner, ir.Block) and owner.operation.name != "stablehlo.constant"
+                if not computed or len(_uses(operand)) > 1 or next(self._origins(operand), None) is not None:
+                    yield result
 
     @staticmethod
     def _overwritten(op: Any) -> range:
@@ -217,15 +231,20 @@ def _is_integer(value: ir.Value) -> bool:
     return isinstance(ir.RankedTensorType(value.type).element_type, ir.IntegerType)
 
 
-def _copy(argument: ir.Value, uses: list[Use]) -> None:
-    """Let `uses` see a copy of the argument: `select(iota > -1, x, 0)`, a mask that no folder of IREE proves true."""
-    shape = hlo.shape_of(argument)
+def _copy(value: ir.Value, uses: list[Use]) -> None:
+    """Let `uses` see a copy of a value: `select(iota > -1, x, 0)`, a mask that no folder of IREE proves true."""
+    shape = hlo.shape_of(value)
     if 0 in shape:
         return
-    with ir.InsertionPoint.at_block_begin(argument.owner), ir.Location.name("protect_argument", argument.location):
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        here = ir.InsertionPoint.at_block_begin(owner)
+    else:
+        here = ir.InsertionPoint.after(owner.operation)
+    with here, ir.Location.name("keep", ir.Location.unknown()):
         # An iota of one element folds to zero: make it two.
         one_element = math.prod(shape) == 1
-        x = hlo.broadcast_in_dim(hlo.reshape(argument, (1,)), (2,), (0,)) if one_element else argument
+        x = hlo.broadcast_in_dim(hlo.reshape(value, (1,)), (2,), (0,)) if one_element else value
         wide = hlo.shape_of(x)
         index = hlo.iota("int32", wide, max(range(len(wide)), key=wide.__getitem__))
         copy = hlo.select(hlo.compare(index, hlo.full_like(index, -1), "GT"), x, hlo.full_like(x, 0))

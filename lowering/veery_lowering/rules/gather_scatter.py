@@ -245,6 +245,9 @@ class _Points:
         order = [*self.addressed, *self.row_axes]
         moved = hlo.transpose(self.operand, order)
         rows = hlo.reshape(moved, (self.count, self.row))
+        if self.count == 1:
+            # The compiler dies of a scatter into one row (SIGSEGV).
+            rows = hlo.concatenate([rows, hlo.full_like(rows, 0)], 0)
         points, updates, valid = self._points(), self._update_rows(), self._valid()
         if valid is not None:
             points, updates = _redirect(rows, points, updates, valid, combiner)
@@ -263,6 +266,8 @@ class _Points:
             index_vector_dim=1,
             unique_indices=unique and valid is None,
         )
+        if self.count == 1:
+            result = hlo.slice(result, (0, 0), (1, self.row))
         back = hlo.reshape(result, hlo.shape_of(moved))
         return hlo.transpose(back, list(np.argsort(order)))
 

@@ -32,6 +32,8 @@ def _scalar_constant(x: Value) -> Any:
     owner = x.owner
     if isinstance(owner, ir.Block) or owner.operation.name != "stablehlo.constant" or hlo.shape_of(x) != ():
         return None
+    if hlo.dtype_of(x).kind == "c":  # the bindings cannot read attributes of complex elements
+        return None
     return ir.DenseElementsAttr(owner.operation.attributes["value"])
 
 
@@ -69,10 +71,6 @@ def _pad(ctx: Context, x: Value, value: Value, *, padding_config: Sequence[tuple
     low, high, interior = zip(*padding_config) if padding_config else ((), (), ())
     if not any((*low, *high, *interior)):
         return x
-    if hlo.dtype_of(x) == np.complex128:
-        # `'stream.async.splat' op operand #2 must be ..., but got 'i128'`
-        parts = [hlo.pad(part(x), part(value), low, high, interior) for part in (hlo.real, hlo.imag)]
-        return hlo.complex(*parts)
     return hlo.pad(x, value, low, high, interior)
 
 

@@ -18,7 +18,7 @@ from veery_lowering.stablehlo._build import (
     operation,
     shape_of,
 )
-from veery_lowering.stablehlo._elementwise import complex, convert
+from veery_lowering.stablehlo._elementwise import complex, convert, imag, real
 from veery_lowering.types import physical_dtype, tensor_type
 
 # Constants of these do not compile (`failed to legalize 'memref.get_global'`); conversions to them do.
@@ -134,7 +134,12 @@ def dynamic_update_slice(x: Value, update: Value, starts: Sequence[Value]) -> Va
 def pad(
     x: Value, value: Value, low: Sequence[int], high: Sequence[int], interior: Sequence[int] | None = None
 ) -> Value:
-    """Pad with a rank-0 value; negative widths crop, `interior` puts padding between elements."""
+    """Pad with a rank-0 value; negative widths crop, `interior` puts padding between elements.
+
+    Complex tensors are padded by parts: the compiler dies of `pad` on complex<f32> and fails on complex<f64>.
+    """
+    if dtype_of(x).kind == "c":
+        return complex(pad(real(x), real(value), low, high, interior), pad(imag(x), imag(value), low, high, interior))
     between = [0] * len(tuple(low)) if interior is None else interior
     attributes = {
         "edge_padding_low": integers(low),

@@ -1,0 +1,223 @@
+"""Reductions over sliding windows and their transposes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.errors import LoweringError
+from veery_lowering.registry import Context, Value, rule
+from veery_lowering.rules.reduce import highest, lowest
+
+Combine = Callable[[Value, Value], Value]
+Pads = Sequence[tuple[int, int]]
+
+_MOST_OFFSETS = 4096
+
+
+def _register(name: str, combine: Combine, neutral: Callable[[np.dtype], Any]) -> None:
+    @rule(name)
+    def lower(
+        ctx: Context,
+        x: Value,
+        *,
+        window_dimensions: Sequence[int],
+        window_strides: Sequence[int],
+        padding: Pads,
+        base_dilation: Sequence[int] | None = None,
+        window_dilation: Sequence[int] | None = None,
+        **_: Any,
+    ) -> Value:
+        dtype = hlo.dtype_of(x)
+        wide = np.dtype(np.float32) if dtype.kind in "fV" and dtype.itemsize < 4 else dtype
+        if 0 in ctx.avals_out[0].shape:
+            return hlo.full(0, ctx.avals_out[0].shape, dtype)
+        init = hlo.constant(neutral(wide), wide)
+        if 0 in hlo.shape_of(x):
+            return hlo.convert(hlo.full(neutral(wide), ctx.avals_out[0].shape, wide), dtype)
+        if dtype.kind in "uc":
+            # IREE has no windows of unsigned integers, and its compiler dies of some complex ones.
+            window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
+            return _place_by_place(x, init, ctx.avals_out[0].shape, combine, *window)
+        (result,) = hlo.reduce_window(
+            [hlo.convert(x, wide) if wide != dtype else x],
+            [init],
+            window_dimensions,
+            combine,
+            window_strides=window_strides,
+            base_dilations=base_dilation,
+            window_dilations=window_dilation,
+            padding=padding,
+        )
+        return hlo.convert(result, dtype) if wide != dtype else result
+
+
+def _place_by_place(
+    x: Value,
+    init: Value,
+    out: Sequence[int],
+    combine: Combine,
+    window: Sequence[int],
+    strides: Sequence[int],
+    padding: Pads,
+    base_dilation: Sequence[int] | None,
+    window_dilation: Sequence[int] | None,
+) -> Value:
+    """The reduction as an elementwise step for each place in the window."""
+    padded = _padded(x, init, padding, base_dilation)
+    dilation = window_dilation or [1] * len(window)
+    total = hlo.broadcast_in_dim(init, tuple(out), ())
+    for offset in _offsets(window):
+        total = combine(total, _strided(padded, [o * d for o, d in zip(offset, dilation)], out, strides))
+    return total
+
+
+_register("reduce_window_sum", hlo.add, lambda dtype: np.zeros((), dtype))
+_register("reduce_window_max", hlo.maximum, lowest)
+_register("reduce_window_min", hlo.minimum, highest)
+
+
+@rule("reduce_window")
+def _reduce_window(
+    ctx: Context,
+    *operands: Value,
+    jaxpr: Any,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Pads,
+    base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
+    **_: Any,
+) -> list[Value]:
+    """A general fold: one elementwise step for each place in the window (IREE has windows for +, *, max, min)."""
+    count = len(operands) // 2
+    base = list(base_dilation or [1] * len(window_dimensions))
+    dilation = list(window_dilation or [1] * len(window_dimensions))
+    padded = [_padded(x, init, padding, base) for x, init in zip(operands[:count], operands[count:])]
+    out = ctx.avals_out[0].shape
+    total = [hlo.broadcast_in_dim(init, out, ()) for init in operands[count:]]
+    for offset in _offsets(window_dimensions):
+        start = [o * d for o, d in zip(offset, dilation)]
+        elements = [_strided(x, start, out, window_strides) for x in padded]
+        total = _elementwise(ctx, jaxpr, total, elements)
+    return total
+
+
+def _elementwise(ctx: Context, jaxpr: Any, left: list[Value], right: list[Value]) -> list[Value]:
+    """A jaxpr on scalars applied to arrays: one map for each result (StableHLO's map has one)."""
+    from veery_lowering.mlir import ir
+
+    operands = [*left, *right]
+    results = []
+    for i, value in enumerate(left):
+
+        def body(*scalars: Value, index: int = i) -> Value:
+            return ctx.inline(jaxpr, *scalars)[index]
+
+        results.append(hlo.map_(operands, body, ir.RankedTensorType(value.type)))
+    return results
+
+
+def _offsets(window: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    if np.prod(window, dtype=np.int64) > _MOST_OFFSETS:
+        raise LoweringError(f"reduce_window: windows of more than {_MOST_OFFSETS} elements are not supported here")
+    return itertools.product(*map(range, window))
+
+
+def _padded(x: Value, value: Value, padding: Pads, base: Sequence[int] | None = None) -> Value:
+    low, high = [a for a, _ in padding], [b for _, b in padding]
+    interior = [b - 1 for b in base] if base else [0] * len(low)
+    return x if not any((*low, *high, *interior)) else hlo.pad(x, value, low, high, interior)
+
+
+def _strided(x: Value, start: Sequence[int], shape: Sequence[int], strides: Sequence[int]) -> Value:
+    """Elements start, start + stride, ... along each axis."""
+    limits = [s + (n - 1) * step + 1 for s, n, step in zip(start, shape, strides)]
+    return hlo.slice(x, start, limits, strides)
+
+
+@rule("select_and_scatter_add")
+def _select_and_scatter_add(
+    ctx: Context,
+    source: Value,
+    operand: Value,
+    *,
+    select_prim: Any,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Pads,
+    **_: Any,
+) -> Value:
+    """Add each source element to the element of its window that `select_prim` (ge or le) picks, the first of equals.
+
+    IREE compiles `select_and_scatter` for disjoint windows only. So: one strided slice for each place in the window to
+    find the place that wins, then for each place the sources it won, dilated to the operand's positions, summed.
+    """
+    winner = _winners(operand, hlo.shape_of(source), select_prim, window_dimensions, window_strides, padding)
+    shape = hlo.shape_of(operand)
+    dtype = hlo.dtype_of(source)
+    extents = [n + low + high for n, (low, high) in zip(shape, padding)]
+    zero, zeros = hlo.constant(np.zeros((), dtype)), hlo.full_like(source, 0)
+    total = hlo.full(0, extents, dtype)
+    for number, offset in enumerate(_offsets(window_dimensions)):
+        won = hlo.select(hlo.compare(winner, hlo.full_like(winner, number), "EQ"), source, zeros)
+        reach = [(n - 1) * step + 1 for n, step in zip(hlo.shape_of(source), window_strides)]
+        high = [extent - start - size for extent, start, size in zip(extents, offset, reach)]
+        placed = hlo.pad(won, zero, offset, high, [step - 1 for step in window_strides])
+        total = hlo.add(total, placed)
+    return hlo.slice(total, [low for low, _ in padding], [low + n for n, (low, _) in zip(shape, padding)])
+
+
+def _winners(
+    operand: Value,
+    out: Sequence[int],
+    select_prim: Any,
+    window: Sequence[int],
+    strides: Sequence[int],
+    padding: Pads,
+) -> Value:
+    """The number of the place within each window that is picked; padding never is."""
+    direction = {"ge": "GE", "gt": "GT", "le": "LE", "lt": "LT"}[getattr(select_prim, "name", str(select_prim))]
+    dtype = hlo.dtype_of(operand)
+    padded = _padded(operand, hlo.constant(np.zeros((), dtype)), padding)
+    inside = _padded(hlo.full(True, hlo.shape_of(operand), np.bool_), hlo.constant(np.False_), padding)
+    best = taken = winner = None
+    for number, offset in enumerate(_offsets(window)):
+        value, valid = (_strided(x, offset, out, strides) for x in (padded, inside))
+        here = hlo.full(number, out, np.int32)
+        if best is None or taken is None or winner is None:
+            best, taken, winner = value, valid, here
+            continue
+        keep = hlo.or_(hlo.and_(taken, hlo.compare(best, value, direction)), hlo.not_(valid))
+        best, winner = hlo.select(keep, best, value), hlo.select(keep, winner, here)
+        taken = hlo.or_(taken, valid)
+    assert winner is not None and taken is not None
+    return hlo.select(taken, winner, hlo.full(-1, out, np.int32))
+
+
+@rule("select_and_gather_add")
+def _select_and_gather_add(
+    ctx: Context,
+    tangents: Value,
+    operand: Value,
+    *,
+    select_prim: Any,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Pads,
+    **_: Any,
+) -> Value:
+    """The tangent of the element of each window that is picked: the derivative of a windowed maximum."""
+    out = ctx.avals_out[0].shape
+    winner = _winners(operand, out, select_prim, window_dimensions, window_strides, padding)
+    dtype = hlo.dtype_of(tangents)
+    padded = _padded(tangents, hlo.constant(np.zeros((), dtype)), padding)
+    total = hlo.full(0, out, dtype)
+    for number, offset in enumerate(_offsets(window_dimensions)):
+        hit = hlo.compare(winner, hlo.full(number, out, np.int32), "EQ")
+        total = hlo.select(hit, _strided(padded, offset, out, window_strides), total)
+    return total
