@@ -68,6 +68,7 @@ from veery import custom_derivatives as custom_derivatives
 from veery import dtypes as dtypes
 from veery import errors as errors
 from veery import lax as lax
+from veery import nn as nn
 from veery import numpy as numpy
 from veery import stages as stages
 from veery import tree as tree

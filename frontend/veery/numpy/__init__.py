@@ -349,6 +349,9 @@ from veery.numpy._shaping import squeeze as squeeze
 from veery.numpy._shaping import swapaxes as swapaxes
 from veery.numpy._shaping import transpose as transpose
 from veery.numpy._shaping import trim_zeros as trim_zeros
+from veery.numpy._statistics import mean as mean
+from veery.numpy._statistics import std as std
+from veery.numpy._statistics import var as var
 from veery.numpy._ufunc import frompyfunc as frompyfunc
 from veery.numpy._ufunc import ufunc as ufunc
 from veery.numpy._vectorize import apply_along_axis as apply_along_axis

@@ -1,0 +1,35 @@
+"""Functions for neural networks, with jax.nn's names."""
+
+from veery.nn import initializers as initializers
+from veery.nn._activations import celu as celu
+from veery.nn._activations import elu as elu
+from veery.nn._activations import gelu as gelu
+from veery.nn._activations import glu as glu
+from veery.nn._activations import hard_sigmoid as hard_sigmoid
+from veery.nn._activations import hard_silu as hard_silu
+from veery.nn._activations import hard_swish as hard_swish
+from veery.nn._activations import hard_tanh as hard_tanh
+from veery.nn._activations import identity as identity
+from veery.nn._activations import leaky_relu as leaky_relu
+from veery.nn._activations import log1mexp as log1mexp
+from veery.nn._activations import log_sigmoid as log_sigmoid
+from veery.nn._activations import mish as mish
+from veery.nn._activations import relu as relu
+from veery.nn._activations import relu6 as relu6
+from veery.nn._activations import selu as selu
+from veery.nn._activations import sigmoid as sigmoid
+from veery.nn._activations import silu as silu
+from veery.nn._activations import soft_sign as soft_sign
+from veery.nn._activations import softplus as softplus
+from veery.nn._activations import sparse_plus as sparse_plus
+from veery.nn._activations import sparse_sigmoid as sparse_sigmoid
+from veery.nn._activations import squareplus as squareplus
+from veery.nn._activations import swish as swish
+from veery.nn._attention import dot_product_attention as dot_product_attention
+from veery.nn._normalizing import log_softmax as log_softmax
+from veery.nn._normalizing import logmeanexp as logmeanexp
+from veery.nn._normalizing import logsumexp as logsumexp
+from veery.nn._normalizing import one_hot as one_hot
+from veery.nn._normalizing import softmax as softmax
+from veery.nn._normalizing import standardize as standardize
+from veery.numpy import tanh as tanh
