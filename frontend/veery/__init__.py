@@ -70,6 +70,7 @@ from veery import errors as errors
 from veery import lax as lax
 from veery import nn as nn
 from veery import numpy as numpy
+from veery import random as random
 from veery import stages as stages
 from veery import tree as tree
 from veery import tree_util as tree_util

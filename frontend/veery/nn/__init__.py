@@ -1,4 +1,4 @@
-"""Functions for neural networks, with jax.nn's names."""
+"""Functions of neural networks."""
 
 from veery.nn import initializers as initializers
 from veery.nn._activations import celu as celu
@@ -26,10 +26,12 @@ from veery.nn._activations import sparse_sigmoid as sparse_sigmoid
 from veery.nn._activations import squareplus as squareplus
 from veery.nn._activations import swish as swish
 from veery.nn._attention import dot_product_attention as dot_product_attention
-from veery.nn._normalizing import log_softmax as log_softmax
-from veery.nn._normalizing import logmeanexp as logmeanexp
-from veery.nn._normalizing import logsumexp as logsumexp
-from veery.nn._normalizing import one_hot as one_hot
-from veery.nn._normalizing import softmax as softmax
-from veery.nn._normalizing import standardize as standardize
+from veery.nn._attention import get_scaled_dot_general_config as get_scaled_dot_general_config
+from veery.nn._attention import scaled_matmul as scaled_matmul
+from veery.nn._normalisation import log_softmax as log_softmax
+from veery.nn._normalisation import logmeanexp as logmeanexp
+from veery.nn._normalisation import logsumexp as logsumexp
+from veery.nn._normalisation import one_hot as one_hot
+from veery.nn._normalisation import softmax as softmax
+from veery.nn._normalisation import standardize as standardize
 from veery.numpy import tanh as tanh

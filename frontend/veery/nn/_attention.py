@@ -1,8 +1,9 @@
-"""Scaled dot product attention."""
+"""Attention, and products of block-scaled matrices."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,27 +12,10 @@ from veery import lax
 from veery import numpy as jnp
 from veery._api.jit import jit
 from veery._core import dtypes
-from veery.nn._normalizing import logsumexp, softmax
-from veery.numpy._promotion import Array, ArrayLike
+from veery.nn._normalisation import logsumexp, softmax
 
-
-def _in_four_dimensions(x: ArrayLike | None) -> Any:
-    if x is None:
-        return None
-    x = jnp.asarray(x)
-    return jnp.expand_dims(x, tuple(range(4 - x.ndim))) if x.ndim < 4 else x
-
-
-def _check(name: str, x: Any, shape: tuple[int, ...], dtype: Any = None) -> None:
-    """Raise ValueError unless an operand has the shape, in which -1 stands for any size, and dtype."""
-    if x is None:
-        return
-    if x.ndim != len(shape):
-        raise ValueError(f"{name} ndim should be {len(shape)}, but got {x.ndim}")
-    if dtype is not None and x.dtype != dtype:
-        raise ValueError(f"{name} dtype should be {dtype}, but got {x.dtype}")
-    if any(wanted not in (-1, size) for wanted, size in zip(shape, x.shape)):
-        raise ValueError(f"{name} shape should be {list(shape)}: but got {x.shape}")
+ArrayLike = Any  # an Array, a tracer, a NumPy array or scalar, a Python scalar
+Array = Any  # an Array or a tracer
 
 
 def dot_product_attention(
@@ -49,112 +33,211 @@ def dot_product_attention(
     implementation: str | None = None,
     return_residual: bool = False,
 ) -> Any:
-    """softmax(scale * query @ key.T + bias) @ value for each head.
+    """softmax(query key^T * scale + bias) value, for each head.
 
-    Sizes: B sequences, T queries, S keys, N query heads, K heads of keys and values (N is a multiple of K; each of them
-    serves N / K successive query heads), H features.
+    Letters: B batch, T queries, S keys, N query heads, K key heads (a divisor of N), H size of a head.
 
     Args:
-        query: [B, T, N, H] or [T, N, H].
-        key: [B, S, K, H] or [S, K, H].
-        value: like key.
-        bias: added to the scores; [B or 1, N or 1, T or 1, S or 1].
-        mask: bool array of such a shape: which scores count.
-        scale: of the scores; 1 / sqrt(H) by default.
-        is_causal: whether a query sees no later keys than its own position.
-        query_seq_lengths: int32 [B]; queries from there on give 0.
-        key_value_seq_lengths: int32 [B]; keys from there on do not count.
-        local_window_size: how many keys before and after its own position a query sees, one number for both or two.
-        implementation: None or "xla", which mean the same. "cudnn" is not available.
-        return_residual: whether the logsumexp of the scores is returned too, [B, T, N].
+        query: array of shape ([B,] T, N, H).
+        key: array of shape ([B,] S, K, H).
+        value: array of shape ([B,] S, K, H).
+        bias: added to the logits; it broadcasts to (B, N, T, S).
+        mask: bool array that broadcasts to (B, N, T, S); a query sees the keys where it is True.
+        scale: of the logits; 1 / sqrt(H) by default.
+        is_causal: whether query t sees keys up to t only.
+        query_seq_lengths: int32[B], how many queries count; the others give 0.
+        key_value_seq_lengths: int32[B], how many keys count.
+        local_window_size: how many keys to the left and to the right each query sees.
+        implementation: None or "xla": one program of matrix products. "cudnn" is not available.
+        return_residual: whether to return the logarithms of the softmax' denominators as well.
+
+    Returns:
+        An array like query, or a pair of it and the logarithms, of shape ([B,] T, N).
 
     Raises:
         ValueError: shapes, dtypes or the implementation do not fit.
 
-    >>> x = np.ones((1, 2, 1, 4), np.float32)
-    >>> dot_product_attention(x, x, x).tolist() == x.tolist()
-    True
+    >>> import veery, veery.numpy as jnp
+    >>> x = jnp.ones((5, 2, 4))
+    >>> veery.nn.dot_product_attention(x, x, x, is_causal=True).shape
+    (5, 2, 4)
     """
-    shape = np.shape(query)
-    q, k, v, b, m = map(_in_four_dimensions, (query, key, value, bias, mask))
-    q_lengths, kv_lengths = (None if x is None else jnp.asarray(x) for x in (query_seq_lengths, key_value_seq_lengths))
-    batch, _, heads, features = k.shape
-    _check("value", v, k.shape, k.dtype)
-    _check("query", q, (batch, -1, -1, features), k.dtype)
-    _check("mask", m, (-1,) * 4, np.dtype(np.bool_))
-    _check("bias", b, (-1,) * 4)
-    _check("query_seq_lengths", q_lengths, (batch,), np.dtype(np.int32))
-    _check("key_value_seq_lengths", kv_lengths, (batch,), np.dtype(np.int32))
-    if q.shape[2] % heads:
-        raise ValueError(
-            f"The number of query heads must be a multiple of key/value heads, but got {q.shape[2]} vs {heads}"
-        )
     if implementation not in (None, "xla"):
         raise ValueError(f"Unsupported implementation option: {implementation}")
-    scale = 1.0 / math.sqrt(features) if scale is None else scale
+    shape = np.shape(query)
+    q, k, v = (_four_dimensions(x) for x in (query, key, value))
+    bias, mask = (None if x is None else _four_dimensions(x) for x in (bias, mask))
+    lengths = [None if x is None else jnp.asarray(x) for x in (query_seq_lengths, key_value_seq_lengths)]
+    _check_attention(q, k, v, bias, mask, lengths)
     window = (local_window_size,) * 2 if isinstance(local_window_size, int) else local_window_size
-    out, residual = _attention(q, k, v, b, m, q_lengths, kv_lengths, scale, is_causal=bool(is_causal), window=window)
+    scale = 1.0 / np.sqrt(q.shape[-1]) if scale is None else scale
+    out, residual = _attention(
+        q, k, v, bias, mask, *lengths, scale, is_causal=bool(is_causal),
+        window=None if window is None else tuple(window), return_residual=bool(return_residual),
+    )  # fmt: skip
     out = jnp.reshape(out, shape)
     return (out, jnp.reshape(residual, shape[:-1])) if return_residual else out
 
 
-def _grouped(x: Array | None, heads: int) -> Any:
-    """Scores-like [B, N, T, S] as [B, K, N / K, T, S]; a single head stays single."""
+def _four_dimensions(x: ArrayLike) -> Array:
+    x = jnp.asarray(x)
+    return x if x.ndim >= 4 else lax.broadcast_to_rank(x, 4)
+
+
+def _check(x: Array | None, shape: Sequence[int], dtype: Any, name: str) -> None:
+    """Raise ValueError unless x has this dtype and shape, in which -1 is any size."""
     if x is None:
-        return None
-    batch, n, t, s = x.shape
-    return jnp.reshape(x, (batch, 1, 1, t, s) if n == 1 else (batch, heads, n // heads, t, s))
+        return
+    if x.ndim != len(shape):
+        raise ValueError(f"{name} ndim should be {len(shape)}, but got {x.ndim}")
+    if dtype is not None and x.dtype != dtype:
+        raise ValueError(f"{name} dtype should be {dtype}, but got {x.dtype}")
+    if any(want not in (-1, got) for want, got in zip(shape, x.shape)):
+        raise ValueError(f"{name} shape should be {list(shape)}: but got {x.shape}")
 
 
-def _visible(t: int, s: int, mask: Any, q_lengths: Any, kv_lengths: Any, is_causal: bool, window: Any) -> Array | None:
-    """Which scores [B, K, G, T, S] count; None for all."""
-    masks = [] if mask is None else [mask]
-    rows, columns = lax.broadcasted_iota(np.int32, (t, s), 0), lax.broadcasted_iota(np.int32, (t, s), 1)
-    if is_causal:
-        masks.append(columns <= rows)
-    if window is not None:
-        masks += [rows <= columns + window[0], rows >= columns - window[1]]
-    if q_lengths is not None:
-        masks.append(rows < jnp.reshape(q_lengths, (-1, 1, 1, 1, 1)))
-    if kv_lengths is not None:
-        masks.append(columns < jnp.reshape(kv_lengths, (-1, 1, 1, 1, 1)))
-    visible = None
-    for each in masks:
-        visible = each if visible is None else jnp.logical_and(visible, each)
-    return visible
+def _check_attention(q: Array, k: Array, v: Array, bias: Any, mask: Any, lengths: Sequence[Any]) -> None:
+    _check(k, (-1,) * 4, None, "key")
+    batch, count, heads, size = k.shape
+    _check(v, (batch, count, heads, size), k.dtype, "value")
+    _check(q, (batch, -1, -1, size), k.dtype, "query")
+    _check(mask, (-1,) * 4, np.dtype(bool), "mask")
+    _check(bias, (-1,) * 4, None, "bias")
+    _check(lengths[0], (batch,), np.dtype("int32"), "query_seq_lengths")
+    _check(lengths[1], (batch,), np.dtype("int32"), "key_value_seq_lengths")
+    if q.shape[2] % heads:
+        raise ValueError(
+            f"The number of query heads must be a multiple of key/value heads, but got {q.shape[2]} vs {heads}"
+        )
 
 
-@jit(static_argnames=("is_causal", "window"))
+@jit(static_argnames=("is_causal", "window", "return_residual"))
 def _attention(
-    q: Array,
-    k: Array,
-    v: Array,
-    bias: Any,
-    mask: Any,
-    q_lengths: Any,
-    kv_lengths: Any,
-    scale: ArrayLike,
-    *,
-    is_causal: bool,
-    window: tuple[int, int] | None,
-) -> tuple[Array, Array]:
-    batch, t, n, features = q.shape
-    s, heads = k.shape[1:3]
-    grouped = jnp.reshape(q, (batch, t, heads, n // heads, features))
-    computed = dtypes.promote_types(q.dtype, np.dtype(np.float32))
-    scores = jnp.einsum("btkgh,bskh->bkgts", grouped, k, preferred_element_type=computed)
-    scores = scores * jnp.asarray(scale, computed)
+    q: Array, k: Array, v: Array, bias: Any, mask: Any, q_lengths: Any, kv_lengths: Any, scale: Any, *,
+    is_causal: bool, window: tuple[int, int] | None, return_residual: bool,
+) -> tuple[Array, Array | None]:  # fmt: skip
+    batch, queries, heads, size = q.shape
+    keys, key_heads = k.shape[1:3]
+    grouped = jnp.reshape(q, (batch, queries, key_heads, heads // key_heads, size))
+    wide = jnp.promote_types(q.dtype, np.float32)
+    logits = jnp.einsum("BTKGH,BSKH->BKGTS", grouped, k, preferred_element_type=wide)
+    logits = jnp.reshape(logits, (batch, heads, queries, keys))
+    logits = jnp.multiply(logits, jnp.astype(scale, logits.dtype))
     if bias is not None:
-        scores = (scores + _grouped(bias, heads)).astype(computed)
-    visible = _visible(t, s, _grouped(mask, heads), q_lengths, kv_lengths, is_causal, window)
+        logits = jnp.astype(jnp.add(logits, bias), logits.dtype)
+    visible = _visible(queries, keys, mask, is_causal, window, q_lengths, kv_lengths)
     if visible is not None:
-        # finite, so that a row in which nothing counts is uniform and not NaN
-        scores = jnp.where(visible, scores, -0.7 * float(dtypes.finfo(computed).max))
-    scores = scores.astype(np.float32)
-    weights = softmax(scores, axis=-1).astype(k.dtype)
-    out = jnp.reshape(jnp.einsum("bkgts,bskh->btkgh", weights, v), (batch, t, n, features))
+        least = -0.7 * min(float(dtypes.finfo(logits.dtype).max), float(np.finfo(np.float32).max))
+        logits = jnp.where(visible, logits, jnp.asarray(least, logits.dtype))
+    logits = jnp.astype(logits, np.float32) if logits.dtype.itemsize <= 4 else logits
+    weights = jnp.reshape(jnp.astype(softmax(logits, axis=-1), k.dtype), (batch, key_heads, -1, queries, keys))
+    out = jnp.reshape(jnp.einsum("BKGTS,BSKH->BTKGH", weights, v), (batch, queries, heads, size))
     if q_lengths is not None:
-        counts = lax.broadcasted_iota(np.int32, (1, t, 1, 1), 1) < jnp.reshape(q_lengths, (-1, 1, 1, 1))
-        out = out * counts.astype(out.dtype)
-    residual = jnp.reshape(logsumexp(scores, axis=-1).astype(k.dtype), (batch, n, t))
-    return out, lax.stop_gradient(jnp.transpose(residual, (0, 2, 1)))
+        counted = jnp.less(jnp.arange(queries)[None, :], q_lengths[:, None])
+        out = jnp.multiply(out, jnp.astype(counted, out.dtype)[:, :, None, None])
+    if not return_residual:
+        return out, None
+    residual = jnp.transpose(jnp.astype(logsumexp(logits, axis=-1), k.dtype), (0, 2, 1))
+    return out, lax.stop_gradient(residual)
+
+
+def _visible(
+    queries: int, keys: int, mask: Any, is_causal: bool, window: Any, q_lengths: Any, kv_lengths: Any
+) -> Array | None:
+    """Which keys each query sees, as a bool array that broadcasts to (B, N, T, S); None for all."""
+    q, k = jnp.arange(queries)[:, None], jnp.arange(keys)[None, :]
+    conditions = [] if mask is None else [mask]
+    if is_causal:
+        conditions.append(jnp.greater_equal(q, k)[None, None])
+    if window is not None:
+        left, right = window
+        near = jnp.logical_and(jnp.less_equal(q, jnp.add(k, left)), jnp.greater_equal(q, jnp.subtract(k, right)))
+        conditions.append(near[None, None])
+    if q_lengths is not None:
+        conditions.append(jnp.less(q[None, None], q_lengths[:, None, None, None]))
+    if kv_lengths is not None:
+        conditions.append(jnp.less(k[None, None], kv_lengths[:, None, None, None]))
+    result = None
+    for condition in conditions:
+        result = condition if result is None else jnp.logical_and(result, condition)
+    return result
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Block-scaled products
+
+
+def scaled_matmul(
+    lhs: Array, rhs: Array, lhs_scales: Array, rhs_scales: Array, preferred_element_type: Any = np.float32
+) -> Array:
+    """The product of matrices whose rows are stored in blocks with one scale each.
+
+    Args:
+        lhs: array of shape (B, M, K).
+        rhs: array of shape (B, N, K).
+        lhs_scales: array of shape (B, M, K / block).
+        rhs_scales: array of shape (B, N, K / block).
+        preferred_element_type: the dtype of the result.
+
+    Returns:
+        An array of shape (B, M, N).
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    if not all(np.ndim(x) == 3 for x in (lhs, rhs, lhs_scales, rhs_scales)):
+        raise ValueError("scaled_matmul requires all inputs to be 3-dimensional arrays")
+    if (lhs.shape[0], lhs.shape[2]) != (rhs.shape[0], rhs.shape[2]):
+        raise ValueError(
+            "scaled_matmul requires inputs a and b to have matching batch (B) and contract (K) dimensions, but got "
+            f"shapes {lhs.shape} and {rhs.shape}"
+        )
+    if (lhs_scales.shape[0], lhs_scales.shape[2]) != (rhs_scales.shape[0], rhs_scales.shape[2]):
+        raise ValueError(
+            "scaled_matmul requires scales to have matching batch (B) and contract (K) dimensions, but got shapes "
+            f"{lhs_scales.shape} and {rhs_scales.shape}"
+        )
+    if lhs_scales.shape[1] != lhs.shape[1] or rhs_scales.shape[1] != rhs.shape[1] or lhs.shape[2] % lhs_scales.shape[2]:
+        raise ValueError(
+            "scaled_matmul requires scales to match non-contract dimensions of inputs, but got shapes "
+            f"a: {lhs.shape}, b: {rhs.shape}, a_scales: {lhs_scales.shape}, b_scales: {rhs_scales.shape}"
+        )
+    dtype = dtypes.check_and_canonicalize_user_dtype(preferred_element_type, "scaled_matmul")
+    return _scaled_matmul(lhs, rhs, lhs_scales, rhs_scales, dtype=dtype)
+
+
+@jit(static_argnames=("dtype",))
+def _scaled_matmul(lhs: Array, rhs: Array, lhs_scales: Array, rhs_scales: Array, *, dtype: Any) -> Array:
+    a, b = _dequantise(lhs, lhs_scales), _dequantise(rhs, rhs_scales)
+    return lax.convert_element_type(lax.dot_general(a, b, (((2,), (2,)), ((0,), (0,)))), dtype)
+
+
+def _dequantise(x: Array, scales: Array) -> Array:
+    block = x.shape[-1] // scales.shape[-1]
+    return jnp.multiply(jnp.astype(x, np.float32), jnp.repeat(jnp.astype(scales, np.float32), block, axis=-1))
+
+
+@dataclass
+class BlockScaleConfig:
+    """How an operand of scaled_dot_general is rounded: to `data_type`, with a scale of `scale_type` for each block."""
+
+    mode: str
+    block_size: int
+    data_type: Any
+    scale_type: Any
+    global_scale: Array | None
+    infer_only: bool
+
+
+def get_scaled_dot_general_config(mode: str, global_scale: Array | None = None) -> BlockScaleConfig:
+    """The block scaling named "nvfp4" or "mxfp8".
+
+    Raises:
+        ValueError: another mode.
+    """
+    if mode == "nvfp4":
+        scale = jnp.ones((1,), dtype=np.float32) if global_scale is None else global_scale
+        return BlockScaleConfig(mode, 16, dtypes.float4_e2m1fn, dtypes.float8_e4m3fn, scale, False)
+    if mode == "mxfp8":
+        return BlockScaleConfig(mode, 32, dtypes.float8_e4m3fn, dtypes.float8_e8m0fnu, None, False)
+    raise ValueError(f"Unsupported mode: {mode}")
