@@ -16,11 +16,13 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.mlir import ir
 from veery_lowering.stablehlo import Value
+from veery_lowering.stablehlo._build import pairs
 
 # A reduction goes on in one invocation up to here; a longer one is done in stages.
 _LONGEST_REDUCTION = 4096
 _LONGEST_CONTRACTION = 1 << 15
 _CONTRACTION_STAGE = 1 << 10
+_MOST_UPDATES = 1 << 14
 
 _BROADCASTING = ("stablehlo.broadcast_in_dim", "stablehlo.select", "stablehlo.clamp", "stablehlo.pad")
 _SUMS = ("stablehlo.add", "stablehlo.subtract")
@@ -172,9 +174,112 @@ def _axes(operation: Any, kind: str) -> tuple[list[int], list[int]]:
     return _listed(text, f"lhs_{kind}_dimensions"), _listed(text, f"rhs_{kind}_dimensions")
 
 
+def _split_convolution(operation: Any) -> None:
+    """Sum convolutions with parts of a long kernel: it is as long as the images in the derivative by the kernel.
+
+    Features are last and kernels not reversed, as the rule writes it.
+    """
+    lhs, rhs = operation.operands
+    shape = hlo.shape_of(rhs)
+    if math.prod(shape[:-1]) <= _LONGEST_CONTRACTION:
+        return
+    pieces = [(lhs, rhs, ir.DenseElementsAttr(operation.attributes["padding"]))]
+    for axis in range(len(shape) - 2):
+        if math.prod(shape[:-2]) > _LONGEST_CONTRACTION:
+            pieces = [part for piece in pieces for part in _split_window(operation, *piece, axis)]
+    grouped = any(
+        ir.IntegerAttr(operation.attributes[f"{kind}_group_count"]).value > 1 for kind in ("feature", "batch")
+    )
+    if not grouped:
+        pieces = [part for piece in pieces for part in _split_features(*piece)]
+    total = None
+    for left, right, padding in pieces:
+        copy = operation.clone()
+        copy.operands[0], copy.operands[1] = left, right
+        copy.attributes["padding"] = padding
+        total = copy.results[0] if total is None else hlo.add(total, copy.results[0])
+    assert total is not None
+    _replace(operation, [total])
+
+
+def _split_window(operation: Any, lhs: Value, rhs: Value, padding: Any, axis: int) -> list[tuple[Value, Value, Any]]:
+    """Parts of the kernel along a spatial axis; each sees the image shifted, by padding that may be negative."""
+    shape = hlo.shape_of(rhs)
+    dilation = list(ir.DenseI64ArrayAttr(operation.attributes["rhs_dilation"]))[axis]
+    width = max(1, _LONGEST_CONTRACTION * shape[axis] // math.prod(shape[:-2]))
+    if width >= shape[axis]:
+        return [(lhs, rhs, padding)]
+    parts = []
+    for start in range(0, shape[axis], width):
+        stop = min(start + width, shape[axis])
+        shifted = np.array(padding).copy()
+        shifted[axis] -= (start * dilation, (shape[axis] - stop) * dilation)
+        parts.append((lhs, _slice_axis(rhs, axis, start, stop), pairs(shifted)))
+    return parts
+
+
+def _split_features(lhs: Value, rhs: Value, padding: Any) -> list[tuple[Value, Value, Any]]:
+    shape, axis = hlo.shape_of(rhs), len(hlo.shape_of(lhs)) - 1
+    width = max(1, _LONGEST_CONTRACTION // math.prod(shape[:-2]))
+    parts = []
+    for start in range(0, shape[-2], width):
+        stop = min(start + width, shape[-2])
+        left, right = _slice_axis(lhs, axis, start, stop), _slice_axis(rhs, len(shape) - 2, start, stop)
+        parts.append((left, right, padding))
+    return parts
+
+
+def _slice_axis(x: Value, axis: int, start: int, stop: int) -> Value:
+    shape = hlo.shape_of(x)
+    starts = [start if i == axis else 0 for i in range(len(shape))]
+    return hlo.slice(x, starts, [stop if i == axis else n for i, n in enumerate(shape)])
+
+
+def _split_scatter(operation: Any) -> None:
+    """The updates of a scatter of rows (as the rules write it), which one invocation does in order, by parts."""
+    rows, points, updates = operation.operands
+    count, row = hlo.shape_of(updates)
+    part = max(1, _MOST_UPDATES // row)
+    if count <= part:
+        return
+    body = _body_of(operation)
+    unique = ir.BoolAttr(operation.attributes["unique_indices"]).value
+
+    def write(into: Value, where: Value, what: Value) -> Value:
+        (result,) = hlo.scatter(
+            [into],
+            where,
+            [what],
+            body,
+            update_window_dims=(1,),
+            inserted_window_dims=(0,),
+            scatter_dims_to_operand_dims=(0,),
+            index_vector_dim=1,
+            unique_indices=unique,
+        )
+        return result
+
+    whole, zero, one = count // part, hlo.constant(np.int32(0)), hlo.constant(np.int32(1))
+
+    def step(i: Value, into: Value) -> list[Value]:
+        start = hlo.multiply(i, hlo.constant(np.int32(part)))
+        where = hlo.dynamic_slice(points, [start, zero], (part, 1))
+        what = hlo.dynamic_slice(updates, [start, zero], (part, row))
+        return [hlo.add(i, one), write(into, where, what)]
+
+    limit = hlo.constant(np.int32(whole))
+    _, rows = hlo.while_([zero, rows], lambda i, _: hlo.compare(i, limit, "LT"), step)
+    done = whole * part
+    if done < count:
+        rows = write(rows, hlo.slice(points, (done, 0), (count, 1)), hlo.slice(updates, (done, 0), (count, row)))
+    _replace(operation, [rows])
+
+
 _REWRITES: dict[str, Callable[[Any], None]] = {
     "stablehlo.reduce": _split_reduction,
     "stablehlo.dot_general": _split_contraction,
+    "stablehlo.convolution": _split_convolution,
+    "stablehlo.scatter": _split_scatter,
 }
 
 
