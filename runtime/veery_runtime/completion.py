@@ -93,7 +93,10 @@ class Failed:
 class Deleted:
     """The state of a deleted or donated buffer. Never waited for: whoever meets it reports the buffer."""
 
-    __slots__ = ()
+    __slots__ = ("reported",)
+
+    def __init__(self) -> None:
+        self.reported = False
 
     def done(self) -> bool:
         return True

@@ -12,8 +12,8 @@ from pathlib import Path
 _X86 = frozenset(
     "sse3 pni ssse3 sse4_1 sse4_2 sse4a popcnt avx avx2 fma fma4 f16c bmi1 bmi2 abm lzcnt movbe aes vaes pclmulqdq"
     " vpclmulqdq gfni sha_ni adx rdrnd rdseed xsave xsavec xsaveopt cx16 lahf_lm tbm xop avx_vnni avx_ifma"
-    " avx_vnni_int8 avx_ne_convert avx512f avx512cd avx512bw avx512dq avx512vl avx512ifma avx512vbmi avx512_vbmi2 avx512_vnni"
-    " avx512_bitalg avx512_vpopcntdq avx512_bf16 avx512_fp16 avx512_vp2intersect amx_tile amx_int8 amx_bf16"
+    " avx_vnni_int8 avx_ne_convert avx512f avx512cd avx512bw avx512dq avx512vl avx512ifma avx512vbmi avx512_vbmi2"
+    " avx512_vnni avx512_bitalg avx512_vpopcntdq avx512_bf16 avx512_fp16 avx512_vp2intersect amx_tile amx_int8 amx_bf16"
     " amx_fp16".split()
 )
 _ARM = frozenset(

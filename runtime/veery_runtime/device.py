@@ -41,6 +41,7 @@ class Device:
         self.in_flight = Flight()
         self._specs: dict[tuple[tuple[int, ...], np.dtype[Any]], Spec] = {}
         self._lock = threading.Lock()
+        self._last_effects: completion.Deferred | None = None
         self._generation = completion.generation
 
     def __repr__(self) -> str:
@@ -81,6 +82,17 @@ class Device:
     def read(self, view: iree.HalBufferView, spec: Spec) -> np.ndarray[Any, Any]:
         """The ready, non-empty contents of `view` as a read-only array."""
         return np.frombuffer(view.map(), spec.dtype).reshape(spec.shape)
+
+    def queue_effects(self, call: completion.Deferred) -> completion.Deferred | None:
+        """Makes `call` the last one with effects; returns the one whose submission it must await."""
+        with self._lock:
+            previous, self._last_effects = self._last_effects, call
+        return previous
+
+    def effects_submitted(self) -> bool:
+        """True unless a call with effects still waits for its submission by a worker thread."""
+        last = self._last_effects
+        return last is None or last.submitted.is_set()
 
     def synchronize(self) -> None:
         """Blocks until all submitted work is done; raises the first failure that nobody has seen."""
@@ -131,6 +143,8 @@ class Flight:
             self.nbytes = 0  # unlocked counting may drift; an empty queue sets it right
         calls.append((call, nbytes, effects))
         self.nbytes += nbytes
+        if workers.here():
+            return  # the oldest call may be the one that runs this
         while len(calls) > MAX_CALLS_IN_FLIGHT or (self.nbytes > MAX_BYTES_IN_FLIGHT and len(calls) > 1):
             self._await_oldest()
 
@@ -392,6 +406,7 @@ def _after_fork() -> None:
         device.ledger.lock = threading.RLock()
         device._lock = threading.Lock()
         device.in_flight = Flight()
+        device._last_effects = None
 
 
 atexit.register(_finish)

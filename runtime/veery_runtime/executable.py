@@ -85,7 +85,8 @@ class Executable:
         return f"Executable({self.name!r}, {self.device!r}, queue={self.queue!r})"
 
     def _choose_call(self) -> Call:
-        call = _inline_call(self) if self.queue == "inline" else self.call_queued
+        # Calls with effects take turns on their device, which the hot path does not look after.
+        call = _inline_call(self) if self.queue == "inline" and not self._effects else self.call_queued
         if self._aliasing is None or self._aliasing:
             call = _sharing_call(self, call)
         if self.constants:
@@ -114,8 +115,8 @@ class Executable:
             pending = buffer._pending
             if pending is not None:
                 pending = _advance(buffer, pending)
-            if isinstance(pending, Failed):
-                return self._fail(pending.error)
+            if pending is not None and pending.failed():
+                return self._fail(_error_of(pending))
             if isinstance(pending, Deferred):
                 deferred = True
                 refs.append((pending, buffer._ref))
@@ -123,11 +124,12 @@ class Executable:
                 if pending is not None and pending not in waits:
                     waits.append(pending)
                 refs.append(buffer._ref)
-        if deferred:
+        if deferred or (self._effects and not workers.here() and not self.device.effects_submitted()):
             return self._defer(refs, waits)
         inline = self.queue == "inline" and not waits
-        results, pending = self._submit(refs, waits, inline)
-        return [Buffer(ref, spec, pending) for ref, spec in zip(results, self.outputs)]
+        results, done = self._submit(refs, waits, inline)
+        self.device.in_flight.admit(done, self._result_nbytes, self._effects)
+        return [Buffer(ref, spec, done) for ref, spec in zip(results, self.outputs)]
 
     def _fail(self, error: BaseException) -> list[Buffer]:
         failed = Failed(error)
@@ -135,7 +137,7 @@ class Executable:
             self.device.in_flight.admit(failed, 0, True)
         return [Buffer(None, spec, failed) for spec in self.outputs]
 
-    def _submit(self, refs: list[Any], waits: list[Any], inline: bool) -> tuple[list[Any], Completion | Failed | None]:
+    def _submit(self, refs: list[Any], waits: list[Any], inline: bool) -> tuple[list[Any], Completion | Failed]:
         """Invokes with references that exist; returns the results' references and what to wait for."""
         context, function = self._load(inline)
         arguments = iree.VmVariantList(len(refs) + 2)
@@ -157,23 +159,24 @@ class Executable:
             context.invoke(function, arguments, results)
         except Exception as error:
             fence.fail(str(error))  # invoke leaves it unsignalled: whoever waits would hang
-            if not self._program.host_calls:
-                raise translate(self.name, error) from None
-            failed = Failed(translate(self.name, error))
-            if self._effects:
-                self.device.in_flight.admit(failed, 0, True)
-            return [None] * len(self.outputs), failed
+            failed = next((wait for wait in waits if wait.failed()), None)
+            cause = translate(self.name, error) if failed is None else _error_of(failed)
+            if failed is None and not (self._program.host_calls and isinstance(cause, Exception)):
+                raise cause from None
+            return [None] * len(self.outputs), Failed(cause)
         done = Completion(self.name, semaphore, fence)
-        self.device.in_flight.admit(done, self._result_nbytes, self._effects)
         return [results.get_as_ref(i) for i in range(len(self.outputs))], done
 
     def _defer(self, refs: list[Any], waits: list[Any]) -> list[Buffer]:
         """Leaves the submission to a worker thread."""
         deferred = Deferred(self.name)
+        previous = self.device.queue_effects(deferred) if self._effects and not workers.here() else None
         inline = self.device.inline is not None and self._program.work <= INLINE_WORK
 
         def submit() -> None:
             try:
+                if previous is not None:
+                    previous.wait_submitted()
                 ready, pending = _resolve(refs, waits)
                 if inline:
                     for wait in pending:
@@ -186,6 +189,17 @@ class Executable:
         workers.submissions.submit(submit)
         self.device.in_flight.admit(deferred, self._result_nbytes, self._effects)
         return [Buffer(i, spec, deferred) for i, spec in enumerate(self.outputs)]
+
+
+def _error_of(pending: Pending) -> BaseException:
+    """What failed work failed with."""
+    reported = pending.reported
+    try:
+        pending.wait()
+    except BaseException as error:
+        pending.reported = reported  # passed on, which is not yet a report
+        return error
+    raise AssertionError("the work did not fail")
 
 
 def _advance(buffer: Buffer, pending: Pending) -> Pending | None:
@@ -264,7 +278,7 @@ def _inline_call(executable: Executable) -> Call:
 
 def _inline_failure(executable: Executable, error: Exception) -> list[Buffer]:
     cause = translate(executable.name, error)
-    if executable._program.host_calls:
+    if executable._program.host_calls and isinstance(cause, Exception):  # Ctrl-C in a function is not kept for later
         return executable._fail(cause)
     raise cause from None
 

@@ -10,6 +10,9 @@ from collections.abc import Callable
 Job = Callable[[], None]
 
 
+_all: list[Workers] = []
+
+
 class Workers:
     """Runs jobs on daemon threads that are kept for reuse.
 
@@ -21,10 +24,13 @@ class Workers:
         self._name = name
         self._limit = limit
         self._reset()
+        _all.append(self)
 
     def _reset(self) -> None:
         self._jobs: deque[Job] = deque()
-        self._condition = threading.Condition(threading.Lock())
+        lock = threading.Lock()
+        self._condition = threading.Condition(lock)
+        self._finished = threading.Condition(lock)  # apart, lest a notice of new work wakes somebody who drains
         self._idle = 0
         self._unfinished = 0
         self._threads: set[int] = set()
@@ -39,7 +45,9 @@ class Workers:
                 return
             if self._limit is not None and len(self._threads) >= self._limit:
                 return
-            thread = threading.Thread(target=self._run, args=(self._condition,), name=self._name, daemon=True)
+            thread = threading.Thread(
+                target=self._run, args=(self._condition, self._finished), name=self._name, daemon=True
+            )
         thread.start()
 
     def here(self) -> bool:
@@ -50,13 +58,13 @@ class Workers:
         """Blocks until no job is left; Ctrl-C interrupts."""
         with self._condition:
             while self._unfinished:
-                self._condition.wait(0.1)
+                self._finished.wait(0.1)
 
     def busy(self) -> bool:
         """True while a job is unfinished."""
         return self._unfinished > 0
 
-    def _run(self, condition: threading.Condition) -> None:
+    def _run(self, condition: threading.Condition, finished: threading.Condition) -> None:
         with condition:
             self._threads.add(threading.get_ident())
         while True:
@@ -72,7 +80,8 @@ class Workers:
                 del job
                 with condition:
                     self._unfinished -= 1
-                    condition.notify_all() if not self._unfinished else None
+                    if not self._unfinished:
+                        finished.notify_all()
 
 
 submissions = Workers("veery-submit")
@@ -80,7 +89,9 @@ host_calls = Workers("veery-host-call")
 # Effects happen in program order, so their functions share one thread.
 ordered_host_calls = Workers("veery-ordered-host-call", limit=1)
 
-_all = (submissions, host_calls, ordered_host_calls)
+def here() -> bool:
+    """True on a thread that works for a call in flight, so that it must not wait for its turn behind that call."""
+    return submissions.here() or host_calls.here() or ordered_host_calls.here()
 
 
 def drain() -> None:

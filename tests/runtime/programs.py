@@ -82,3 +82,109 @@ def matmul(n: int = 512, **options: Any) -> Program:
       return %0 : tensor<{n}x{n}xf32> }}"""
     square = ((n, n), "float32")
     return Program("matmul", compile_text(text), (square, square), (square,), **{"work": 2 * n**3, **options})
+
+
+def identity() -> Program:
+    """Returns its argument (as it happens, the same memory)."""
+    text = "func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> { return %x : tensor<8xf32> }"
+    return Program("identity", compile_text(text), (((8,), "float32"),), (((8,), "float32"),), donated=(False,))
+
+
+def add_in_place(n: int = 8, **options: Any) -> Program:
+    """x + 1 on float32[n], writing into its donated argument."""
+    text = f"""func.func @main(%x: tensor<{n}xf32> {{iree.abi.output = 0 : index}}) -> tensor<{n}xf32> {{
+      %c = stablehlo.constant dense<1.0> : tensor<{n}xf32>
+      %0 = stablehlo.add %x, %c : tensor<{n}xf32>
+      return %0 : tensor<{n}xf32> }}"""
+    row = ((n,), "float32")
+    return Program("add_in_place", compile_text(text), (row,), (row,), **{"donated": (True,), **options})
+
+
+def countdown(**options: Any) -> Program:
+    """Adds 1 to an int32 until it reaches a limit: a loop whose condition is computed on the device."""
+    text = """func.func @main(%x: tensor<i32>, %limit: tensor<i32>) -> tensor<i32> {
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %r = stablehlo.while(%i = %x) : tensor<i32>
+        cond {
+          %p = stablehlo.compare LT, %i, %limit : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %p : tensor<i1>
+        } do {
+          %n = stablehlo.add %i, %one : tensor<i32>
+          stablehlo.return %n : tensor<i32>
+        }
+      return %r : tensor<i32> }"""
+    scalar = ((), "int32")
+    return Program("countdown", compile_text(text), (scalar, scalar), (scalar,), **{"blocking": True, **options})
+
+
+def host(function: Any, *, pure: bool = False, **options: Any) -> Program:
+    """function(x) + 1 on float32[8], where the function is Python's."""
+    attributes = "attributes {nosideeffects}" if pure else ""
+    text = f"""func.func private @host.cb0(%x: tensor<8xf32>) -> tensor<8xf32> {attributes}
+    func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {{
+      %0 = func.call @host.cb0(%x) : (tensor<8xf32>) -> tensor<8xf32>
+      %c = stablehlo.constant dense<1.0> : tensor<8xf32>
+      %1 = stablehlo.add %0, %c : tensor<8xf32>
+      return %1 : tensor<8xf32> }}"""
+    row = (((8,), "float32"),)
+    calls = (HostCall("cb0", function, row, row, pure),)
+    return Program("with_host_call", compile_text(text), row, row, host_calls=calls, **options)
+
+
+def host_effect(function: Any, **options: Any) -> Program:
+    """Hands x to a Python function that returns nothing."""
+    text = """func.func private @host.cb0(%x: tensor<8xf32>)
+    func.func @main(%x: tensor<8xf32>) {
+      func.call @host.cb0(%x) : (tensor<8xf32>) -> ()
+      return }"""
+    row = (((8,), "float32"),)
+    return Program(
+        "effect", compile_text(text), row, (), host_calls=(HostCall("cb0", function, row, (), False),), **options
+    )
+
+
+def host_pair(function: Any, **options: Any) -> Program:
+    """Two results from one Python function."""
+    text = """func.func private @host.cb0(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<0xi32>)
+    func.func @main(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<0xi32>) {
+      %0:2 = func.call @host.cb0(%x) : (tensor<8xf32>) -> (tensor<8xf32>, tensor<0xi32>)
+      return %0#0, %0#1 : tensor<8xf32>, tensor<0xi32> }"""
+    row, results = (((8,), "float32"),), (((8,), "float32"), ((0,), "int32"))
+    return Program(
+        "pair", compile_text(text), row, results, host_calls=(HostCall("cb0", function, row, results, True),), **options
+    )
+
+
+def same_twice() -> Program:
+    """Returns x + 1 twice."""
+    text = """func.func @main(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+      %c = stablehlo.constant dense<1.0> : tensor<8xf32>
+      %0 = stablehlo.add %x, %c : tensor<8xf32>
+      return %0, %0 : tensor<8xf32>, tensor<8xf32> }"""
+    row = ((8,), "float32")
+    return Program("same_twice", compile_text(text), (row,), (row, row))
+
+
+def copy_of(element: str, dtype: str) -> Program:
+    """Sends values of one dtype through a program that moves them."""
+    text = f"""func.func @main(%x: tensor<3x2x{element}>) -> tensor<2x3x{element}> {{
+      %0 = stablehlo.transpose %x, dims = [1, 0] : (tensor<3x2x{element}>) -> tensor<2x3x{element}>
+      return %0 : tensor<2x3x{element}> }}"""
+    return Program(f"copy_{dtype}", compile_text(text), (((3, 2), dtype),), (((2, 3), dtype),))
+
+
+def huge() -> Program:
+    """Asks for 4 TiB."""
+    text = """func.func @main(%x: tensor<f32>) -> tensor<1099511627776xf32> {
+      %0 = stablehlo.broadcast_in_dim %x, dims = [] : (tensor<f32>) -> tensor<1099511627776xf32>
+      return %0 : tensor<1099511627776xf32> }"""
+    return Program("huge", compile_text(text), (((), "float32"),), (((1 << 40,), "float32"),))
+
+
+def add_arrays() -> Program:
+    """w + x on float32[8]."""
+    text = """func.func @main(%w: tensor<8xf32>, %x: tensor<8xf32>) -> tensor<8xf32> {
+      %0 = stablehlo.add %w, %x : tensor<8xf32>
+      return %0 : tensor<8xf32> }"""
+    row = ((8,), "float32")
+    return Program("add_arrays", compile_text(text), (row, row), (row,), donated=(False, False))
