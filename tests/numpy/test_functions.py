@@ -100,6 +100,17 @@ CALLS: dict[str, Call] = {
     "methods": lambda np, a: (a[0].sum(0), a[0].max(), a[1].cumsum(), a[0].T, a[0].round(1), a[1].astype("float32")),
     "ufunc methods": lambda np, a: (np.add.reduce(a[0]), np.multiply.accumulate(a[1], 1)),
     "outer": lambda np, a: np.subtract.outer(a[2], a[2]),
+    "diff": lambda np, a: (np.diff(a[0]), np.diff(a[0], 2, axis=0), np.diff(a[3]), np.diff(a[2], prepend=1.0)),
+    "ediff1d": lambda np, a: np.ediff1d(a[0], to_end=np.float32(7)),
+    "gradient": lambda np, a: tuple(np.gradient(a[0])) + (np.gradient(a[0], np.float32(2), axis=1),),
+    "gradient at positions": lambda np, a: np.gradient(a[2], np.cumsum(np.abs(a[2]) + 1)),
+    "trapezoid": lambda np, a: (np.trapezoid(a[0], axis=0), np.trapezoid(a[2], np.cumsum(np.abs(a[2])))),
+    "unwrap": lambda np, a: (np.unwrap(a[0] * 5), np.unwrap(a[1], period=4, axis=0)),
+    "packbits": lambda np, a: (np.packbits(a[3]), np.packbits(a[3], axis=1, bitorder="little")),
+    "unpackbits": lambda np, a: np.unpackbits(np.packbits(a[3], axis=0), axis=0, count=3),
+    "polynomials": lambda np, a: (np.polyval(a[2], a[0]), np.polyadd(a[2], a[2][:2]), np.polyder(a[2])),
+    "products of polynomials": lambda np, a: (np.polymul(a[2], a[2][:2]), np.poly(a[2]), np.polyint(a[2])),
+    "division of polynomials": lambda np, a: np.polydiv(a[2], a[2][:2])[0],
     "extract": lambda np, a: np.where(a[3].any(), a[0], a[0] + 1),
 }
 ARGUMENTS = (F, I, G, B, N)
@@ -171,6 +182,7 @@ def test_everything_compiled_in_a_few_programs():
 def test_eager_samples():
     x, i, g, b, n = map(jnp.array, ARGUMENTS)
     check(x + 1.5, F + 1.5, "add")
+    check(jnp.log2(x + 1j), np.log2(F + np.complex64(1j)), "log2 of complex numbers")
     check(x.sum(1), F.sum(1), "sum")
     check(jnp.where(b, x, 0.0), np.where(B, F, 0), "where")
     check(jnp.nonzero(b), np.nonzero(B), "nonzero")
@@ -205,6 +217,8 @@ def test_creation():
     check(jnp.array([jnp.ones(2), np.zeros(2)]), [[1, 1], [0, 0]], "array of arrays")
     check(jit(lambda x: jnp.array([x, [1.0, 2.0]]))(jnp.zeros(2)), [[0, 0], [1, 2]], "array of tracers")
     check(jnp.full((2, 2), 7), np.full((2, 2), 7), "full")
+    for name in ("bartlett", "blackman", "hamming", "hanning"):
+        check(getattr(jnp, name)(7), getattr(np, name)(7), name)
     check(jnp.identity(3), np.identity(3), "identity")
     check(jnp.indices((2, 3)), np.indices((2, 3)), "indices")
     check(jnp.mgrid[0:2, 0:1:3j], np.mgrid[0:2, 0:1:3j], "mgrid")

@@ -8,7 +8,6 @@ from numpy import newaxis as newaxis
 from numpy import pi as pi
 
 from veery._core.array import Array as ndarray
-from veery._core.shapes import broadcast_shapes as broadcast_shapes
 from veery.numpy import _array_methods
 from veery.numpy._arithmetic import abs as abs
 from veery.numpy._arithmetic import absolute as absolute
@@ -73,6 +72,11 @@ from veery.numpy._cumulative import cumulative_prod as cumulative_prod
 from veery.numpy._cumulative import cumulative_sum as cumulative_sum
 from veery.numpy._cumulative import nancumprod as nancumprod
 from veery.numpy._cumulative import nancumsum as nancumsum
+from veery.numpy._differences import diff as diff
+from veery.numpy._differences import ediff1d as ediff1d
+from veery.numpy._differences import gradient as gradient
+from veery.numpy._differences import trapezoid as trapezoid
+from veery.numpy._differences import unwrap as unwrap
 from veery.numpy._dtypes import ComplexWarning as ComplexWarning
 from veery.numpy._dtypes import bfloat16 as bfloat16
 
@@ -271,6 +275,14 @@ from veery.numpy._matrices import triu as triu
 from veery.numpy._matrices import triu_indices as triu_indices
 from veery.numpy._matrices import triu_indices_from as triu_indices_from
 from veery.numpy._matrices import vander as vander
+from veery.numpy._polynomials import poly as poly
+from veery.numpy._polynomials import polyadd as polyadd
+from veery.numpy._polynomials import polyder as polyder
+from veery.numpy._polynomials import polydiv as polydiv
+from veery.numpy._polynomials import polyint as polyint
+from veery.numpy._polynomials import polymul as polymul
+from veery.numpy._polynomials import polysub as polysub
+from veery.numpy._polynomials import polyval as polyval
 from veery.numpy._products import cross as cross
 from veery.numpy._products import dot as dot
 from veery.numpy._products import inner as inner
@@ -357,6 +369,13 @@ from veery.numpy._ufunc import ufunc as ufunc
 from veery.numpy._vectorize import apply_along_axis as apply_along_axis
 from veery.numpy._vectorize import apply_over_axes as apply_over_axes
 from veery.numpy._vectorize import vectorize as vectorize
+from veery.numpy._windows import bartlett as bartlett
+from veery.numpy._windows import blackman as blackman
+from veery.numpy._windows import hamming as hamming
+from veery.numpy._windows import hanning as hanning
+from veery.numpy._windows import kaiser as kaiser
+from veery.numpy._windows import packbits as packbits
+from veery.numpy._windows import unpackbits as unpackbits
 
 _array_methods.attach(globals())
 
