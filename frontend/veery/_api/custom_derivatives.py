@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from veery._api.arguments import as_tuple, function_name, signature
-from veery._core import dtypes, source, tree
+from veery._core import dtypes, source, tree, tree_registry
 from veery._core.ad import Zero, instantiate_zeros
 from veery._core.avals import aval_of, maybe_aval_of
 from veery._core.config import config
+from veery._core.errors import UnexpectedTracerError
 from veery._core.trace import Tracer
 from veery._transforms.custom_rules import CustomJVPCall, CustomVJPCall
 from veery._transforms.staging import close_over, stage
@@ -49,20 +50,33 @@ def _positions(fun: Any, argnums: Any, argnames: Any = ()) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _resolve(fun: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Keyword arguments made positional, defaults filled in."""
+def resolve_kwargs(kind: str, fun: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Keyword arguments made positional, defaults filled in.
+
+    Args:
+        kind: "custom_jvp", "custom_vjp" or "custom_vmap", for the message.
+        fun: the function.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+
+    Raises:
+        TypeError: the arguments do not fit the function's signature, or some can only be given by keyword.
+    """
     sig = signature(fun)
-    if sig is None or (not kwargs and not any(p.default is not p.empty for p in sig.parameters.values())):
-        if kwargs:
-            raise TypeError(f"the function {function_name(fun)} has no signature, so it takes no keyword arguments")
-        return args
-    bound = sig.bind(*args, **kwargs)
-    bound.apply_defaults()
-    if bound.kwargs:
+    try:
+        if sig is None:
+            if kwargs:
+                raise TypeError("the function has no signature, so it takes no keyword arguments")
+            return args
+        bound = sig.bind(*args, **kwargs)
+        bound.apply_defaults()
+        if bound.kwargs:
+            raise TypeError(f"keyword arguments could not be resolved to positions: {sorted(bound.kwargs)}")
+    except TypeError as error:
         raise TypeError(
-            f"keyword arguments could not be resolved to positions in a call of {function_name(fun)}, which has a "
-            f"custom derivative rule: {sorted(bound.kwargs)}"
-        )
+            f"The input arguments to the {kind}-decorated function {function_name(fun)} could not be resolved to "
+            f"positional-only arguments. Binding failed with the error:\n{error}"
+        ) from error
     return bound.args
 
 
@@ -75,6 +89,15 @@ def _split(args: Sequence[Any], static: tuple[int, ...]) -> tuple[dict[int, Any]
 def _merge(static: dict[int, Any], dynamic: Sequence[Any]) -> list[Any]:
     rest = iter(dynamic)
     return [static[i] if i in static else next(rest) for i in range(len(static) + len(dynamic))]
+
+
+def _without_tangent(x: Any) -> Any:
+    """A leaf of an argument that is not differentiated."""
+    if not isinstance(x, Tracer):
+        return x
+    from veery.lax import stop_gradient
+
+    return stop_gradient(x)
 
 
 def _check_leaves(name: str, leaves: Sequence[Any]) -> None:
@@ -154,7 +177,8 @@ class custom_jvp:  # noqa: N801 (a decorator)
         name = function_name(self.fun)
         if self.jvp is None:
             raise AttributeError(f"No JVP defined for custom_jvp function {name} using defjvp.")
-        static, dynamic = _split(_resolve(self.fun, args, kwargs), self.nondiff_argnums)
+        static, dynamic = _split(resolve_kwargs("custom_jvp", self.fun, args, kwargs), self.nondiff_argnums)
+        static = {i: tree.tree_map(_without_tangent, x) for i, x in static.items()}
         leaves, in_tree = tree.tree_flatten(dynamic)
         _check_leaves(name, leaves)
         trees: dict[str, Any] = {}
@@ -162,6 +186,7 @@ class custom_jvp:  # noqa: N801 (a decorator)
         def flat(*xs: Any) -> list[Any]:
             out = self.fun(*_merge(static, tree.tree_unflatten(in_tree, xs)))
             out_leaves, trees["out"] = tree.tree_flatten(out)
+            trees["avals"] = list(map(aval_of, out_leaves))
             return out_leaves
 
         rule = functools.partial(self._flat_rule, static, in_tree, trees)
@@ -190,7 +215,8 @@ class custom_jvp:  # noqa: N801 (a decorator)
                 "outputs "
                 f"with equal container (pytree) structures, but got {out_tree} and {tangent_tree} respectively."
             )
-        trees.setdefault("out", out_tree)
+        _check_primal_output(f"Custom JVP rule {name}", "jvp", function_name(self.fun), trees, outs, out_tree)
+        trees["out"] = out_tree
         return [*outs, *(self._checked(name, p, t) for p, t in zip(outs, out_tangents))]
 
     def _checked(self, name: str, primal: Any, tangent: Any) -> Any:
@@ -218,6 +244,37 @@ def _converted(x: Any, aval: Any) -> Any:
     from veery.lax import convert_element_type
 
     return convert_element_type(x, aval.dtype)
+
+
+_PRIMAL_OUTPUT = {
+    "jvp": "(equal in value to the output of the custom_jvp-decorated function {name}, and in particular {alike})",
+    "vjp": "(equal to the output of the custom_vjp-decorated function {name}, and in particular {alike}) and the "
+    "second element represents residuals (i.e. values stored from the forward pass for use on the backward pass)",
+}
+
+
+def _check_primal_output(
+    where: str, kind: str, name: str, trees: dict[str, Any], outs: Sequence[Any], out_tree: Any
+) -> None:
+    """Raise TypeError where a rule's output is not like that of the function, if this has run."""
+    if "avals" not in trees:
+        return
+    given = list(map(aval_of, outs))
+    same_tree = out_tree == trees["out"]
+    if same_tree and all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(given, trees["avals"])):
+        return
+    what, alike = ("shapes/dtypes", "with leaves of the same shape/dtype") if same_tree else (
+        "container/pytree structure",
+        "of the same container/pytree structure",
+    )  # fmt: skip
+    text = lambda treedef, avals: str(tree.tree_unflatten(treedef, [a.str_short() for a in avals])).replace("'", "")
+    raise TypeError(
+        f"{where} for function {name} must produce a pair (list or tuple of length two) where the first element "
+        f"represents the primal output {_PRIMAL_OUTPUT[kind].format(name=name, alike=alike)}, but instead the rule "
+        f"output's first element had {what}:\n    {text(out_tree, given)}\n"
+        f"while the custom_{kind}-decorated function {name} had output {what}:\n"
+        f"    {text(trees['out'], trees['avals'])}."
+    )
 
 
 class custom_vjp:  # noqa: N801 (a decorator)
@@ -273,6 +330,8 @@ class custom_vjp:  # noqa: N801 (a decorator)
                 takes SymbolicZero for cotangents that are zero.
             optimize_remat: accepted for compatibility.
         """
+        if symbolic_zeros and optimize_remat:
+            raise NotImplementedError("remat optimization for custom_vjp does not support symbolic zeros")
         self.fwd, self.bwd, self.symbolic_zeros = fwd, bwd, symbolic_zeros
 
     @source.api_boundary
@@ -280,7 +339,8 @@ class custom_vjp:  # noqa: N801 (a decorator)
         name = function_name(self.fun)
         if self.fwd is None or self.bwd is None:
             raise AttributeError(f"No VJP defined for custom_vjp function {name} using defvjp.")
-        static, dynamic = _split(_resolve(self.fun, args, kwargs), self.nondiff_argnums)
+        static, dynamic = _split(resolve_kwargs("custom_vjp", self.fun, args, kwargs), self.nondiff_argnums)
+        _check_for_tracers(static)
         leaves, in_tree = tree.tree_flatten(dynamic)
         _check_leaves(name, leaves)
         trees: dict[str, Any] = {}
@@ -288,6 +348,7 @@ class custom_vjp:  # noqa: N801 (a decorator)
         def flat(*xs: Any) -> list[Any]:
             out = self.fun(*_merge(static, tree.tree_unflatten(in_tree, xs)))
             out_leaves, trees["out"] = tree.tree_flatten(out)
+            trees["avals"] = list(map(aval_of, out_leaves))
             return out_leaves
 
         if config.jax_disable_jit and not any(isinstance(x, Tracer) for x in leaves):
@@ -299,29 +360,27 @@ class custom_vjp:  # noqa: N801 (a decorator)
             functools.partial(self._flat_fwd, static, in_tree, trees),
             functools.partial(self._flat_bwd, static, in_tree, avals, trees),
             lambda: trees["out"].num_leaves,
+            self.symbolic_zeros,
         )
         outs = call.bind(*leaves)
         return tree.tree_unflatten(trees["out"], outs)
 
-    def _flat_fwd(self, static: dict[int, Any], in_tree: Any, trees: dict[str, Any], *xs: Any) -> list[Any]:
+    def _flat_fwd(
+        self, static: dict[int, Any], in_tree: Any, trees: dict[str, Any], *xs: Any, perturbed: Sequence[bool]
+    ) -> list[Any]:
         if self.symbolic_zeros:
-            xs = tuple(CustomVJPPrimal(x, dtypes.issubdtype(aval_of(x).dtype, np.inexact)) for x in xs)
+            xs = tuple(map(CustomVJPPrimal, xs, perturbed))
         pair = self.fwd(*_merge(static, tree.tree_unflatten(in_tree, xs)))  # type: ignore[misc]
+        where, name = f"Custom VJP fwd rule {function_name(self.fwd)}", function_name(self.fun)
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(
-                f"Custom VJP fwd rule {function_name(self.fwd)} for function {function_name(self.fun)} must produce a "
-                "pair "
-                "(list or tuple of length two) where the first element represents the primal output and the second "
-                f"element represents residuals (i.e. values stored from the forward pass), but got {pair}."
+                f"{where} for function {name} must produce a pair (list or tuple of length two) where the first "
+                f"element represents the primal output (equal to those of the custom_vjp-decorated function {name}) "
+                "and the second element represents residuals (i.e. values stored from the forward pass for use on the "
+                f"backward pass), but instead of a pair the fwd rule {function_name(self.fwd)} produced {pair}."
             )
         outs, out_tree = tree.tree_flatten(pair[0])
-        if "out" in trees and trees["out"] != out_tree:
-            raise TypeError(
-                f"Custom VJP fwd rule {function_name(self.fwd)} for function {function_name(self.fun)} must produce a "
-                "pair "
-                "whose first element has the same container (pytree) structure as the function's output: "
-                f"{out_tree} and {trees['out']} respectively."
-            )
+        _check_primal_output(where, "vjp", name, trees, outs, out_tree)
         trees["out"] = out_tree
         residuals, trees["residuals"] = tree.tree_flatten(pair[1])
         return [*outs, *residuals]
@@ -331,46 +390,64 @@ class custom_vjp:  # noqa: N801 (a decorator)
     ) -> list[Any]:
         n = trees["residuals"].num_leaves
         residuals = tree.tree_unflatten(trees["residuals"], xs[:n])
-        cotangent = tree.tree_unflatten(trees["out"], xs[n:])
+        as_seen = [SymbolicZero(ct.aval) if type(ct) is Zero else ct for ct in xs[n:]]
+        cotangent = tree.tree_unflatten(trees["out"], as_seen)
         cts = self.bwd(*static.values(), residuals, cotangent)  # type: ignore[misc]
         return self._flat_cotangents(cts, in_tree, avals)
 
     def _flat_cotangents(self, cts: Any, in_tree: Any, avals: Sequence[Any]) -> list[Any]:
-        where = f"Custom VJP bwd rule {function_name(self.bwd)} for function {function_name(self.fun)}"
         if isinstance(cts, list):
             cts = tuple(cts)
         missing = object()
         wrapped = tree.tree_map(lambda x: missing if x is None else x, cts, is_leaf=lambda x: x is None)
         try:
+            if not isinstance(cts, tuple):
+                raise ValueError("not a tuple")
             flat = tree.broadcast_prefix(wrapped, tree.tree_unflatten(in_tree, list(avals)))
         except ValueError:
             raise TypeError(
-                f"{where} must produce an output with the same container (pytree) structure as the args tuple of the "
-                "primal function, and in particular must produce a tuple of length equal to the number of arguments "
-                "to "
-                f"the primal function, but got output structure {tree.tree_structure(cts)} for primal input structure "
-                f"{in_tree}."
+                "Custom VJP bwd rule must produce an output with the same container (pytree) structure as the args "
+                "tuple of the primal function, and in particular must produce a tuple of length equal to the number of "
+                f"arguments to the primal function, but got bwd output structure {tree.tree_structure(cts)} for primal "
+                f"input structure {in_tree}."
             ) from None
-        return [self._checked(where, ct, missing, aval.to_tangent_aval()) for ct, aval in zip(flat, avals)]
-
-    def _checked(self, where: str, ct: Any, missing: Any, expected: Any) -> Any:
-        if ct is missing or isinstance(ct, SymbolicZero) or expected.dtype == dtypes.float0:
-            return _zero_cotangent(expected)
-        given = aval_of(ct)
-        if given.shape != expected.shape or (
-            given.dtype != expected.dtype and not (given.weak_type or dtypes.issubdtype(given.dtype, np.inexact))
-        ):
-            raise ValueError(
-                f"{where} must produce outputs with the same shapes and dtypes as the primal inputs: expected "
-                f"{expected}, "
-                f"got {given}."
-            )
-        return _converted(ct, expected)
+        paths = [path for path, _ in tree.tree_flatten_with_path(tree.tree_unflatten(in_tree, list(avals)))[0]]
+        return [
+            _checked_cotangent(None if ct is missing else ct, aval, tree_registry.keystr(path))
+            for ct, aval, path in zip(flat, avals, paths)
+        ]
 
 
-def _zero_cotangent(aval: Any) -> Any:
-    """An array of zeros, of float0 for what has no cotangents."""
-    return np.zeros(aval.shape, dtypes.float0) if aval.dtype == dtypes.float0 else instantiate_zeros(Zero(aval))
+def _checked_cotangent(ct: Any, aval: Any, path: str) -> Any:
+    """A cotangent that a bwd rule gave for an input of type `aval`; None for zero."""
+    expected = aval.to_tangent_aval()
+    if ct is None or expected.dtype == dtypes.float0:
+        return None
+    zero = isinstance(ct, SymbolicZero)
+    given = ct.aval if zero else aval_of(ct)
+    fits = given.shape == expected.shape and (
+        given.dtype == expected.dtype or given.weak_type or dtypes.issubdtype(given.dtype, np.inexact)
+    )
+    if not fits:
+        what = "a SymbolicZero" if zero else "an output"
+        differ = "the shapes do not match" if given.shape != expected.shape else "the dtypes do not match"
+        raise ValueError(
+            "Custom VJP bwd rule must produce an output with the same type as the args tuple of the primal function, "
+            f"but at output{path} the bwd rule produced {what} of type {given.str_short()} corresponding to an input "
+            f"of type {aval.str_short()}, so {differ}"
+        )
+    return None if zero else _converted(ct, expected)
+
+
+def _check_for_tracers(static: dict[int, Any]) -> None:
+    if any(isinstance(leaf, Tracer) for x in static.values() for leaf in tree.tree_leaves(x)):
+        raise UnexpectedTracerError(
+            "Found a JAX Tracer object passed as an argument to a custom_vjp function in a position indicated by "
+            "nondiff_argnums as non-differentiable. Tracers cannot be passed as non-differentiable arguments to "
+            "custom_vjp functions; instead, nondiff_argnums should only be used for arguments that can't be or contain "
+            "JAX tracers, e.g. function-valued arguments. In particular, array-valued arguments should typically not "
+            "be indicated as nondiff_argnums."
+        )
 
 
 class CustomVJPPrimal:
@@ -379,6 +456,24 @@ class CustomVJPPrimal:
     def __init__(self, value: Any, perturbed: bool):
         self.value = value
         self.perturbed = perturbed
+
+    def __repr__(self) -> str:
+        return f"CustomVJPPrimal(value={self.value}, perturbed={self.perturbed})"
+
+
+def custom_vjp_primal_tree_values(pytree: Any) -> Any:
+    """The arguments of a fwd rule with `symbolic_zeros=True` as plain values.
+
+    Raises:
+        TypeError: a leaf is no CustomVJPPrimal.
+    """
+
+    def value(leaf: Any) -> Any:
+        if type(leaf) is not CustomVJPPrimal:
+            raise TypeError(f"unexpected leaf type {type(leaf)}")
+        return leaf.value
+
+    return tree.tree_map(value, pytree)
 
 
 def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:

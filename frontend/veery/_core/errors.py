@@ -39,7 +39,9 @@ def _traced_value(tracer: Any) -> str:
 def _staged(tracer: Any) -> Any | None:
     """The tracer of a jaxpr under construction inside `tracer`, which may wrap it for a derivative or a vmap."""
     for _ in range(100):
-        if tracer is None or (hasattr(tracer, "var") and hasattr(tracer._trace, "debug_info")):
+        if not hasattr(tracer, "_trace"):
+            return None
+        if hasattr(tracer, "var") and hasattr(tracer._trace, "debug_info"):
             return tracer
         tracer = getattr(tracer, "primal", None) if hasattr(tracer, "primal") else getattr(tracer, "val", None)
     return None

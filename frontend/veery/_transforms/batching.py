@@ -62,17 +62,22 @@ def batched_aval(aval: Any, dim: int | None, size: int) -> Any:
 
 
 class BatchTrace(Trace):
-    """Applies batching rules, in its parent."""
+    """Applies batching rules, in its parent.
 
-    __slots__ = ("axis",)
+    `origin` is another trace of the same vmap, whose tracers are taken for this one's: where a function with a custom
+    rule is run again in the trace below, it may close over them.
+    """
 
-    def __init__(self, parent: Trace, axis: AxisData):
+    __slots__ = ("axis", "origin")
+
+    def __init__(self, parent: Trace, axis: AxisData, origin: Trace | None = None):
         super().__init__(parent)
         self.axis = axis
+        self.origin = origin
 
     def pair(self, x: Any) -> tuple[Any, int | None]:
         """Value and batch dimension (None for what is the same for the whole batch)."""
-        if isinstance(x, VmapTracer) and x._trace is self:
+        if isinstance(x, VmapTracer) and (x._trace is self or x._trace is self.origin):
             return x.val, x.dim
         return x, not_mapped
 
@@ -108,14 +113,18 @@ class BatchTrace(Trace):
     def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
         vals, dims = unzip([self.pair(x) for x in args])
         with set_current_trace(self.parent):  # type: ignore[arg-type]
-            out, out_dims = call.apply_batch(self.axis, vals, dims)
+            out, out_dims = call.apply_batch(self.axis, vals, dims, self.origin or self)
         return [self.wrap(x, d) for x, d in zip(out, out_dims, strict=True)]
 
     process_custom_vjp_call = process_custom_jvp_call
 
 
 def batch(
-    fun: Callable[..., Sequence[Any]], axis: AxisData, args: Sequence[Any], dims: Sequence[int | None]
+    fun: Callable[..., Sequence[Any]],
+    axis: AxisData,
+    args: Sequence[Any],
+    dims: Sequence[int | None],
+    origin: Trace | None = None,
 ) -> tuple[list[Any], list[int | None]]:
     """Apply a flat function to batches.
 
@@ -124,11 +133,12 @@ def batch(
         axis: name and size of the mapped axis.
         args: batches.
         dims: the batch dimension of each, None for what is not mapped.
+        origin: the trace of this vmap whose tracers the function may close over.
 
     Returns:
         The outputs, and the batch dimension of each.
     """
-    trace = BatchTrace(current_trace(), axis)
+    trace = BatchTrace(current_trace(), axis, origin)
     with new_trace(trace), extend_axis_env(axis.name, axis.size):
         outs = fun(*(trace.wrap(x, d) for x, d in zip(args, dims, strict=True)))
         return unzip([trace.pair(x) for x in outs])  # type: ignore[return-value]

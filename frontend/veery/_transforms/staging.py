@@ -76,9 +76,18 @@ class StagingTrace(Trace):
         atom = self._constant(x)
         return self._const_vars[id(x)] if isinstance(atom, Var) else x
 
+    def stand_for(self, tracers: Sequence[Any], values: Sequence[Any]) -> None:
+        """Let tracers of other traces, where they are met, stand for these values (which become constants)."""
+        for tracer, value in zip(tracers, values, strict=True):
+            var = Var(aval_of(value))
+            self._const_vars[id(tracer)] = JitTracer(self, var, None)
+            self.constvars.append(var)
+            self.consts.append(value)
+
     def _constant(self, x: Any) -> Atom:
         if isinstance(x, Tracer):
-            check_alive(x, f"the function {self.debug_info.name}")
+            if id(x) not in self._const_vars:
+                check_alive(x, f"the function {self.debug_info.name}")
         elif isinstance(x, (bool, int, float, complex, np.generic)) or (isinstance(x, np.ndarray) and x.ndim == 0):
             aval = aval_of(x)
             return Literal(np.asarray(x, aval.dtype)[()], aval)  # type: ignore[attr-defined]

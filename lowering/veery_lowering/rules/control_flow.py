@@ -34,10 +34,17 @@ def _inlined(name: str, parameter: str) -> None:
 
 _inlined("custom_jvp_call", "call_jaxpr")
 _inlined("custom_vjp_call", "call_jaxpr")
-_inlined("custom_lin", "call_jaxpr")
 _inlined("closed_call", "call_jaxpr")
 _inlined("core_call", "call_jaxpr")
 _inlined("custom_transpose_call", "call_jaxpr")
+
+
+@rule("custom_lin")
+def _custom_lin(ctx: Context, *operands: Value, name: str = "", **_: Any) -> list[Value]:
+    raise TypeError(
+        f"can't apply forward-mode autodiff (jvp) to a custom_vjp function. Function {name} has a reverse-mode rule "
+        "only; differentiate it with grad or vjp, or define it with custom_jvp."
+    )
 
 
 @rule("checkpoint")
