@@ -133,7 +133,7 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
         period: that of the angles.
 
     >>> unwrap(np.array([0, 3, 1]), period=4)
-    Array([ 0, -1,  1], dtype=int32)
+    Array([ 0, -1, -3], dtype=int32)
     """
     check_arraylike("unwrap", p)
     x = asarray(p)
