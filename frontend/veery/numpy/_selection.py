@@ -257,7 +257,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
     if isinstance(a, Tracer) and a.concrete_value() is None:
         if size is None:
             raise ConcretizationTypeError(a, _SIZE_MESSAGE.format("nonzero", "nonzero"))
-        return _nonzero(a, _fill_values(fill_value, np.ndim(a)), size=_static_size(size))
+        return _nonzero(a, _fill_values(fill_value, len(a.shape)), size=_static_size(size))
     return _host_nonzero(_concrete(a, ""), size, fill_value)
 
 
