@@ -295,6 +295,12 @@ from veery.numpy._products import trace as trace
 from veery.numpy._products import vdot as vdot
 from veery.numpy._products import vecdot as vecdot
 from veery.numpy._products import vecmat as vecmat
+from veery.numpy._quantiles import median as median
+from veery.numpy._quantiles import nanmedian as nanmedian
+from veery.numpy._quantiles import nanpercentile as nanpercentile
+from veery.numpy._quantiles import nanquantile as nanquantile
+from veery.numpy._quantiles import percentile as percentile
+from veery.numpy._quantiles import quantile as quantile
 from veery.numpy._ranges import arange as arange
 from veery.numpy._ranges import fromfunction as fromfunction
 from veery.numpy._ranges import geomspace as geomspace
@@ -378,7 +384,13 @@ from veery.numpy._sorting import partition as partition
 from veery.numpy._sorting import searchsorted as searchsorted
 from veery.numpy._sorting import sort as sort
 from veery.numpy._sorting import sort_complex as sort_complex
+from veery.numpy._statistics import average as average
+from veery.numpy._statistics import corrcoef as corrcoef
+from veery.numpy._statistics import cov as cov
 from veery.numpy._statistics import mean as mean
+from veery.numpy._statistics import nanmean as nanmean
+from veery.numpy._statistics import nanstd as nanstd
+from veery.numpy._statistics import nanvar as nanvar
 from veery.numpy._statistics import std as std
 from veery.numpy._statistics import var as var
 from veery.numpy._ufunc import frompyfunc as frompyfunc

@@ -1,4 +1,4 @@
-"""Means, variances and averages."""
+"""Means, variances, averages, covariances; those that leave NaN out."""
 
 from __future__ import annotations
 
@@ -8,18 +8,25 @@ from typing import Any
 import numpy as np
 
 from veery import lax
+from veery._api.jit import jit
 from veery._core import dtypes
+from veery.numpy import _arithmetic, _logic, _reductions
 from veery.numpy._elementwise import run
+from veery.numpy._joining import concatenate
+from veery.numpy._matrices import diag
+from veery.numpy._products import dot
 from veery.numpy._promotion import (
     Array,
     ArrayLike,
     broadcast_to,
     check_arraylike,
     check_no_out,
+    promote_dtypes_inexact,
     to_dtype,
     unwrap,
 )
 from veery.numpy._reductions import Axis, canonical_axes, expand
+from veery.numpy._shaping import as_array, atleast_2d
 
 
 def _computation_dtype(dtype: Any) -> Any:
@@ -205,3 +212,239 @@ def std(
     1.0
     """
     return _spread("std", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
+
+
+@jit(static_argnames=("axis", "returned", "keepdims"), inline=True)
+def average(
+    a: ArrayLike,
+    axis: Axis = None,
+    weights: ArrayLike | None = None,
+    returned: bool = False,
+    keepdims: bool = False,
+) -> Any:
+    """The weighted mean along axes.
+
+    Args:
+        a: array.
+        axis: axis or axes to average over; None for all.
+        weights: of the elements, in a's shape or that of the axes; None for equal ones.
+        returned: whether the sum of the weights is returned too.
+        keepdims: whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: the shape of the weights does not fit.
+
+    >>> import veery.numpy as jnp
+    >>> float(jnp.average(jnp.array([1.0, 3.0]), weights=jnp.array([3.0, 1.0])))
+    1.5
+    """
+    check_arraylike("average", *(x for x in (a, weights) if x is not None))
+    axes = canonical_axes(axis, np.ndim(a))
+    if weights is None:
+        (a,) = promote_dtypes_inexact(unwrap(a))
+        out = mean(a, axes, keepdims=keepdims)
+        total = lax.full_like(out, math.prod(np.shape(a)[i] for i in axes))
+        return (out, total) if returned else out
+    a, weights = (as_array(x) for x in promote_dtypes_inexact(unwrap(a), unwrap(weights)))
+    if a.shape != weights.shape:
+        if axis is None:
+            raise ValueError("Axis must be specified when shapes of a and weights differ.")
+        if weights.shape != tuple(a.shape[i] for i in axes):
+            raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+        weights = lax.transpose(weights, tuple(int(i) for i in np.argsort(axes)))
+        weights = lax.reshape(weights, tuple(size if i in axes else 1 for i, size in enumerate(a.shape)))
+        weights = broadcast_to(weights, a.shape)
+    total = _reductions.sum(weights, axes, keepdims=keepdims)
+    out = lax.div(_reductions.sum(lax.mul(a, weights), axes, keepdims=keepdims), total)
+    return (out, total) if returned else out
+
+
+# Those that leave NaN out.
+
+
+def _numbers(a: ArrayLike, where: ArrayLike | None) -> Any:
+    """Where elements are numbers and count."""
+    valid = _logic.logical_not(_logic.isnan(a))
+    return valid if where is None else _logic.logical_and(valid, where)
+
+
+@jit(static_argnames=("axis", "dtype", "keepdims"))
+def nanmean(
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The mean along axes of the elements that are not NaN; NaN where there are none (see `mean`).
+
+    >>> import veery.numpy as jnp
+    >>> float(jnp.nanmean(jnp.array([1.0, jnp.nan, 3.0])))
+    2.0
+    """
+    check_arraylike("nanmean", a)
+    check_no_out("nanmean", out)
+    return mean(a, axis, dtype, keepdims=keepdims, where=_numbers(unwrap(a), where))
+
+
+@jit(static_argnames=("axis", "dtype", "ddof", "keepdims"))
+def nanvar(
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+) -> Array:
+    """The variance along axes of the elements that are not NaN (see `var`).
+
+    >>> import veery.numpy as jnp
+    >>> float(jnp.nanvar(jnp.array([1.0, jnp.nan, 3.0])))
+    1.0
+    """
+    check_arraylike("nanvar", a)
+    check_no_out("nanvar", out)
+    return _spread("nanvar", a, axis, dtype, None, ddof, keepdims, _numbers(unwrap(a), where), mean, None)
+
+
+@jit(static_argnames=("axis", "dtype", "ddof", "keepdims"))
+def nanstd(
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+) -> Array:
+    """The standard deviation along axes of the elements that are not NaN (see `var`).
+
+    >>> import veery.numpy as jnp
+    >>> float(jnp.nanstd(jnp.array([1.0, jnp.nan, 3.0])))
+    1.0
+    """
+    check_arraylike("nanstd", a)
+    check_no_out("nanstd", out)
+    return _spread("nanstd", a, axis, dtype, None, ddof, keepdims, _numbers(unwrap(a), where), mean, None)
+
+
+# Covariances.
+
+
+def _rows(name: str, x: Array, rowvar: bool) -> Array:
+    """Variables as rows."""
+    if np.ndim(x) > 2:
+        raise ValueError(f"{name} has more than 2 dimensions")
+    matrix = atleast_2d(x)
+    return (
+        matrix
+        if rowvar or (np.ndim(x) == 1 if name == "m" else matrix.shape[0] == 1)
+        else lax.transpose(matrix, (1, 0))
+    )
+
+
+def _cov_weights(x: Array, fweights: ArrayLike | None, aweights: ArrayLike | None) -> list[Any]:
+    for name, weights in (("fweights", fweights), ("aweights", aweights)):
+        if weights is None:
+            continue
+        check_arraylike("cov", weights)
+        if np.ndim(weights) > 1:
+            raise RuntimeError(f"cannot handle multidimensional {name}")
+        if np.shape(weights)[0] != x.shape[1]:
+            raise RuntimeError(f"incompatible numbers of samples and {name}")
+        if name == "fweights" and not dtypes.issubdtype(dtypes.dtype_of(weights), np.integer):
+            raise TypeError("fweights must be integer.")
+    return [None if w is None else _arithmetic.abs(w) for w in (fweights, aweights)]
+
+
+@jit(static_argnames=("rowvar", "bias", "ddof", "dtype"))
+def cov(
+    m: ArrayLike,
+    y: ArrayLike | None = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: ArrayLike | None = None,
+    aweights: ArrayLike | None = None,
+    dtype: Any = None,
+) -> Array:
+    """The covariances of variables.
+
+    Args:
+        m: variables, a row each; a vector is one variable.
+        y: further ones.
+        rowvar: whether rows are variables, else columns.
+        bias: whether sums are divided by the number of observations N and not by N - 1.
+        ddof: what is taken from N instead.
+        fweights: integers, how often each observation was made.
+        aweights: the observations' importance.
+        dtype: of the result.
+
+    Returns:
+        A matrix, or a scalar for one variable.
+
+    Raises:
+        ValueError: m or y has more than two dimensions, or dtype is not inexact.
+        RuntimeError: the weights do not fit.
+        TypeError: fweights are not integers.
+
+    >>> import veery.numpy as jnp
+    >>> float(jnp.cov(jnp.array([1.0, 3.0])))
+    2.0
+    """
+    check_arraylike("cov", *(x for x in (m, y) if x is not None))
+    if dtype is not None and not dtypes.issubdtype(dtype, np.inexact):
+        raise ValueError(f"cov: dtype must be a subclass of float or complex; got dtype={dtype!r}")
+    given = promote_dtypes_inexact(*(unwrap(x) for x in (m, y) if x is not None))
+    rows = [_rows(name, as_array(x), rowvar) for name, x in zip("my", given)]
+    if rows[0].shape[0] == 0:
+        return lax.full((0, 0), 0, dtypes.default_float_dtype())
+    x = concatenate(rows) if y is not None else rows[0]
+    count, size = x.shape
+    if size == 0:
+        return lax.full(() if count == 1 else (count, count), np.nan, x.dtype)
+    ddof = (0 if bias else 1) if ddof is None else ddof
+    frequencies, importances = _cov_weights(x, fweights, aweights)
+    weights = importances if frequencies is None else frequencies
+    if frequencies is not None and importances is not None:
+        weights = frequencies * importances
+    if dtype is not None:
+        x = x.astype(dtype)
+        weights = None if weights is None else weights.astype(dtype)
+    centre, totals = average(x, axis=1, weights=weights, returned=True)
+    divisor: Any = size - ddof
+    if weights is not None:
+        divisor = totals[0] - ddof
+        if importances is not None:
+            divisor = totals[0] - ddof * _reductions.sum(weights * importances) / totals[0]
+    x = x - centre[:, None]
+    weighted = x if weights is None else x * weights
+    out = dot(x, _arithmetic.conj(lax.transpose(weighted, (1, 0)))) / divisor
+    return lax.squeeze(out, (0, 1)) if count == 1 else out
+
+
+@jit(static_argnames=("rowvar", "dtype"))
+def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: Any = None) -> Array:
+    """The correlation coefficients of variables; arguments as of `cov`.
+
+    >>> import veery.numpy as jnp
+    >>> jnp.corrcoef(jnp.array([[1.0, 3.0], [4.0, 2.0]])).tolist()
+    [[1.0, -1.0], [-1.0, 1.0]]
+    """
+    check_arraylike("corrcoef", x)
+    if dtype is not None and not dtypes.issubdtype(dtype, np.inexact):
+        raise ValueError(f"corrcoef: dtype must be a subclass of float or complex; got dtype={dtype!r}")
+    c = cov(x, y, rowvar, dtype=dtype)
+    if np.ndim(c) == 0:
+        return c / c
+    deviation = _arithmetic.sqrt(_arithmetic.real(diag(c)))
+    c = c / deviation[:, None] / deviation[None, :]
+    # rounding must not make them greater than 1
+    real = _arithmetic.clip(_arithmetic.real(c), -1, 1)
+    if not dtypes.issubdtype(c.dtype, np.complexfloating):
+        return real
+    return lax.complex(real, _arithmetic.clip(_arithmetic.imag(c), -1, 1))

@@ -1,0 +1,76 @@
+"""Statistics against NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support.interpreted import interpreted
+
+import veery.numpy as jnp
+from veery import jit
+
+Call = Callable[[Any, Any], Any]  # (module, arrays) -> arrays
+
+RNG = np.random.default_rng(0)
+F = RNG.normal(size=(3, 4)).astype(np.float32)
+I = RNG.integers(-5, 6, (3, 4)).astype(np.int32)
+B = np.array([[True, False, True, True], [True, True, False, False], [True, True, False, True]])
+N = np.where(B, F, np.nan).astype(np.float32)
+C = (F + 1j * F[::-1]).astype(np.complex64)
+G = np.abs(RNG.normal(size=(4,))).astype(np.float32)
+T = RNG.normal(size=(2, 3, 4)).astype(np.float32)
+Q = np.array([0.0, 0.3, 0.5, 1.0], np.float32)
+ARGUMENTS = (F, I, B, N, C, G, T, Q)
+
+CALLS: dict[str, Call] = {
+    "mean": lambda np, a: (np.mean(a[0]), np.mean(a[1], 0), np.mean(a[4], 1, keepdims=True), np.mean(a[6], (0, 2))),
+    "mean where": lambda np, a: np.mean(a[0], 1, where=a[2]),
+    "var": lambda np, a: (np.var(a[0]), np.var(a[1], 0), np.var(a[4], 1, keepdims=True), np.var(a[6], (0, 2))),
+    "std": lambda np, a: (np.std(a[0], 1, ddof=1), np.std(a[0], 0, where=a[2]), np.std(a[1], correction=1)),
+    "var mean": lambda np, a: np.var(a[0], 1, mean=np.mean(a[0], 1, keepdims=True)),
+    "methods": lambda np, a: (a[0].mean(0), a[0].var(), a[0].std(1, ddof=1)),
+    "average": lambda np, a: (np.average(a[0]), np.average(a[0], 1, a[5]), np.average(a[1], weights=a[1] ** 2 + 1)),
+    "average returned": lambda np, a: np.average(a[0], 1, a[5], returned=True),
+    "average sum": lambda np, a: np.average(a[6], (0, 2), returned=True),
+    "average axes": lambda np, a: np.average(a[6], (2, 0), a[6][:, 0].T ** 2, keepdims=True),
+    "nanmean": lambda np, a: (np.nanmean(a[3]), np.nanmean(a[3], 0), np.nanmean(a[1], 1), np.nanmean(a[3], where=a[2])),
+    "nanvar": lambda np, a: (np.nanvar(a[3]), np.nanvar(a[3], 1, ddof=1), np.nanstd(a[3], 0, keepdims=True)),
+    "median": lambda np, a: (np.median(a[0]), np.median(a[1], 0), np.median(a[6], (0, 2), keepdims=True)),
+    "median of nan": lambda np, a: (np.median(a[3], 1), np.nanmedian(a[3], 1), np.nanmedian(a[3], 0, keepdims=True)),
+    "quantile": lambda np, a: (np.quantile(a[0], a[7]), np.quantile(a[0], 0.4, 1), np.quantile(a[6], a[7], (0, 2))),
+    "quantile kept": lambda np, a: np.quantile(a[6], a[7], (2, 0), keepdims=True),
+    "nanquantile": lambda np, a: (np.nanquantile(a[3], a[7], 1), np.nanquantile(a[3], 0.3, 0, keepdims=True)),
+    "percentile": lambda np, a: (np.percentile(a[0], 30), np.percentile(a[1], 100 * a[7], 0)),
+    "nanpercentile": lambda np, a: np.nanpercentile(a[3], 30, 1),
+    "weighted": lambda np, a: np.quantile(a[0], a[7], 1, method="inverted_cdf", weights=a[5]),
+    "cov": lambda np, a: (np.cov(a[0]), np.cov(a[0], rowvar=False, bias=True), np.cov(a[0][0]), np.cov(a[4])),
+    "cov y": lambda np, a: np.cov(a[0], a[1], ddof=0),
+    "cov weights": lambda np, a: np.cov(a[0], fweights=abs(a[1][0]) + 1, aweights=a[5]),
+    "corrcoef": lambda np, a: (np.corrcoef(a[0]), np.corrcoef(a[0], rowvar=False), np.corrcoef(a[4])),
+    **{
+        f"quantile {m}": lambda np, a, m=m: (
+            np.quantile(a[0], 0.9 * a[7], 1, method=m),
+            np.quantile(a[0], 0.4, method=m),
+        )
+        for m in ("lower", "higher", "midpoint", "nearest", "inverted_cdf")
+    },
+}
+
+
+def check(actual: Any, expected: Any, name: str, rtol: float = 2e-5) -> None:
+    actual, expected = (tuple(x) if isinstance(x, (tuple, list)) else (x,) for x in (actual, expected))
+    assert len(actual) == len(expected), name
+    for a, e in zip(actual, expected):
+        a, e = np.asarray(a), np.asarray(e)
+        assert a.shape == e.shape, name
+        np.testing.assert_allclose(a, e.astype(a.dtype), rtol=rtol, atol=2e-6, err_msg=name)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", CALLS)
+def test_calls(name):
+    call = CALLS[name]
+    check(interpreted(lambda *a: call(jnp, a), *ARGUMENTS), call(np, ARGUMENTS), name)
