@@ -103,13 +103,9 @@ class _Flow:
                 self.returns.update(op.operands)
 
     def barred(self) -> Iterator[ir.Value]:
-        """The results of barriers whose operand something else may read."""
+        """The results of barriers: their operands may be read elsewhere, at the latest when equal values are merged."""
         for op in self.barriers:
-            for operand, result in zip(op.operands, op.results):
-                owner = operand.owner
-                computed = not isinstance(owner, ir.Block) and owner.operation.name != "stablehlo.constant"
-                if not computed or len(_uses(operand)) > 1 or next(self._origins(operand), None) is not None:
-                    yield result
+            yield from op.results
 
     @staticmethod
     def _overwritten(op: Any) -> range:

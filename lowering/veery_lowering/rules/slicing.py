@@ -51,9 +51,18 @@ def _dynamic_update_slice(ctx: Context, x: Value, update: Value, *starts: Value,
 
 
 def start_indices(starts: Sequence[Value]) -> list[Value]:
-    """The start indices in one dtype of at least 32 bits: negative ones of 8 and 16 bits are not clamped to 0."""
+    """The start indices in one dtype for which IREE clamps rightly: int32, or what they are if that is wider.
+
+    Negative ones of 8 and 16 bits are not clamped to 0 by it, uint64 ones above 2**63 are.
+    """
     dtypes = {hlo.dtype_of(start) for start in starts}
-    wide = any(dtype.itemsize == 8 for dtype in dtypes) or (np.dtype("uint32") in dtypes and len(dtypes) > 1)
-    if len(dtypes) == 1 and next(iter(dtypes)).itemsize >= 4:
+    if dtypes <= {np.dtype(np.int32)} or dtypes == {np.dtype(np.int64)} or dtypes == {np.dtype(np.uint32)}:
         return list(starts)
-    return [hlo.convert(start, np.int64 if wide else np.int32) for start in starts]
+    wide = any(dtype.itemsize == 8 for dtype in dtypes) or np.dtype(np.uint32) in dtypes
+    return [_signed(start, np.int64 if wide else np.int32) for start in starts]
+
+
+def _signed(start: Value, dtype: type) -> Value:
+    if hlo.dtype_of(start) == np.uint64:
+        start = hlo.minimum(start, hlo.full_like(start, np.iinfo(np.int64).max))
+    return hlo.convert(start, dtype)

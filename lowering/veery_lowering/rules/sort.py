@@ -1,7 +1,8 @@
 """Sorting and top_k.
 
-IREE's own sort is quadratic (10^4 float32: 0.1 s), not stable and in place. On the CPU NumPy sorts (10^4: 0.02 ms),
-beyond a few elements; elsewhere a bitonic network does, with the position as the last key so that it is stable.
+IREE's own sort is not used: it is quadratic (10^4 float32: 0.1 s), unstable, in place, and does not compile when it is
+fused with what makes its operands. On the CPU NumPy sorts (10^4: 0.02 ms and 3 to 5 us for the call); elsewhere, and
+in programs that must do without the host, a bitonic network with the position as the last key, so that it is stable.
 """
 
 from __future__ import annotations
@@ -15,9 +16,6 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.registry import Context, Value, rule
-
-# A call of the host costs 3 to 5 us and waits for its operands; IREE's sort of this many elements takes as long.
-_FEW = 32
 
 
 @dataclass(frozen=True)
@@ -77,8 +75,9 @@ def _sort(ctx: Context, *operands: Value, dimension: int, num_keys: int = 1, **_
 
 @rule("sort", target="cpu")
 def _sort_cpu(ctx: Context, *operands: Value, dimension: int, num_keys: int = 1, **_: Any) -> list[Value]:
-    if hlo.shape_of(operands[0])[dimension] <= _FEW:
-        return _ordered(list(operands), dimension, num_keys)
+    shape = hlo.shape_of(operands[0])
+    if shape[dimension] < 2 or 0 in shape:
+        return list(operands)
     return ctx.host_call(HostSort(dimension, num_keys), operands, ctx.avals_out)
 
 
@@ -90,7 +89,7 @@ def _top_k(ctx: Context, x: Value, *, k: int, axis: int = -1, **_: Any) -> list[
 @rule("top_k", target="cpu")
 def _top_k_cpu(ctx: Context, x: Value, *, k: int, axis: int = -1, **_: Any) -> list[Value]:
     rank = len(hlo.shape_of(x))
-    if axis % rank != rank - 1 or hlo.shape_of(x)[-1] <= _FEW:
+    if axis % rank != rank - 1:
         return _top_k_without_host(ctx, x, k, axis)
     return ctx.host_call(HostTopK(k, np.dtype(ctx.avals_out[1].dtype).name), [x], ctx.avals_out)
 
@@ -109,21 +108,7 @@ def _ordered(operands: list[Value], axis: int, num_keys: int, descending: bool =
     shape = hlo.shape_of(operands[0])
     if shape[axis] < 2 or 0 in shape:
         return operands
-    order = _Order(num_keys, descending)
-    if shape[axis] <= _FEW:
-        return _by_comparator(operands, axis, order)
-    return _by_network(operands, axis, order)
-
-
-def _by_comparator(operands: list[Value], axis: int, order: _Order) -> list[Value]:
-    """IREE's own sort: quadratic, but it compiles in 0.3 s where a network of so few elements takes 2 s."""
-    position = hlo.iota(np.int32, hlo.shape_of(operands[0]), axis)
-
-    def before(*pairs: Value) -> Value:
-        return order.precedes(pairs[0::2], pairs[1::2])
-
-    # Fused with its readers, a sort of several columns is refused ("write affecting operations on global resources").
-    return hlo.optimization_barrier(hlo.sort([*operands, position], axis, before)[:-1])
+    return _by_network(operands, axis, _Order(num_keys, descending))
 
 
 def _by_network(operands: list[Value], axis: int, order: _Order) -> list[Value]:
@@ -203,7 +188,7 @@ class _Order:
     num_keys: int
     descending: bool
 
-    def precedes(self, left: Sequence[Value], right: Sequence[Value], length: int | None = None) -> Value:
+    def precedes(self, left: Sequence[Value], right: Sequence[Value], length: int) -> Value:
         """Whether each left element comes before the right one; the last columns are the positions."""
         positions = left[-1], right[-1]
         before = hlo.compare(*positions, "LT")
@@ -212,8 +197,6 @@ class _Order:
             if self.descending:
                 less = hlo.not_(hlo.or_(less, equal))
             before = hlo.or_(less, hlo.and_(equal, before))
-        if length is None:
-            return before
         end = hlo.full_like(positions[0], length)
         inside = [hlo.compare(position, end, "LT") for position in positions]
         return hlo.and_(inside[0], hlo.or_(hlo.not_(inside[1]), before))

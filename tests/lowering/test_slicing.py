@@ -1,0 +1,37 @@
+"""Static and dynamic slices: starts are clamped, whatever their dtype."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.jaxpr_graphs import Graph, Literal
+
+X = np.arange(35, dtype=np.float32).reshape(7, 5)
+INDEX_DTYPES = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
+
+
+@pytest.mark.parametrize("dtype", INDEX_DTYPES)
+def test_dynamic_starts_are_clamped(dtype: type) -> None:
+    g = Graph()
+    x, u = g.input(X), g.input(-np.ones((3, 2), np.float32))
+    starts = (0, 3, 4, 5, 100, np.iinfo(dtype).max, np.iinfo(dtype).min)
+    for start in starts:
+        i, j = g.input(np.array(start, dtype)), Literal(2, dtype)
+        row = min(max(start, 0), 4)
+        g.check(f"slice {start}", g.op("dynamic_slice", x, i, j, out=(3, 2), slice_sizes=(3, 2)), X[row : row + 3, 2:4])
+        updated = X.copy()
+        updated[row : row + 3, 2:4] = -1
+        g.check(f"update {start}", g.op("dynamic_update_slice", x, u, i, j), updated)
+    g.run()
+
+
+def test_static_slices_and_empty_updates() -> None:
+    g = Graph()
+    x, empty = g.input(X), g.input(np.zeros((0, 5), np.float32))
+    zero = Literal(0, np.int32)
+    part = dict(start_indices=(1, 0), limit_indices=(6, 5), strides=(2, 3))
+    g.check("slice", g.op("slice", x, out=(3, 2), **part), X[1:6:2, 0:5:3])
+    g.check("empty update", g.op("dynamic_update_slice", x, empty, zero, zero), X)
+    none = g.op("dynamic_slice", x, zero, zero, out=(0, 5), slice_sizes=(0, 5))
+    g.check("empty slice", none, X[:0])
+    g.run()

@@ -1,0 +1,77 @@
+"""Sorts are stable, NaN comes last, on the host as well as in the program."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support.jaxpr_graphs import Graph
+
+import veery_lowering
+
+RNG = np.random.default_rng(0)
+HOST = veery_lowering.Options()
+DEVICE = veery_lowering.Options(self_contained=True)
+
+
+def sample(dtype: type, length: int) -> np.ndarray:
+    values = RNG.integers(0, 9, (3, length)).astype(dtype)
+    if values.dtype.kind in "fV":
+        values[0, 3], values[1, :4], values[2, 2] = np.nan, [0.0, -0.0, 0.0, -0.0], -np.inf
+    return values
+
+
+def key(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.float32) if values.dtype.kind == "V" else values
+
+
+@pytest.mark.parametrize("options", [HOST, DEVICE], ids=["host", "device"])
+@pytest.mark.parametrize("dtype", [np.float32, np.int16, np.uint64, ml_dtypes.bfloat16, np.bool_, np.complex64])
+def test_sort_argsort_and_top_k(dtype: type, options: veery_lowering.Options) -> None:
+    g = Graph()
+    for length in (7, 100):
+        values = sample(dtype, length)
+        shape = values.shape
+        x = g.input(values)
+        position = g.input(np.broadcast_to(np.arange(length, dtype=np.int32), shape))
+        order = np.argsort(key(values), axis=1, kind="stable")
+        (alone,) = g.ops("sort", [x], [(shape, dtype)], dimension=1, is_stable=True, num_keys=1)
+        g.check(f"sort {length}", alone, np.take_along_axis(values, order, 1))
+        pair = g.ops("sort", [x, position], [(shape, dtype), (shape, np.int32)], dimension=1, num_keys=1)
+        g.check(f"order {length}", pair[1], order.astype(np.int32))
+        if np.dtype(dtype).kind == "c":
+            continue
+        best = length - 1 - np.argsort(key(values)[:, ::-1], axis=1, kind="stable")[:, ::-1][:, :5]
+        top, index = g.ops("top_k", [x], [((3, 5), dtype), ((3, 5), np.int32)], k=5, axis=1)
+        g.check(f"top {length}", top, np.take_along_axis(values, best, 1))
+        g.check(f"top index {length}", index, best.astype(np.int32))
+    results = g.run(options=options)
+    if dtype is np.float32:
+        for result, (_, expected, _) in zip(results, g.expected):
+            np.testing.assert_array_equal(np.signbit(result) & (result == 0), np.signbit(expected) & (expected == 0))
+
+
+@pytest.mark.parametrize("options", [HOST, DEVICE], ids=["host", "device"])
+def test_several_keys_and_other_axes(options: veery_lowering.Options) -> None:
+    g = Graph()
+    for length in (9, 100):
+        first, second = RNG.integers(0, 3, length).astype(np.int32), RNG.integers(0, 3, length).astype(np.float32)
+        payload = np.arange(length, dtype=np.int32)
+        order = np.lexsort((second, first))
+        outs = [((length,), np.int32), ((length,), np.float32), ((length,), np.int32)]
+        operands = [g.input(x) for x in (first, second, payload)]
+        for out, x in zip(g.ops("sort", operands, outs, dimension=0, num_keys=2), (first, second, payload)):
+            g.check("lexicographic", out, x[order])
+        cube = RNG.standard_normal((2, length, 3)).astype(np.float32)
+        (out,) = g.ops("sort", [g.input(cube)], [(cube.shape, np.float32)], dimension=1, num_keys=1)
+        g.check("middle axis", out, np.sort(cube, 1))
+    g.run(options=options)
+
+
+def test_only_the_cpu_asks_the_host() -> None:
+    g = Graph(((100,), np.float32), ((1,), np.float32))
+    for x in g.invars:
+        g.outvars += g.ops("sort", [x], [(x.aval.shape, np.float32)], dimension=0, num_keys=1)
+    assert g.text().count("call @host.cb") == 1
+    assert "@host" not in g.text(target="vulkan")
+    assert "stablehlo.sort" not in g.text() + g.text(target="vulkan")

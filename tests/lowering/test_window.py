@@ -1,0 +1,114 @@
+"""Windows, against loops over their places."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support.jaxpr_graphs import Graph
+
+RNG = np.random.default_rng(0)
+UFUNCS = {"reduce_window_sum": np.add, "reduce_window_max": np.maximum, "reduce_window_min": np.minimum}
+
+
+def dilated(x: np.ndarray, padding: tuple, base: tuple, fill: float) -> np.ndarray:
+    shape = [(n - 1) * b + 1 + low + high for n, b, (low, high) in zip(x.shape, base, padding)]
+    result = np.full(shape, fill, x.dtype)
+    places = tuple(slice(low, low + (n - 1) * b + 1, b) for n, b, (low, _) in zip(x.shape, base, padding))
+    result[places] = x
+    return result
+
+
+def windows(x: np.ndarray, window: tuple, strides: tuple, dilation: tuple) -> list:
+    """For each place in the window, the array of elements there."""
+    sizes = [(n - (w - 1) * d - 1) // s + 1 for n, w, s, d in zip(x.shape, window, strides, dilation)]
+    return [
+        x[tuple(slice(o * d, o * d + (n - 1) * s + 1, s) for o, d, n, s in zip(offset, dilation, sizes, strides))]
+        for offset in itertools.product(*map(range, window))
+    ]
+
+
+CASES = [
+    ((2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1), (1, 1)),
+    ((3, 2), (1, 2), ((1, 1), (0, 1)), (1, 1), (1, 1)),
+    ((2, 3), (1, 1), ((0, 1), (1, 0)), (2, 1), (1, 2)),
+    ((1, 8), (1, 1), ((0, 0), (7, 0)), (1, 1), (1, 1)),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, ml_dtypes.bfloat16, np.complex64])
+def test_reduce_window(dtype: type) -> None:
+    g = Graph()
+    values = RNG.integers(0, 50, (6, 8)).astype(dtype)
+    x = g.input(values)
+    extremes = {"reduce_window_sum": 0, "reduce_window_max": 0, "reduce_window_min": 60}
+    for (name, ufunc), case in itertools.product(UFUNCS.items(), CASES):
+        if np.dtype(dtype).kind == "c" and ufunc is not np.add:
+            continue
+        window, strides, padding, base, dilation = case
+        wide = values.astype(np.complex128 if np.dtype(dtype).kind == "c" else np.float64)
+        places = windows(dilated(wide, padding, base, extremes[name]), window, strides, dilation)
+        expected = places[0]
+        for place in places[1:]:
+            expected = ufunc(expected, place)
+        if np.dtype(dtype) == np.uint8:
+            expected = expected % 256
+        out = g.op(
+            name, x, out=expected.shape, window_dimensions=window, window_strides=strides, padding=padding,
+            base_dilation=base, window_dilation=dilation,
+        )  # fmt: skip
+        g.check(f"{name} {case}", out, expected.astype(dtype))
+    g.run()
+
+
+def test_general_window() -> None:
+    body = Graph(((), np.float32), ((), np.float32))
+    closed = body.closed(body.op("max", *body.invars))
+    g = Graph()
+    values = RNG.standard_normal((5, 6)).astype(np.float32)
+    x, init = g.input(values), g.input(np.float32(-9))
+    window, strides, padding, base, dilation = CASES[1]
+    places = windows(dilated(values, padding, base, -9), window, strides, dilation)
+    expected = np.max(places, axis=0)
+    (out,) = g.ops(
+        "reduce_window", [x, init], [(expected.shape, np.float32)], jaxpr=closed, consts=(), window_dimensions=window,
+        window_strides=strides, padding=padding, base_dilation=base, window_dilation=dilation,
+    )  # fmt: skip
+    g.check("reduce_window", out, expected)
+    g.run()
+
+
+@pytest.mark.parametrize("select", ["ge", "le"])
+def test_select_and_scatter_add(select: str) -> None:
+    """Overlapping, padded and strided windows; ties go to the first place, padding gets nothing."""
+    g = Graph()
+    values = RNG.integers(0, 4, (6, 7)).astype(np.float32)
+    values[0, 0] = -np.inf if select == "ge" else np.inf
+    x = g.input(values)
+    for window, strides, padding in [
+        ((2, 2), (2, 2), ((0, 0), (0, 0))),
+        ((3, 3), (1, 2), ((1, 1), (1, 1))),
+        ((2, 3), (1, 1), ((0, 1), (2, 0))),
+    ]:
+        sizes = [(n + sum(p) - w) // s + 1 for n, w, s, p in zip(values.shape, window, strides, padding)]
+        source = RNG.standard_normal(sizes).astype(np.float32)
+        expected = np.zeros_like(values)
+        sign = 1 if select == "ge" else -1
+        for out in np.ndindex(*sizes):
+            best = None
+            for offset in itertools.product(*map(range, window)):
+                at = tuple(o * s + k - p[0] for o, s, k, p in zip(out, strides, offset, padding))
+                inside = all(0 <= i < n for i, n in zip(at, values.shape))
+                if inside and (best is None or sign * values[at] > sign * values[best]):
+                    best = at
+            if best is not None:
+                expected[best] += source[out]
+        result = g.op(
+            "select_and_scatter_add", g.input(source), x, out=values.shape, select_prim=SimpleNamespace(name=select),
+            window_dimensions=window, window_strides=strides, padding=padding,
+        )  # fmt: skip
+        g.check(f"{window} {strides}", result, expected, 1e-5)
+    g.run()
