@@ -124,9 +124,10 @@ class Executable:
                 if pending is not None and pending not in waits:
                     waits.append(pending)
                 refs.append(buffer._ref)
+        inline = self.queue == "inline" and not waits
+        deferred = deferred or (not inline and _waits_for_host(self._program))
         if deferred or (self._effects and not workers.here() and not self.device.effects_submitted()):
             return self._defer(refs, waits)
-        inline = self.queue == "inline" and not waits
         results, done = self._submit(refs, waits, inline)
         self.device.in_flight.admit(done, self._result_nbytes, self._effects)
         return [Buffer(ref, spec, done) for ref, spec in zip(results, self.outputs)]
@@ -408,6 +409,12 @@ def load_module(
     if function is None:
         raise ValueError(f"{program.name}: the program has no function {program.entry!r}, only {module.function_names}")
     return context, function
+
+
+def _waits_for_host(program: Any) -> bool:
+    """True when a submission lasts until a Python function has returned: IREE waits for those without results (0.30 s
+    of a function of 0.3 s, against 0.0003 s with a result)."""
+    return any(not call.outputs for call in program.host_calls)
 
 
 def _choose_queue(program: Any, device: Device) -> str:
