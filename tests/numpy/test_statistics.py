@@ -23,6 +23,8 @@ C = (F + 1j * F[::-1]).astype(np.complex64)
 G = np.abs(RNG.normal(size=(4,))).astype(np.float32)
 T = RNG.normal(size=(2, 3, 4)).astype(np.float32)
 Q = np.array([0.0, 0.3, 0.5, 1.0], np.float32)
+EDGES = np.array([-0.9, -0.2, 0.1, 0.3, 1.1], np.float32)
+EDGES_OF = np.array([1, 5, 1, 0])
 ARGUMENTS = (F, I, B, N, C, G, T, Q)
 
 CALLS: dict[str, Call] = {
@@ -50,6 +52,23 @@ CALLS: dict[str, Call] = {
     "cov y": lambda np, a: np.cov(a[0], a[1], ddof=0),
     "cov weights": lambda np, a: np.cov(a[0], fweights=abs(a[1][0]) + 1, aweights=a[5]),
     "corrcoef": lambda np, a: (np.corrcoef(a[0]), np.corrcoef(a[0], rowvar=False), np.corrcoef(a[4])),
+    "bincount": lambda np, a: np.bincount(EDGES_OF, minlength=9) + 0 * a[1].sum(),
+    "digitize": lambda np, a: (np.digitize(a[0], EDGES), np.digitize(a[0], EDGES[::-1], right=True)),
+    "digitize edges": lambda np, a: (np.digitize(EDGES, EDGES), np.digitize(EDGES, EDGES[::-1]) + 0 * a[1].sum()),
+    "histogram": lambda np, a: np.histogram(a[0], 5),
+    "histogram edges": lambda np, a: np.histogram(a[0], EDGES, weights=a[0] ** 2, density=True),
+    "histogram range": lambda np, a: np.histogram(a[3], 4, range=(-0.5, 0.5)),
+    "histogram2d": lambda np, a: np.histogram2d(a[0][0], a[0][1], [3, 4]),
+    "histogram2d edges": lambda np, a: np.histogram2d(a[0][0], a[0][1], EDGES, density=True),
+    "histogramdd": lambda np, a: (np.histogramdd(a[0], 3, weights=a[0][:, 0] ** 2)[0],),
+    "interp": lambda np, a: (np.interp(a[0], EDGES, EDGES**2), np.interp(a[0], EDGES, EDGES, -9.0, 9.0)),
+    "interp period": lambda np, a: np.interp(a[0], EDGES[::-1], EDGES**2, period=1.7),
+    **{
+        f"{f} {m}": lambda np, a, f=f, m=m: (getattr(np, f)(a[5], a[0][1, :3], m), getattr(np, f)(a[0][1, :2], a[5], m))
+        for f in ("convolve", "correlate")
+        for m in ("full", "same", "valid")
+    },
+    "correlate complex": lambda np, a: np.correlate(a[4][0], a[4][1, :2], "full"),
     **{
         f"quantile {m}": lambda np, a, m=m: (
             np.quantile(a[0], 0.9 * a[7], 1, method=m),
@@ -74,3 +93,42 @@ def check(actual: Any, expected: Any, name: str, rtol: float = 2e-5) -> None:
 def test_calls(name):
     call = CALLS[name]
     check(interpreted(lambda *a: call(jnp, a), *ARGUMENTS), call(np, ARGUMENTS), name)
+
+
+def test_compiled():
+    calls = {name: CALLS[name] for name in ("mean", "var", "average axes", "cov", "quantile", "digitize", "interp")}
+    outs = jit(lambda *a: [call(jnp, a) for call in calls.values()])(*ARGUMENTS)
+    for (name, call), out in zip(calls.items(), outs):
+        check(out, call(np, ARGUMENTS), name)
+
+
+def test_eager():
+    x = jnp.array(F)
+    check((x.mean(), x.std(1), x.var(0)), (F.mean(), F.std(1), F.var(0)), "methods")
+    check(jnp.histogram(x, 4), np.histogram(F, 4), "histogram")
+    check(jnp.bincount(np.array([3, 1, 1])), np.bincount([3, 1, 1]), "bincount")
+    check(jit(lambda i: jnp.bincount(i, length=3))(np.array([-1, 1, 7])), [1, 1, 0], "bincount of known length")
+
+
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda: jnp.mean([1.0]), TypeError, "mean requires ndarray or scalar arguments"),
+        (lambda: jnp.var(F, ddof=1, correction=1), ValueError, "can't be provided simultaneously"),
+        (lambda: jnp.average(F, weights=G), ValueError, "Axis must be specified"),
+        (lambda: jnp.quantile(C, 0.5), ValueError, "does not support complex input"),
+        (lambda: jnp.quantile(F, 0.5, method="x"), ValueError, "method can only be"),
+        (lambda: jnp.quantile(F, F), ValueError, "q must be have rank <= 1"),
+        (lambda: jnp.median(F, overwrite_input=True), ValueError, "does not support overwrite_input"),
+        (lambda: jnp.cov(T), ValueError, "more than 2 dimensions"),
+        (lambda: jnp.histogram(F, weights=G), ValueError, "same shape as a"),
+        (lambda: jnp.histogram_bin_edges(F, "auto"), NotImplementedError, "string values"),
+        (lambda: jit(jnp.bincount)(I[0]), TypeError, "argument 'x' of jnp.bincount"),
+        (lambda: jnp.interp(F, G, G[:2]), ValueError, "one-dimensional arrays of equal size"),
+        (lambda: jnp.convolve(F, G), ValueError, "only support 1-dimensional"),
+        (lambda: jnp.convolve(G, G, "x"), ValueError, "mode must be one of"),
+    ],
+)
+def test_errors(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

@@ -53,7 +53,7 @@ def _arguments_behind(tracer: Any) -> list[str]:
     names = trace.debug_info.arg_names
     if names is None:
         return []
-    needed = {tracer.var}
+    needed = {tracer._var}
     for eqn in reversed(trace.eqns):
         if not needed.isdisjoint(eqn.outvars):
             needed.update(atom for atom in eqn.invars if not hasattr(atom, "val"))

@@ -225,7 +225,7 @@ def _place_residuals(
         if not isinstance(atom, Literal):
             where.setdefault(atom, ("out", i))
     for i, arg in enumerate(args):
-        where[arg.var] = ("in", i)
+        where[arg._var] = ("in", i)
     extra: list[Any] = []
     sources = []
     for residual in residuals:

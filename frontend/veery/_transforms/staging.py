@@ -28,16 +28,16 @@ from veery._core.trace import Trace, Tracer, check_alive, current_trace, new_tra
 class JitTracer(Tracer):
     """A value of a jaxpr that is being built."""
 
-    __slots__ = ("var", "source_info")
+    __slots__ = ("_var", "source_info")
 
     def __init__(self, trace: StagingTrace, var: Var, source_info: source.SourceInfo | None):
         self._trace = trace
-        self.var = var
+        self._var = var
         self.source_info = source_info
 
     @property
     def aval(self) -> Any:
-        return self.var.aval
+        return self._var.aval
 
     def __repr__(self) -> str:
         return f"JitTracer({self.aval.str_short(short_dtypes=False)})"
@@ -66,7 +66,7 @@ class StagingTrace(Trace):
     def atom(self, x: Any) -> Atom:
         """The variable or literal that stands for a value: constants become literals or constvars."""
         if isinstance(x, JitTracer) and x._trace is self:
-            return x.var
+            return x._var
         return self._constant(x)
 
     def lift(self, x: Any) -> Any:
@@ -95,9 +95,9 @@ class StagingTrace(Trace):
         if known is None:
             known = JitTracer(self, Var(aval_of(x)), None)
             self._const_vars[id(x)] = known
-            self.constvars.append(known.var)
+            self.constvars.append(known._var)
             self.consts.append(x)  # also keeps x alive, and so its id unique
-        return known.var
+        return known._var
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         atoms = [self.atom(x) for x in args]

@@ -187,6 +187,12 @@ from veery.numpy._grids import mgrid as mgrid
 from veery.numpy._grids import ogrid as ogrid
 from veery.numpy._grids import r_ as r_
 from veery.numpy._grids import s_ as s_
+from veery.numpy._histograms import bincount as bincount
+from veery.numpy._histograms import digitize as digitize
+from veery.numpy._histograms import histogram as histogram
+from veery.numpy._histograms import histogram2d as histogram2d
+from veery.numpy._histograms import histogram_bin_edges as histogram_bin_edges
+from veery.numpy._histograms import histogramdd as histogramdd
 from veery.numpy._input_output import array_repr as array_repr
 from veery.numpy._input_output import array_str as array_str
 from veery.numpy._input_output import get_printoptions as get_printoptions
@@ -377,6 +383,9 @@ from veery.numpy._shaping import squeeze as squeeze
 from veery.numpy._shaping import swapaxes as swapaxes
 from veery.numpy._shaping import transpose as transpose
 from veery.numpy._shaping import trim_zeros as trim_zeros
+from veery.numpy._signal import convolve as convolve
+from veery.numpy._signal import correlate as correlate
+from veery.numpy._signal import interp as interp
 from veery.numpy._sorting import argpartition as argpartition
 from veery.numpy._sorting import argsort as argsort
 from veery.numpy._sorting import lexsort as lexsort
