@@ -37,6 +37,7 @@ def prepare_for_shaders(module: ir.Module) -> None:
         if rewrite is not None:
             with ir.InsertionPoint(operation), operation.location:
                 rewrite(operation)
+    _end_dispatches_after_reductions(module)
     _end_dispatches_before_wide_broadcasts(module)
     if any(operation.name == "stablehlo.reduce" for operation in _operations(module)):
         _materialize_positions(module)
@@ -281,6 +282,19 @@ _REWRITES: dict[str, Callable[[Any], None]] = {
     "stablehlo.convolution": _split_convolution,
     "stablehlo.scatter": _split_scatter,
 }
+
+
+def _end_dispatches_after_reductions(module: ir.Module) -> None:
+    """Keep a reduction out of the dispatch of its consumers: two in one (a softmax) may fail to compile.
+
+    `failed to legalize operation 'arith.constant'`, of a vector of the tile's size.
+    """
+    for operation in _operations(module):
+        if operation.name == "stablehlo.reduce":
+            with ir.InsertionPoint.after(operation), operation.location:
+                for result in operation.results:
+                    (barred,) = hlo.optimization_barrier([result])
+                    result.replace_all_uses_except(barred, barred.owner.operation)
 
 
 def _end_dispatches_before_wide_broadcasts(module: ir.Module) -> None:

@@ -14,6 +14,13 @@ _CHIPS = frozenset(
     "ampere ada turing rdna2 rdna3 rdna4 valhall valhall4 valhall4_1 adreno apple m1 rtx2080 rtx3070 rtx3080 rtx4080"
     " rtx4090 a100 rx6800 rx6800xt rx7800xt rx7900xtx".split()
 )
+# Fused with what else reads its result, a product's dispatch is read before it is written: a gradient of two dense
+# layers was wrong by a tenth, and not by the same on each call.
+_FLAGS: Flags = (
+    *COMMON_FLAGS,
+    "--iree-dispatch-creation-enable-aggressive-fusion=false",
+    "--iree-dispatch-creation-fuse-multi-use=false",
+)
 _SPIRV = {"1.0": "1.0", "1.1": "1.3", "1.2": "1.5"}
 _FIELDS = frozenset("vulkan compute storage subgroup operations threads sizes counts memory".split())
 
@@ -26,9 +33,9 @@ def target(chip: str) -> Target:
     chip = chip or _DEFAULT_CHIP
     if "=" in chip:
         device = f"--iree-hal-target-device={_device(_fields(chip))}"
-        flags: Flags = (*COMMON_FLAGS, device)
+        flags: Flags = (*_FLAGS, device)
     elif chip in _CHIPS:
-        flags = (*COMMON_FLAGS, "--iree-hal-target-device=vulkan", f"--iree-vulkan-target={chip}")
+        flags = (*_FLAGS, "--iree-hal-target-device=vulkan", f"--iree-vulkan-target={chip}")
     else:
         raise ValueError(f"compile: unknown Vulkan chip {chip!r}; known are {', '.join(sorted(_CHIPS))}")
 
