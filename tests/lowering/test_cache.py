@@ -1,0 +1,124 @@
+"""The cache on disk: hits, damage, bounds, folders that cannot be used, several processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.jaxpr_graphs import Graph
+
+import veery_lowering
+from veery_lowering.cache import DiskCache
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("VEERY_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def graph(name: str = "add", line: int = 1) -> Graph:
+    g = Graph()
+    x = g.input(np.ones(3, np.float32))
+    (out,) = g.ops(name, [x, x], [((3,), np.float32)], line=("user.py", line))
+    g.check(name, out, np.full(3, 2 if name == "add" else 1, np.float32))
+    return g
+
+
+def entries(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*/*.veery"))
+
+
+def test_second_compilation_is_a_hit(folder: Path) -> None:
+    graph().run()
+    before = veery_lowering.cache_info()
+    graph(line=7).run()  # the same program at another place of the user's code
+    after = veery_lowering.cache_info()
+    assert (before.misses, before.hits, after.misses, after.hits) == (1, 0, 1, 1)
+    assert (after.entries, after.directory) == (1, str(folder)) and after.nbytes > 1000
+    graph("mul").run()
+    graph().run(options=veery_lowering.Options(flags=("--iree-opt-level=O1",)))
+    assert len(entries(folder)) == 3
+    veery_lowering.clear_cache()
+    assert not entries(folder)
+
+
+def test_cache_can_be_left_out(folder: Path) -> None:
+    graph().run(options=veery_lowering.Options(cache=False))
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("damage", ["bit", "end", "empty", "text"])
+def test_damaged_entry_is_compiled_again(folder: Path, damage: str) -> None:
+    graph().run()
+    (entry,) = entries(folder)
+    data = bytearray(entry.read_bytes())
+    data[len(data) // 2] ^= 1
+    damaged = {"bit": bytes(data), "end": bytes(data[:-100]), "empty": b"", "text": b"hello"}[damage]
+    entry.write_bytes(damaged)
+    with pytest.warns(veery_lowering.CacheWarning, match="is damaged; it is compiled again"):
+        graph().run()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graph().run()
+
+
+def test_folder_that_cannot_be_written_to_warns_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    occupied = tmp_path / "file"
+    occupied.write_text("not a folder")
+    monkeypatch.setenv("VEERY_CACHE_DIR", str(occupied / "cache"))
+    with pytest.warns(veery_lowering.CacheWarning, match="programs are compiled anew in each process"):
+        graph().run()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graph().run()
+
+
+def test_full_disk_leaves_no_entry(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.warns(veery_lowering.CacheWarning, match="No space left on device"):
+        graph().run()
+    assert not list(folder.glob("*/*")) and not list(folder.glob("*/.*"))
+
+
+def test_size_is_bounded(tmp_path: Path) -> None:
+    """The least recently used entries go first."""
+    cache = DiskCache(tmp_path, limit=10_000)
+    for i in range(32):
+        cache.put(f"{i:064d}", (bytes(1000), {}))
+        os.utime(tmp_path / "00" / f"{i:064d}.veery", (i, i))
+    assert cache.get(f"{0:064d}") is not None  # used now
+    cache.put(f"{32:064d}", (bytes(1000), {}))
+    kept = [int(path.stem) for path in entries(tmp_path)]
+    assert kept[0] == 0 and kept[-1] == 32 and len(kept) < 12 and cache.info().nbytes <= 10_000
+
+
+def test_metadata_and_program_come_back(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path)
+    cache.put("ab" * 32, (b"program", {"a": "b"}))
+    assert cache.get("ab" * 32) == (b"program", {"a": "b"})
+    assert cache.get("cd" * 32) is None
+
+
+def test_processes_share_a_folder(folder: Path) -> None:
+    """Writers and readers of one entry at the same time."""
+    script = (
+        "import sys; from pathlib import Path; from veery_lowering.cache import DiskCache\n"
+        "cache = DiskCache(Path(sys.argv[1]))\n"
+        "for i in range(200):\n"
+        "    cache.put('ab' * 32, (bytes([i % 256]) * 100_000, {}))\n"
+        "    program, _ = cache.get('ab' * 32)\n"
+        "    assert len(program) == 100_000 and len(set(program)) == 1\n"
+    )
+    command = [sys.executable, "-W", "error", "-c", script, str(folder)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    processes = [subprocess.Popen(command, env=environment) for _ in range(2)]
+    assert [process.wait(60) for process in processes] == [0, 0]

@@ -1,0 +1,125 @@
+"""The compile service: errors name the user's line, float64 stays float64, threads compile side by side."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from support.jaxpr_graphs import Graph, execute
+
+import veery_lowering
+from veery_lowering import stablehlo as hlo
+from veery_lowering.registry import _rules, rule
+from veery_lowering.targets import Product, Traits, resolve
+
+FRESH = veery_lowering.Options(cache=False)
+
+
+def test_float64_stays_float64() -> None:
+    """IREE's default is to compute in float32, with float32 arguments."""
+    g = Graph()
+    x = g.input(np.array([1 + 1e-12, 2], np.float64))
+    g.check("add", g.op("add", x, x), g.values[0] * 2)
+    g.run()
+    with pytest.raises(Exception, match="(?i)type"):
+        g.run(options=veery_lowering.Options(flags=("--iree-input-demote-f64-to-f32=true",), cache=False))
+
+
+def test_float64_functions_of_the_c_library() -> None:
+    """They link only with the flags that the CPU target chooses for them."""
+    register("test_sine", hlo.sine)
+    g = Graph()
+    x = g.input(np.array([0.5, 1e8]))
+    g.check("sin", g.op("test_sine", x), np.sin(g.values[0]), 1e-12)
+    g.run(options=FRESH)
+
+
+def register(name: str, builder) -> None:
+    _rules.pop((name, None), None)
+    rule(name)(lambda ctx, x: builder(x))
+
+
+def unsupported(g: Graph) -> None:
+    """An operation that StableHLO has and IREE has not."""
+    from veery_lowering.mlir import ir
+
+    register("test_cholesky", lambda x: ir.Operation.create("stablehlo.cholesky", [x.type], [x]).results[0])
+    x = g.input(np.eye(2, dtype=np.float32))
+    g.outvars += g.ops("test_cholesky", [x], [((2, 2), np.float32)], line=("/home/user/model.py", 42))
+
+
+def test_error_names_primitive_and_line() -> None:
+    g = Graph()
+    unsupported(g)
+    with pytest.raises(veery_lowering.CompileError) as caught:
+        veery_lowering.compile(g.closed(), name="fit", options=FRESH)
+    message = str(caught.value)
+    assert "'fit'" in message and "/home/user/model.py:42 (primitive test_cholesky)" in message
+    assert "stablehlo.cholesky" in message
+
+
+def test_missing_rule_names_primitive_and_line() -> None:
+    g = Graph()
+    x = g.input(np.ones(3, np.float32))
+    g.outvars += g.ops("frobnicate", [x], [((3,), np.float32)], line=("model.py", 3))
+    with pytest.raises(
+        veery_lowering.LoweringError, match=r"frobnicate: no lowering for target 'cpu' \(at model.py:3\)"
+    ):
+        veery_lowering.compile(g.closed())
+
+
+def test_compiler_survives_a_failure_and_threads() -> None:
+    def graph(i: int) -> Graph:
+        g = Graph()
+        if i % 4 == 3:
+            unsupported(g)
+        else:
+            x = g.input(np.full(i + 1, 2, np.float32))
+            g.check("mul", g.op("mul", x, x), np.full(i + 1, 4, np.float32))
+        return g
+
+    def attempt(i: int) -> bool:
+        try:
+            program = veery_lowering.compile(graph(i).closed(), options=FRESH)
+        except veery_lowering.CompileError:
+            return False
+        return execute(program, graph(i).values)[0].tolist() == [4.0] * (i + 1)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(attempt, range(8))) == [i % 4 != 3 for i in range(8)]
+
+
+def test_intermediate_ir() -> None:
+    g = Graph()
+    x = g.input(np.ones((4, 8), np.float32))
+    g.outvars.append(g.op("reduce_sum", g.op("mul", x, x), out=(4,), axes=(1,)))
+    assert veery_lowering.lower(g.closed()).intermediate("flow").count("flow.dispatch @") == 1
+
+
+@pytest.mark.parametrize("name", ["tpu", "cpu:", "vulkan:nonsense", "cuda:sm_90"])
+def test_unknown_targets(name: str) -> None:
+    """The compiler dies of an unknown Vulkan chip, and accepts sm_90 and then fails."""
+    if name == "cpu:":
+        assert resolve("cpu:").name == "cpu"
+    else:
+        with pytest.raises(ValueError, match="unknown"):
+            resolve(name)
+
+
+def tiled(*products: Product) -> bool:
+    attempts = resolve("cpu").attempts(Traits(frozenset(), products))
+    return "--iree-dispatch-creation-data-tiling=true" in attempts[0]
+
+
+def test_tiling_is_for_large_products() -> None:
+    large = Product(1, 1024, 1024, 1024, "float32")
+    assert tiled(large) and not tiled()
+    assert not tiled(Product(1, 4096, 1, 4096, "float32"))
+    assert not tiled(Product(8000, 6, 6, 6, "float32"))
+    assert not tiled(Product(1, 300, 300, 300, "float32"), Product(1, 4096, 1, 4096, "float32"))
+
+
+def test_tiling_falls_back() -> None:
+    attempts = resolve("cpu").attempts(Traits(frozenset(), (Product(1, 1024, 1024, 1024, "float32"),)))
+    assert "--iree-dispatch-creation-data-tiling=true" not in attempts[1]

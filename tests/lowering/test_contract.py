@@ -1,0 +1,57 @@
+"""dot_general over dtypes and dimension numbers."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+from support.jaxpr_graphs import Graph
+
+RNG = np.random.default_rng(0)
+
+
+def product(g: Graph, a: np.ndarray, b: np.ndarray, dims: tuple, expected: np.ndarray, tolerance: float = 0) -> None:
+    out = g.op(
+        "dot_general", g.input(a), g.input(b), out=expected.shape, of=expected.dtype, dimension_numbers=dims,
+        precision=None, preferred_element_type=None,
+    )  # fmt: skip
+    g.check(f"{a.dtype} {b.dtype} {dims}", out, expected, tolerance)
+
+
+def test_dtypes() -> None:
+    g = Graph()
+    plain = (((1,), (0,)), ((), ()))
+    for dtype in (np.int8, np.uint8, np.int32, np.uint64, np.float16, ml_dtypes.bfloat16, np.float32, np.float64,
+                  np.complex64, np.complex128):  # fmt: skip
+        a, b = (RNG.integers(0, 4, shape).astype(dtype) for shape in ((3, 4), (4, 2)))
+        wide = np.complex128 if a.dtype.kind == "c" else np.float64
+        product(g, a, b, plain, (a.astype(wide) @ b.astype(wide)).astype(dtype))
+    narrow = RNG.integers(-9, 9, (3, 4)).astype(np.int8)
+    product(g, narrow, narrow.T.copy(), plain, narrow.astype(np.int32) @ narrow.T.astype(np.int32))
+    g.run()
+
+
+def test_bools_are_not_added_modulo_two() -> None:
+    g = Graph()
+    a = np.array([[True, True], [True, False]])
+    product(g, a, a, (((1,), (0,)), ((), ())), np.array([[True, True], [True, True]]))
+    g.run()
+
+
+def test_half_precision_sums_in_single() -> None:
+    """Terms of one size: a running sum in bfloat16 would stop growing at 256."""
+    g = Graph()
+    ones = np.ones((1, 4096), ml_dtypes.bfloat16)
+    product(g, ones, ones.T.copy(), (((1,), (0,)), ((), ())), np.array([[4096]], ones.dtype))
+    g.run()
+
+
+def test_dimension_numbers() -> None:
+    g = Graph()
+    a = RNG.standard_normal((2, 3, 4, 5)).astype(np.float32)
+    b = RNG.standard_normal((5, 2, 6, 3)).astype(np.float32)
+    product(g, a, b, (((3,), (0,)), ((0, 1), (1, 3))), np.einsum("abcd,daeb->abce", a, b), 1e-5)
+    product(g, a, b, (((0, 3), (1, 0)), ((), ())), np.einsum("abcd,daef->bcef", a, b), 1e-5)
+    product(g, a[0, 0], b[0, 0], (((), ()), ((), ())), np.einsum("ab,cd->abcd", a[0, 0], b[0, 0]), 1e-5)
+    empty = np.zeros((3, 0), np.float32)
+    product(g, empty, empty.T.copy(), (((1,), (0,)), ((), ())), np.zeros((3, 3), np.float32))
+    g.run()

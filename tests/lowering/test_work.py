@@ -1,0 +1,55 @@
+"""The estimate of work, and which programs wait for the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.jaxpr_graphs import Graph, Literal
+
+from veery_lowering.work import estimate_work, is_blocking
+
+F, I = np.float32, np.int32
+
+
+def counted_loop(limit: Any, step: int = 1) -> Graph:
+    """while i < limit: i, x = i + step, x * x"""
+    condition, body = Graph(((), I), ((1000,), F)), Graph(((), I), ((1000,), F))
+    closed_condition = condition.closed(condition.op("lt", condition.invars[0], limit, of=np.bool_))
+    i, x = body.invars
+    closed_body = body.closed(body.op("add", i, Literal(step, I)), body.op("mul", x, x))
+    g = Graph(((1000,), F))
+    g.outvars = g.ops(
+        "while", [Literal(0, I), g.invars[0]], [((), I), ((1000,), F)], cond_nconsts=0, cond_jaxpr=closed_condition,
+        body_nconsts=0, body_jaxpr=closed_body,
+    )  # fmt: skip
+    return g
+
+
+def test_counted_loops_do_not_block() -> None:
+    g = counted_loop(Literal(100, I))
+    assert not is_blocking(g.closed().jaxpr)
+    assert estimate_work(g.closed().jaxpr) == pytest.approx(100 * 13_000, rel=0.1)
+    assert estimate_work(counted_loop(Literal(100, I), step=10).closed().jaxpr) == pytest.approx(130_000, rel=0.1)
+
+
+def test_loops_over_computed_conditions_block() -> None:
+    condition, body = Graph(((), F)), Graph(((), F))
+    closed = condition.closed(condition.op("lt", condition.invars[0], Literal(3, F), of=np.bool_))
+    g = Graph(((), F))
+    g.outvars = g.ops(
+        "while", g.invars, [((), F)], cond_nconsts=0, cond_jaxpr=closed, body_nconsts=0,
+        body_jaxpr=body.closed(body.op("mul", *body.invars * 2)),
+    )  # fmt: skip
+    assert is_blocking(g.closed().jaxpr)
+    outer = Graph(((), F))
+    outer.outvars = outer.ops("jit", outer.invars, [((), F)], jaxpr=g.closed(), name="f", inline=False)
+    assert is_blocking(outer.closed().jaxpr)
+
+
+def test_products_count_their_terms() -> None:
+    g = Graph(((64, 32), F), ((32, 16), F))
+    dims = (((1,), (0,)), ((), ()))
+    g.outvars.append(g.op("dot_general", *g.invars, out=(64, 16), dimension_numbers=dims))
+    assert estimate_work(g.closed().jaxpr) == 2 * 64 * 32 * 16 + 4 * (64 * 32 + 32 * 16 + 64 * 16)
