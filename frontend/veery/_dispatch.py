@@ -157,6 +157,16 @@ def artifact_bytes(entries: Sequence[Any]) -> bytes:
     return runtime().to_bytes(entries, metadata=_versions())
 
 
+def print_locations() -> None:
+    """Have IREE's own IR show the user's file and line; to be called before anything is compiled."""
+    lowering().print_locations()
+
+
+def read_module(source: str | bytes) -> Any:
+    """A StableHLO module from elsewhere (see veery_lowering.Foreign)."""
+    return lowering().read_module(source)
+
+
 def _versions() -> dict[str, str]:
     from veery.version import __version__
 
@@ -324,5 +334,6 @@ def clear_caches() -> None:
 lazy.run_primitive = run_primitive
 lazy.array_from_numpy = array_from_numpy
 lazy.execute = execute
+lazy.default_platform = lambda: default_device().platform
 lazy.execute_on_devices = execute_on_devices
 lazy.spmd = lambda: runtime().spmd

@@ -13,3 +13,4 @@ array_from_numpy: Callable[[Any, Any], Any]  # (ndarray, aval) -> concrete array
 execute: Callable[..., list[Any]]  # run a jaxpr without consts on concrete values (filled in by veery._dispatch)
 execute_on_devices: Callable[..., list[Any]]  # run pmap's program (filled in by veery._dispatch)
 spmd: Callable[[], Any]  # the runtime's exchanges between devices (filled in by veery._dispatch)
+default_platform: Callable[[], str]  # name of the platform of the default device (filled in by veery._dispatch)

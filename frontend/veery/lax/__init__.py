@@ -51,6 +51,7 @@ from veery.lax._arithmetic import square as square
 from veery.lax._arithmetic import square_p as square_p
 from veery.lax._arithmetic import sub as sub
 from veery.lax._arithmetic import sub_p as sub_p
+from veery.lax._associative import associative_scan as associative_scan
 from veery.lax._bitwise import and_p as and_p
 from veery.lax._bitwise import bitwise_and as bitwise_and
 from veery.lax._bitwise import bitwise_not as bitwise_not
@@ -172,6 +173,8 @@ from veery.lax._parallel import psum_p as psum_p
 from veery.lax._parallel import psum_scatter as psum_scatter
 from veery.lax._parallel import pswapaxes as pswapaxes
 from veery.lax._parallel import reduce_scatter_p as reduce_scatter_p
+from veery.lax._platform import platform_dependent as platform_dependent
+from veery.lax._platform import platform_index_p as platform_index_p
 from veery.lax._reduce import argmax as argmax
 from veery.lax._reduce import argmax_p as argmax_p
 from veery.lax._reduce import argmin as argmin
@@ -239,6 +242,9 @@ from veery.lax._slicing import index_take as index_take
 from veery.lax._slicing import slice as slice
 from veery.lax._slicing import slice_in_dim as slice_in_dim
 from veery.lax._slicing import slice_p as slice_p
+from veery.lax._solve import custom_linear_solve as custom_linear_solve
+from veery.lax._solve import custom_root as custom_root
+from veery.lax._solve import linear_solve_p as linear_solve_p
 from veery.lax._sort import approx_max_k as approx_max_k
 from veery.lax._sort import approx_min_k as approx_min_k
 from veery.lax._sort import sort as sort

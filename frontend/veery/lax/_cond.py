@@ -120,6 +120,11 @@ def _switch(name: str, index: Any, funs: Sequence[Any], operands: tuple, names: 
     return tree.tree_unflatten(bodies[0].out_tree, outs)
 
 
+def choose(index: Any, funs: Sequence[Any], operands: tuple, name: str, labels: Sequence[str]) -> Any:
+    """Evaluate the function at `index`, an int32 known to be in range; for other modules."""
+    return _switch(name, index, funs, operands, labels)
+
+
 def _common_types(bodies: list[_bodies.Body]) -> list[_bodies.Body]:
     """Make outputs that differ only in weak type the same: strong where any is."""
     if len({b.out_tree for b in bodies}) > 1 or len({len(b.jaxpr.out_avals) for b in bodies}) > 1:

@@ -63,10 +63,29 @@ def _name(ctx: Context, x: Value, *, name: str) -> Value:
     return x
 
 
+@rule("custom_linear_solve")
+def _custom_linear_solve(ctx: Context, *operands: Value, lengths: Sequence[int], problem: Any) -> list[Value]:
+    start = sum(lengths[:2])
+    b = operands[sum(lengths) :]
+    return ctx.inline(problem.solve, *operands[start : start + lengths[2]], *b)
+
+
+@rule("platform_index")
+def _platform_index(ctx: Context, *, platforms: Sequence[str], has_default: bool) -> Value:
+    if ctx.target in platforms:
+        return hlo.constant(np.int32(platforms.index(ctx.target)))
+    if has_default:
+        return hlo.constant(np.int32(len(platforms)))
+    raise NotImplementedError(
+        f"lax.platform_dependent: no branch for platform {ctx.target!r}; there are {', '.join(platforms)} and no default"
+    )
+
+
 @rule("cond")
 def _cond(ctx: Context, index: Value, *operands: Value, branches: Sequence[Any], **_: Any) -> list[Value]:
-    if len(branches) == 1:
-        return ctx.inline(branches[0], *operands)
+    known = hlo.scalar_of(index)
+    if len(branches) == 1 or known is not None:
+        return ctx.inline(branches[min(max(int(known or 0), 0), len(branches) - 1)], *operands)
     index = hlo.convert(index, np.int32) if hlo.dtype_of(index) != np.int32 else index
     equation = SimpleNamespace(
         params={"branches": branches}, outvars=[SimpleNamespace(aval=aval) for aval in ctx.avals_out]

@@ -309,6 +309,9 @@ from veery_lowering.stablehlo._shape import (
     reverse as reverse,
 )
 from veery_lowering.stablehlo._shape import (
+    scalar_of as scalar_of,
+)
+from veery_lowering.stablehlo._shape import (
     slice as slice,
 )
 from veery_lowering.stablehlo._shape import (

@@ -44,6 +44,16 @@ def constant(value: Any, dtype: Any = None) -> Value:
     return one("stablehlo.constant", [], type_, {"value": ir.DenseElementsAttr.get(_raw(array), type=type_)})
 
 
+def scalar_of(x: Value) -> Any:
+    """The value of a constant scalar integer; None for what is none."""
+    owner = x.owner
+    operation = getattr(owner, "operation", owner)
+    if getattr(operation, "name", None) != "stablehlo.constant" or shape_of(x) != ():
+        return None
+    attribute = operation.attributes["value"]
+    return attribute[0] if isinstance(attribute, ir.DenseIntElementsAttr) else None
+
+
 def _raw(array: np.ndarray) -> np.ndarray:
     """The array in a dtype that has Python's buffer protocol, with the same bytes."""
     contiguous = np.ascontiguousarray(array).reshape(array.shape)

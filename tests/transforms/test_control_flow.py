@@ -1,0 +1,321 @@
+"""Loops, branches, scans and solvers: values, derivatives to third order, batches, compile time."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from support import numerics
+
+import veery
+from veery import lax
+from veery._core.jaxpr import check_jaxpr
+
+X = np.array([0.3, -0.7, 1.1])
+
+
+def close(actual, expected, tolerance=1e-9):
+    np.testing.assert_allclose(np.asarray(actual), np.asarray(expected), rtol=tolerance, atol=tolerance)
+
+
+def scanned(x, **options):
+    step = lambda c, a: (lax.mul(lax.sin(c), lax.add(a, 1.0)), {"y": lax.mul(c, a)})
+    c, ys = lax.scan(step, np.float64(0.4), x, **options)
+    return lax.mul(ys["y"], c)
+
+
+def carried_counter(x):
+    step = lambda c, _: ((lax.add(c[0], 1), lax.mul(lax.sin(c[1]), lax.convert_element_type(c[0], np.float64))), None)
+    return lax.scan(step, (np.int64(1), x), None, length=3)[0][1]
+
+
+def branches(x):
+    return lax.switch(2, [lax.sin, lax.cos, lambda y: lax.mul(y, lax.exp(y))], x)
+
+
+def by_predicate(x):
+    total = lax.reduce_sum(x, (0,))
+    return lax.cond(lax.gt(total, 0.0), lambda y: lax.mul(lax.sin(y), total), lambda y: lax.mul(y, y), x)
+
+
+def scan_of_cond(x):
+    def step(c, a):
+        return lax.cond(lax.gt(a, 0.0), lambda: lax.mul(c, lax.sin(a)), lambda: lax.add(lax.cos(c), a)), c
+
+    return lax.scan(step, np.float64(0.5), x)[1]
+
+
+def scan_of_scan(x):
+    inner = lambda c, a: (lax.mul(lax.sin(c), a), c)
+    outer = lambda c, _: (lambda r: (lax.add(r[0], c), r[1]))(lax.scan(inner, c, x))
+    return lax.reduce_sum(lax.scan(outer, np.float64(0.7), None, length=2)[1], (0,))
+
+
+def associative(x):
+    pair = lambda a, b: (lax.mul(a[0], b[0]), lax.add(lax.mul(b[0], a[1]), b[1]))
+    return lax.associative_scan(pair, (lax.cos(x), x))[1]
+
+
+def solved(x):
+    matrix = lambda y: lax.add(lax.mul(y, lax.add(lax.mul(x, x), 2.0)), lax.rev(y, (0,)))
+
+    def by_columns(f, b):
+        columns = veery.vmap(f, out_axes=1)(np.eye(3))
+        return lax.dot(inverse(columns), b)
+
+    return lax.custom_linear_solve(matrix, lax.sin(x), by_columns, by_columns)
+
+
+def inverse(a):
+    """By Newton's iteration, which needs no linear algebra."""
+    start = lax.mul(lax.transpose(a, (1, 0)), lax.div(1.0, lax.reduce_sum(lax.mul(a, a), (0, 1))))
+    step = lambda i, y: lax.dot(y, lax.sub(2 * np.eye(3), lax.dot(a, y)))
+    return lax.stop_gradient(lax.fori_loop(0, 30, step, start))
+
+
+def root(x):
+    f = lambda y: lax.sub(lax.add(lax.mul(y, lax.mul(y, y)), y), x)
+    newton = lambda f, y: lax.fori_loop(
+        0, 40, lambda i, z: lax.sub(z, lax.div(f(z), lax.add(lax.mul(z, z) * 3, 1.0))), y
+    )
+    tangent = lambda g, y: lax.div(y, g(np.ones(3)))
+    return lax.custom_root(f, np.zeros(3), newton, tangent)
+
+
+FUNCTIONS = {
+    "scan": scanned,
+    "reversed scan": lambda x: scanned(x, reverse=True),
+    "unrolled scan": lambda x: scanned(x, unroll=2),
+    "scan that carries a counter": carried_counter,
+    "switch": branches,
+    "cond": by_predicate,
+    "cond in scan": scan_of_cond,
+    "scan in scan": scan_of_scan,
+    "fori_loop": lambda x: lax.fori_loop(0, 3, lambda i, y: lax.mul(lax.sin(y), 1.5), x),
+    "map": lambda x: lax.map(lambda a: lax.mul(a, lax.sin(a)), x),
+    "map in batches": lambda x: lax.map(lambda a: lax.mul(a, lax.sin(a)), x, batch_size=2),
+    "associative_scan": associative,
+    "associative_scan from the end": lambda x: lax.associative_scan(lax.mul, lax.sin(x), reverse=True),
+    "platform_dependent": lambda x: lax.platform_dependent(x, cpu=lax.sin, vulkan=lax.cos),
+    "custom_linear_solve": solved,
+    "custom_root": root,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_derivatives(in_numpy, name):
+    fun = FUNCTIONS[name]
+    scalar = lambda x: lax.reduce_sum(lax.sin(fun(x)), (0,))
+    check_jaxpr(veery.make_jaxpr(fun)(X))
+    close(veery.jit(fun)(X), fun(X))
+    tangent = np.array([0.5, -1.0, 0.25])
+    forward = veery.jvp(fun, (X,), (tangent,))[1]
+    close(forward, numerics.directional(fun, [X], [tangent]), 1e-5)
+    close(veery.linearize(fun, X)[1](tangent), forward)
+    gradient = veery.grad(scalar)(X)
+    close(gradient, numerics.gradient(scalar, X), 1e-5)
+    close(veery.jit(veery.grad(veery.jit(scalar)))(X), gradient)
+    check_jaxpr(veery.make_jaxpr(veery.grad(scalar))(X))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_higher_derivatives(in_numpy, name):
+    fun = FUNCTIONS[name]
+    line = lambda t: lax.reduce_sum(lax.sin(fun(lax.add(X, lax.mul(t, np.array([0.5, -1.0, 0.25]))))), (0,))
+    first, second = veery.grad(line), veery.grad(veery.grad(line))
+    close(second(0.1), numerics.gradient(first, 0.1), 1e-5)
+    close(veery.jvp(first, (0.1,), (1.0,))[1], second(0.1))
+    third = veery.jvp(second, (0.1,), (1.0,))[1]
+    close(third, numerics.gradient(second, 0.1), 1e-4)
+    close(veery.grad(second)(0.1), third, 1e-8)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_batches(in_numpy, name):
+    fun = FUNCTIONS[name]
+    batch = np.stack([X, X * 0.5 + 0.1, -X])
+    rows = np.stack([fun(x) for x in batch])
+    close(veery.vmap(fun)(batch), rows)
+    close(veery.vmap(fun, in_axes=1, out_axes=1)(batch.T), rows.T)
+    gradient = veery.grad(lambda x: lax.reduce_sum(fun(x), (0,)))
+    close(veery.vmap(gradient)(batch), np.stack([gradient(x) for x in batch]))
+    nested = veery.vmap(veery.vmap(fun))(np.stack([batch, batch + 0.1]))
+    close(nested[1], np.stack([fun(x) for x in batch + 0.1]))
+
+
+def test_data_dependent_loops_in_forward_mode(in_numpy):
+    halved = lambda x, n: lax.while_loop(
+        lambda s: lax.lt(s[0], n), lambda s: (lax.add(s[0], 1), lax.sin(s[1])), (np.int64(0), x)
+    )[1]
+    for n in (0, 1, 4):
+        f = lambda x, n=n: halved(x, np.int64(n))
+        close(veery.jvp(f, (0.7,), (1.0,))[1], numerics.gradient(f, 0.7), 1e-6)
+        second = lambda x, f=f: veery.jvp(f, (x,), (1.0,))[1]
+        close(veery.jvp(second, (0.7,), (1.0,))[1], numerics.gradient(second, 0.7), 1e-5)
+        close(veery.jacfwd(veery.jit(f))(0.7), second(0.7))
+    xs, ns = np.array([0.3, 0.9, 1.4]), np.array([3, 0, 5])
+    close(veery.vmap(halved)(xs, ns), [halved(x, n) for x, n in zip(xs, ns)])
+    forward = lambda x, n: veery.jvp(lambda y: halved(y, n), (x,), (1.0,))[1]
+    close(veery.vmap(forward)(xs, ns), [forward(x, n) for x, n in zip(xs, ns)])
+    growing = lambda x: lax.while_loop(lambda y: lax.lt(y, 10.0), lambda y: lax.mul(y, 2.0), x)
+    close(veery.vmap(growing)(np.array([1.0, 20.0, 3.0])), [16.0, 20.0, 12.0])
+    close(veery.vmap(veery.jacfwd(growing))(np.array([1.0, 20.0, 3.0])), [16.0, 1.0, 4.0])
+
+
+def test_reverse_mode_of_data_dependent_loops_is_refused(in_numpy):
+    dynamic = lambda n: lambda x: lax.fori_loop(0, n, lambda i, y: lax.sin(y), x)
+    with pytest.raises(ValueError, match="Reverse-mode differentiation does not work for lax.while_loop"):
+        veery.jit(lambda x, n: veery.grad(dynamic(n))(x))(0.5, 3)
+    close(veery.grad(dynamic(3))(0.5), numerics.gradient(dynamic(3), 0.5), 1e-6)  # static bounds: a scan
+
+
+def test_a_batched_predicate_evaluates_both_branches(in_numpy):
+    f = lambda p, x: lax.cond(p, lambda y: lax.sin(y), lambda y: lax.mul(y, 2.0), x)
+    x = np.array([0.1, 0.2, 0.3])
+    close(veery.vmap(f)(np.array([True, False, True]), x), [np.sin(0.1), 0.4, np.sin(0.3)])
+    text = str(veery.make_jaxpr(veery.vmap(f, in_axes=(None, 0)))(True, x))
+    assert "cond" in text and "select_n" not in text
+    text = str(veery.make_jaxpr(veery.vmap(f))(np.array([True, False, True]), x))
+    assert "select_n" in text and "cond" not in text
+    index = veery.vmap(lambda i, x: lax.switch(i, [lax.sin, lax.cos, lax.neg], x))
+    close(index(np.array([0, 1, 7]), x), [np.sin(0.1), np.cos(0.2), -0.3])
+
+
+def test_what_is_not_batched_is_not_broadcast(in_numpy):
+    w = np.ones((4, 3))
+    body = lambda c, row: (lax.add(c, lax.dot(row, x_of(c))), row)
+    x_of = lambda c: lax.broadcast(c, (3,))
+    out = veery.make_jaxpr(veery.vmap(lambda c: lax.scan(body, c, w)))(np.ones(5))
+    (eqn,) = [e for e in out.eqns if e.primitive.name == "scan"]
+    assert [v.aval.shape for v in eqn.invars] == [(5,), (4, 3)]
+    assert [v.aval.shape for v in eqn.outvars] == [(5,), (4, 3)]
+    loop = lambda c, n: lax.while_loop(lambda s: lax.lt(s[0], n), lambda s: (lax.add(s[0], 1), lax.sin(s[1])), (0, c))
+    out = veery.make_jaxpr(veery.vmap(loop, in_axes=(0, None), out_axes=(None, 0)))(np.ones(5), 3)
+    (eqn,) = [e for e in out.eqns if e.primitive.name == "while"]
+    assert [v.aval.shape for v in eqn.outvars] == [(), (5,)]
+    branch = veery.vmap(
+        lambda c: lax.cond(True, lambda a, b: (a, b), lambda a, b: (lax.sin(a), b), c, 2.0), out_axes=(0, None)
+    )
+    (eqn,) = [e for e in veery.make_jaxpr(branch)(np.ones(5)).eqns if e.primitive.name == "cond"]
+    assert [v.aval.shape for v in eqn.outvars] == [(5,), ()]
+
+
+def test_scan_keeps_only_what_it_needs(in_numpy):
+    from veery.ad_checkpoint import saved_residuals
+
+    w = np.ones((3, 3))
+    f = lambda x: lax.scan(lambda c, _: (lax.dot(lax.dot(w, w), c), None), x, None, length=10)[0]
+    assert all(aval.shape[:1] != (10,) for aval, _ in saved_residuals(f, X))  # linear in c: nothing by step
+    g = lambda x: lax.scan(lambda c, _: (lax.sin(lax.dot(w, c)), None), x, None, length=10)[0]
+    assert [aval.shape for aval, _ in saved_residuals(g, X) if aval.shape[:1] == (10,)] == [(10, 3)]
+
+
+@pytest.mark.parametrize("unroll", [1, 2, 3, 7, True, False])
+def test_unrolled_scans(in_numpy, unroll):
+    xs = np.arange(7.0)
+    close(scanned(xs, unroll=unroll), scanned(xs))
+    close(veery.jit(lambda x: scanned(x, unroll=unroll, reverse=True))(xs), scanned(xs, reverse=True))
+    with pytest.raises(ValueError, match="positive"):
+        scanned(xs, unroll=0)
+
+
+def test_scans_of_pytrees_and_lengths(in_numpy):
+    step = lambda c, x: ({"n": lax.add(c["n"], 1), "s": lax.add(c["s"], x["a"])}, (x["b"], None))
+    init = {"n": 0, "s": 0.0}
+    c, (ys, none) = lax.scan(step, init, {"a": np.arange(3.0), "b": np.ones((3, 2))})
+    assert none is None and c["n"] == 3
+    close(c["s"], 3.0)
+    assert ys.shape == (3, 2)
+    assert lax.scan(lambda c, x: (c, x), 1.0, None, length=4)[1] is None
+    c, ys = lax.scan(lambda c, x: (c, lax.sin(x)), 1.0, np.zeros((0, 2)))
+    assert ys.shape == (0, 2) and c == 1.0
+    assert lax.fori_loop(3, 1, lambda i, y: y + 1, 5) == 5
+
+
+def test_associative_scans(in_numpy):
+    for n in (0, 1, 2, 5, 8):
+        x = np.arange(1.0, n + 1)
+        close(lax.associative_scan(lax.add, x), np.cumsum(x))
+        close(lax.associative_scan(lax.mul, x, reverse=True), np.cumprod(x[::-1])[::-1])
+        close(lax.associative_scan(lax.max, np.stack([x, -x]), axis=1), np.maximum.accumulate(np.stack([x, -x]), 1))
+    order = lax.associative_scan(lambda a, b: lax.add(lax.mul(a, 0.0), b), np.arange(5.0))  # the last: not commutative
+    close(order, np.arange(5.0))
+    with pytest.raises(TypeError, match="should be callable"):
+        lax.associative_scan(3, X)
+    with pytest.raises(ValueError, match="same first dimension"):
+        lax.associative_scan(lambda a, b: a, (X, np.ones(4)))
+
+
+def test_platforms(in_numpy):
+    assert lax.platform_dependent(1.0, cpu=lambda x: x + 1, default=lambda x: x - 1) == 2.0
+    assert lax.platform_dependent(1.0, cuda=lambda x: x + 1, default=lambda x: x - 1) == 0.0
+    with pytest.raises(NotImplementedError, match="no branch for platform 'cpu'"):
+        lax.platform_dependent(1.0, cuda=lambda x: x)
+    with pytest.raises(TypeError, match="must be a callable"):
+        lax.platform_dependent(1.0, cpu=3)
+    with pytest.raises(ValueError, match="Use 'cuda'"):
+        lax.platform_dependent(1.0, gpu=lambda x: x)
+
+
+def test_solvers_with_auxiliary_output_and_errors(in_numpy):
+    double = lambda x: lax.mul(x, 2.0)
+    halve = lambda f, b: (lax.div(b, 2.0), {"steps": np.int64(3)})
+    x, aux = lax.custom_linear_solve(double, X, halve, symmetric=True, has_aux=True)
+    close(x, X / 2)
+    assert aux["steps"] == 3
+    f = lambda b: lax.reduce_sum(lax.custom_linear_solve(double, lax.sin(b), halve, halve, has_aux=True)[0], (0,))
+    close(veery.grad(f)(X), np.cos(X) / 2)
+    one_way = lambda b: lax.reduce_sum(lax.custom_linear_solve(double, b, lambda f, y: lax.div(y, 2.0)), (0,))
+    with pytest.raises(TypeError, match="transpose_solve required"):
+        veery.grad(one_way)(X)
+    with pytest.raises(TypeError, match="pytree structure must match"):
+        lax.custom_linear_solve(lambda x: (x,), X, lambda f, y: y)
+    with pytest.raises(ValueError, match="output shapes must match"):
+        lax.custom_linear_solve(double, X, lambda f, y: lax.reduce_sum(y, (0,)))
+    square_root = lambda a: lax.custom_root(
+        lambda y: lax.sub(lax.mul(y, y), a), 1.0, lambda f, y: (lax.sqrt(a), y), lambda g, y: lax.div(y, g(1.0)), True
+    )[0]
+    close(veery.grad(square_root)(4.0), 0.25)
+    close(veery.grad(veery.grad(square_root))(4.0), -1 / 32)
+
+
+def test_compile_time_of_a_scans_gradient_does_not_depend_on_its_length():
+    def compile_seconds(length):
+        w = np.full((2, 2), 0.1, np.float32)
+        step = lambda c, _: (lax.mul(lax.dot(w, c), c), None)
+        f = lambda x: lax.reduce_sum(lax.scan(step, x, None, length=length)[0], (0,))
+        lowered = veery.jit(veery.grad(f)).lower(np.ones(2, np.float32))
+        text = lowered.as_text()
+        start = time.perf_counter()
+        compiled = lowered.compile()
+        return time.perf_counter() - start, len(text), compiled(np.ones(2, np.float32))
+
+    compile_seconds(11)  # imports
+    short, long = compile_seconds(10), compile_seconds(1000)
+    assert long[1] <= short[1] * 1.1  # nothing is unrolled
+    assert long[0] <= max(short[0], compile_seconds(12)[0], compile_seconds(13)[0]) * 1.5
+    assert np.isfinite(np.asarray(long[2])).all()
+
+
+def test_compiled():
+    x = X.astype(np.float32)
+
+    def everything(x):
+        wide = lambda f: lax.convert_element_type(f, np.float32)
+        return [
+            lax.associative_scan(lax.add, x),
+            lax.platform_dependent(x, cpu=lax.neg, default=lambda y: y),
+            wide(lax.while_loop(lambda y: lax.lt(y[0], np.float32(5)), lambda y: lax.mul(y, np.float32(2)), x)),
+            lax.custom_linear_solve(lambda y: lax.mul(y, 2.0), x, lambda f, b: lax.div(b, 2.0), symmetric=True),
+            lax.scan(lambda c, a: (lax.add(c, a), c), np.float32(0), x, reverse=True, unroll=2)[1],
+            veery.vmap(lambda p, y: lax.cond(p, lax.neg, lambda z: z, y))(np.array([True, False, True]), x),
+        ]
+
+    expected = [np.cumsum(x), -x, x * 32, x / 2, [0.4, 1.1, 0.0], x * [-1, 1, -1]]
+    for actual, wanted in zip(veery.jit(everything)(x), expected):
+        close(actual, wanted, 1e-5)
+    text = veery.jit(lambda x: lax.platform_dependent(x, cuda=lax.exp, default=lax.neg)).lower(x).as_text()
+    assert "negate" in text and "case" not in text and "exponential" not in text
+    with pytest.raises(NotImplementedError, match="no branch for platform 'cpu'"):
+        veery.jit(lambda x: lax.platform_dependent(x, cuda=lax.exp)).lower(x)
