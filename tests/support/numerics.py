@@ -9,7 +9,9 @@ import numpy as np
 STEP = 1e-6
 
 
-def directional(fun: Callable[..., np.ndarray], args: Sequence[np.ndarray], tangents: Sequence[np.ndarray]) -> np.ndarray:
+def directional(
+    fun: Callable[..., np.ndarray], args: Sequence[np.ndarray], tangents: Sequence[np.ndarray]
+) -> np.ndarray:
     """The derivative of a float64 function along tangents, by central differences."""
     shifted = lambda s: np.asarray(fun(*(np.asarray(x + s * STEP * t) for x, t in zip(args, tangents))))
     return (shifted(1) - shifted(-1)) / (2 * STEP)

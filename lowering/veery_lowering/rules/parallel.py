@@ -10,6 +10,6 @@ from veery_lowering.registry import Context, Value, rule
 
 @rule("exchange")
 def _exchange(ctx: Context, *operands: Value, function: Callable[..., Any], out_avals: Sequence[Any]) -> list[Value]:
-    # Declared pure, since effects of all programs share one thread, in which devices would wait for each other for ever.
+    # Declared pure, since effects of all programs share one thread, where devices would wait for each other for ever.
     # Order within a program is that of its inline queue; equal exchanges are merged alike on all devices.
     return ctx.host_call(function, operands, ctx.avals_out, pure=True)
