@@ -96,7 +96,7 @@ def test_calls(name):
 
 
 def test_compiled():
-    calls = {name: CALLS[name] for name in ("mean", "var", "average axes", "cov", "quantile", "digitize", "interp")}
+    calls = {name: CALLS[name] for name in ("var", "cov", "quantile kept", "interp")}
     outs = jit(lambda *a: [call(jnp, a) for call in calls.values()])(*ARGUMENTS)
     for (name, call), out in zip(calls.items(), outs):
         check(out, call(np, ARGUMENTS), name)
@@ -105,9 +105,10 @@ def test_compiled():
 def test_eager():
     x = jnp.array(F)
     check((x.mean(), x.std(1), x.var(0)), (F.mean(), F.std(1), F.var(0)), "methods")
-    check(jnp.histogram(x, 4), np.histogram(F, 4), "histogram")
     check(jnp.bincount(np.array([3, 1, 1])), np.bincount([3, 1, 1]), "bincount")
-    check(jit(lambda i: jnp.bincount(i, length=3))(np.array([-1, 1, 7])), [1, 1, 0], "bincount of known length")
+    check(
+        jit(lambda i: jnp.bincount(i, length=3))(np.array([-1, 1, 7])), np.array([1, 1, 0]), "bincount of known length"
+    )
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def _staged(tracer: Any) -> Any | None:
     for _ in range(100):
         if not hasattr(tracer, "_trace"):
             return None
-        if hasattr(tracer, "var") and hasattr(tracer._trace, "debug_info"):
+        if hasattr(tracer, "_var") and hasattr(tracer._trace, "debug_info"):
             return tracer
         tracer = getattr(tracer, "primal", None) if hasattr(tracer, "primal") else getattr(tracer, "val", None)
     return None

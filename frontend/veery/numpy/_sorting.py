@@ -138,7 +138,7 @@ def sort_complex(a: ArrayLike) -> Array:
     >>> sort_complex(np.array([2.0, 1.0], np.float32))
     Array([1.+0.j, 2.+0.j], dtype=complex64)
     """
-    out = lax.sort(as_array(ensure_arraylike("sort_complex", a)))
+    out: Any = lax.sort(as_array(ensure_arraylike("sort_complex", a)))
     return lax.convert_element_type(out, dtypes.to_complex_dtype(out.dtype))
 
 
