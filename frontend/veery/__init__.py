@@ -1,7 +1,7 @@
 """veery: JAX's programming model without jaxlib.
 
-Functions written with `veery.numpy` are traced to jaxprs, transformed (`grad`, `vmap`, `jit`, ...), lowered to StableHLO,
-compiled and run by IREE on CPUs, Vulkan GPUs and CUDA. Names are JAX's: `import veery as jax`.
+Functions written with `veery.numpy` are traced to jaxprs, transformed (`grad`, `vmap`, `jit`, ...), lowered to
+StableHLO, compiled and run by IREE on CPUs, Vulkan GPUs and CUDA. Names are JAX's: `import veery as jax`.
 """
 
 from veery._api.autodiff import grad as grad
@@ -71,6 +71,7 @@ from veery import lax as lax
 from veery import nn as nn
 from veery import numpy as numpy
 from veery import random as random
+from veery import stablehlo as stablehlo
 from veery import stages as stages
 from veery import tree as tree
 from veery import tree_util as tree_util

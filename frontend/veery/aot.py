@@ -62,7 +62,15 @@ def compile(
     targets = [targets] if isinstance(targets, str) else list(targets)
     if not targets or not functions:
         raise ValueError("compile: at least one target and one function are needed")
-    entries = [_compile_entry(name, function, types, targets) for name, (function, types) in functions.items()]
+    save({name: _trace(name, function, types) for name, (function, types) in functions.items()}, targets, out, weights)
+
+
+def save(traced: Mapping[str, Any], targets: Sequence[str], out: Any, weights: Any = None) -> None:
+    """Compile traced functions (veery.stages.Traced, by name) for targets and write them to a file; see `compile`."""
+    entries = []
+    for name, each in traced.items():
+        programs = [compile_for(each, target) for target in dict.fromkeys(targets)]
+        entries.append(entry(each, programs, name=name))
     _dispatch.save_artifact(out, entries, weights_path=weights)
 
 
@@ -71,13 +79,11 @@ def load(path: str | os.PathLike[str], device: Any = None) -> Any:
     return _dispatch.runtime().load(path, device)
 
 
-def _compile_entry(name: str, fun: Any, specs: Any, targets: Sequence[str]) -> Any:
+def _trace(name: str, fun: Any, specs: Any) -> Any:
     if not isinstance(specs, (tuple, list)):
         raise TypeError(f"compile: the types of {name}'s arguments must be a tuple, one for each, got {specs!r}")
     function = fun if isinstance(fun, JitFunction) else jit(fun)
-    traced = function.trace(*specs)
-    programs = [compile_for(traced, target) for target in dict.fromkeys(targets)]
-    return entry(traced, programs, name=name)
+    return function.trace(*specs)
 
 
 def compile_for(traced: Any, target: str) -> Any:

@@ -91,7 +91,8 @@ class Lowered:
         """The module as text.
 
         Args:
-            dialect: "stablehlo" (the default), or a phase of IREE's compilation, e.g. "flow" (shows the dispatches).
+            dialect: "stablehlo" (the default); a phase of IREE's compilation: "input", "flow" (shows the dispatches),
+                "stream", "hal", "vm"; or the code of the dispatches: "llvm", "asm", "spirv", "ptx".
             debug_info: whether each operation carries the user's file and line.
 
         Raises:
@@ -100,6 +101,13 @@ class Lowered:
         if dialect in (None, "stablehlo"):
             return self._lowered.as_text(debug_info=debug_info)
         return self._lowered.intermediate(dialect)
+
+    def as_bytecode(self) -> bytes:
+        """The module as MLIR bytecode, for `veery.stablehlo.load` and for IREE's tools.
+
+        It is bound to this version of StableHLO: the bindings do not offer its versioned portable serialisation.
+        """
+        return self._lowered.as_bytecode()
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
         """The MLIR module."""

@@ -12,6 +12,9 @@ from typing import Any
 from veery_lowering.cache import CacheInfo, disk_cache
 from veery_lowering.compiler import compile_emission, intermediate
 from veery_lowering.errors import CacheWarning, CompileError, LoweringError
+from veery_lowering.foreign import Foreign
+from veery_lowering.foreign import read as read_module
+from veery_lowering.mlir import COMPILER_VERSION, bytecode, use_process_flags
 from veery_lowering.module import Emission, emit_module
 from veery_lowering.program import HostCall, Options, Program
 from veery_lowering.targets import Target, resolve
@@ -26,10 +29,13 @@ __all__ = [
     "LoweringError",
     "Options",
     "Program",
+    "Foreign",
     "cache_info",
     "clear_cache",
     "compile",
     "lower",
+    "print_locations",
+    "read_module",
 ]
 
 
@@ -55,8 +61,12 @@ class Lowered:
         return self.module.operation.get_asm(enable_debug_info=debug_info, use_name_loc_as_prefix=not debug_info)
 
     def intermediate(self, phase: str) -> str:
-        """IREE's own IR after a phase: "flow" shows the dispatches."""
+        """IREE's own IR after a phase: "flow" shows the dispatches; "llvm", "asm", "spirv" or "ptx": their code."""
         return intermediate(self.emission, self.target, self.options, phase)
+
+    def as_bytecode(self) -> bytes:
+        """The module as MLIR bytecode, locations included."""
+        return bytecode(self.emission.module)
 
     def compile(self) -> Program:
         """Compile the module.
@@ -118,6 +128,11 @@ def compile(
 ) -> Program:
     """Lower and compile a closed jaxpr; see `lower` and `Lowered.compile`."""
     return lower(closed_jaxpr, name=name, target=target, donated=donated, options=options).compile()
+
+
+def print_locations() -> None:
+    """Have IREE's own IR show the user's file and line. Takes effect before the first compilation of a process."""
+    use_process_flags(("--mlir-print-debuginfo",))
 
 
 def cache_info() -> CacheInfo:

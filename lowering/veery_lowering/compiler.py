@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 from veery_lowering.cache import disk_cache
 from veery_lowering.errors import CompileError
@@ -35,13 +37,40 @@ def compile_emission(emission: Emission, name: str, target: Target, options: Opt
     return found
 
 
+PHASES = ("input", "abi", "flow", "stream", "executable-sources", "hal", "vm")
+CODE = {"llvm": "*.optimized.ll", "asm": "*.s", "spirv": "*.spirv.mlir", "ptx": "*.ptx"}
+
+
 def intermediate(emission: Emission, target: Target, options: Options, phase: str) -> str:
-    """The text of IREE's own IR after a phase: "input", "flow", "stream", "executable-sources", "hal", "vm"."""
+    """The text of IREE's own IR after one of `PHASES`, or the code of its dispatches, one of `CODE`.
+
+    Raises:
+        ValueError: no such phase, or code that the target does not have.
+        CompileError: the module does not compile.
+    """
     flags = _with_options(target.attempts(traits(emission.module))[0], options)
+    if phase in CODE:
+        return _generated_code(bytecode(emission.module), flags, target, phase)
+    if phase not in PHASES:
+        raise ValueError(f"there is no dialect or phase {phase!r}; known are stablehlo, {', '.join((*PHASES, *CODE))}")
     text, diagnostics = run_pipeline(bytecode(emission.module), flags, phase)
     if text is None:
         raise CompileError("\n".join(d.message for d in diagnostics))
     return text.decode()
+
+
+def _generated_code(module: bytes, flags: Flags, target: Target, kind: str) -> str:
+    with tempfile.TemporaryDirectory(prefix="veery-code-") as folder:
+        program, diagnostics = run_pipeline(module, (*flags, f"--iree-hal-dump-executable-files-to={folder}"))
+        if program is None:
+            raise CompileError("\n".join(d.message for d in diagnostics))
+        files = sorted(Path(folder).glob(CODE[kind]))
+        comment = {"llvm": ";", "asm": "#"}.get(kind, "//")
+        texts = [f"{comment} {file.name}\n{file.read_text()}" for file in files]
+        produced = any(Path(folder).iterdir())
+    if not texts and produced:
+        raise ValueError(f"target {target.name!r} has no {kind} code")
+    return "\n".join(texts)
 
 
 def _with_options(flags: Flags, options: Options) -> Flags:

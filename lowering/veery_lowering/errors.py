@@ -11,3 +11,7 @@ class CompileError(RuntimeError):
 
 class CacheWarning(UserWarning):
     """The folder of compiled programs cannot be used, or an entry in it was damaged; results are not affected."""
+
+
+class UnknownTargetError(ValueError):
+    """There is no target of this name."""

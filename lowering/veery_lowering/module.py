@@ -98,6 +98,7 @@ class ModuleEmitter:
     module: ir.Module = field(init=False)
     host_calls: list[HostCall] = field(default_factory=list)
     primitives: dict[Place, list[str]] = field(default_factory=dict)
+    foreign: dict[Any, str] = field(default_factory=dict)  # modules from elsewhere that were merged: symbol
     _functions: dict[int, tuple[str, Any]] = field(default_factory=dict)  # id of a jaxpr: symbol; keeps it alive
     _texts: dict[str, str] = field(default_factory=dict)  # text of a function without its name: symbol
     _symbols: set[str] = field(default_factory=lambda: {"main"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.metadata
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -117,6 +118,12 @@ def allocate_visible(device: HalDevice, nbytes: int) -> HalBuffer:
         allowed_usage=int(BufferUsage.DEFAULT) | int(BufferUsage.MAPPING),
         allocation_size=nbytes,
     )
+
+
+def tool(name: str) -> str | None:
+    """The path of one of IREE's command-line tools that come with the runtime, None where they do not."""
+    path = Path(_binding.__file__).parents[1] / "_runtime_libs" / name
+    return str(path) if path.exists() else None
 
 
 def write_parameters(path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -143,6 +143,19 @@ class Function:
           ExecutionError: the program failed.
         """
         return self._build([buffer.numpy() for buffer in self._launch(args, kwargs)])
+
+    def call_flat(self, leaves: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+        """Runs the function on its flat arguments; returns its flat results. For tools; see `__call__`."""
+        loaded = self._loaded()
+        buffers = loaded.call([self._buffer(i, leaf, loaded.device) for i, leaf in enumerate(leaves)])
+        return [buffer.numpy() for buffer in buffers]
+
+    @property
+    def result_names(self) -> list[str]:
+        """A name for each flat result: "result", "result['y']", ..."""
+        names: list[str] = [""] * len(self.outputs)
+        structure.name_leaves(self._entry.out_tree, "result", names)
+        return names
 
     def launch(self, *args: Any, **kwargs: Any) -> Any:
         """Starts the function and returns at once.

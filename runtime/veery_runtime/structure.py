@@ -140,9 +140,12 @@ def render(node: Structure, leaf: Callable[[int], str]) -> str:
     return f"{node['namedtuple']}({inside})" if "namedtuple" in node else f"{{{inside}}}"
 
 
-def count(node: Structure) -> int:
-    """The number of leaves."""
-    return 1 if isinstance(node, int) else sum(count(child) for _, child in children(node))
+def name_leaves(node: Structure, path: str, names: list[str]) -> None:
+    """Puts the path of each leaf into `names`."""
+    if isinstance(node, int):
+        names[node] = path
+    for suffix, child in children(node):
+        name_leaves(child, path + suffix, names)
 
 
 def _listed(keys: Sequence[Any]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from veery_lowering.errors import UnknownTargetError
 from veery_lowering.mlir import ir
 from veery_lowering.types import numpy_dtype
 
@@ -67,15 +68,19 @@ COMMON_FLAGS: Flags = (
 def resolve(name: str) -> Target:
     """The target of a name: "cpu", "cpu:x86-64-v3", "cpu:aarch64-linux", "vulkan", "vulkan:rdna3", "cuda:sm_89", ...
 
-    Raises ValueError for an unknown name.
+    Raises UnknownTargetError for an unknown name.
     """
     from veery_lowering.targets import cpu, cuda, vulkan
 
     backend, _, chip = name.partition(":")
     makers: dict[str, Callable[[str], Target]] = {"cpu": cpu.target, "vulkan": vulkan.target, "cuda": cuda.target}
     if backend not in makers:
-        raise ValueError(f"compile: unknown target {name!r}; expected cpu[:processor], vulkan[:chip] or cuda[:chip]")
-    return makers[backend](chip)
+        known = "cpu[:processor], vulkan[:chip] or cuda[:chip]"
+        raise UnknownTargetError(f"compile: unknown target {name!r}; expected {known}")
+    try:
+        return makers[backend](chip)
+    except ValueError as error:
+        raise UnknownTargetError(str(error)) from None
 
 
 def traits(module: ir.Module) -> Traits:

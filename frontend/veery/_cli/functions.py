@@ -1,0 +1,129 @@
+"""Functions by name, transformed as the options say."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from veery._cli.application import fail
+from veery._cli.arguments import Arguments, parse
+
+TRANSFORMS = "transforms"
+
+
+def load(reference: str) -> Callable[..., Any]:
+    """The function of "file.py:name" or "package.module:name" (the name may have dots).
+
+    Raises InputError: no such file, module or function, or the import fails.
+    """
+    place, colon, name = reference.rpartition(":")
+    if not colon or not place or not name:
+        fail(f"{reference!r} names no function; write file.py:function or package.module:function")
+    module = _module(place)
+    try:
+        found = functools.reduce(getattr, name.split("."), module)
+    except AttributeError as error:
+        known = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
+        fail(f"{place} has no function {name!r}; it has {', '.join(known) or 'none'}", error)
+    if not callable(found):
+        fail(f"{name!r} of {place} is no function but {type(found).__name__}")
+    return found
+
+
+def _module(place: str) -> Any:
+    if place.endswith(".py") or "/" in place:
+        path = Path(place)
+        if not path.is_file():
+            fail(f"there is no file {place}")
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.path.insert(0, str(path.parent.resolve()))
+        sys.modules[path.stem] = module
+        loader: Callable[[], Any] = functools.partial(spec.loader.exec_module, module)
+    else:
+        sys.path.insert(0, "")
+        loader = functools.partial(importlib.import_module, place)
+    try:
+        return loader() or module
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        if isinstance(error, ModuleNotFoundError) and error.name and place.startswith(error.name):
+            fail(f"there is no module {place!r}", error)
+        return fail(f"importing {place} failed: {type(error).__name__}: {error}", error)
+
+
+def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Remember the order in which transformations are given."""
+    if value:
+        ctx.ensure_object(dict).setdefault(TRANSFORMS, []).append(param.name)
+    return value
+
+
+def function_options(command: Any) -> Any:
+    """The options of all commands that take a function."""
+    options = [
+        click.option("--args", "args_text", default="", help='Types of the arguments: "f32[8,784], {w: f32[784,10]}".'),
+        click.option("--grad", is_flag=True, callback=_note, expose_value=False, help="Differentiate the function."),
+        click.option("--value-and-grad", is_flag=True, callback=_note, expose_value=False, help="Value and gradient."),
+        click.option("--vmap", is_flag=True, callback=_note, expose_value=False, help="Map over leading axes."),
+        click.option("--jit", is_flag=True, callback=_note, expose_value=False, help="Wrap into jit."),
+        click.option("--argnums", default="0", help="Arguments to differentiate by: 0 or 0,1."),
+        click.option("--in-axes", default="0", help="Axes to map over: 0, or 0,None."),
+        click.option("--x64", is_flag=True, help="Allow 64-bit types."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def numbers(text: str) -> Any:
+    """"0" as 0, "0,None" as (0, None)."""
+    try:
+        items = [None if item.strip() == "None" else int(item) for item in text.split(",")]
+    except ValueError:
+        fail(f"expected numbers such as 0 or 0,1, got {text!r}")
+    return items[0] if len(items) == 1 else tuple(items)
+
+
+def transformed(fun: Callable[..., Any], argnums: str, in_axes: str) -> Callable[..., Any]:
+    """The function under the transformations of the command line, the first innermost."""
+    import veery
+
+    names = (click.get_current_context().obj or {}).get(TRANSFORMS, [])
+    wrap: dict[str, Callable[[Any], Any]] = {
+        "grad": lambda f: veery.grad(f, argnums=numbers(argnums)),
+        "value_and_grad": lambda f: veery.value_and_grad(f, argnums=numbers(argnums)),
+        "vmap": lambda f: veery.vmap(f, in_axes=numbers(in_axes)),
+        "jit": veery.jit,
+    }
+    for name in names:
+        fun = wrap[name](fun)
+    return fun
+
+
+def trace(fun: Callable[..., Any], arguments: Arguments) -> Any:
+    """The function traced for the arguments (a veery.stages.Traced)."""
+    import veery
+    from veery._api.jit import JitFunction
+
+    jitted = fun if isinstance(fun, JitFunction) else veery.jit(fun, static_argnums=arguments.static or None)
+    return jitted.trace(*arguments.args, **arguments.kwargs)
+
+
+def prepare(reference: str, args_text: str, argnums: str, in_axes: str, x64: bool) -> tuple[Any, Arguments]:
+    """The transformed function and its arguments."""
+    from veery import config
+
+    if x64:
+        config.update("jax_enable_x64", True)
+    fun = load(reference)
+    return transformed(fun, argnums, in_axes), parse(args_text)

@@ -1,0 +1,134 @@
+"""`veery inspect`: any stage of a compilation, and what is in a file."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from veery._cli import functions, output
+from veery._cli.annotations import annotated
+from veery._cli.application import fail
+
+MLIR_STAGES = ("input", "abi", "flow", "stream", "executable-sources", "hal", "vm")
+CODE_STAGES = ("llvm", "asm", "spirv", "ptx")
+STAGES = ("jaxpr", "stablehlo", *MLIR_STAGES, *CODE_STAGES)
+
+
+@click.command("inspect")
+@click.argument("what")
+@functions.function_options
+@click.option("--stage", type=click.Choice(STAGES), default=None, help="What to show. [default: jaxpr]")
+@click.option("--target", default=None, help='Compile for "cpu:x86-64-v3", "vulkan", "cuda:sm_89", ...')
+@click.option("--annotate", is_flag=True, help="Put the source line beside each operation.")
+@click.option("--stats", is_flag=True, help="Count operations, FLOPs, bytes and dispatches instead.")
+@click.option("--diff", nargs=2, metavar="A B", help="Compare two stages, or WHAT with two functions' stage.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-o", "out", type=click.Path(dir_okay=False), help="Write to a file.")
+def inspect_command(
+    what: str, args_text: str, argnums: str, in_axes: str, x64: bool, stage: str | None, target: str | None,
+    annotate: bool, stats: bool, diff: tuple[str, str] | None, as_json: bool, out: str | None,
+) -> None:  # fmt: skip
+    """Show a stage of WHAT: a function (file.py:name), an artifact (.vmfb) or a StableHLO module (.mlir, .mlirbc).
+
+    \b
+    Examples:
+      veery inspect model.py:predict --args "f32[8,784], {w: f32[784,10], b: f32[10]}"
+      veery inspect model.py:loss --args "f32[8]" --grad --stage stablehlo --annotate
+      veery inspect model.py:loss --args "f32[8]" --stage asm --target cpu:x86-64-v3 -o loss.s
+      veery inspect model.py:loss --args "f32[8]" --stats
+      veery inspect model.py:loss --args "f32[8]" --diff jaxpr stablehlo
+      veery inspect model.py:loss --args "f32[8]" --diff model.py:loss model.py:loss_fast --stage stablehlo
+      veery inspect model.vmfb
+      veery inspect exported.mlir --stage flow
+
+    Stages: jaxpr (what was traced), stablehlo, IREE's input, flow (dispatches), stream, hal and vm, and the code of the
+    dispatches: llvm, asm (CPU), spirv (Vulkan), ptx (CUDA).
+    """
+    if Path(what).suffix == ".vmfb":
+        from veery._cli.artifacts import show
+
+        return show(what, as_json, stage)
+    if annotate:
+        from veery import _dispatch
+
+        _dispatch.print_locations()
+    options = (args_text, argnums, in_axes, x64)
+    if diff:
+        return _diff(what, options, diff, stage, target, out)
+    subject = Subject(what, options, target)
+    if stats:
+        return _stats(subject, as_json)
+    stage = stage or subject.default_stage
+    text = subject.text(stage, locations=annotate)
+    if annotate:
+        text = annotated(text, "%" if stage == "jaxpr" else "//")
+    if as_json:
+        return output.emit_json({"what": what, "stage": stage, "target": subject.target, "text": text})
+    output.emit(text, stage, out)
+
+
+class Subject:
+    """A function with arguments, or a StableHLO module in a file."""
+
+    def __init__(self, what: str, options: tuple[str, str, str, bool], target: str | None) -> None:
+        self.what = what
+        self.target = target
+        self.default_stage = "jaxpr"
+        self.traced: Any = None
+        if Path(what).suffix in (".mlir", ".mlirbc"):
+            from veery import stablehlo
+
+            if not Path(what).is_file():
+                fail(f"there is no file {what}")
+            self.default_stage = "stablehlo"
+            module = stablehlo.load(Path(what))
+            self.traced = functions.trace(module, functions.Arguments(module.args, {}, ()))
+            return
+        fun, arguments = functions.prepare(what, *options)
+        self.traced = functions.trace(fun, arguments)
+
+    def lowered(self) -> Any:
+        return self.traced.lower(lowering_platforms=[self.target] if self.target else None)
+
+    def text(self, stage: str, *, locations: bool = False) -> str:
+        if stage == "jaxpr":
+            return self.traced.jaxpr.pretty_print(source_info=locations)
+        if stage == "stablehlo":
+            return self.lowered().as_text(debug_info=locations)
+        if stage in CODE_STAGES and self.target is None:
+            self.target = {"spirv": "vulkan", "ptx": "cuda:sm_80"}.get(stage)
+        return self.lowered().as_text(stage)
+
+
+def _diff(
+    what: str, options: Any, pair: tuple[str, str], stage: str | None, target: str | None, out: str | None
+) -> None:
+    if all(item in STAGES for item in pair):
+        subject = Subject(what, options, target)
+        texts = [subject.text(item) for item in pair]
+    elif any(item in STAGES for item in pair):
+        fail(f"--diff compares two stages ({', '.join(STAGES)}) or two functions, got {pair[0]} and {pair[1]}")
+    else:
+        texts = []
+        for item in pair:
+            subject = Subject(item, options, target)
+            texts.append(subject.text(stage or subject.default_stage))
+    first, second = (text.splitlines() for text in texts)
+    lines = difflib.unified_diff(first, second, *pair, lineterm="")
+    output.emit("\n".join(lines), "diff", out)
+
+
+def _stats(subject: Subject, as_json: bool) -> None:
+    from veery._cli.statistics import statistics
+
+    found = statistics(subject.traced, subject.lowered())
+    if as_json:
+        return output.emit_json(found)
+    operations = found.pop("operations")
+    output.table("", ["quantity", "value"], [[key.replace("_", " "), f"{value:,}"] for key, value in found.items()])
+    click.echo("")
+    rows = [[name, d["count"], d["flops"], d["bytes"]] for name, d in operations.items()]
+    output.table("", ["operation", "count", "flops", "bytes"], rows)

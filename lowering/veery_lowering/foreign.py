@@ -1,0 +1,204 @@
+"""StableHLO modules from elsewhere: read, checked, and made functions of a module under construction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.errors import CompileError, LoweringError
+from veery_lowering.mlir import bytecode, context, ir, run_pipeline
+from veery_lowering.program import Signature
+from veery_lowering.types import numpy_dtype, tensor_type
+
+# Calls that say where values lie among devices, and compute nothing.
+_ANNOTATIONS = frozenset(("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint"))
+_VHLO_ELEMENTS = {
+    "bool": "bool", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
+    **{f"{p}{n}": f"{'u' if p == 'ui' else ''}int{n}" for p in ("i", "ui") for n in (8, 16, 32, 64)},
+}  # fmt: skip
+_VHLO_TENSOR = re.compile(r"!vhlo\.tensor_v1<((?:[\d?]+x)*)!vhlo\.(\w+)_v\d>")
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A module with one public function, as plain data.
+
+    source: MLIR bytecode, StableHLO or, when `plain` is false, what IREE made of a versioned (VHLO) module.
+    names: of the arguments, "" where unknown.
+    """
+
+    name: str
+    source: bytes = field(repr=False)
+    inputs: Signature
+    outputs: Signature
+    names: tuple[str, ...]
+    entry: str
+
+    def __repr__(self) -> str:
+        return f"@{self.name}"
+
+
+def read(source: str | bytes) -> Foreign:
+    """Read a module: StableHLO as MLIR text or bytecode, or a versioned portable artifact (VHLO bytecode).
+
+    Raises:
+        ValueError: it cannot be parsed, has no or several public functions, or dimensions that are not static.
+    """
+    with context():
+        module = _parse(source)
+        versioned = [op for op in module.body.operations if op.operation.name.startswith("vhlo.func")]
+        signature = _vhlo_signature(versioned) if versioned else None
+        if versioned:
+            module = _unversioned(bytecode(module))
+        public = [f for f in _functions(module) if "sym_visibility" not in f.attributes or _visibility(f) == "public"]
+        mains = [f for f in public if _symbol(f) == "main"] or public
+        if len(mains) != 1:
+            found = ", ".join(map(_symbol, public)) or "none"
+            raise ValueError(f"a StableHLO module needs one public function, or one named main; it has {found}")
+        (entry,) = mains
+        _drop_annotations(module)
+        types = ir.FunctionType(ir.TypeAttr(entry.attributes["function_type"]).value)
+        inputs, outputs = signature or (_signature(types.inputs), _signature(types.results))
+        names = tuple(_name_of(argument) for argument in entry.regions[0].blocks[0].arguments)
+        name = ir.StringAttr(module.operation.attributes["sym_name"]).value if _named(module) else _symbol(entry)
+        return Foreign(name, bytecode(module), inputs, outputs, names, _symbol(entry))
+
+
+def _named(module: ir.Module) -> bool:
+    return "sym_name" in module.operation.attributes
+
+
+def _parse(source: str | bytes) -> ir.Module:
+    try:
+        return ir.Module.parse(source)
+    except (ir.MLIRError, ValueError) as error:
+        lines = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
+        raise ValueError(f"not a StableHLO module that can be read: {lines[0].strip()}") from None
+
+
+def _functions(module: ir.Module) -> list[Any]:
+    return [op.operation for op in module.body.operations if op.operation.name == "func.func"]
+
+
+def _symbol(function: Any) -> str:
+    return ir.StringAttr(function.attributes["sym_name"]).value
+
+
+def _visibility(function: Any) -> str:
+    return ir.StringAttr(function.attributes["sym_visibility"]).value
+
+
+def _signature(types: Sequence[ir.Type]) -> Signature:
+    found = []
+    for type_ in types:
+        if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
+            raise ValueError(f"arguments and results must be tensors of static shape, got {type_}")
+        found.append((tuple(type_.shape), numpy_dtype(type_).name))
+    return tuple(found)
+
+
+def _name_of(argument: Any) -> str:
+    match = re.match(r'loc\("([^"]*)"(?!:)', str(argument.location))
+    return match[1] if match else ""
+
+
+def _drop_annotations(module: ir.Module) -> None:
+    def visit(op: Any) -> ir.WalkResult:
+        if op.name == "stablehlo.custom_call" and _target(op) in _ANNOTATIONS:
+            op.results[0].replace_all_uses_with(op.operands[0])
+            op.erase()
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+
+
+def _target(op: Any) -> str:
+    return ir.StringAttr(op.attributes["call_target_name"]).value
+
+
+# Versioned modules. The bindings do not have the passes between VHLO and StableHLO; IREE's own input conversion does.
+
+
+def _vhlo_signature(functions: Sequence[Any]) -> tuple[Signature, Signature] | None:
+    if len(functions) != 1 and not any("@main" in str(f)[:200] for f in functions):
+        return None
+    text = next((str(f) for f in functions if "@main" in str(f)[:200]), str(functions[0])).splitlines()[0]
+    head, _, tail = text.partition(") -> ")
+    return _vhlo_types(head), _vhlo_types(tail)
+
+
+def _vhlo_types(text: str) -> Signature:
+    found = []
+    for dims, element in _VHLO_TENSOR.findall(text):
+        if "?" in dims or element not in _VHLO_ELEMENTS:
+            raise ValueError(f"arguments and results must be static tensors of known dtype, got {dims}{element}")
+        found.append((tuple(int(d) for d in dims.split("x") if d), _VHLO_ELEMENTS[element]))
+    return tuple(found)
+
+
+def _unversioned(source: bytes) -> ir.Module:
+    flags = ("--iree-input-type=stablehlo", "--iree-input-demote-f64-to-f32=false", "--iree-hal-target-device=local")
+    text, diagnostics = run_pipeline(source, flags, "input")
+    if text is None:
+        raise CompileError("; ".join(d.message for d in diagnostics if d.severity == "error")[:500])
+    plain = re.sub(r"\butil\.(func|call)\b", r"func.\1", text.decode())
+    return ir.Module.parse(re.sub(r"\butil\.return\b", "return", plain))
+
+
+# Calls.
+
+
+def call(emitter: Any, foreign: Foreign, operands: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+    """Call the function of a foreign module, whose functions become private ones of the module under construction.
+
+    Raises LoweringError when its operations are unknown.
+    """
+    symbol = emitter.foreign.get(foreign)
+    if symbol is None:
+        symbol = emitter.foreign[foreign] = _merge(emitter, foreign)
+    function = next(f for f in _functions(emitter.module) if _symbol(f) == symbol)
+    types = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    given = [_cast(x, t) for x, t in zip(operands, types.inputs)]
+    produced = hlo.call(symbol, given, list(types.results))
+    return [_cast(x, tensor_type(a.shape, a.dtype)) for x, a in zip(produced, results)]
+
+
+def _cast(x: Any, type_: ir.Type) -> Any:
+    """IREE's input conversion has lost the signs of integers; the bits are the same."""
+    return x if x.type == type_ else hlo.bitcast_convert(x, np.dtype(numpy_dtype(type_)))
+
+
+def _merge(emitter: Any, foreign: Foreign) -> str:
+    try:
+        module = ir.Module.parse(foreign.source)
+    except (ir.MLIRError, ValueError) as error:
+        raise LoweringError(f"call_module: {foreign.name} cannot be read: {error}") from None
+    symbols = {}
+    for op in module.body.operations:
+        if "sym_name" in op.operation.attributes:
+            old = _symbol(op.operation)
+            symbols[old] = emitter._unique(f"{foreign.name}_{old}" if old == foreign.entry else old)
+
+    def rename(op: Any) -> ir.WalkResult:
+        for name in list(op.attributes):
+            value = op.attributes[name]
+            if isinstance(value, ir.FlatSymbolRefAttr) and value.value in symbols:
+                op.attributes[name] = ir.FlatSymbolRefAttr.get(symbols[value.value])
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(rename)
+    with ir.InsertionPoint(emitter.module.body):
+        for op in module.body.operations:
+            clone = op.operation.clone()
+            if "sym_name" in clone.attributes:
+                clone.attributes["sym_name"] = ir.StringAttr.get(symbols[_symbol(op.operation)])
+                clone.attributes["sym_visibility"] = ir.StringAttr.get("private")
+            for name in ("arg_attrs", "res_attrs"):
+                if name in clone.attributes:
+                    del clone.attributes[name]
+    return symbols[foreign.entry]

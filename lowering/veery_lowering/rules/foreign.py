@@ -1,0 +1,13 @@
+"""Calls of StableHLO modules that were made elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from veery_lowering import foreign
+from veery_lowering.registry import Context, Value, rule
+
+
+@rule("call_module")
+def _call_module(ctx: Context, *operands: Value, module: Any) -> list[Value]:
+    return foreign.call(ctx.emitter, module, operands, ctx.avals_out)

@@ -1,0 +1,55 @@
+"""StableHLO out and in again: text, bytecode, versioned bytecode; the functions of a module under jit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import veery
+import veery.numpy as jnp
+
+
+@pytest.mark.parametrize("form", ["as_text", "as_bytecode"])
+def test_what_goes_out_comes_in(form):
+    x = jnp.arange(3.0)
+    lowered = veery.jit(lambda x: (jnp.tanh(x), x > 1)).lower(x)
+    module = veery.stablehlo.load(getattr(lowered, form)())
+    for got, want in zip(module(x), (np.tanh(np.arange(3.0)), np.arange(3.0) > 1)):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+    doubled = veery.jit(lambda x: module(x)[0] + module(x)[0])(x)
+    np.testing.assert_allclose(doubled, 2 * np.tanh(np.arange(3.0)), rtol=1e-6)
+
+
+def test_modules_of_others():
+    text = """
+    module @theirs {
+      func.func private @twice(%arg0: tensor<2xui32>) -> tensor<2xui32> {
+        %0 = stablehlo.add %arg0, %arg0 : tensor<2xui32>
+        return %0 : tensor<2xui32>
+      }
+      func.func public @main(%x: tensor<2xui32> {mhlo.sharding = "{replicated}"}) -> (tensor<2xui32> {jax.info = "r"}) {
+        %0 = stablehlo.custom_call @Sharding(%x) : (tensor<2xui32>) -> tensor<2xui32>
+        %1 = call @twice(%0) : (tensor<2xui32>) -> tensor<2xui32>
+        return %1 : tensor<2xui32>
+      }
+    }"""
+    theirs = veery.stablehlo.load(text)
+    x = np.array([1, 3_000_000_000], np.uint32)
+    np.testing.assert_array_equal(theirs(x), x + x)
+    with pytest.raises(TypeError, match=r"argument 0 of the StableHLO module theirs must be u32\[2\], got u32\[3\]"):
+        theirs(np.ones(3, np.uint32))
+    with pytest.raises(NotImplementedError, match="cannot be mapped by vmap"):
+        veery.vmap(theirs)(np.ones((4, 2), np.uint32))
+
+
+BAD = {
+    "module {": "can be read",
+    "module {}": "one public function.*none",
+    "func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }": r"static.*tensor<\?xf32>",
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_bad_modules(text):
+    with pytest.raises(ValueError, match=BAD[text]):
+        veery.stablehlo.load(text)

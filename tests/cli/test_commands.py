@@ -1,0 +1,114 @@
+"""The `veery` command on real files, in processes of its own: output, files, exit codes, errors of one line."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+ARGS = ("--args", "{w: f32[5,3], b: f32[3]}, f32[2,5]")
+
+
+def ok(result):
+    assert result.returncode == 0, result.stderr
+    assert "\x1b" not in result.stdout  # plain when piped
+    return result.stdout
+
+
+def test_inspect_shows_the_stages(veery):
+    assert "dot_general" in ok(veery("inspect", "model.py:layer", *ARGS))
+    text = ok(veery("inspect", "model.py:loss", *ARGS, "--grad", "--stage", "stablehlo", "--annotate"))
+    assert '// model.py:6  y = lax.dot_general(x, params["w"]' in text and "loc(" not in text
+    text = ok(veery("inspect", "model.py:layer", *ARGS, "--stage", "flow", "--annotate"))
+    assert "flow.dispatch @main_dispatch_0" in text and "// model.py:6" in text
+    assert "vmap" not in ok(veery("inspect", "model:double", "--args", "f32[4]", "--vmap", "--jit"))
+
+
+def test_inspect_shows_code(veery, tmp_path):
+    double = ("inspect", "model.py:double", "--args", "f32[64]")
+    ok(veery(*double, "--stage", "asm", "--target", "cpu:generic", "-o", "a.s"))
+    assert ".text" in (tmp_path / "a.s").read_text()
+    assert ".target sm_80" in ok(veery(*double, "--stage", "ptx"))
+
+
+def test_statistics_and_differences(veery):
+    found = json.loads(ok(veery("inspect", "model.py:layer", *ARGS, "--stats", "--json")))
+    assert found["operations"]["dot_general"] == {"count": 1, "flops": 60, "bytes": 4 * (10 + 15 + 6)}
+    assert found["dispatches"] == 1 and found["argument_bytes"] == 4 * (15 + 3 + 10)
+    text = ok(veery("inspect", "model.py:layer", *ARGS, "--diff", "model.py:layer", "model.py:loss"))
+    assert "+++ model.py:loss" in text and "reduce_sum" in text
+
+
+def test_compile_inspect_run(veery, tmp_path):
+    targets = ("--target", "cpu:generic", "--target", "cuda:sm_89")
+    ok(veery("compile", "model.py:double", "--args", "f32[3]", *targets, "-o", "d.vmfb"))
+    text = ok(veery("inspect", "d.vmfb"))
+    assert "double(x: f32[3]) -> {y: f32[3]}" in text and "cuda:sm_89" in text and "_dispatch_0_" in text
+    found = json.loads(ok(veery("inspect", "d.vmfb", "--json")))
+    assert [t["target"] for t in found["functions"][0]["targets"]] == ["cpu:generic", "cuda:sm_89"]
+    np.save(tmp_path / "x.npy", np.float32([1, 2, 3]))
+    ok(veery("run", "d.vmfb", "--input", "x=@x.npy", "--output", "out.npz"))
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["result['y']"], [2, 4, 6])
+    assert json.loads(ok(veery("run", "d.vmfb", "--input", "3xf32=1 2 3", "--json"))) == {"result['y']": [2, 4, 6]}
+    device = veery("run", "d.vmfb", "--input", "3xf32=1", "--device", "cuda")
+    assert device.returncode == 3 and "No cuda device" in device.stderr and device.stderr.count("\n") <= 2
+
+
+def test_stablehlo_files(veery, tmp_path):
+    text = ok(veery("inspect", "model.py:double", "--args", "f32[3]", "--stage", "stablehlo"))
+    (tmp_path / "m.mlir").write_text(text)
+    assert "stablehlo.multiply" in ok(veery("inspect", "m.mlir"))
+    assert "flow.dispatch" in ok(veery("inspect", "m.mlir", "--stage", "flow"))
+
+
+def test_measurements(veery):
+    found = json.loads(ok(veery("bench", "model.py:double", "--args", "f32[3]", "--repeats", "5", "--json")))
+    assert found["results"][0]["median"] > 0 and found["results"][0]["relative"] == 1
+    found = json.loads(ok(veery("profile", "model.py:loss", *ARGS, "--json")))
+    assert any("model.py:" in d["source"] for d in found["dispatches"])
+
+
+def test_reports(veery):
+    assert ok(veery("devices")).splitlines()[1].startswith("cpu")
+    assert json.loads(ok(veery("doctor", "--json")))["test"]["ok"]
+    assert json.loads(ok(veery("cache", "info", "--json")))["entries"] >= 0
+    for command in ((), ("inspect",), ("run",)):
+        assert "Examples:" in ok(veery(*command, "--help"))
+
+
+BAD = [
+    (("inspect", "model.py:nothing"), 2, "model.py has no function 'nothing'; it has layer, loss, double, broken"),
+    (("inspect", "absent.py:f"), 2, "there is no file absent.py"),
+    (("inspect", "no_such_module:f"), 2, "there is no module 'no_such_module'"),
+    (("inspect", "model.py"), 2, "names no function; write file.py:function"),
+    (("inspect", "model.py:double", "--args", "f33[2]"), 2, "'f33' is no dtype at column 1"),
+    (("inspect", "model.py:double", "--args", "f32[2"), 2, "expected , at column"),
+    (("inspect", "model.py:double"), 1, "missing 1 required positional argument"),
+    (("inspect", "model.py:broken", "--args", "f32[2]"), 1, "has no attribute 'nothing'"),
+    (("inspect", "model.py:double", "--args", "f32[2]", "--stage", "flow", "--target", "tpu"), 2, "target 'tpu'"),
+    (("inspect", "model.py:double", "--stage", "nothing"), 2, "'nothing' is not one of"),
+    (("run", "absent.vmfb"), 2, "there is no file absent.vmfb"),
+    (("run", "model.py"), 2, "model.py is not a veery artifact"),
+    (("frobnicate",), 2, "No such command 'frobnicate'"),
+]
+
+
+@pytest.mark.parametrize("arguments, code, message", BAD, ids=[" ".join(b[0]) for b in BAD])
+def test_bad_input_is_told_in_a_line(veery, arguments, code, message):
+    result = veery(*arguments)
+    assert (result.returncode, result.stdout) == (code, "")
+    assert message in result.stderr and result.stderr.count("\n") <= 2 and "Traceback" not in result.stderr
+
+
+def test_wrong_inputs_of_run(veery):
+    ok(veery("compile", "model.py:double", "--args", "f32[3]", "-o", "d.vmfb"))
+    for given, message in [
+        ("y=3xf32=1", "the function has no argument 'y'; it takes x"),
+        ("4xf32=1", "argument x must be f32[3], got f32[4]"),
+        ("x=@none.npy", "there is no file none.npy"),
+        ("3xf32=a", "'a' is no number"),
+    ]:
+        result = veery("run", "d.vmfb", "--input", given)
+        assert result.returncode == 2 and message in result.stderr, result.stderr
+    assert "Traceback" in veery("--verbose", "run", "d.vmfb", "--input", "4xf32=1").stderr
