@@ -178,7 +178,6 @@ def test_initializers():
 
     def draw(key: Any) -> Any:
         return [
-            init.he_normal()(key, (60, 80)),
             init.glorot_uniform()(key, (60, 80)),
             init.normal(0.5)(key, (4000,)),
             init.uniform(3.0)(key, (4000,)),
