@@ -120,6 +120,25 @@ def test_out_of_memory_is_an_exception_with_the_program_name(device):
     assert runtime.load(programs.add_one(), device)([_row(device)])[0].numpy()[0] == 1
 
 
+def test_a_failed_invocation_fails_its_fence(device, monkeypatch):
+    """IREE leaves it unsignalled, and what was submitted before the failure may wait for it."""
+    made = []
+    real = iree.HalFence
+
+    class Fences:
+        @staticmethod
+        def create_at(semaphore, value):
+            made.append(semaphore)
+            return real.create_at(semaphore, value)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(iree, "HalFence", Fences)
+        with pytest.raises(runtime.ExecutionError):
+            runtime.load(programs.huge(), device, queue="threaded")([runtime.put(np.array(1, np.float32), device)])
+    with pytest.raises(RuntimeError, match="RESOURCE_EXHAUSTED"):
+        made[-1].wait(1, timeout=10**9)
+
+
 def test_wrong_programs_are_refused(device):
     with pytest.raises(ValueError, match="no function 'other'"):
         runtime.load(programs.add_one(entry="other"), device)
