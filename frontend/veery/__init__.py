@@ -67,6 +67,7 @@ from veery import aot as aot
 from veery import custom_derivatives as custom_derivatives
 from veery import dtypes as dtypes
 from veery import errors as errors
+from veery import export as export
 from veery import lax as lax
 from veery import nn as nn
 from veery import numpy as numpy

@@ -167,6 +167,16 @@ def read_module(source: str | bytes) -> Any:
     return lowering().read_module(source)
 
 
+def read_modules(sources: dict[str, bytes]) -> Any:
+    """One function as StableHLO modules for several platforms."""
+    return lowering().ForeignByTarget(tuple((platform, read_module(data)) for platform, data in sources.items()))
+
+
+def module_text(source: bytes) -> str:
+    """A StableHLO module as text."""
+    return read_module(source).text()
+
+
 def _versions() -> dict[str, str]:
     from veery.version import __version__
 

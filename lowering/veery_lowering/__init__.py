@@ -12,7 +12,7 @@ from typing import Any
 from veery_lowering.cache import CacheInfo, disk_cache
 from veery_lowering.compiler import compile_emission, intermediate
 from veery_lowering.errors import CacheWarning, CompileError, LoweringError
-from veery_lowering.foreign import Foreign
+from veery_lowering.foreign import Foreign, ForeignByTarget
 from veery_lowering.foreign import read as read_module
 from veery_lowering.mlir import COMPILER_VERSION, bytecode, use_process_flags
 from veery_lowering.module import Emission, emit_module
@@ -30,6 +30,7 @@ __all__ = [
     "Options",
     "Program",
     "Foreign",
+    "ForeignByTarget",
     "cache_info",
     "clear_cache",
     "compile",

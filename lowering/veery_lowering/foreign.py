@@ -42,6 +42,34 @@ class Foreign:
     def __repr__(self) -> str:
         return f"@{self.name}"
 
+    def text(self) -> str:
+        """The module as MLIR text."""
+        with context():
+            return str(ir.Module.parse(self.source))
+
+
+@dataclass(frozen=True)
+class ForeignByTarget:
+    """One function as a module for each of several targets."""
+
+    modules: tuple[tuple[str, Foreign], ...]
+
+    name = property(lambda self: self.modules[0][1].name)
+    inputs = property(lambda self: self.modules[0][1].inputs)
+    outputs = property(lambda self: self.modules[0][1].outputs)
+    names = property(lambda self: self.modules[0][1].names)
+
+    def __repr__(self) -> str:
+        return f"@{self.name}"
+
+    def choose(self, target: str) -> Foreign:
+        """The module for "cpu", "vulkan" or "cuda"; LoweringError when there is none."""
+        for platform, module in self.modules:
+            if platform.partition(":")[0] == target:
+                return module
+        platforms = ", ".join(platform for platform, _ in self.modules)
+        raise LoweringError(f"Function '{self.name}' was exported for platforms ({platforms}), it is used on {target}")
+
 
 def read(source: str | bytes) -> Foreign:
     """Read a module: StableHLO as MLIR text or bytecode, or a versioned portable artifact (VHLO bytecode).

@@ -1,0 +1,260 @@
+"""Functions as StableHLO that outlives the process: `export(jit(f))(*specs)`, serialised, loaded and called elsewhere.
+
+>>> import veery, veery.numpy as jnp
+>>> from veery import export
+>>> exported = export.export(veery.jit(jnp.sin))(veery.ShapeDtypeStruct((3,), "float32"))
+>>> data = exported.serialize()
+>>> export.deserialize(data).call(jnp.zeros(3))
+Array([0., 0., 0.], dtype=float32)
+
+For files with machine code, which need no compiler, see `veery.aot`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from veery import _dispatch, aot
+from veery._api.autodiff import vjp as vjp_of
+from veery._api.custom_derivatives import custom_vjp
+from veery._api.inspection import ShapeDtypeStruct, _with_consts
+from veery._api.jit import JitFunction, jit
+from veery._core import dtypes, tree
+from veery._core.avals import ShapedArray
+from veery._core.jaxpr import eval_jaxpr
+from veery._transforms.foreign import avals_of, call_module_p
+
+__all__ = ["Exported", "default_export_platform", "deserialize", "export"]
+
+_MAGIC = b"veery-export-1\n"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A function lowered to StableHLO for given types of arguments.
+
+    Attributes:
+        fun_name: the function's name.
+        in_tree, in_avals: the structure of (args, kwargs) and the types of its leaves.
+        out_tree, out_avals: of the result.
+        platforms: what it was lowered for.
+        nr_devices: 1.
+    """
+
+    fun_name: str
+    in_tree: Any
+    in_avals: tuple[ShapedArray, ...]
+    out_tree: Any
+    out_avals: tuple[ShapedArray, ...]
+    platforms: tuple[str, ...]
+    _modules: tuple[bytes, ...] = field(repr=False)
+    _vjp: Callable[[], Exported] | None = field(default=None, repr=False, compare=False)
+    _called: list[Any] = field(default_factory=list, repr=False, compare=False)
+    nr_devices: int = 1
+
+    @property
+    def mlir_module_serialized(self) -> bytes:
+        """MLIR bytecode of the module for the first platform."""
+        return self._modules[0]
+
+    def mlir_module(self, platform: str | None = None) -> str:
+        """The StableHLO module as text, for the first platform or the one named."""
+        index = 0 if platform is None else self.platforms.index(platform)
+        return _dispatch.module_text(self._modules[index])
+
+    def has_vjp(self) -> bool:
+        """Whether the derivative is there."""
+        return self._vjp is not None
+
+    def vjp(self) -> Exported:
+        """The derivative: a function of the flat arguments and the results' cotangents to the arguments' cotangents.
+
+        Raises:
+            ValueError: it was not serialised (see `serialize`), or is itself a second derivative.
+        """
+        if self._vjp is None:
+            raise ValueError(f"No VJP is available for {self.fun_name}: serialize it with vjp_order=1")
+        return self._vjp()
+
+    def serialize(self, vjp_order: int = 0) -> bytearray:
+        """The exported function as bytes.
+
+        Args:
+            vjp_order: 1 to take the derivative with it.
+
+        Raises:
+            ValueError: containers that cannot be described, an order other than 0 and 1.
+
+        The StableHLO within is bound to this version of IREE: its bindings do not offer versioned serialisation.
+        """
+        if vjp_order not in (0, 1):
+            raise ValueError(f"serialize: vjp_order must be 0 or 1, got {vjp_order}")
+        content = {
+            "name": self.fun_name,
+            "trees": [aot.describe(self.in_tree), aot.describe(self.out_tree)],
+            "in": [_described(a) for a in self.in_avals],
+            "out": [_described(a) for a in self.out_avals],
+            "platforms": self.platforms,
+            "modules": [base64.b64encode(m).decode() for m in self._modules],
+            "vjp": base64.b64encode(self.vjp().serialize()).decode() if vjp_order else None,
+        }
+        body = json.dumps(content, separators=(",", ":")).encode()
+        return bytearray(_MAGIC + hashlib.sha256(body).digest() + body)
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function. It may be called in functions under jit, and differentiated once where the vjp is there.
+
+        Raises:
+            ValueError: the arguments differ in structure or type, or this platform was not exported for.
+        """
+        leaves, treedef = tree.tree_flatten((args, kwargs))
+        if treedef != self.in_tree:
+            raise ValueError(
+                f"The invocation args and kwargs must have the same pytree structure as when the function "
+                f"'{self.fun_name}' was exported, but they have {treedef} instead of {self.in_tree}"
+            )
+        if not self._called:
+            self._called.append(self._callable())
+        return tree.tree_unflatten(self.out_tree, self._called[0](*leaves))
+
+    def _callable(self) -> Callable[..., Any]:
+        module = _dispatch.read_modules(dict(zip(self.platforms, self._modules)))
+
+        def plain(*leaves: Any) -> tuple[Any, ...]:
+            return tuple(call_module_p.bind(*leaves, module=module))
+
+        plain.__name__ = plain.__qualname__ = f"call_{self.fun_name}"
+        if self._vjp is None:
+            return jit(plain)
+        differentiable = custom_vjp(plain)
+
+        def backward(leaves: tuple[Any, ...], cts: Any) -> tuple[Any, ...]:
+            given = [g if _has_tangent(a) else np.zeros(a.shape, a.dtype) for g, a in zip(cts, self.out_avals)]
+            found = self.vjp().call(*leaves, *given)
+            return tuple(_cotangents(found, self.in_avals))
+
+        differentiable.defvjp(lambda *leaves: (plain(*leaves), leaves), backward)
+        return jit(differentiable)
+
+
+def _cotangents(values: Sequence[Any], avals: Sequence[ShapedArray]) -> list[Any]:
+    """Integers have no cotangents: theirs are of dtype float0, which StableHLO cannot say."""
+    return [g if _has_tangent(a) else np.zeros(a.shape, dtypes.float0) for g, a in zip(values, avals)]
+
+
+def _has_tangent(aval: ShapedArray) -> bool:
+    return dtypes.issubdtype(aval.dtype, np.inexact)
+
+
+def _described(aval: ShapedArray) -> Any:
+    return [list(aval.shape), aval.dtype.name]
+
+
+def default_export_platform() -> str:
+    """The platform that is exported for when none is named."""
+    return _dispatch.default_device().platform
+
+
+def export(
+    fun_jit: Callable[..., Any], *, platforms: Sequence[str] | None = None, disabled_checks: Sequence[Any] = ()
+) -> Callable[..., Exported]:
+    """Export a function.
+
+    Args:
+        fun_jit: a function, `jit` of it with its options.
+        platforms: "cpu", "vulkan", "cuda", any targets of `veery.aot.compile`; by default the one here.
+        disabled_checks: accepted for compatibility.
+
+    Returns:
+        A function of the arguments' types (arrays or ShapeDtypeStructs, static arguments as values), which returns an
+        `Exported`.
+
+    Raises:
+        LoweringError: the function needs Python at run time (callbacks), or an operation lacks on a platform.
+
+    >>> import veery, veery.numpy as jnp
+    >>> from veery import export
+    >>> exported = export.export(veery.jit(jnp.cos), platforms=["cpu", "vulkan"])(jnp.ones(3))
+    >>> exported.platforms, exported.in_avals
+    (('cpu', 'vulkan'), (ShapedArray(float32[3]),))
+    """
+    function = fun_jit if isinstance(fun_jit, JitFunction) else jit(fun_jit)
+    chosen = tuple(platforms or (default_export_platform(),))
+
+    def exporter(*args: Any, **kwargs: Any) -> Exported:
+        traced = function.trace(*args, **kwargs)
+        avals = tuple(traced._signature.avals)
+        inner = traced._traced
+        closed = _with_consts(inner.closed, [_dispatch.as_array(c).to_numpy() for c in inner.consts])
+        donated = (False,) * len(avals)
+        modules = tuple(
+            _dispatch.lower_jaxpr(closed, inner.name, platform, donated, self_contained=True).as_bytecode()
+            for platform in chosen
+        )
+        flat = lambda *leaves: eval_jaxpr(inner.closed.jaxpr, (), *inner.consts, *leaves)
+        return Exported(
+            inner.name, traced.in_tree, avals, traced.out_tree, tuple(closed.out_avals), chosen, modules,
+            lambda: _export_vjp(flat, inner.name, avals, tuple(closed.out_avals), chosen),
+        )  # fmt: skip
+
+    return exporter
+
+
+def _export_vjp(
+    flat: Callable[..., Any], name: str, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], platforms: Any
+) -> Exported:
+    spec = lambda a: ShapeDtypeStruct(a.shape, a.dtype)
+    count = len(avals)
+
+    def derivative(*given: Any) -> tuple[Any, ...]:
+        _, pullback = vjp_of(lambda *leaves: tuple(flat(*leaves)), *given[:count])
+        found = pullback(tuple(_cotangents(given[count:], outs)))
+        # Zeros of bool stand for the cotangents of integers.
+        return tuple(g if _has_tangent(a) else np.zeros(a.shape, np.bool_) for g, a in zip(found, avals))
+
+    derivative.__name__ = f"{name}_vjp"
+    first = export(jit(derivative), platforms=platforms)(*map(spec, avals), *map(spec, outs))
+    return Exported(
+        first.fun_name, first.in_tree, first.in_avals, first.out_tree, first.out_avals, first.platforms, first._modules
+    )
+
+
+def deserialize(blob: bytes | bytearray) -> Exported:
+    """The exported function of `Exported.serialize`.
+
+    Raises:
+        ValueError: the data are damaged, or something else.
+    """
+    data = bytes(blob)
+    digest, body = data[len(_MAGIC) : len(_MAGIC) + 32], data[len(_MAGIC) + 32 :]
+    if not data.startswith(_MAGIC):
+        raise ValueError("deserialize: the data are no function exported by veery (or by another version of it)")
+    if hashlib.sha256(body).digest() != digest:
+        raise ValueError("deserialize: the data are damaged: their SHA-256 does not match")
+    content = json.loads(body)
+    in_tree, out_tree = map(_tree_of, content["trees"])
+    nested = content["vjp"]
+    return Exported(
+        content["name"], in_tree, tuple(avals_of(content["in"])), out_tree, tuple(avals_of(content["out"])),
+        tuple(content["platforms"]), tuple(base64.b64decode(m) for m in content["modules"]),
+        None if nested is None else lambda: deserialize(base64.b64decode(nested)),
+    )  # fmt: skip
+
+
+def _tree_of(description: Any) -> Any:
+    """The tree of a structure that `aot.describe` described; named tuples are types of their own."""
+    return tree.tree_structure(_dispatch.runtime().structure.unflatten(description, _Numbers()))
+
+
+class _Numbers:
+    """Every element is 0: leaves for any structure."""
+
+    def __getitem__(self, index: int) -> int:
+        return 0

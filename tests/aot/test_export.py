@@ -1,0 +1,65 @@
+"""Exported functions: JAX's interface, across serialisation, under jit, differentiated, on several platforms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import veery
+import veery.numpy as jnp
+from veery import export
+
+spec = veery.ShapeDtypeStruct
+table = np.arange(3, dtype=np.float32)
+
+
+def model(params, x, *, scale):
+    return {"y": jnp.sin(x * params["w"]) * scale + jnp.asarray(table)}, params["n"]
+
+
+@pytest.fixture(scope="module")
+def exported():
+    params = {"w": spec((3,), "float32"), "n": spec((), "int32")}
+    return export.export(veery.jit(model), platforms=["cpu", "vulkan"])(
+        params, spec((2, 3), "float32"), scale=spec((), "float32")
+    )
+
+
+ARGS = ({"w": np.ones(3, np.float32), "n": np.int32(3)}, np.ones((2, 3), np.float32))
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_serialised_and_called(exported, order):
+    again = export.deserialize(exported.serialize(vjp_order=order))
+    for name in ("fun_name", "in_tree", "in_avals", "out_tree", "out_avals", "platforms", "nr_devices"):
+        assert getattr(again, name) == getattr(exported, name)
+    assert again.has_vjp() == bool(order)
+    out, n = again.call(*ARGS, scale=np.float32(2))
+    np.testing.assert_allclose(out["y"], np.sin(np.ones((2, 3))) * 2 + table, rtol=1e-6)
+    assert n == 3
+    assert "stablehlo" in again.mlir_module() and "stablehlo" in again.mlir_module("vulkan")
+
+
+def test_derivative(exported):
+    again = export.deserialize(exported.serialize(vjp_order=1))
+    call = lambda w, f: f({"w": w, "n": np.int32(3)}, ARGS[1], scale=np.float32(2))[0]["y"].sum()
+    gradient = veery.jit(veery.grad(lambda w: call(w, again.call)))(ARGS[0]["w"])
+    np.testing.assert_allclose(gradient, veery.grad(lambda w: call(w, model))(ARGS[0]["w"]), rtol=1e-6)
+    with pytest.raises(ValueError, match="No VJP is available"):
+        again.vjp().vjp()
+
+
+def test_misuse(exported):
+    with pytest.raises(ValueError, match="same pytree structure as when the function 'model' was exported"):
+        exported.call(1.0)
+    with pytest.raises(TypeError, match=r"must be f32\[2,3\], got f32\[3,2\]"):
+        exported.call(ARGS[0], np.ones((3, 2), np.float32), scale=np.float32(2))
+    data = exported.serialize()
+    data[len(data) // 2] ^= 1
+    with pytest.raises(ValueError, match="damaged"):
+        export.deserialize(data)
+    with pytest.raises(ValueError, match="no function exported by veery"):
+        export.deserialize(b"abc")
+    far = export.export(jnp.sin, platforms=["cuda"])(spec((2,), "float32"))
+    with pytest.raises(NotImplementedError, match=r"exported for platforms \(cuda\), it is used on cpu"):
+        far.call(np.ones(2, np.float32))
