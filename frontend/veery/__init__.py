@@ -65,6 +65,7 @@ from veery.version import __version_info__ as __version_info__
 from veery import ad_checkpoint as ad_checkpoint
 from veery import aot as aot
 from veery import custom_derivatives as custom_derivatives
+from veery import custom_batching as custom_batching
 from veery import dtypes as dtypes
 from veery import errors as errors
 from veery import export as export

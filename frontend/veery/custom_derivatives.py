@@ -8,5 +8,6 @@ from veery._api.custom_derivatives import custom_jvp as custom_jvp
 from veery._api.custom_derivatives import custom_vjp as custom_vjp
 from veery._api.custom_derivatives import custom_vjp_primal_tree_values as custom_vjp_primal_tree_values
 from veery._api.custom_derivatives import zero_from_primal as zero_from_primal
+from veery._api.linear_call import linear_call as linear_call
 from veery._transforms.custom_rules import custom_jvp_call_p as custom_jvp_call_p
 from veery._transforms.custom_rules import custom_vjp_call_p as custom_vjp_call_p

@@ -139,7 +139,9 @@ def _common_types(bodies: list[_bodies.Body]) -> list[_bodies.Body]:
         return bodies
     return [
         b._replace(
-            jaxpr=_bodies.with_avals(b.jaxpr, b.jaxpr.in_avals, [w or a for w, a in zip(wanted, b.jaxpr.out_avals)])
+            jaxpr=_bodies.with_avals(
+                b.jaxpr, b.jaxpr.in_avals, [a if w is None else w for w, a in zip(wanted, b.jaxpr.out_avals)]
+            )
         )
         for b in bodies
     ]

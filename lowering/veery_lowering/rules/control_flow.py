@@ -34,6 +34,8 @@ def _inlined(name: str, parameter: str) -> None:
 
 _inlined("custom_jvp_call", "call_jaxpr")
 _inlined("custom_vjp_call", "call_jaxpr")
+_inlined("custom_vmap_call", "call")
+_inlined("linear_call", "callee")
 _inlined("closed_call", "call_jaxpr")
 _inlined("core_call", "call_jaxpr")
 _inlined("custom_transpose_call", "call_jaxpr")

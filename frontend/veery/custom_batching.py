@@ -1,0 +1,4 @@
+"""Batching rules of the user's own."""
+
+from veery._api.custom_batching import custom_vmap as custom_vmap
+from veery._api.custom_batching import sequential_vmap as sequential_vmap

@@ -1,0 +1,450 @@
+"""Functions with derivative and batching rules of the user's own."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+from support import numerics
+
+import veery
+from veery import lax
+from veery.custom_batching import custom_vmap, sequential_vmap
+from veery.custom_derivatives import SymbolicZero, custom_vjp_primal_tree_values, linear_call
+
+X, Y = 0.7, 1.3
+
+
+def close(actual, expected, tolerance=1e-9):
+    np.testing.assert_allclose(np.asarray(actual), np.asarray(expected), rtol=tolerance, atol=tolerance)
+
+
+def raises(kind, words):
+    return pytest.raises(kind, match=words)
+
+
+def with_jvp(factor=1.0):
+    """sin(x) y, with derivatives that are `factor` times the true ones."""
+
+    @veery.custom_jvp
+    def f(x, y):
+        return lax.mul(lax.sin(x), y)
+
+    @f.defjvp
+    def rule(primals, tangents):
+        (x, y), (dx, dy) = primals, tangents
+        tangent = lax.add(lax.mul(lax.mul(lax.cos(x), y), dx), lax.mul(lax.sin(x), dy))
+        return f(x, y), lax.mul(tangent, factor)
+
+    return f
+
+
+def with_vjp(factor=1.0):
+    @veery.custom_vjp
+    def f(x, y):
+        return lax.mul(lax.sin(x), y)
+
+    def backward(kept, ct):
+        x, y = kept
+        return lax.mul(lax.mul(lax.mul(lax.cos(x), y), ct), factor), lax.mul(lax.mul(lax.sin(x), ct), factor)
+
+    f.defvjp(lambda x, y: (f.fun(x, y), (x, y)), backward)
+    return f
+
+
+def with_gradient():
+    @veery.custom_gradient
+    def f(x, y):
+        return lax.mul(lax.sin(x), y), lambda ct: (lax.mul(lax.mul(lax.cos(x), y), ct), lax.mul(lax.sin(x), ct))
+
+    return f
+
+
+WRAPPERS = {
+    "plain": lambda f: f,
+    "jit": veery.jit,
+    "checkpoint": veery.checkpoint,
+    "scan": lambda f: lambda x, y: lax.scan(lambda c, _: (f(c, y), None), x, None, length=1)[0],
+    "cond": lambda f: lambda x, y: lax.cond(True, f, lambda x, y: x, x, y),
+    "vmap": lambda f: lambda x, y: lax.squeeze(veery.vmap(f, (0, None))(lax.broadcast(x, (1,)), y), (0,)),
+    "vmap of jit": lambda f: (
+        lambda x, y: lax.squeeze(veery.vmap(veery.jit(f), (None, 0))(x, lax.broadcast(y, (1,))), (0,))
+    ),
+    "jit of vmap": lambda f: veery.jit(WRAPPERS["vmap"](f)),
+}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize("make", [with_jvp, with_vjp, with_gradient])
+def test_reverse_mode_of_every_order(in_numpy, make, wrapper):
+    f = WRAPPERS[wrapper](make())
+    close(f(X, Y), np.sin(X) * Y)
+    close(veery.grad(f, (0, 1))(X, Y), (np.cos(X) * Y, np.sin(X)))
+    close(veery.jit(veery.grad(f, (0, 1)))(X, Y), (np.cos(X) * Y, np.sin(X)))
+    close(veery.grad(veery.grad(f))(X, Y), -np.sin(X) * Y)
+    close(veery.grad(veery.grad(f), 1)(X, Y), np.cos(X))
+    close(veery.jacfwd(veery.grad(f))(X, Y), -np.sin(X) * Y)
+    close(veery.grad(veery.grad(veery.grad(f)))(X, Y), -np.cos(X) * Y)
+    xs = np.array([0.1, 0.5, 2.0])
+    close(veery.vmap(veery.grad(f), (0, None))(xs, Y), np.cos(xs) * Y)
+    close(veery.vmap(veery.grad(f, 1), (None, 0))(X, xs), [np.sin(X)] * 3)
+    total = lambda xs, y: lax.reduce_sum(veery.vmap(f, (0, None))(xs, y), (0,))
+    close(veery.grad(total, 1)(xs, Y), np.sin(xs).sum())
+    close(veery.hessian(total)(xs, Y), np.diag(-np.sin(xs) * Y))
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_forward_mode(in_numpy, wrapper):
+    f = WRAPPERS[wrapper](with_jvp())
+    close(veery.jvp(f, (X, Y), (1.0, 2.0))[1], np.cos(X) * Y + 2 * np.sin(X))
+    line = lambda t: f(lax.add(t, X), lax.mul(t, Y))
+    second = lambda t: veery.jvp(line, (t,), (1.0,))[1]
+    close(veery.jvp(second, (0.3,), (1.0,))[1], numerics.gradient(second, 0.3), 1e-5)
+    g = WRAPPERS[wrapper](with_vjp())
+    with raises(TypeError, "can't apply forward-mode autodiff"):
+        veery.jvp(g, (X, Y), (1.0, 1.0))
+    if wrapper in ("jit", "plain"):
+        with raises(TypeError, "can't apply forward-mode autodiff"):
+            veery.jit(lambda x: veery.jvp(g, (x, Y), (1.0, 1.0)))(X)
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize("make", [with_jvp, with_vjp])
+def test_the_rule_is_what_counts(in_numpy, make, wrapper):
+    f = WRAPPERS[wrapper](make(10.0))
+    close(veery.grad(f)(X, Y), 10 * np.cos(X) * Y)
+    close(veery.vmap(veery.grad(f))(np.full(2, X), np.full(2, Y)), [10 * np.cos(X) * Y] * 2)
+    close(
+        veery.grad(lambda x: lax.reduce_sum(veery.vmap(f)(x, x), (0,)))(np.full(2, X)),
+        10 * (np.cos(X) * X + np.sin(X)) * np.ones(2),
+    )
+
+
+def test_rules_that_call_the_function_itself(in_numpy):
+    f = veery.custom_vjp(lambda x: lax.sin(x))
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (lax.mul(ct, lax.cos(x)),))
+    close(veery.grad(f)(X), np.cos(X))
+    close(veery.grad(veery.grad(f))(X), -np.sin(X))
+    close(veery.jit(veery.grad(veery.jit(veery.grad(f))))(X), -np.sin(X))
+
+
+def test_forward_rule_under_linear_transpose(in_numpy):
+    f = with_vjp()
+    (ct,) = veery.linear_transpose(lambda t: veery.jvp(lambda x: f(x, Y), (X,), (t,))[1], 1.0)(1.0)
+    close(ct, np.cos(X) * Y)
+
+
+def test_defjvps_and_pytrees(in_numpy):
+    f = veery.custom_jvp(lambda x, y: lax.mul(lax.sin(x), y))
+    f.defjvps(lambda t, out, x, y: lax.mul(lax.mul(lax.cos(x), y), t), None)
+    close(veery.jvp(f, (X, Y), (1.0, 5.0)), (np.sin(X) * Y, np.cos(X) * Y))
+
+    @veery.custom_jvp
+    def tree_function(p):
+        return {"s": lax.mul(p["a"], p["b"][0]), "n": p["n"]}
+
+    @tree_function.defjvp
+    def _(primals, tangents):
+        (p,), (t,) = primals, tangents
+        assert t["n"].dtype == veery.float0
+        out = tree_function(p)
+        return out, {"s": lax.add(lax.mul(p["a"], t["b"][0]), lax.mul(t["a"], p["b"][0])), "n": t["n"]}
+
+    p = {"a": 2.0, "b": [3.0], "n": np.int64(4)}
+    gradient = veery.grad(lambda p: tree_function(p)["s"], allow_int=True)(p)
+    close((gradient["a"], gradient["b"][0]), (3.0, 2.0))
+    close(veery.grad(veery.jit(lambda a: tree_function(p | {"a": a})["s"]))(2.0), 3.0)
+
+
+def test_arguments_that_are_not_differentiated(in_numpy):
+    @functools.partial(veery.custom_jvp, nondiff_argnums=(0, 2))
+    def f(function, x, n):
+        return lax.mul(function(x), n)
+
+    @f.defjvp
+    def _(function, n, primals, tangents):
+        return f(function, *primals, n), lax.mul(lax.mul(lax.cos(primals[0]), n), tangents[0])
+
+    close(veery.grad(f, 1)(lax.sin, X, 3.0), 3 * np.cos(X))
+    close(veery.grad(lambda x, n: f(lax.sin, x, n), 1)(X, 3.0), 0.0)
+    traced = veery.jit(lambda x, n: f(lax.sin, x, n))
+    close(veery.grad(traced)(X, 3.0), 3 * np.cos(X))  # a traced value that the rule holds on to
+    close(veery.vmap(veery.grad(traced), (None, 0))(X, np.arange(3.0)), np.arange(3) * np.cos(X))
+
+    @functools.partial(veery.custom_vjp, nondiff_argnums=(1,))
+    def g(x, n):
+        return lax.mul(x, float(n))
+
+    g.defvjp(lambda x, n: (g(x, n), None), lambda n, kept, ct: (lax.mul(ct, 10.0 * n),))
+    close(veery.jit(veery.grad(g), static_argnums=1)(X, 3), 30.0)
+    close(veery.vmap(veery.grad(lambda x: g(x, n=3)))(np.ones(2)), [30.0, 30.0])
+    with raises(veery.errors.UnexpectedTracerError, "nondiff_argnums"):
+        veery.jit(g)(X, 3)
+
+
+def closing(kind):
+    def outer(y):
+        @getattr(veery, kind)
+        def inner(x):
+            return lax.mul(x, y)
+
+        if kind == "custom_jvp":
+            inner.defjvp(lambda p, t: (inner(*p), lax.mul(t[0], lax.mul(y, 10.0))))
+        else:
+            inner.defvjp(lambda x: (inner(x), None), lambda _, ct: (lax.mul(ct, lax.mul(y, 10.0)),))
+        return inner
+
+    return outer
+
+
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+def test_closures(in_numpy, kind):
+    outer = closing(kind)
+    close(veery.grad(outer(Y))(X), 10 * Y)
+    close(veery.vmap(lambda y: veery.grad(outer(y))(X))(np.array([1.0, 2.0])), [10.0, 20.0])
+    close(veery.vmap(lambda y: outer(y)(X))(np.array([1.0, 2.0])), [X, 2 * X])
+    close(veery.jit(lambda y: veery.grad(outer(y))(X))(Y), 10 * Y)
+    close(veery.jit(lambda y: veery.grad(veery.jit(outer(y)))(X))(Y), 10 * Y)
+    staged = lambda x, y: outer(lax.stop_gradient(lax.mul(y, 2.0)))(x)
+    close(veery.grad(veery.jit(staged))(X, Y), 20 * Y)
+    close(veery.vmap(veery.grad(veery.jit(staged)), (None, 0))(X, np.array([1.0, 2.0])), [20.0, 40.0])
+    close(
+        veery.grad(lambda x: lax.reduce_sum(veery.vmap(veery.jit(staged), (None, 0))(x, np.array([1.0, 2.0])), (0,)))(
+            X
+        ),
+        60.0,
+    )
+    with raises(TypeError, "with respect to a closed-over value"):
+        veery.grad(veery.jit(lambda y: outer(y)(X)))(Y)
+    with raises(veery.errors.UnexpectedTracerError, "unexpected tracer"):
+        veery.grad(lambda y: outer(y)(X))(Y)
+
+
+def test_what_is_not_mapped_is_not_batched(in_numpy):
+    f = with_jvp()
+    text = str(veery.make_jaxpr(veery.vmap(lambda x: lax.mul(x, f(X, Y))))(np.ones(5)))
+    assert "5" not in next(line for line in text.splitlines() if "sin" in line)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, veery.jit, veery.vmap], ids=["plain", "jit", "vmap"])
+def test_symbolic_zeros(in_numpy, wrap):
+    seen = []
+
+    @veery.custom_jvp
+    def f(x, y):
+        return lax.mul(x, y), y
+
+    def rule(primals, tangents):
+        seen.append([type(t) is SymbolicZero for t in tangents])
+        (x, y), (dx, dy) = primals, tangents
+        return f(x, y), (lax.mul(dx, y), dy)
+
+    f.defjvp(rule, symbolic_zeros=True)
+    batched = wrap is veery.vmap
+    x, y = (np.full(2, v) if batched else v for v in (X, Y))
+    scalar = lambda f: (lambda x, y: lax.reduce_sum(f(x, y), (0,))) if batched else f
+    close(veery.grad(scalar(lambda x, y: wrap(f)(x, y)[0]))(x, y), y)
+    assert seen[-1] == [False, True]
+
+    @veery.custom_vjp
+    def g(x, y):
+        return lax.mul(x, y), y
+
+    def forward(x, y):
+        seen.append((x.perturbed, y.perturbed))
+        x, y = custom_vjp_primal_tree_values((x, y))
+        return g(x, y), y
+
+    def backward(y, cts):
+        seen.append([type(ct) is SymbolicZero for ct in cts])
+        return lax.mul(cts[0], y), None
+
+    g.defvjp(forward, backward, symbolic_zeros=True)
+    close(veery.grad(scalar(lambda x, y: wrap(g)(x, y)[0]))(x, y), y)
+    assert seen[-2:] == [(True, False), [False, True]]
+
+
+def test_zeros_and_integers_in_vjps(in_numpy):
+    f = veery.custom_vjp(lambda x, n: lax.mul(x, lax.convert_element_type(n, np.float64)))
+    f.defvjp(lambda x, n: (f(x, n), n), lambda n, ct: (lax.mul(ct, 7.0), None))
+    close(veery.grad(f)(X, np.int64(3)), 7.0)
+    assert veery.grad(f, 1, allow_int=True)(X, np.int64(3)).dtype == veery.float0
+    unused = veery.custom_vjp(lambda x, y: x)
+    unused.defvjp(lambda x, y: (x, None), lambda _, ct: (ct, None))
+    close(veery.grad(unused, (0, 1))(X, Y), (1.0, 0.0))
+    with raises(NotImplementedError, "symbolic zeros"):
+        f.defvjp(None, None, symbolic_zeros=True, optimize_remat=True)
+
+
+def test_closure_convert(in_numpy):
+    def minimum(objective, x0):
+        converted, values = veery.closure_convert(objective, x0)
+        return solve(converted, x0, *values)
+
+    @functools.partial(veery.custom_vjp, nondiff_argnums=(0,))
+    def solve(objective, x0, *values):
+        step = lambda i, x: lax.sub(x, lax.mul(veery.grad(objective)(x, *values), 0.2))
+        return lax.fori_loop(0, 100, step, x0)
+
+    def forward(objective, x0, *values):
+        x = solve(objective, x0, *values)
+        return x, (x, values)
+
+    def backward(objective, kept, ct):
+        x, values = kept
+        slope = veery.grad(objective)
+        curvature = veery.grad(slope)(x, *values)
+        _, pullback = veery.vjp(lambda *v: slope(x, *v), *values)
+        return 0.0, *pullback(lax.neg(lax.div(ct, curvature)))
+
+    solve.defvjp(forward, backward)
+    f = lambda a: minimum(lambda x: lax.mul(lax.sub(x, lax.sin(a)), lax.sub(x, lax.sin(a))), 0.0)
+    close(f(X), np.sin(X), 1e-8)
+    close(veery.grad(f)(X), np.cos(X), 1e-8)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, veery.jit], ids=["plain", "jit"])
+def test_errors_of_jvp_rules(in_numpy, wrap):
+    @veery.custom_jvp
+    def f(x):
+        return lax.sin(x)
+
+    def differentiate(rule):
+        f.defjvp(rule)
+        return veery.jvp(wrap(lambda x: f(x)), (X,), (1.0,))
+
+    with raises(AttributeError, "No JVP defined for custom_jvp function f using defjvp"):
+        f(X)
+    with raises(TypeError, "must produce a pair .* but got 3"):
+        differentiate(lambda p, t: 3)
+    with raises(TypeError, r"equal container \(pytree\) structures"):
+        differentiate(lambda p, t: (p[0], (t[0],)))
+    with raises(TypeError, r"with corresponding shapes and dtypes. Expected .*f64\[\].* but got .*f64\[2\]"):
+        differentiate(lambda p, t: (p[0], np.ones(2)))
+    if wrap is veery.jit:
+        with raises(TypeError, r"first element had container/pytree structure:\s+\(f64\[\],\)\s+while"):
+            differentiate(lambda p, t: ((p[0],), (t[0],)))
+        with raises(TypeError, r"first element had shapes/dtypes:\s+f64\[2\]\s+while"):
+            differentiate(lambda p, t: (np.ones(2), np.ones(2)))
+    with raises(TypeError, "could not be resolved to positional-only arguments"):
+        f(X, y=3)
+    with raises(TypeError, "Can't use ``defjvps`` with ``nondiff_argnums``"):
+        veery.custom_jvp(lambda x: x, nondiff_argnums=0).defjvps(None)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, veery.jit], ids=["plain", "jit"])
+def test_errors_of_vjp_rules(in_numpy, wrap):
+    @veery.custom_vjp
+    def f(x, y):
+        return lax.mul(lax.sin(x), y)
+
+    def differentiate(forward, backward):
+        f.defvjp(forward, backward)
+        return veery.grad(wrap(lambda x, y: f(x, y)))(X, Y)
+
+    product = lambda x, y: (lax.mul(x, y), None)
+    with raises(AttributeError, "No VJP defined for custom_vjp function f using defvjp"):
+        f(X, Y)
+    with raises(TypeError, "instead of a pair the fwd rule <lambda> produced 3"):
+        differentiate(lambda x, y: 3, None or (lambda r, c: c))
+    with raises(TypeError, r"tuple of length equal to the number of arguments .* but got bwd output structure"):
+        differentiate(product, lambda _, ct: ct)
+    with raises(TypeError, r"tuple of length equal to the number of arguments"):
+        differentiate(product, lambda _, ct: (ct,))
+    with raises(
+        ValueError, r"at output\[1\] the bwd rule produced an output of type f64\[2\] .* the shapes do not match"
+    ):
+        differentiate(product, lambda _, ct: (ct, np.ones(2)))
+    if wrap is veery.jit:
+        with raises(TypeError, r"first element had container/pytree structure:\s+\(f64\[\],\)"):
+            differentiate(lambda x, y: ((x,), None), lambda _, ct: (ct, ct))
+
+
+def doubling():
+    @custom_vmap
+    def f(x, y):
+        return lax.add(x, lax.sin(y))
+
+    @f.def_vmap
+    def rule(size, batched, x, y):
+        calls.append((size, tuple(batched)))
+        x, y = (a if b else lax.broadcast(a, (size,)) for a, b in zip((x, y), batched))
+        return lax.mul(f.fun(x, y), 2.0), True
+
+    calls = []
+    return f, calls
+
+
+def test_custom_vmap(in_numpy):
+    f, calls = doubling()
+    xs = np.array([0.1, 0.2])
+    close(f(X, Y), X + np.sin(Y))
+    close(veery.vmap(f)(xs, xs), 2 * (xs + np.sin(xs)))
+    close(veery.vmap(veery.jit(f), (0, None))(xs, Y), 2 * (xs + np.sin(Y)))
+    assert calls == [(2, (True, True)), (2, (True, False))]
+    close(veery.jvp(f, (X, Y), (1.0, 1.0))[1], 1 + np.cos(Y))
+    forward = lambda x, y: veery.jvp(f, (x, y), (1.0, 1.0))
+    out, tangent = veery.vmap(forward)(xs, xs)
+    close((out, tangent), (2 * (xs + np.sin(xs)), 2 * (1 + np.cos(xs))))
+    close(veery.vmap(lambda x, t: veery.jvp(f, (x, Y), (t, t)))(xs, xs)[1], 2 * (xs + np.cos(Y) * xs))
+    close(veery.grad(lambda x: lax.reduce_sum(veery.vmap(f)(x, x), (0,)))(xs), 2 * (1 + np.cos(xs)))
+    with raises(ValueError, "do not support reverse-mode"):
+        veery.grad(f)(X, Y)
+    g = veery.custom_vjp(f)
+    g.defvjp(lambda x, y: (f(x, y), y), lambda y, ct: (ct, lax.mul(ct, lax.cos(y))))
+    close(veery.vmap(veery.grad(g, 1))(xs, xs), np.cos(xs))
+
+
+def test_errors_of_custom_vmap(in_numpy):
+    f = custom_vmap(lambda x: x)
+    with raises(AttributeError, "No batching rule defined for custom_vmap function <lambda> using def_vmap"):
+        f(X)
+    f.def_vmap(lambda n, b, x: (x, (True,)))
+    with raises(ValueError, "structure of output value and output batching specification"):
+        veery.vmap(f)(np.ones(2))
+    f.def_vmap(lambda n, b, x: ((x,), (True,)))
+    with raises(ValueError, "does not match that of original"):
+        veery.vmap(f)(np.ones(2))
+    f.def_vmap(lambda n, b, x: (x, True))
+    with raises(TypeError, "could not be resolved"):
+        f(z=1)
+
+
+def test_sequential_vmap(in_numpy):
+    f = sequential_vmap(lambda x, y: {"z": lax.mul(lax.sin(x), y)})
+    xs = np.array([0.1, 0.2])
+    close(veery.vmap(f, (0, None))(xs, Y)["z"], np.sin(xs) * Y)
+    assert "scan" in str(veery.make_jaxpr(veery.vmap(f, (0, None)))(xs, Y))
+
+
+def test_linear_call(in_numpy):
+    f = lambda x, r=2.0: linear_call(lambda r, x: lax.div(x, r), lambda r, y: lax.mul(y, 10.0), r, x)
+    close(f(3.0), 1.5)
+    close(veery.jvp(f, (3.0,), (1.0,))[1], 0.5)
+    close(veery.grad(f)(3.0), 10.0)
+    close(veery.jit(veery.grad(veery.jit(f)))(3.0), 10.0)
+    close(veery.vmap(veery.grad(f))(np.ones(2)), [10.0, 10.0])
+    close(veery.grad(lambda x: lax.reduce_sum(veery.vmap(f)(x, np.array([1.0, 2.0])), (0,)))(np.ones(2)), [10.0, 10.0])
+    twice = veery.linear_transpose(lambda y: veery.linear_transpose(f, 1.0)(y)[0], 1.0)
+    close(twice(3.0)[0], 1.5)
+    with raises(NotImplementedError, "residual arguments"):
+        veery.grad(lambda r: f(3.0, r))(2.0)
+    with raises(TypeError, "must match that of linear inputs"):
+        linear_call(lambda r, x: x, lambda r, y: (y,), 1.0, 2.0)
+
+
+def test_compiled():
+    f, g = with_jvp(10.0), with_vjp(10.0)
+    h, _ = doubling()
+    x = np.array([0.1, 0.2], np.float32)
+
+    def everything(x):
+        total = lambda f: lambda y: lax.reduce_sum(veery.vmap(f)(y, y), (0,))
+        return [veery.grad(total(f))(x), veery.grad(total(g))(x), veery.vmap(h)(x, x), f(x[0], x[1])]
+
+    expected = [10 * (np.cos(x) * x + np.sin(x))] * 2 + [2 * (x + np.sin(x)), np.sin(x[0]) * x[1]]
+    for actual, wanted in zip(veery.jit(everything)(x), expected):
+        close(actual, wanted, 1e-5)
+    with raises(TypeError, "can't apply forward-mode autodiff"):
+        veery.jit(lambda x: veery.jvp(veery.jit(g), (x, x), (x, x)))(np.float32(1))
