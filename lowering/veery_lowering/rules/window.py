@@ -39,8 +39,9 @@ def _register(name: str, combine: Combine, neutral: Callable[[np.dtype], Any]) -
         init = hlo.constant(neutral(wide), wide)
         if 0 in hlo.shape_of(x):
             return hlo.convert(hlo.full(neutral(wide), ctx.avals_out[0].shape, wide), dtype)
-        if dtype.kind in "uc":
-            # IREE has no windows of unsigned integers, and its compiler dies of some complex ones.
+        if dtype.kind in "uc" or ctx.target == "vulkan":
+            # IREE has no windows of unsigned integers, its compiler dies of some complex ones, and dilated ones are
+            # wrong from SPIR-V.
             window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
             return _place_by_place(x, init, ctx.avals_out[0].shape, combine, *window)
         (result,) = hlo.reduce_window(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from veery_lowering.errors import CompileError
 from veery_lowering.targets import COMMON_FLAGS, Flags, Target, Traits
 
 # The compiler's own default (vp_android_baseline_2022) stores 8 and 16-bit data wrongly and has no float64.
@@ -21,6 +22,9 @@ _FLAGS: Flags = (
     "--iree-dispatch-creation-enable-aggressive-fusion=false",
     "--iree-dispatch-creation-fuse-multi-use=false",
 )
+# The features that devices may lack, with the dtypes that need them. IREE's emulation of 64-bit integers splits random
+# keys wrongly, so it is not relied on.
+_WIDE = {"fp64": ("float64", "complex128"), "int64": ("int64", "uint64"), "fp16": ("float16",)}
 _SPIRV = {"1.0": "1.0", "1.1": "1.3", "1.2": "1.5"}
 _FIELDS = frozenset("vulkan compute storage subgroup operations threads sizes counts memory".split())
 
@@ -31,8 +35,11 @@ def target(chip: str) -> Target:
     A description is what the runtime says of a device: "vulkan=1.3,compute=fp32+int32,storage=b32,subgroup=8,...".
     """
     chip = chip or _DEFAULT_CHIP
+    missing: frozenset[str] = frozenset()
     if "=" in chip:
-        device = f"--iree-hal-target-device={_device(_fields(chip))}"
+        fields = _fields(chip)
+        device = f"--iree-hal-target-device={_device(fields)}"
+        missing = frozenset(_WIDE) - frozenset(fields["compute"].split("+"))
         flags: Flags = (*_FLAGS, device)
     elif chip in _CHIPS:
         flags = (*_FLAGS, "--iree-hal-target-device=vulkan", f"--iree-vulkan-target={chip}")
@@ -40,6 +47,13 @@ def target(chip: str) -> Target:
         raise ValueError(f"compile: unknown Vulkan chip {chip!r}; known are {', '.join(sorted(_CHIPS))}")
 
     def attempts(traits: Traits) -> list[Flags]:
+        for feature, dtypes in _WIDE.items():
+            for operation, dtype in sorted(traits.operations):
+                if feature in missing and dtype in dtypes:
+                    raise CompileError(
+                        f"compile: this Vulkan device cannot compute with {dtype} (it lacks {feature}), which "
+                        f"{operation} needs; use narrower types or a CPU device"
+                    )
         return [flags]
 
     return Target(f"vulkan:{chip}", "vulkan", attempts)
