@@ -55,8 +55,9 @@ def adopt_dtype(name: str, operands: Sequence[ArrayLike]) -> list[Any]:
     for position, x in enumerate(xs):
         check_operand(name, position, x)
     like = next((x for x in xs if not dtypes.is_python_scalar(x)), None)
-    if like is None:
-        return xs
+    if like is None:  # the widest kind among them, as Python itself would have it
+        widest = max((dtypes.scalar_type_of(x) for x in xs), key=_WIDTH.__getitem__)
+        return [x if isinstance(x, bool) else widest(x) for x in xs]
     aval = aval_of(like)
     return [scalar_like(x, aval) if dtypes.is_python_scalar(x) else x for x in xs]
 
