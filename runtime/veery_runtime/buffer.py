@@ -33,7 +33,7 @@ SHARED = object()
 class Spec:
     """What all buffers of one shape and dtype on one device have in common."""
 
-    __slots__ = ("shape", "dtype", "nbytes", "device", "element_type")
+    __slots__ = ("shape", "dtype", "nbytes", "device", "element_type", "raw", "small")
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], device: Device) -> None:
         self.shape = shape
@@ -43,6 +43,9 @@ class Spec:
         self.element_type = iree.ELEMENT_TYPES.get(dtype)
         if self.element_type is None:
             iree.dtype_from_name(dtype.name)
+        # Dtypes that Python's buffer protocol does not know travel as integers of their size.
+        self.raw = None if dtype.kind in "biufc" and dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}")
+        self.small = device.host_visible and 0 < self.nbytes <= _SMALL_UPLOAD
 
 
 class Ledger:
@@ -262,20 +265,22 @@ def put(array: np.ndarray[Any, Any], device: Device, copy: bool = True) -> Buffe
     >>> veery_runtime.put(numpy.ones((2, 2), numpy.float32), veery_runtime.devices()[0]).shape
     (2, 2)
     """
-    dtype = array.dtype
-    if not dtype.isnative:
-        array = array.astype(dtype.newbyteorder("="))
-        dtype = array.dtype
-    spec = device.spec(array.shape, dtype)
-    if not device.host_visible or spec.nbytes == 0:
+    spec = device.find_spec((array.shape, array.dtype))
+    if spec is None:
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        spec = device.spec(array.shape, array.dtype)
+    if copy and spec.small and array.flags.c_contiguous:  # 1.6 us for 8 floats, of which IREE's copy takes 0.9
         return Buffer(device.upload(array, spec), spec)
+    if not device.host_visible or spec.nbytes == 0:
+        return Buffer(device.upload(np.array(array, order="C", copy=None), spec), spec)
     contiguous = array.flags.c_contiguous
     if not copy and contiguous and array.ctypes.data % ALIGNMENT == 0:
         buffer = Buffer(import_view(array, spec).__iree_vm_ref__, spec)
         buffer._host = SHARED
         return buffer
-    if spec.nbytes <= _SMALL_UPLOAD:
+    if spec.small:
         return Buffer(device.upload(array if contiguous else np.array(array, order="C"), spec), spec)
-    own = aligned_empty(spec.shape, dtype)
+    own = aligned_empty(spec.shape, spec.dtype)
     np.copyto(own, array)
     return Buffer(import_view(own, spec).__iree_vm_ref__, spec)

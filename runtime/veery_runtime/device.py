@@ -40,6 +40,7 @@ class Device:
         self.ledger = Ledger()
         self.in_flight = Flight()
         self._specs: dict[tuple[tuple[int, ...], np.dtype[Any]], Spec] = {}
+        self.find_spec = self._specs.get
         self._lock = threading.Lock()
         self._last_effects: completion.Deferred | None = None
         self._generation = completion.generation
@@ -73,11 +74,10 @@ class Device:
         if spec.nbytes == 0:
             empty = iree.allocate_visible(hal, 1)
             return iree.HalBufferView(empty, spec.shape, spec.element_type).__iree_vm_ref__
-        data = np.ascontiguousarray(array).reshape(array.shape)
-        view = hal.allocator.allocate_buffer_copy(
-            _DEVICE_LOCAL, _DEFAULT_USAGE, hal, data.view(_RAW[data.dtype.itemsize]), spec.element_type
-        )
-        return view.__iree_vm_ref__
+        data = array if spec.raw is None else array.view(spec.raw)
+        return hal.allocator.allocate_buffer_copy(
+            _DEVICE_LOCAL, _DEFAULT_USAGE, hal, data, spec.element_type
+        ).__iree_vm_ref__
 
     def read(self, view: iree.HalBufferView, spec: Spec) -> np.ndarray[Any, Any]:
         """The ready, non-empty contents of `view` as a read-only array."""
@@ -100,16 +100,9 @@ class Device:
 
     def memory_stats(self) -> dict[str, int]:
         """Bytes and buffers in use now and the peak of bytes (buffers under 16 KiB enter the peak only when asked)."""
-        small = [
-            b._spec.nbytes
-            for b in gc.get_objects()
-            if type(b) is Buffer and b._spec.device is self and b._ref is not None and b._spec.nbytes < COUNTED_NBYTES
-        ]
-        large = sum(
-            1
-            for b in gc.get_objects()
-            if type(b) is Buffer and b._spec.device is self and b._tally is not None
-        )
+        mine = [b for b in gc.get_objects() if type(b) is Buffer and b._spec.device is self]
+        small = [b._spec.nbytes for b in mine if b._ref is not None and b._spec.nbytes < COUNTED_NBYTES]
+        large = sum(b._tally is not None for b in mine)
         with self.ledger.lock:
             in_use = self.ledger.live + sum(small)
             self.ledger.peak = max(self.ledger.peak, in_use)
@@ -123,7 +116,6 @@ class Device:
 
 _DEVICE_LOCAL = int(iree.MemoryType.DEVICE_LOCAL)
 _DEFAULT_USAGE = int(iree.BufferUsage.DEFAULT)
-_RAW = {size: np.dtype(f"V{size}" if size == 16 else f"u{size}") for size in (1, 2, 4, 8, 16)}
 
 
 class Flight:

@@ -65,6 +65,8 @@ class Executable:
         self._probe: Probe | None = None
         self._aliasing: tuple[int, ...] | None = _declared_aliases(program)
         self._loaded: dict[bool, tuple[int, iree.VmContext, iree.VmFunction]] = {}
+        if queue != "inline":
+            self._load(inline=False)  # now, for what IREE finds wrong with a program it says on loading
         self.call: Call = self._choose_call()
 
     def __call__(self, buffers: Sequence[Buffer]) -> list[Buffer]:
@@ -244,6 +246,9 @@ def _inline_call(executable: Executable) -> Call:
 
     A closure, so that all constants are cell variables. No semaphore: on the inline queue the results are there on
     return and failures are raised by the invocation, so empty fences serve for both directions (saves 0.5 us).
+
+    x + 1 on 8 floats takes 3.2 us, 1.5 of them IREE's invoke, 1.3 the bindings' lists (filling 0.7, a list for the
+    results 0.2, taking the result out 0.2), 0.15 the result's Buffer. On worker threads it takes 13 us with waiting.
     """
     context, function = executable._load(inline=True)
     invoke = context.invoke

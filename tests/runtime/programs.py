@@ -188,3 +188,12 @@ def add_arrays() -> Program:
       return %0 : tensor<8xf32> }"""
     row = ((8,), "float32")
     return Program("add_arrays", compile_text(text), (row, row), (row,), donated=(False, False))
+
+
+def sum_of(n: int) -> Program:
+    """The sum of n arguments of float32[8], fused into one dispatch."""
+    arguments = ", ".join(f"%a{i}: tensor<8xf32>" for i in range(n))
+    lines = [f"%s{i} = stablehlo.add {f'%s{i - 1}' if i > 1 else '%a0'}, %a{i} : tensor<8xf32>" for i in range(1, n)]
+    text = f"func.func @main({arguments}) -> tensor<8xf32> {{ {chr(10).join(lines)} return %s{n - 1} : tensor<8xf32> }}"
+    row = ((8,), "float32")
+    return Program(f"sum_of_{n}", compile_text(text), (row,) * n, (row,))

@@ -139,6 +139,12 @@ def test_a_failed_invocation_fails_its_fence(device, monkeypatch):
         made[-1].wait(1, timeout=10**9)
 
 
+@pytest.mark.parametrize("queue", QUEUES)
+def test_too_many_buffers_in_a_dispatch_are_told_when_loading(device, queue):
+    with pytest.raises(IndexError, match="binding count"):
+        runtime.load(programs.sum_of(40), device, queue=queue)
+
+
 def test_wrong_programs_are_refused(device):
     with pytest.raises(ValueError, match="no function 'other'"):
         runtime.load(programs.add_one(entry="other"), device)
