@@ -51,7 +51,7 @@ def checkpoint(
     >>> import veery, veery.numpy as jnp
     >>> f = veery.checkpoint(lambda x: jnp.sin(jnp.sin(x)))
     >>> round(float(veery.grad(f)(2.0)), 4)
-    -0.2553
+    -0.2556
     """
     if concrete is not None:
         raise NotImplementedError(
@@ -315,7 +315,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
 
     >>> import veery, veery.numpy as jnp
     >>> [str(aval) for aval, _ in veery.ad_checkpoint.saved_residuals(lambda x: jnp.sin(jnp.sin(x)), 1.0)]
-    ['float32[]', 'float32[]']
+    ['~f32[]', '~f32[]']
     """
     leaves, in_tree = tree.tree_flatten((args, kwargs))
     flat, _ = flat_function(lambda args, kwargs: f(*args, **kwargs), in_tree)

@@ -65,7 +65,7 @@ def bits(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_sharding: 
 
     >>> import veery.random
     >>> veery.random.bits(veery.random.key(0), (2,)).tolist()
-    [4070199207, 4146680241]
+    [4070199207, 4202968722]
     """
     key = check_key("bits", key)
     dtype = dtypes.default_uint_dtype() if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype)
