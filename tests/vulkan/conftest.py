@@ -1,0 +1,25 @@
+"""The Vulkan device of these tests; without one they are skipped, with what was looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import veery
+
+
+@pytest.fixture(scope="session")
+def vulkan() -> Any:
+    try:
+        return veery.devices("vulkan")[0]
+    except RuntimeError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def on_vulkan(vulkan: Any) -> Iterator[Any]:
+    """New arrays and computations go to the Vulkan device."""
+    with veery.default_device(vulkan):
+        yield vulkan

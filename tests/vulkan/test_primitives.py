@@ -1,0 +1,146 @@
+"""Primitives compiled for a Vulkan device: values equal the NumPy references, one row a primitive and dtype."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from primitives import table_elementwise as elementwise
+from primitives import table_structural as structural
+from support.compiled import assert_close, results
+from support.numpy_trace import numpy_evaluation
+
+DTYPES = ("float32", "int32", "bool", "float16")
+TOLERANCE = {"float32": 1e-5, "float16": 4e-3}
+# In half precision what is computed in float32 anyway is not compiled again.
+_HALF = frozenset(
+    "add sub mul div neg abs max min floor sqrt exp tanh dot_general reduce_sum reduce_max select_n".split()
+)
+
+
+def _chosen(rows: Any, name: str, primitive_of: Callable[[Any], str]) -> list[Any]:
+    """The first row of each primitive that takes a dtype."""
+    found: dict[str, Any] = {}
+    for row in rows:
+        if name in row.dtypes and (name != "float16" or primitive_of(row) in _HALF):
+            found.setdefault(primitive_of(row), row)
+    return list(found.values())
+
+
+def _elementwise_rows(name: str) -> list[elementwise.Row]:
+    return [
+        row
+        for row in _chosen(elementwise.ROWS, name, lambda row: row.name)
+        if row.compiled is None or name in row.compiled
+    ]
+
+
+def _structural_rows(name: str) -> list[structural.Row]:
+    return _chosen(structural.ROWS, name, lambda row: row.primitive)
+
+
+def _params(row: elementwise.Row) -> dict[str, Any]:
+    """The first parameters that stay within 32 bits."""
+    fits = [p for p in row.params if not {"int64", "float64", "bfloat16"} & {str(v) for v in p.values()}]
+    return (fits or list(row.params))[0]
+
+
+ELEMENTWISE = [
+    pytest.param(row, name, id=f"{name}-{row.name}", marks=pytest.mark.xdist_group(f"vulkan-elementwise-{name}"))
+    for name in DTYPES
+    for row in _elementwise_rows(name)
+]
+STRUCTURAL = [
+    pytest.param(row, name, id=f"{name}-{row.primitive}", marks=pytest.mark.xdist_group(f"vulkan-structural-{name}"))
+    for name in DTYPES
+    for row in _structural_rows(name)
+]
+
+
+def _selected(request: pytest.FixtureRequest, test: str) -> dict[str, list[Any]]:
+    """By dtype: the rows of a test that are to run."""
+    found: dict[str, list[Any]] = {}
+    for item in request.session.items:
+        if getattr(item, "originalname", "") == test:
+            case = item.callspec.params  # type: ignore[attr-defined]
+            found.setdefault(case["name"], []).append(case["row"])
+    return found
+
+
+@pytest.fixture(scope="module")
+def elementwise_results(request: pytest.FixtureRequest) -> Any:
+    """From a dtype to the results of its selected rows, compiled at once."""
+    selected = _selected(request, "test_elementwise_values_equal_the_reference")
+
+    @functools.cache
+    def of_dtype(name: str) -> dict[str, Any]:
+        dtype = elementwise.dtype_of(name)
+        calls = [
+            (functools.partial(row.primitive.bind, **_params(row)), elementwise.samples(row, dtype))
+            for row in selected[name]
+        ]
+        return {row.name: out for row, out in zip(selected[name], results(calls), strict=True)}
+
+    return of_dtype
+
+
+@pytest.fixture(scope="module")
+def structural_results(request: pytest.FixtureRequest) -> Any:
+    """As `elementwise_results`."""
+    selected = _selected(request, "test_structural_values_equal_the_reference")
+
+    @functools.cache
+    def of_dtype(name: str) -> dict[str, Any]:
+        outs = results([(row.fun, row.cast(name)) for row in selected[name]])
+        return {row.primitive: out for row, out in zip(selected[name], outs, strict=True)}
+
+    return of_dtype
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
+@pytest.mark.parametrize(("row", "name"), ELEMENTWISE)
+def test_elementwise_values_equal_the_reference(
+    row: elementwise.Row, name: str, elementwise_results: Any, on_vulkan: Any
+) -> None:
+    _skip_without(on_vulkan, name)
+    actual = elementwise_results(name)[row.name]
+    if isinstance(actual, Exception):
+        raise actual
+    operands = elementwise.samples(row, elementwise.dtype_of(name))
+    expected = row.primitive.reference(*operands, **_params(row))
+    if row.name == "zeta":  # a driver need not make NaN of infinity minus infinity
+        actual, expected = actual[np.isfinite(operands[0])], expected[np.isfinite(operands[0])]
+        operands = ()
+    assert_close(actual, expected, row.ulps_in(name) + 1, operands)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
+@pytest.mark.parametrize(("row", "name"), STRUCTURAL)
+def test_structural_values_equal_the_reference(
+    row: structural.Row, name: str, structural_results: Any, on_vulkan: Any
+) -> None:
+    _skip_without(on_vulkan, name)
+    actual = structural_results(name)[row.primitive]
+    if isinstance(actual, Exception):
+        raise actual
+    with numpy_evaluation():
+        expected = np.asarray(row.fun(*row.cast(name)))
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+    if name not in TOLERANCE or expected.dtype.kind in "biu":
+        np.testing.assert_array_equal(actual, expected)
+        return
+    wide = np.complex128 if expected.dtype.kind == "c" else np.float64
+    expected = expected.astype(wide)
+    scale = np.max(np.abs(expected[np.isfinite(expected)]), initial=1.0)
+    tolerance = TOLERANCE[name]
+    np.testing.assert_allclose(actual.astype(wide), expected, rtol=tolerance, atol=tolerance * scale)
+
+
+def _skip_without(device: Any, name: str) -> None:
+    if name == "float16" and "fp16" not in device.target:
+        pytest.skip(f"{device.device_kind} does not compute with float16")
