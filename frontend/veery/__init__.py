@@ -41,6 +41,7 @@ from veery._api.placement import process_index as process_index
 from veery._api.placement import process_indices as process_indices
 from veery._api.pmap import pmap as pmap
 from veery._api.vectorize import vmap as vmap
+from veery._api.visualization import visualize as visualize
 from veery._core.array import Array as Array
 from veery._core.config import check_tracer_leaks as check_tracer_leaks
 from veery._core.config import checking_leaks as checking_leaks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,10 @@ class Lowered:
 
     def __repr__(self) -> str:
         return f"Lowered({self._traced.fun_name})"
+
+    def _repr_html_(self) -> str:
+        style = "line-height:1.3;max-height:40em;overflow:auto"
+        return f"<pre style='{style}'>{html.escape(self.as_text())}</pre>"
 
     def __str__(self) -> str:
         return self.as_text()

@@ -25,11 +25,12 @@ STAGES = ("jaxpr", "stablehlo", *MLIR_STAGES, *CODE_STAGES)
 @click.option("--annotate", is_flag=True, help="Put the source line beside each operation.")
 @click.option("--stats", is_flag=True, help="Count operations, FLOPs, bytes and dispatches instead.")
 @click.option("--diff", nargs=2, metavar="A B", help="Compare two stages, or WHAT with two functions' stage.")
+@click.option("--html", type=click.Path(dir_okay=False), help="Write a page with all stages side by side.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-o", "out", type=click.Path(dir_okay=False), help="Write to a file.")
 def inspect_command(
     what: str, args_text: str, argnums: str, in_axes: str, x64: bool, stage: str | None, target: str | None,
-    annotate: bool, stats: bool, diff: tuple[str, str] | None, as_json: bool, out: str | None,
+    annotate: bool, stats: bool, diff: tuple[str, str] | None, html: str | None, as_json: bool, out: str | None,
 ) -> None:  # fmt: skip
     """Show a stage of WHAT: a function (file.py:name), an artifact (.vmfb) or a StableHLO module (.mlir, .mlirbc).
 
@@ -41,6 +42,7 @@ def inspect_command(
       veery inspect model.py:loss --args "f32[8]" --stats
       veery inspect model.py:loss --args "f32[8]" --diff jaxpr stablehlo
       veery inspect model.py:loss --args "f32[8]" --diff model.py:loss model.py:loss_fast --stage stablehlo
+      veery inspect model.py:loss --args "f32[8]" --html page.html
       veery inspect model.vmfb
       veery inspect exported.mlir --stage flow
 
@@ -51,7 +53,7 @@ def inspect_command(
         from veery._cli.artifacts import show
 
         return show(what, as_json, stage)
-    if annotate:
+    if annotate or html:
         from veery import _dispatch
 
         _dispatch.print_locations()
@@ -59,6 +61,11 @@ def inspect_command(
     if diff:
         return _diff(what, options, diff, stage, target, out)
     subject = Subject(what, options, target)
+    if html:
+        from veery._cli.page import page
+
+        Path(html).write_text(page(subject.traced, subject.target))
+        return click.echo(f"wrote {html}")
     if stats:
         return _stats(subject, as_json)
     stage = stage or subject.default_stage

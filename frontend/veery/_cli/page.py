@@ -1,0 +1,189 @@
+"""One self-contained page of all stages side by side: a click on a line lights up what became of it in every stage."""
+
+from __future__ import annotations
+
+import html
+import linecache
+import math
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from veery._cli.annotations import is_library, places
+from veery._cli.output import _LONG_FEATURES
+from veery._core.jaxpr import Literal
+
+Place = tuple[str, int]
+Lines = list[tuple[str, Place | None]]
+
+_EXECUTABLE = re.compile(r"^  flow\.executable private @([\w$]+)", re.MULTILINE)
+_LABEL = re.compile(r"^([A-Za-z_][\w$.]*):")
+_DISPATCH_CALL = re.compile(r"flow\.dispatch @[\w$]+::@([\w$]+)")
+_COLUMN, _ROW, _WIDTH, _HEIGHT = 190, 62, 170, 38
+
+_STYLE = """
+*{box-sizing:border-box}
+body{margin:0;font:13px/1.45 system-ui,sans-serif;color:#1c2330;background:#f6f7f9;height:100vh;display:flex;
+flex-direction:column}
+header{padding:8px 14px;background:#fff;border-bottom:1px solid #d8dce3}
+header b{font-size:15px}
+header span{color:#5c6675;margin-left:12px}
+main{flex:1;display:flex;overflow-x:auto;min-height:0}
+section{flex:1 0 340px;display:flex;flex-direction:column;border-right:1px solid #d8dce3;background:#fff;min-width:0}
+h2{margin:0;padding:5px 10px;font-size:12px;font-weight:600;color:#3b4658;background:#eef0f4;
+border-bottom:1px solid #d8dce3}
+pre{margin:0;padding:6px 0;overflow:auto;flex:1;font:12px/1.5 ui-monospace,monospace}
+pre div{padding:0 10px;white-space:pre;min-height:1.5em;width:max-content;min-width:100%}
+[data-p]{cursor:pointer}
+pre [data-p]:hover{background:#eef4ff}
+pre .on{background:#ffe9a8!important}
+.graph{overflow:auto;flex:1}
+svg text{font:11px ui-monospace,monospace;pointer-events:none}
+rect.on{stroke:#c98a00;stroke-width:3}
+.n{color:#98a2b0;display:inline-block;width:3.2em;user-select:none}
+"""
+_SCRIPT = """
+const all=[...document.querySelectorAll('[data-p]')];
+function show(place,from){for(const e of all)e.classList.toggle('on',e.dataset.p===place);
+for(const s of document.querySelectorAll('section')){if(from&&s.contains(from))continue;
+const first=s.querySelector('.on');if(first)first.scrollIntoView({block:'center',inline:'nearest'})}}
+document.addEventListener('click',e=>{const t=e.target.closest('[data-p]');
+if(t)show(t.classList.contains('on')&&e.detail>1?'':t.dataset.p,t)});
+document.addEventListener('keydown',e=>{if(e.key==='Escape')show('')});
+"""
+
+
+def page(traced: Any, target: str | None = None) -> str:
+    """The page of a traced function (a veery.stages.Traced).
+
+    Locations in IREE's stages need `_dispatch.print_locations()` before the first compilation of the process.
+    """
+    lowered = traced.lower(lowering_platforms=[target] if target else None, self_contained=True)
+    jaxpr: Lines = places(traced.jaxpr.pretty_print(source_info=True))
+    stablehlo = places(lowered.as_text(debug_info=True))
+    flow_text = lowered.as_text("flow")
+    flow = places(flow_text)
+    kind = {"cpu": "asm", "vulkan": "spirv", "cuda": "ptx"}[(target or "cpu").partition(":")[0]]
+    code = _code(lowered.as_text(kind), flow)
+    used = [place for _, place in (*jaxpr, *stablehlo, *flow) if place is not None]
+    sections = [
+        _section("Python", _source_lines(used), numbered=True),
+        _section("jaxpr", jaxpr),
+        _graph_section(traced.jaxpr.jaxpr, flow_text),
+        _section("StableHLO", stablehlo),
+        _section("dispatches (flow)", flow),
+        _section(f"code ({kind})", code),
+    ]
+    title = html.escape(f"{traced.fun_name} for {lowered._lowered.target.name[:40]}")
+    return (
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{_STYLE}</style>"
+        f"<header><b>{title}</b><span>Click a line: what became of it lights up in every stage. Escape clears.</span>"
+        f"</header><main>{''.join(sections)}</main><script>{_SCRIPT}</script></html>"
+    )
+
+
+def _mark(place: Place | None) -> str:
+    return "" if place is None else f' data-p="{html.escape(Path(place[0]).name)}:{place[1]}"'
+
+
+def _section(title: str, lines: Iterable[tuple[str, Place | None]], numbered: bool = False) -> str:
+    rows = []
+    for text, place in lines:
+        number = f"<span class=n>{place[1]}</span>" if numbered and place else ""
+        text = _LONG_FEATURES.sub(r"\1...\2", text)
+        rows.append(f"<div{_mark(place)}>{number}{html.escape(text)}</div>")
+    return f"<section><h2>{html.escape(title)}</h2><pre>{''.join(rows)}</pre></section>"
+
+
+def _source_lines(used: list[Place]) -> Lines:
+    """The functions of the user's files that operations stem from: from three lines above the first to the last."""
+    found: Lines = []
+    for file in dict.fromkeys(file for file, _ in used if not is_library(file)):
+        lines = [line for name, line in used if name == file]
+        total = len(linecache.getlines(file))
+        found.append((f"# {file}", None))
+        for i in range(max(1, min(lines) - 3), min(total, max(lines) + 3) + 1):
+            found.append((linecache.getline(file, i).rstrip("\n"), (file, i)))
+    return found
+
+
+def _code(text: str, flow: Lines) -> Lines:
+    """The lines of machine code, each with the place of the dispatch that it belongs to."""
+    called = {name: place for line, place in flow for name in _DISPATCH_CALL.findall(line)}
+    found: Lines = []
+    place = None
+    for line in text.splitlines()[:6000]:
+        label = _LABEL.match(line)
+        if label:
+            place = next((p for name, p in called.items() if name in label[1]), place if label[1][0] == "." else None)
+        found.append((line, place))
+    return found
+
+
+# The graph.
+
+
+def _groups(flow: str) -> list[tuple[str, str]]:
+    """The dispatches' names and their IR with locations."""
+    starts = [(m[1], m.start()) for m in _EXECUTABLE.finditer(flow)]
+    ends = [start for _, start in starts[1:]] + [flow.find("util.func public", starts[-1][1]) if starts else 0]
+    return [(name, flow[start:end]) for (name, start), end in zip(starts, ends)]
+
+
+def _group_of(eqn: Any, groups: list[tuple[str, str]]) -> int | None:
+    """The dispatch that an equation was fused into, told by its location in the dispatch's IR."""
+    info = eqn.source_info
+    place = f'("{info.file}":{info.line}:'
+    exact = f'{eqn.primitive.name}"{place}'
+    for wanted in (exact, place):
+        for i, (_, text) in enumerate(groups):
+            if wanted in text:
+                return i
+    return None
+
+
+def _ranks(jaxpr: Any) -> list[int]:
+    made: dict[Any, int] = {}
+    ranks = []
+    for eqn in jaxpr.eqns:
+        rank = 1 + max((made.get(v, -1) for v in eqn.invars if not isinstance(v, Literal)), default=-1)
+        made.update(dict.fromkeys(eqn.outvars, rank))
+        ranks.append(rank)
+    return ranks
+
+
+def _graph_section(jaxpr: Any, flow: str) -> str:
+    groups = _groups(flow)
+    ranks = _ranks(jaxpr)
+    taken: dict[int, int] = {}
+    at: dict[Any, tuple[int, int]] = {}
+    shapes, edges = [], []
+    for eqn, rank in zip(jaxpr.eqns, ranks):
+        x, y = 12 + taken.get(rank, 0) * _COLUMN, 12 + rank * _ROW
+        taken[rank] = taken.get(rank, 0) + 1
+        for v in eqn.invars:
+            if not isinstance(v, Literal) and v in at:
+                x0, y0 = at[v]
+                middle = (y0 + y) / 2
+                path = f"M{x0} {y0}C{x0} {middle} {x + _WIDTH / 2} {middle} {x + _WIDTH / 2} {y}"
+                edges.append(f'<path d="{path}" fill=none stroke="#a9b2bf"/>')
+        at.update(dict.fromkeys(eqn.outvars, (x + _WIDTH // 2, y + _HEIGHT)))
+        shapes.append(_node(eqn, x, y, _group_of(eqn, groups)))
+    width, height = 24 + max(taken.values(), default=1) * _COLUMN, 30 + (max(ranks, default=0) + 1) * _ROW
+    svg = f'<svg width={width} height={height} xmlns="http://www.w3.org/2000/svg">{"".join([*edges, *shapes])}</svg>'
+    return f"<section><h2>graph, coloured by dispatch ({len(groups)})</h2><div class=graph>{svg}</div></section>"
+
+
+def _node(eqn: Any, x: int, y: int, group: int | None) -> str:
+    out = eqn.outvars[0].aval
+    nbytes = math.prod(out.shape) * getattr(out.dtype, "itemsize", 8)
+    info = eqn.source_info
+    colour = "#eceff3" if group is None else f"hsl({(group * 67 + 205) % 360} 70% 88%)"
+    place = None if is_library(info.file) or not info.line else (info.file, info.line)
+    label = html.escape(eqn.primitive.name[:22])
+    return (
+        f'<g><rect x={x} y={y} width={_WIDTH} height={_HEIGHT} rx=5 fill="{colour}" stroke="#8b95a3"{_mark(place)}/>'
+        f'<text x={x + 8} y={y + 15} font-weight=bold>{label}</text>'
+        f"<text x={x + 8} y={y + 30}>{html.escape(out.str_short())}, {nbytes:,} B</text></g>"
+    )

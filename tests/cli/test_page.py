@@ -1,0 +1,43 @@
+"""The page of all stages: what is in it, and a click in a real browser where Chromium is installed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+
+@pytest.fixture
+def page(veery, tmp_path):
+    args = ("--args", "{w: f32[5,3], b: f32[3]}, f32[2,5]")
+    result = veery("inspect", "model.py:loss", *args, "--html", "page.html")
+    assert result.returncode == 0, result.stderr
+    return tmp_path / "page.html"
+
+
+def test_every_stage_knows_the_source(page):
+    sections = page.read_text().split("<section>")[1:]
+    titles = [re.search("<h2>(.*?)</h2>", s)[1] for s in sections]
+    assert [t.split()[0].strip(",") for t in titles] == ["Python", "jaxpr", "graph", "StableHLO", "dispatches", "code"]
+    for title, section in zip(titles, sections):
+        assert 'data-p="model.py:6"' in section, title  # the dot_general
+    assert "http" not in page.read_text().replace("http://www.w3.org/2000/svg", "")  # nothing is fetched
+
+
+def test_a_click_lights_up_every_stage(page, tmp_path):
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    if browser is None:
+        pytest.skip("Chromium is not installed")
+    click = "<script>document.querySelector('section div[data-p=\"model.py:6\"]').click()</script></html>"
+    page.write_text(page.read_text().replace("</html>", click))
+    common = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
+    shown = subprocess.run([*common, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=100).stdout
+    for section in shown.split("<section>")[1:]:
+        lit = re.findall(r'data-p="([^"]*)"[^>]*class="on"', section)
+        assert lit and set(lit) == {"model.py:6"}
+    image = tmp_path / "page.png"
+    options = [f"--screenshot={image}", "--window-size=2200,1000", page.as_uri()]
+    subprocess.run([*common, *options], capture_output=True, timeout=100, check=True)
+    assert image.read_bytes().startswith(b"\x89PNG") and image.stat().st_size > 20_000
