@@ -77,7 +77,7 @@ def _impl(*, platforms: tuple[str, ...], has_default: bool) -> np.ndarray:
     return np.asarray(position, np.int32)
 
 
-platform_index_p = Primitive(
+platform_index_p: Primitive = Primitive(
     "platform_index",
     abstract_eval=lambda **_: ShapedArray((), np.int32),
     jvp=NONDIFFERENTIABLE,

@@ -33,7 +33,7 @@ def _stop(x: Any) -> Any:
     return stop_gradient_p.bind(x) if dtypes.issubdtype(dtype, np.inexact) else x
 
 
-stop_gradient_p = Primitive(
+stop_gradient_p: Primitive = Primitive(
     "stop_gradient",
     abstract_eval=lambda x: x,
     jvp=NONDIFFERENTIABLE,

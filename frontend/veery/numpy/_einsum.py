@@ -22,7 +22,7 @@ Step = tuple[tuple[int, ...], str]  # positions of the operands, and the contrac
 class _Pairwise(opt_einsum.paths.PathOptimizer):
     """The order in which the operands were given."""
 
-    def __call__(self, inputs: Any, output: Any, size_dict: Any, memory_limit: Any = None) -> list[tuple[int, ...]]:
+    def __call__(self, inputs: Any, output: Any, size_dict: Any, memory_limit: Any = None) -> Any:
         count = len(inputs)
         # the result of a contraction is put behind the operands that remain
         return [(0,)] if count == 1 else [(0, 1)] + [(0, count - 2 - i) for i in range(count - 2)]

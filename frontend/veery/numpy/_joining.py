@@ -429,7 +429,7 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_i
         return delete(ravel(arr), obj, 0, assume_unique_indices=assume_unique_indices)
     axis = canonicalize_axis(axis, np.ndim(arr))
     size = np.shape(arr)[axis]
-    if isinstance(obj, Tracer) and (assume_unique_indices or np.ndim(obj) == 0) and obj.dtype != bool:
+    if isinstance(obj, Tracer) and (assume_unique_indices or obj.ndim == 0) and obj.dtype != bool:
         return _delete_traced(arr, obj, axis=axis)
     index = _positions("delete", obj, size)
     if np.any((index < -size) | (index >= size)):
@@ -442,7 +442,7 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_i
 @jit(static_argnames=("axis",))
 def _delete_traced(arr: Array, obj: Array, *, axis: int) -> Array:
     size = arr.shape[axis]
-    gone = lax.sort(reshape(lax.select(lax.lt(obj, 0), lax.add(obj, size), obj), (-1,)))
+    gone: Any = lax.sort(reshape(lax.select(lax.lt(obj, 0), lax.add(obj, size), obj), (-1,)))
     kept = lax.iota(gone.dtype, size - gone.size)
     # the k-th smallest removed index moves what stands at or behind it by one more place
     for k in range(gone.size):

@@ -50,7 +50,7 @@ def _matmul(a: Array, b: Array, *, precision: Any, preferred: Preferred) -> Arra
         b = lax.reshape(b, (*b.shape, 1))
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if not b.shape[:-2]:  # one matrix for the whole batch: a single product of a stack of rows
-        dims = (((a.ndim - 1,), (0,)), ((), ()))
+        dims: Any = (((a.ndim - 1,), (0,)), ((), ()))
         out = _contract(a, b, dims, precision, preferred)
     else:
         a = broadcast_to(a, (*batch, *a.shape[-2:]))
@@ -372,7 +372,15 @@ def _cross(a: Array, b: Array) -> Array:
     return lax.concatenate([lax.expand_dims(r, (r.ndim,)) for r in rows], len(batch))
 
 
-def contract(x: Array, x_names: str, y: Array, y_names: str, kept: str, precision: Any, preferred: Preferred) -> Array:
+def contract(
+    x: Array,
+    x_names: Sequence[str],
+    y: Array,
+    y_names: Sequence[str],
+    kept: Sequence[str],
+    precision: Any,
+    preferred: Preferred,
+) -> Array:
     """The product of two arrays with named dimensions, summed over the names that are not kept.
 
     Args:
@@ -406,15 +414,15 @@ def contract(x: Array, x_names: str, y: Array, y_names: str, kept: str, precisio
     return lax.transpose(out, order) if order != list(range(len(order))) else out
 
 
-def _sum_alone(names: str, x: Array, needed: set[str]) -> tuple[str, Array]:
+def _sum_alone(names: Sequence[str], x: Array, needed: set[str]) -> tuple[str, Array]:
     """Sum over dimensions that nothing else needs."""
     axes = tuple(i for i, c in enumerate(names) if c not in needed)
     return "".join(c for c in names if c in needed), lax.reduce_sum(x, axes) if axes else x
 
 
-def _drop(names: str, x: Array, c: str) -> tuple[str, Array]:
+def _drop(names: Sequence[str], x: Array, c: str) -> tuple[str, Array]:
     i = names.index(c)
-    return names[:i] + names[i + 1 :], lax.squeeze(x, (i,))
+    return "".join(names[:i]) + "".join(names[i + 1 :]), lax.squeeze(x, (i,))
 
 
 def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Array:

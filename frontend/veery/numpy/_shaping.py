@@ -390,9 +390,9 @@ def _unravel_index(indices: Array, *, shape: tuple[int, ...]) -> list[Array]:
     indices = lax.clamp(np.asarray(0, indices.dtype), indices, np.asarray(max(size - 1, 0), indices.dtype))
     coordinates = []
     for d in reversed(shape):
-        d = np.asarray(max(d, 1), indices.dtype)
-        coordinates.append(lax.rem(indices, d))
-        indices = lax.div(indices, d)
+        divisor = np.asarray(max(d, 1), indices.dtype)
+        coordinates.append(lax.rem(indices, divisor))
+        indices = lax.div(indices, divisor)
     return coordinates[::-1]
 
 

@@ -30,7 +30,7 @@ from veery.random._uniform import check_safe, float_dtype, normal_of, rademacher
 _SHAPED = ("shape", "dtype")
 
 
-def scalar(value: float, dtype: Any) -> Any:
+def scalar(value: Any, dtype: Any) -> Any:
     """A number of the dtype."""
     return np.array(value, dtype)[()]
 
@@ -168,14 +168,14 @@ def _minus_log(x: Array) -> Array:
 
 
 def _gumbel_of_64_bits(key: Array, shape: tuple[int, ...]) -> Array:
-    """Both ends of the uniform distribution as near to 0 as floats go: u below one half, 1 - u above."""
+    """Both tails to the precision of 64 bits: u is kept below one half and 1 - u above, where floats are dense."""
     high, low = (lax.squeeze(x, (0,)) for x in lax.split(bits_of(key, 32, (2, *shape)), (1, 1), 0))
     below = lax.lt(high, np.uint32(1 << 31))
     # the two's complement of the 64 bits
     carry = lax.convert_element_type(lax.eq(low, np.uint32(0)), np.uint32)
     flipped = lax.add(lax.bitwise_not(high), carry), lax.add(lax.bitwise_not(low), np.uint32(1))
     x = _float_of_bits(lax.select(below, high, flipped[0]), lax.select(below, low, flipped[1]))
-    return lax.select(below, _minus_log(_minus_log(x)), _minus_log(lax.neg(lax.log1p(lax.neg(x)))))
+    return lax.select(below, _minus_log(lax.neg(lax.log1p(lax.neg(x)))), _minus_log(_minus_log(x)))
 
 
 def _float_of_bits(high: Array, low: Array) -> Array:

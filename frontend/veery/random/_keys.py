@@ -223,7 +223,7 @@ def split(key: ArrayLike, num: int | Sequence[int] = 2) -> Array:
             "batching."
         )
     key = check_key("split", key)
-    shape = canonicalize_shape(num) if isinstance(num, (tuple, list)) else (operator.index(num),)
+    shape = canonicalize_shape(num) if isinstance(num, Sequence) else (operator.index(num),)
     return _split(key, shape=shape)
 
 
@@ -243,6 +243,9 @@ def split_typed(key: Array, shape: int | tuple[int, ...] = 2) -> Array:
 
 def split_in(key: Array, num: int = 2) -> list[Array]:
     """`num` new typed keys from a typed key, one by one."""
+    if config.jax_threefry_partitionable:
+        # the i-th of the keys that split gives; apart, they need no array to be cut out of, and fuse with what follows
+        return [_rng.random_fold_in_p.bind(key, np.uint32(i)) for i in range(num)]
     keys = split_typed(key, num)
     return [lax.squeeze(lax.slice_in_dim(keys, i, i + 1, axis=0), (0,)) for i in range(num)]
 

@@ -79,7 +79,7 @@ def _platform_index(ctx: Context, *, platforms: Sequence[str], has_default: bool
     if has_default:
         return hlo.constant(np.int32(len(platforms)))
     raise NotImplementedError(
-        f"lax.platform_dependent: no branch for platform {ctx.target!r}; there are {', '.join(platforms)} and no default"
+        f"lax.platform_dependent: no branch for platform {ctx.target!r}; there are {', '.join(platforms)}, no default"
     )
 
 
