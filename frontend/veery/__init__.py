@@ -26,6 +26,7 @@ from veery._api.inspection import eval_shape as eval_shape
 from veery._api.inspection import make_jaxpr as make_jaxpr
 from veery._api.inspection import typeof as typeof
 from veery._api.jit import jit as jit
+from veery._api.named_call import named_call as named_call
 from veery._api.placement import block_until_ready as block_until_ready
 from veery._api.placement import clear_caches as clear_caches
 from veery._api.placement import copy_to_host_async as copy_to_host_async
@@ -59,23 +60,29 @@ from veery._core.config import numpy_dtype_promotion as numpy_dtype_promotion
 from veery._core.config import numpy_rank_promotion as numpy_rank_promotion
 from veery._core.dtypes import float0 as float0
 from veery._core.source import named_scope as named_scope
+from veery._core.trace import ensure_compile_time_eval as ensure_compile_time_eval
 from veery.version import __version__ as __version__
 from veery.version import __version_info__ as __version_info__
 
 # isort: split
 from veery import ad_checkpoint as ad_checkpoint
 from veery import aot as aot
-from veery import custom_derivatives as custom_derivatives
+from veery import core as core
 from veery import custom_batching as custom_batching
+from veery import custom_derivatives as custom_derivatives
 from veery import dtypes as dtypes
 from veery import errors as errors
+from veery import experimental as experimental
 from veery import export as export
+from veery import extend as extend
+from veery import interpreters as interpreters
 from veery import lax as lax
 from veery import nn as nn
 from veery import numpy as numpy
 from veery import random as random
 from veery import stablehlo as stablehlo
 from veery import stages as stages
+from veery import test_util as test_util
 from veery import tree as tree
 from veery import tree_util as tree_util
 from veery import typing as typing

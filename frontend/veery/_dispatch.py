@@ -336,6 +336,37 @@ def _shards(x: ArrayImpl, mapped: bool, devices: Sequence[Any]) -> list[Any]:
     return [runtime().put(np.asarray(value[i], order="C"), d) for i, d in enumerate(devices)]
 
 
+# For rules of the user's own.
+
+
+def register_lowering(name: str, rule: Any, target: str | None) -> None:
+    """Set the lowering rule of the primitive of that name, on one target or on all."""
+    from veery_lowering import registry
+
+    registry.replace(name, rule, target=target)
+
+
+def stablehlo_builders() -> Any:
+    """The module of builders of StableHLO operations."""
+    from veery_lowering import stablehlo
+
+    return stablehlo
+
+
+def mlir_bindings() -> Any:
+    """MLIR's Python bindings."""
+    from veery_lowering.mlir import ir
+
+    return ir
+
+
+def tensor_type(aval: Any) -> Any:
+    """The MLIR type of an aval."""
+    from veery_lowering.types import aval_type
+
+    return aval_type(aval)
+
+
 def clear_caches() -> None:
     """Forget compiled operations (those on disk stay)."""
     _eager_programs.clear()

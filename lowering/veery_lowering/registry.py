@@ -81,6 +81,12 @@ def rule(name: str, *, target: str | None = None) -> Callable[[Rule], Rule]:
     return register
 
 
+def replace(name: str, function: Rule, *, target: str | None = None) -> None:
+    """Set the lowering rule of primitive `name`, whether or not it has one: for primitives made outside veery."""
+    _load_rules()
+    _rules[name, target] = function
+
+
 def lookup(name: str, target: str) -> Rule | None:
     """The rule of primitive `name` for `target` ("cpu", "vulkan", "cuda"), or None."""
     _load_rules()

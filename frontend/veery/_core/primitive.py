@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakSet
 
 from veery._core import ad, lazy
 from veery._core.ad import LINEAR, MULTILINEAR, NONDIFFERENTIABLE, Zero, instantiate_zeros
@@ -12,6 +13,9 @@ from veery._core.trace import current_trace
 
 Rule = Callable[..., Any]
 JvpRule = Rule | Sequence[Rule | None] | ad._JvpForm | None
+
+
+all_primitives: WeakSet[Primitive] = WeakSet()
 
 
 class Primitive:
@@ -60,6 +64,25 @@ class Primitive:
         self.impl = impl
         self.effects = effects
         self.multiple_results = multiple_results
+        all_primitives.add(self)
+
+    # Rules one by one, for primitives made outside veery.
+
+    def def_impl(self, impl: Rule) -> Rule:
+        """Set the eager evaluation `(*arrays, **params)` and return it."""
+        self.impl = impl
+        return impl
+
+    def def_abstract_eval(self, abstract_eval: Rule) -> Rule:
+        """Set the rule `(*avals, **params) -> aval` (or list of avals) and return it."""
+        self.abstract_eval = abstract_eval
+        return abstract_eval
+
+    def def_effectful_abstract_eval(self, abstract_eval: Rule) -> Rule:
+        """Set the rule `(*avals, **params) -> (aval, effects)` and return it."""
+        self.abstract_eval = lambda *avals, **params: abstract_eval(*avals, **params)[0]
+        self.effects = lambda *avals, **params: abstract_eval(*avals, **params)[1]
+        return abstract_eval
 
     def __repr__(self) -> str:
         return self.name

@@ -151,6 +151,16 @@ def new_trace(trace: Trace) -> Iterator[Trace]:
         trace.alive = False
 
 
+@contextmanager
+def ensure_compile_time_eval() -> Iterator[None]:
+    """Evaluate operations at once, whatever is being traced; see `veery.ensure_compile_time_eval`."""
+    trace: Trace | None = _state.trace
+    while trace is not None and not isinstance(trace, EvalTrace):
+        trace = trace.parent
+    with set_current_trace(trace or eval_trace):
+        yield
+
+
 def trace_state_clean() -> bool:
     """Whether no transformation is under way in this thread."""
     return _state.trace is eval_trace

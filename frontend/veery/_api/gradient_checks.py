@@ -1,0 +1,175 @@
+"""Checks of derivatives against numerical differences."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery._api.autodiff import jvp, vjp
+from veery._core import dtypes, tree
+from veery._core.avals import aval_of
+
+EPS = 1.0 / 2048
+# Relative and absolute tolerances by the kind of the least precise array.
+TOLERANCES = {
+    "bfloat16": 1e-1,
+    "float16": 1e-2,
+    "float32": 2e-3,
+    "float64": 1e-5,
+    "complex64": 1e-3,
+    "complex128": 1e-5,
+}
+
+
+def check_grads(
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    order: int,
+    modes: str | Sequence[str] = ("fwd", "rev"),
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+) -> None:
+    """Check the derivatives of a function against numerical differences along random directions.
+
+    Args:
+        f: the function.
+        args: its arguments, pytrees of arrays.
+        order: up to which order.
+        modes: "fwd", "rev" or both; both are also nested.
+        atol: absolute tolerance; by default one for the dtype.
+        rtol: relative tolerance.
+        eps: step of the differences.
+
+    Raises:
+        AssertionError: a derivative is wrong.
+
+    >>> import veery, veery.numpy as jnp
+    >>> veery.test_util.check_grads(jnp.sin, (0.5,), order=2)
+    """
+    args = tuple(args)
+    modes = (modes,) if isinstance(modes, str) else tuple(modes)
+    check_forward = functools.partial(check_jvp, atol=atol, rtol=rtol, eps=eps)
+    check_backward = functools.partial(check_vjp, atol=atol, rtol=rtol, eps=eps)
+    rng = np.random.default_rng(0)
+
+    def check(f: Callable[..., Any], args: tuple[Any, ...], order: int, path: str) -> None:
+        if "fwd" in modes:
+            label = f"{path}JVP of f" if path else "JVP of f"
+            check_forward(f, functools.partial(jvp, f), args, err_msg=label)
+            if order > 1:
+                tangents = tree.tree_map(lambda x: _direction(rng, x), args)
+                forward = lambda *primals: jvp(f, primals, tangents)[1]
+                check(forward, args, order - 1, f"{label}, ")
+        if "rev" in modes:
+            label = f"{path}VJP of f" if path else "VJP of f"
+            check_backward(f, functools.partial(vjp, f), args, err_msg=label)
+            if order > 1:
+                out = f(*args)
+                cotangent = tree.tree_map(lambda x: _direction(rng, x), out)
+                backward = lambda *primals: vjp(f, *primals)[1](cotangent)
+                check(backward, args, order - 1, f"{label}, ")
+
+    check(f, args, order, "")
+
+
+def check_jvp(
+    f: Callable[..., Any],
+    f_jvp: Callable[..., Any],
+    args: Sequence[Any],
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+    err_msg: str = "",
+) -> None:
+    """Check `f_jvp(primals, tangents) -> (output, tangent)` against differences of f along a random direction.
+
+    Raises:
+        AssertionError: it is wrong.
+    """
+    args = tuple(args)
+    rng = np.random.default_rng(0)
+    tangents = tree.tree_map(lambda x: _direction(rng, x), args)
+    out, tangent = f_jvp(args, tangents)
+    _assert_close(out, f(*args), atol, rtol, f"{err_msg} primal")
+    _assert_close(tangent, _difference(f, args, tangents, eps or EPS), atol, rtol, f"{err_msg} tangent")
+
+
+def check_vjp(
+    f: Callable[..., Any],
+    f_vjp: Callable[..., Any],
+    args: Sequence[Any],
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+    err_msg: str = "",
+) -> None:
+    """Check `f_vjp(*primals) -> (output, vjp_fun)` against differences of f: <ct, J t> = <J' ct, t>.
+
+    Raises:
+        AssertionError: it is wrong.
+    """
+    args = tuple(args)
+    rng = np.random.default_rng(1)
+    out, pullback = f_vjp(*args)
+    _assert_close(out, f(*args), atol, rtol, f"{err_msg} primal")
+    tangents = tree.tree_map(lambda x: _direction(rng, x), args)
+    expected = _difference(f, args, tangents, eps or EPS)
+    cotangent = tree.tree_map(lambda x: _direction(rng, x), out)
+    cotangents = pullback(cotangent)
+    leaf = next(x for x in tree.tree_leaves(out) if _is_inexact(x))
+    as_leaf = lambda value: np.asarray(value, np.asarray(leaf).real.dtype)
+    _assert_close(
+        as_leaf(_inner(cotangents, tangents)), as_leaf(_inner(cotangent, expected)), atol, rtol, f"{err_msg} cotangent"
+    )
+
+
+def _is_inexact(x: Any) -> bool:
+    return dtypes.issubdtype(aval_of(x).dtype, np.inexact)
+
+
+def _direction(rng: np.random.Generator, x: Any) -> np.ndarray:
+    aval: Any = aval_of(x)
+    if not _is_inexact(x):
+        return np.zeros(aval.shape, dtypes.float0)
+    values = rng.standard_normal(aval.shape)
+    if dtypes.issubdtype(aval.dtype, np.complexfloating):
+        values = values + 1j * rng.standard_normal(aval.shape)
+    return np.asarray(values).astype(aval.dtype)
+
+
+def _wide(x: Any) -> np.ndarray:
+    array = np.asarray(x)
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _difference(f: Callable[..., Any], args: tuple, tangents: tuple, eps: float) -> Any:
+    def shifted(step: float) -> Any:
+        move = lambda x, t: x if not _is_inexact(x) else np.asarray(_wide(x) + step * _wide(t)).astype(aval_of(x).dtype)
+        return f(*tree.tree_map(move, args, tangents))
+
+    def slope(high: Any, low: Any) -> np.ndarray:
+        if not _is_inexact(high):
+            return np.zeros(np.shape(high), dtypes.float0)
+        return np.asarray((_wide(high) - _wide(low)) / eps)
+
+    return tree.tree_map(slope, shifted(eps / 2), shifted(-eps / 2))
+
+
+def _inner(a: Any, b: Any) -> float:
+    pairs = zip(tree.tree_leaves(a), tree.tree_leaves(b), strict=True)
+    return float(sum(np.sum(_wide(x) * _wide(y)).real for x, y in pairs if np.asarray(x).dtype != dtypes.float0))
+
+
+def _assert_close(actual: Any, expected: Any, atol: float | None, rtol: float | None, message: str) -> None:
+    for x, y in zip(tree.tree_leaves(actual), tree.tree_leaves(expected), strict=True):
+        if np.asarray(x).dtype == dtypes.float0:
+            continue
+        default = TOLERANCES.get(np.asarray(x).dtype.name, 0.0)
+        np.testing.assert_allclose(
+            _wide(x), _wide(y), rtol=default if rtol is None else rtol, atol=default if atol is None else atol,
+            err_msg=message,
+        )  # fmt: skip

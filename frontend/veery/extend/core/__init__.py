@@ -1,0 +1,130 @@
+"""Jaxprs and primitives, for libraries that interpret or make them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from veery._core.avals import maybe_aval_of as _maybe_aval_of
+from veery._core.trace import axis_env as _axis_env
+from veery._core.trace import current_trace as _current_trace
+from veery._core.trace import set_current_trace as set_current_trace
+from veery.core import AbstractToken as AbstractToken
+from veery.core import ClosedJaxpr as ClosedJaxpr
+from veery.core import DebugInfo as DebugInfo
+from veery.core import DropVar as DropVar
+from veery.core import Effect as Effect
+from veery.core import InconclusiveDimensionOperation as InconclusiveDimensionOperation
+from veery.core import Jaxpr as Jaxpr
+from veery.core import JaxprEqn as JaxprEqn
+from veery.core import JaxprTypeError as JaxprTypeError
+from veery.core import Literal as Literal
+from veery.core import Primitive as Primitive
+from veery.core import Var as Var
+from veery.core import check_jaxpr as check_jaxpr
+from veery.core import jaxpr_as_fun as jaxpr_as_fun
+from veery.core import jaxprs_in_params as jaxprs_in_params
+from veery.core import no_effects as no_effects
+from veery.extend.core import primitives as primitives
+
+
+def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
+    """The jaxprs among the parameters of a jaxpr's equations."""
+    for eqn in jaxpr.eqns:
+        for inner in jaxprs_in_params(eqn.params):
+            yield inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner
+
+
+def new_jaxpr_eqn(
+    invars: Sequence[Any],
+    outvars: Sequence[Var],
+    primitive: Primitive,
+    params: dict[str, Any],
+    effects: Any = no_effects,
+    source_info: Any = None,
+    ctx: Any = None,
+) -> JaxprEqn:
+    """An equation."""
+    return JaxprEqn(list(invars), list(outvars), primitive, params, frozenset(effects), source_info)
+
+
+def gensym(suffix: str = "") -> Any:
+    """A function from avals to new variables."""
+    return Var
+
+
+def mapped_aval(size: int, axis: int | None, aval: Any) -> Any:
+    """The aval of one element of a batch."""
+    from veery._transforms.batching import unbatched_aval
+
+    return unbatched_aval(aval, axis)
+
+
+def unmapped_aval(size: int, axis: int | None, aval: Any) -> Any:
+    """The aval of a batch of such elements."""
+    from veery._transforms.batching import batched_aval
+
+    return batched_aval(aval, axis, size)
+
+
+def primal_dtype_to_tangent_dtype(dtype: Any) -> Any:
+    """The dtype of the tangents of an array of this dtype."""
+    from veery.core import ShapedArray
+
+    return ShapedArray((), dtype).to_tangent_aval().dtype  # type: ignore[attr-defined]
+
+
+def valid_jaxtype(x: Any) -> bool:
+    """Whether a value can be an array of a jaxpr."""
+    return _maybe_aval_of(x) is not None
+
+
+class OpaqueTraceState:
+    """What is being traced at some time; equal states see the same tracers."""
+
+    def __init__(self) -> None:
+        self._trace, self._axes = _current_trace(), _axis_env()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OpaqueTraceState) and self._trace is other._trace and self._axes == other._axes
+
+    def __hash__(self) -> int:
+        return hash((id(self._trace), self._axes))
+
+
+def get_opaque_trace_state(convention: str = "flax") -> OpaqueTraceState:
+    """The present state of tracing, to be compared with a later one."""
+    return OpaqueTraceState()
+
+
+def unsafe_get_axis_names_DO_NOT_USE() -> list[Any]:  # noqa: N802
+    """The names of the axes in scope."""
+    return [name for name, _ in _axis_env()]
+
+
+def nonempty_axis_env_DO_NOT_USE() -> bool:  # noqa: N802
+    """Whether a named axis is in scope."""
+    return bool(_axis_env())
+
+
+def unsafe_am_i_under_a_jit_DO_NOT_USE() -> bool:  # noqa: N802
+    """Whether a function is being traced to a jaxpr."""
+    from veery._transforms.staging import StagingTrace
+
+    return _is_under(StagingTrace)
+
+
+def unsafe_am_i_under_a_vmap_DO_NOT_USE() -> bool:  # noqa: N802
+    """Whether a function is being vectorised."""
+    from veery._transforms.batching import BatchTrace
+
+    return _is_under(BatchTrace)
+
+
+def _is_under(kind: type) -> bool:
+    trace: Any = _current_trace()
+    while trace is not None:
+        if isinstance(trace, kind):
+            return True
+        trace = trace.parent
+    return False

@@ -1,0 +1,27 @@
+"""Lowering rules of primitives. `hlo` is a module of builders for StableHLO operations, `ir` MLIR's bindings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from veery._api.rule_tables import ir_constant as ir_constant
+from veery._api.rule_tables import lower_fun as lower_fun
+from veery._api.rule_tables import register_lowering as register_lowering
+
+
+def aval_to_ir_type(aval: Any) -> Any:
+    """The MLIR type of values of an aval, within a lowering rule."""
+    from veery import _dispatch
+
+    return _dispatch.tensor_type(aval)
+
+
+def __getattr__(name: str) -> Any:
+    # The compiler is loaded when it is needed.
+    from veery import _dispatch
+
+    if name == "hlo":
+        return _dispatch.stablehlo_builders()
+    if name == "ir":
+        return _dispatch.mlir_bindings()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

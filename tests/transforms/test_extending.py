@@ -1,0 +1,216 @@
+"""What libraries build on: primitives of their own, jaxprs as data, derivative checks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import veery
+from veery import lax
+from veery.extend import core
+from veery.interpreters import ad, batching, mlir, partial_eval, xla
+
+
+def close(actual, expected, tolerance=1e-6):
+    np.testing.assert_allclose(np.asarray(actual), np.asarray(expected), rtol=tolerance, atol=tolerance)
+
+
+def multiply_add():
+    """x y + z as a primitive with all its rules, made as a library would."""
+    p = core.Primitive("multiply_add")
+    p.def_impl(lambda x, y, z, scale: np.asarray(x) * np.asarray(y) * scale + np.asarray(z))
+
+    @p.def_abstract_eval
+    def _(x, y, z, scale):
+        assert x.shape == y.shape == z.shape
+        return veery.core.ShapedArray(x.shape, x.dtype)
+
+    def jvp(primals, tangents, *, scale):
+        (x, y, z), (dx, dy, dz) = primals, tangents
+        out = p.bind(x, y, z, scale=scale)
+        dx, dy, dz = map(ad.instantiate_zeros, (dx, dy, dz))
+        return out, p.bind(dx, y, p.bind(x, dy, dz, scale=scale), scale=scale)
+
+    def transpose(ct, x, y, z, *, scale):
+        ct_z = ct if ad.is_undefined_primal(z) else None
+        if ad.is_undefined_primal(x):
+            return [lax.mul(ct, lax.mul(y, scale)), None, ct_z]
+        return [None, lax.mul(ct, lax.mul(x, scale)) if ad.is_undefined_primal(y) else None, ct_z]
+
+    def lowering(ctx, x, y, z, *, scale):
+        assert ctx.avals_out[0].shape == ctx.avals_in[0].shape
+        hlo = mlir.hlo
+        factor = hlo.full(scale, ctx.avals_in[0].shape, ctx.avals_in[0].dtype)
+        return [hlo.add(hlo.multiply(hlo.multiply(x, y), factor), z)]
+
+    ad.primitive_jvps[p] = jvp
+    ad.primitive_transposes[p] = transpose
+    batching.defbroadcasting(p)
+    mlir.register_lowering(p, lowering)
+    return p
+
+
+def test_a_primitive_with_all_its_rules():
+    p = multiply_add()
+    f = lambda x, y, z: p.bind(x, y, z, scale=2.0)
+    x, y, z = (np.float32(v) for v in (2.0, 3.0, 4.0))
+    assert f(x, y, z) == 16
+    out, tangent = veery.jvp(f, (x, y, z), (x, y, z))
+    assert (out, tangent) == (16, 2 * (2 * 3 + 2 * 3) + 4)
+    assert "multiply_add[scale=2.0]" in str(veery.make_jaxpr(f)(x, y, z))
+    close(veery.vmap(f, (0, None, 0))(np.ones(3, np.float32), y, np.ones(3, np.float32)), [7, 7, 7])
+    close(veery.jit(f)(x, y, z), 16.0)
+    close(veery.jit(veery.grad(f, (0, 1, 2)))(x, y, z), (6.0, 4.0, 1.0))
+    close(veery.jit(veery.vmap(veery.grad(f), (0, None, None)))(np.ones(3, np.float32), y, z), [6.0] * 3)
+    text = veery.jit(f).lower(x, y, z).as_text()
+    assert text.count("stablehlo.multiply") == 2
+    assert p in ad.primitive_jvps and p in set(batching.primitive_batchers)
+    with pytest.raises(KeyError):
+        batching.fancy_primitive_batchers[p]
+    del ad.primitive_jvps[p]
+    with pytest.raises(NotImplementedError, match="Differentiation rule for 'multiply_add' not implemented"):
+        veery.jvp(f, (x, y, z), (x, y, z))
+
+
+def unary(name):
+    p = core.Primitive(name)
+    p.def_abstract_eval(lambda x: x)
+    return p
+
+
+def test_shorthands_for_rules():
+    x = np.float32(0.5)
+    twice = unary("twice")
+    twice.def_impl(lambda x: np.asarray(x) * 2)
+    ad.deflinear2(twice, lambda ct, x: [twice.bind(ct)])
+    batching.defvectorized(twice)
+    mlir.register_lowering(twice, mlir.lower_fun(lambda x: lax.add(x, x), multiple_results=False))
+    assert veery.grad(twice.bind)(x) == 2
+    close(veery.jit(veery.vmap(veery.grad(lambda x: twice.bind(twice.bind(x)))))(np.ones(2, np.float32)), [4.0, 4.0])
+
+    cube = unary("cube")
+    cube.def_impl(lambda x: np.asarray(x) ** 3)
+    ad.defjvp(cube, lambda t, x: lax.mul(t, lax.mul(lax.mul(x, x), np.float32(3))))
+    close(veery.grad(cube.bind)(x), 0.75)
+    ad.defjvp2(cube, lambda t, out, x: lax.mul(t, lax.div(lax.mul(out, np.float32(3)), x)))
+    close(veery.grad(cube.bind)(x), 0.75)
+
+    product = core.Primitive("product")
+    product.def_impl(lambda x, y: np.asarray(x) * np.asarray(y))
+    product.def_abstract_eval(lambda x, y: x)
+    ad.defbilinear(product, lambda ct, x, y: product.bind(ct, y), lambda ct, x, y: product.bind(x, ct))
+    close(veery.grad(lambda x: product.bind(x, product.bind(x, np.float32(3))))(x), 3.0)
+
+    total = core.Primitive("total")
+    total.def_impl(lambda x, axes: np.sum(np.asarray(x), axes))
+    total.def_abstract_eval(lambda x, axes: x.update(shape=tuple(n for i, n in enumerate(x.shape) if i not in axes)))
+    batching.defreducer(total)
+    out = veery.vmap(lambda x: total.bind(x, axes=(1,)), in_axes=1, out_axes=0)(np.ones((2, 3, 4)))
+    close(out, np.full((3, 2), 4.0))
+
+    ad.deflinear(unary("linear"), lambda ct: [ct])
+    assert xla.apply_primitive(twice, x) == 1.0
+
+
+def test_what_a_primitive_lacks_is_named():
+    p = unary("bare")
+    with pytest.raises(NotImplementedError, match="Batching rule for 'bare' not implemented"):
+        veery.vmap(p.bind)(np.ones(2))
+    q = core.Primitive("nothing")
+    with pytest.raises(NotImplementedError, match="Abstract evaluation for 'nothing' not implemented"):
+        veery.make_jaxpr(q.bind)(1.0)
+    ad.deflinear2(p, None)
+    with pytest.raises(NotImplementedError, match="Transpose rule .* for 'bare' not implemented"):
+        veery.linear_transpose(p.bind, 1.0)(1.0)
+    with pytest.raises(NotImplementedError, match="Transpose rule"):
+        ad.get_primitive_transpose(p)
+
+
+def test_jaxprs_as_data(in_numpy):
+    closed = veery.make_jaxpr(lambda x: lax.mul(lax.sin(x), 2.0))(1.0)
+    assert isinstance(closed, core.ClosedJaxpr) and isinstance(closed.jaxpr.eqns[0], core.JaxprEqn)
+    assert closed.eqns[0].primitive is core.primitives.sin_p
+    assert isinstance(closed.eqns[1].invars[1], core.Literal)
+    close(veery.core.eval_jaxpr(closed.jaxpr, closed.consts, 0.5)[0], 2 * np.sin(0.5))
+    (out,) = core.jaxpr_as_fun(closed)(0.5)
+    close(out, 2 * np.sin(0.5))
+    core.check_jaxpr(closed.jaxpr)
+    jaxpr, avals, consts = partial_eval.trace_to_jaxpr_dynamic(
+        lambda x, y: [lax.sin(x), lax.cos(y)], [veery.core.get_aval(1.0)] * 2
+    )
+    assert not consts and len(avals) == 2
+    smaller, used = partial_eval.dce_jaxpr(jaxpr, [False, True])
+    assert used == [False, True] and [str(e.primitive) for e in smaller.eqns] == ["cos"]
+    nested = veery.make_jaxpr(lambda x: lax.cond(True, lax.sin, lax.cos, x))(1.0)
+    assert len(list(core.subjaxprs(nested.jaxpr))) == 2
+
+
+def interpret_inverse(closed, *outs):
+    """The inverse of a chain of unary operations: an interpreter as users write them."""
+    inverses = {core.primitives.exp_p: lax.log, core.primitives.tanh_p: lax.atanh, core.primitives.neg_p: lax.neg}
+    env = dict(zip(closed.jaxpr.outvars, outs))
+    for eqn in reversed(closed.eqns):
+        env[eqn.invars[0]] = inverses[eqn.primitive](env[eqn.outvars[0]])
+    return [env[v] for v in closed.jaxpr.invars]
+
+
+def test_interpreters_of_jaxprs(in_numpy):
+    f = lambda x: lax.exp(lax.neg(lax.tanh(x)))
+    closed = veery.make_jaxpr(f)(0.3)
+    close(interpret_inverse(closed, f(0.3))[0], 0.3)
+    close(veery.grad(lambda y: interpret_inverse(closed, y)[0])(f(0.3)), 1 / veery.grad(f)(0.3))
+
+
+def test_state_of_tracing(in_numpy):
+    states = [core.get_opaque_trace_state()]
+    assert states[0] == core.get_opaque_trace_state()
+
+    def f(x):
+        states.append(core.get_opaque_trace_state())
+        assert core.unsafe_am_i_under_a_jit_DO_NOT_USE()
+        return x
+
+    veery.jit(f)(1.0)
+    assert states[0] != states[1]
+    assert not core.unsafe_am_i_under_a_jit_DO_NOT_USE()
+    names = []
+    veery.vmap(lambda x: names.append(core.unsafe_get_axis_names_DO_NOT_USE()) or x, axis_name="rows")(np.ones(2))
+    assert names == [["rows"]] and not core.nonempty_axis_env_DO_NOT_USE()
+
+
+def test_evaluation_while_tracing(in_numpy):
+    def f(x):
+        with veery.ensure_compile_time_eval():
+            table = lax.mul(np.arange(3.0), 2.0)
+            assert float(lax.reduce_sum(table, (0,))) == 6.0
+        return lax.mul(x, table)
+
+    text = str(veery.make_jaxpr(f)(np.ones(3)))
+    assert text.count("mul") == 1 and "reduce_sum" not in text
+    close(veery.vmap(veery.grad(lambda x: lax.reduce_sum(f(x), (0,))))(np.ones((2, 3))), [[0, 2, 4]] * 2)
+
+
+def test_names_reach_the_compiler():
+    f = veery.named_call(lambda x: lax.add(x, np.float32(1)), name="increment")
+    assert veery.jit(f)(np.float32(1)) == 2
+    assert "increment/add" in veery.jit(f).lower(np.float32(1)).as_text(debug_info=True)
+
+
+def test_gradient_checks(in_numpy):
+    check = veery.test_util.check_grads
+    tree = ({"a": np.array([0.5, 0.7]), "n": np.int64(2)}, 0.3)
+    f = lambda p, y: {"out": lax.mul(lax.sin(p["a"]), y)}
+    check(f, tree, order=3)
+    check(lambda z: lax.mul(z, lax.sin(z)), (np.complex128(0.3 + 0.2j),), order=2)
+    check(lambda x: lax.mul(x, x), (np.float32(0.5),), order=1, modes="fwd")
+    wrong = veery.custom_jvp(lambda x: lax.sin(x))
+    wrong.defjvps(lambda t, out, x: lax.mul(t, 2.0))
+    for mode, label in (("fwd", "JVP"), ("rev", "VJP")):
+        with pytest.raises(AssertionError, match=f"{label} of f"):
+            check(wrong, (0.5,), order=1, modes=[mode])
+    late = veery.custom_jvp(lambda x: lax.sin(x))
+    late.defjvps(lambda t, out, x: lax.mul(t, wrong(lax.add(x, np.pi / 2))))
+    check(late, (0.5,), order=1)
+    with pytest.raises(AssertionError, match="JVP of f, VJP of f|VJP of f, JVP of f|JVP of f, JVP of f"):
+        check(late, (0.5,), order=2)
+    veery.test_util.check_vjp(lax.sin, lambda x: veery.vjp(lax.sin, x), (0.5,))
