@@ -22,7 +22,7 @@ def test_every_stage_knows_the_source(page):
     titles = [re.search("<h2>(.*?)</h2>", s)[1] for s in sections]
     assert [t.split()[0].strip(",") for t in titles] == ["Python", "jaxpr", "graph", "StableHLO", "dispatches", "code"]
     for title, section in zip(titles, sections):
-        assert 'data-p="model.py:6"' in section, title  # the dot_general
+        assert re.search('data-p="[^"]*model.py:6', section), title  # the dot_general
     assert "http" not in page.read_text().replace("http://www.w3.org/2000/svg", "")  # nothing is fetched
 
 
@@ -36,7 +36,7 @@ def test_a_click_lights_up_every_stage(page, tmp_path):
     shown = subprocess.run([*common, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=100).stdout
     for section in shown.split("<section>")[1:]:
         lit = re.findall(r'data-p="([^"]*)"[^>]*class="on"', section)
-        assert lit and set(lit) == {"model.py:6"}
+        assert lit and all("model.py:6" in places.split() for places in lit)
     image = tmp_path / "page.png"
     options = [f"--screenshot={image}", "--window-size=2200,1000", page.as_uri()]
     subprocess.run([*common, *options], capture_output=True, timeout=100, check=True)

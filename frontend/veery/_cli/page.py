@@ -16,10 +16,12 @@ from veery._core.jaxpr import Literal
 
 Place = tuple[str, int]
 Lines = list[tuple[str, Place | None]]
+Rows = Iterable[tuple[str, Iterable[Place]]]
 
 _EXECUTABLE = re.compile(r"^  flow\.executable private @([\w$]+)", re.MULTILINE)
 _LABEL = re.compile(r"^([A-Za-z_][\w$.]*):")
-_DISPATCH_CALL = re.compile(r"flow\.dispatch @[\w$]+::@([\w$]+)")
+_DISPATCH_CALL = re.compile(r"flow\.dispatch @([\w$]+)::@([\w$]+)")
+_MOST_CODE = 6000  # lines
 _COLUMN, _ROW, _WIDTH, _HEIGHT = 190, 62, 170, 38
 
 _STYLE = """
@@ -45,11 +47,12 @@ rect.on{stroke:#c98a00;stroke-width:3}
 """
 _SCRIPT = """
 const all=[...document.querySelectorAll('[data-p]')];
-function show(place,from){for(const e of all)e.classList.toggle('on',e.dataset.p===place);
+function show(place,from){for(const e of all)
+e.classList.toggle('on',place!==''&&e.dataset.p.split(' ').includes(place));
 for(const s of document.querySelectorAll('section')){if(from&&s.contains(from))continue;
 const first=s.querySelector('.on');if(first)first.scrollIntoView({block:'center',inline:'nearest'})}}
 document.addEventListener('click',e=>{const t=e.target.closest('[data-p]');
-if(t)show(t.classList.contains('on')&&e.detail>1?'':t.dataset.p,t)});
+if(t)show(t.classList.contains('on')&&e.detail>1?'':t.dataset.p.split(' ')[0],t)});
 document.addEventListener('keydown',e=>{if(e.key==='Escape')show('')});
 """
 
@@ -65,14 +68,14 @@ def page(traced: Any, target: str | None = None) -> str:
     flow_text = lowered.as_text("flow")
     flow = places(flow_text)
     kind = {"cpu": "asm", "vulkan": "spirv", "cuda": "ptx"}[(target or "cpu").partition(":")[0]]
-    code = _code(lowered.as_text(kind), flow)
+    code = _code(lowered.as_text(kind), _dispatch_places(flow))
     used = [place for _, place in (*jaxpr, *stablehlo, *flow) if place is not None]
     sections = [
-        _section("Python", _source_lines(used), numbered=True),
-        _section("jaxpr", jaxpr),
+        _section("Python", _rows(_source_lines(used)), numbered=True),
+        _section("jaxpr", _rows(jaxpr)),
         _graph_section(traced.jaxpr.jaxpr, flow_text),
-        _section("StableHLO", stablehlo),
-        _section("dispatches (flow)", flow),
+        _section("StableHLO", _rows(stablehlo)),
+        _section("dispatches (flow)", _rows(flow)),
         _section(f"code ({kind})", code),
     ]
     title = html.escape(f"{traced.fun_name} for {lowered._lowered.target.name[:40]}")
@@ -83,16 +86,21 @@ def page(traced: Any, target: str | None = None) -> str:
     )
 
 
-def _mark(place: Place | None) -> str:
-    return "" if place is None else f' data-p="{html.escape(Path(place[0]).name)}:{place[1]}"'
+def _rows(lines: Lines) -> Rows:
+    return [(text, [] if place is None else [place]) for text, place in lines]
 
 
-def _section(title: str, lines: Iterable[tuple[str, Place | None]], numbered: bool = False) -> str:
+def _mark(stems_from: Iterable[Place]) -> str:
+    names = " ".join(f"{Path(file).name}:{line}" for file, line in stems_from)
+    return f' data-p="{html.escape(names)}"' if names else ""
+
+
+def _section(title: str, lines: Rows, numbered: bool = False) -> str:
     rows = []
-    for text, place in lines:
-        number = f"<span class=n>{place[1]}</span>" if numbered and place else ""
+    for text, stems_from in lines:
+        number = "".join(f"<span class=n>{line}</span>" for _, line in stems_from) if numbered else ""
         text = _LONG_FEATURES.sub(r"\1...\2", text)
-        rows.append(f"<div{_mark(place)}>{number}{html.escape(text)}</div>")
+        rows.append(f"<div{_mark(stems_from)}>{number}{html.escape(text)}</div>")
     return f"<section><h2>{html.escape(title)}</h2><pre>{''.join(rows)}</pre></section>"
 
 
@@ -108,16 +116,29 @@ def _source_lines(used: list[Place]) -> Lines:
     return found
 
 
-def _code(text: str, flow: Lines) -> Lines:
-    """The lines of machine code, each with the place of the dispatch that it belongs to."""
-    called = {name: place for line, place in flow for name in _DISPATCH_CALL.findall(line)}
-    found: Lines = []
-    place = None
-    for line in text.splitlines()[:6000]:
+def _dispatch_places(flow: Lines) -> dict[str, list[Place]]:
+    """The source lines that went into each dispatch, by the name of its function."""
+    inside: dict[str, dict[Place, None]] = {}
+    names: dict[str, str] = {}
+    current = ""
+    for text, place in flow:
+        start = _EXECUTABLE.match(text)
+        current = start[1] if start else "" if text.startswith("  util.func") else current
+        if current and place is not None:
+            inside.setdefault(current, {})[place] = None
+        names.update({function: executable for executable, function in _DISPATCH_CALL.findall(text)})
+    return {function: list(inside.get(executable, ())) for function, executable in names.items()}
+
+
+def _code(text: str, dispatches: dict[str, list[Place]]) -> list[tuple[str, list[Place]]]:
+    """The lines of machine code, each with the source lines of the dispatch that it belongs to."""
+    found = []
+    here: list[Place] = []
+    for line in text.splitlines()[:_MOST_CODE]:
         label = _LABEL.match(line)
         if label:
-            place = next((p for name, p in called.items() if name in label[1]), place if label[1][0] == "." else None)
-        found.append((line, place))
+            here = next((p for name, p in dispatches.items() if name in label[1]), [])
+        found.append((line, here))
     return found
 
 
@@ -180,10 +201,11 @@ def _node(eqn: Any, x: int, y: int, group: int | None) -> str:
     nbytes = math.prod(out.shape) * getattr(out.dtype, "itemsize", 8)
     info = eqn.source_info
     colour = "#eceff3" if group is None else f"hsl({(group * 67 + 205) % 360} 70% 88%)"
-    place = None if is_library(info.file) or not info.line else (info.file, info.line)
+    stems_from = [] if is_library(info.file) or not info.line else [(info.file, info.line)]
     label = html.escape(eqn.primitive.name[:22])
     return (
-        f'<g><rect x={x} y={y} width={_WIDTH} height={_HEIGHT} rx=5 fill="{colour}" stroke="#8b95a3"{_mark(place)}/>'
+        f'<g><rect x={x} y={y} width={_WIDTH} height={_HEIGHT} rx=5 fill="{colour}" stroke="#8b95a3"'
+        f"{_mark(stems_from)}/>"
         f'<text x={x + 8} y={y + 15} font-weight=bold>{label}</text>'
         f"<text x={x + 8} y={y + 30}>{html.escape(out.str_short())}, {nbytes:,} B</text></g>"
     )
