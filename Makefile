@@ -22,10 +22,11 @@ install: $(VENV)/installed  ## make the environment in .venv
 demo: install  ## a tour on real data: digits, gradients, a saved program
 	$(BIN)/python examples/tour.py
 
-test: install  ## all tests, doctests, lint and types
+test: install  ## lint, types, all tests, all examples in docstrings
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(PYTEST) -n $(JOBS) --dist loadgroup
+	$(PYTEST) -n $(JOBS) --doctest-modules frontend lowering runtime
 
 test-fast: install  ## the tests that need no compiler
 	$(PYTEST) -n $(JOBS) tests/core tests/transforms tests/test_structure.py
