@@ -7,6 +7,7 @@ elements on one AVX-512 core, NumPy's in brackets: 2.2 (1.7) in float32, 5.7 (2.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -101,22 +102,24 @@ def _magnitude_of_float64(a: Expr, y: Expr) -> Expr:
     return where(inside, result, where(exponent > 0.0, result.constant(_INF), 0.0))
 
 
-def power(x: Expr, y: Expr) -> Expr:
-    """x ** y with IEEE 754's special values (C's pow)."""
+def power(x: Expr, y: Expr, magnitude: Callable[[Expr, Expr], Expr] | None = None) -> Expr:
+    """x ** y with IEEE 754's special values (C's pow); `magnitude` computes it for positive finite x and finite y."""
+    if magnitude is None:
+        magnitude = _magnitude_of_float32 if x.dtype == np.float32 else _magnitude_of_float64
     a = abs(x)
     infinite_exponent = abs(y).equals(_INF)
     extreme = a.equals(0.0) | a.equals(_INF) | infinite_exponent
     inner = where(extreme, 1.0, a)
-    magnitude = _magnitude_of_float32(inner, y) if x.dtype == np.float32 else _magnitude_of_float64(inner, y)
+    size = magnitude(inner, y)
     # 0, infinite bases and infinite exponents: 0 or infinity, but 1 ** inf
     limit = where((a < 1.0) ^ (y < 0.0), 0.0, x.constant(_INF))
     limit = where(a.equals(1.0) & infinite_exponent, 1.0, limit)
-    magnitude = where(extreme, limit, magnitude)
+    size = where(extreme, limit, size)
     # Halves tell odd from even exactly: every float above 2**mantissa is even.
     whole = floor(y).equals(y)
     half = 0.5 * y
     odd = whole & floor(half).differs(half) & ~infinite_exponent
-    result = where(sign_bit(x) & odd, -magnitude, magnitude)
+    result = where(sign_bit(x) & odd, -size, size)
     undefined = (x < 0.0) & ~whole & (a < _INF)
     result = where(undefined | is_nan(x) | is_nan(y), math.nan, result)
     return where(y.equals(0.0) | x.equals(1.0), 1.0, result)

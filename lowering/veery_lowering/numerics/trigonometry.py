@@ -9,13 +9,17 @@ float64.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.numerics._expr import Expr, flip_sign, is_nan, polynomial, where
 from veery_lowering.numerics.integer import high_product
+
+Reduction: TypeAlias = Callable[[Expr], tuple[Expr, Expr]]
 
 # (sin(r) - r) / r**3 and (cos(r) - 1 + r**2 / 2) / r**4 in r**2 on |r| <= pi / 4
 _SIN = {
@@ -37,7 +41,7 @@ _WINDOWS = {31: 0, 63: 32, 95: 64}
 
 
 @cache
-def _two_over_pi(bits: int) -> int:
+def two_over_pi(bits: int) -> int:
     """floor(2/pi * 2**bits), with pi by Machin's formula in integers."""
     guard = bits + 64
 
@@ -58,7 +62,7 @@ def _two_over_pi(bits: int) -> int:
 def _window_words(window: int, top: int) -> tuple[float, ...]:
     """What 2**window * 2/pi has below 2**top, in four words of 29 bits."""
     total = 256
-    number = _two_over_pi(total + window)
+    number = two_over_pi(total + window)
     number &= (1 << (total + top)) - 1
     words = []
     for i in range(1, 5):
@@ -98,7 +102,7 @@ def _reduce_float32(x: Expr) -> tuple[Expr, Expr]:
     return k, (((first - k) + second) + small) * (math.pi / 2)
 
 
-def _take(table: np.ndarray, index: Expr) -> Expr:
+def take(table: np.ndarray, index: Expr) -> Expr:
     """table[index] elementwise."""
     shape = hlo.shape_of(index.value)
     points = hlo.reshape(index.value, (*shape, 1))
@@ -119,7 +123,7 @@ def _take(table: np.ndarray, index: Expr) -> Expr:
 def _payne_hanek_table() -> np.ndarray:
     """Row i: for floats m * 2**(i - 40) with integer m: 2**(i - 40) * (2/pi) / 4 modulo 1 in three 64-bit words."""
     count = 1024 - 52 + 40
-    number = _two_over_pi(count + 256)
+    number = two_over_pi(count + 256)
     rows = []
     for i in range(count):
         exponent = i - 40
@@ -135,7 +139,7 @@ def _payne_hanek(a: Expr) -> tuple[Expr, Expr]:
     index = ((bits >> 52) - (1075 - 40)).convert(np.int32)
     last = len(_payne_hanek_table()) - 1
     index = Expr(hlo.clamp(hlo.full(0, (), np.int32), index.value, hlo.full(last, (), np.int32)))
-    top, middle, bottom = (_take(_payne_hanek_table()[:, i].copy(), index) for i in range(3))
+    top, middle, bottom = (take(_payne_hanek_table()[:, i].copy(), index) for i in range(3))
     lower = mantissa * middle
     low = lower + high_product(mantissa, bottom)
     carry = (low < lower).convert(np.uint64)
@@ -174,18 +178,18 @@ def sin_cos_of_angle(r: Expr) -> tuple[Expr, Expr]:
     return sine, cosine
 
 
-def sin(x: Expr) -> Expr:
-    """The sine."""
-    quadrant, angle = _reduce(x)
+def sin(x: Expr, reduce: Reduction | None = None) -> Expr:
+    """The sine; `reduce` finds the quadrant of |x| and the angle in it."""
+    quadrant, angle = (reduce or _reduce)(x)
     sine, cosine = sin_cos_of_angle(angle)
     result = where((quadrant & 1).equals(0), sine, cosine)
     negative = ((quadrant & 2).differs(0)) ^ (x < 0.0)
     return where(x.equals(0.0), x, flip_sign(result, negative))
 
 
-def cos(x: Expr) -> Expr:
-    """The cosine."""
-    quadrant, angle = _reduce(x)
+def cos(x: Expr, reduce: Reduction | None = None) -> Expr:
+    """The cosine; see `sin`."""
+    quadrant, angle = (reduce or _reduce)(x)
     sine, cosine = sin_cos_of_angle(angle)
     result = where((quadrant & 1).equals(0), cosine, sine)
     return flip_sign(result, ((quadrant + 1) & 2).differs(0))
@@ -201,9 +205,9 @@ def sin_cos(x: Expr) -> tuple[Expr, Expr]:
     return where(x.equals(0.0), x, first), flip_sign(second, ((quadrant + 1) & 2).differs(0))
 
 
-def tan(x: Expr) -> Expr:
-    """The tangent."""
-    quadrant, angle = _reduce(x)
+def tan(x: Expr, reduce: Reduction | None = None) -> Expr:
+    """The tangent; see `sin`."""
+    quadrant, angle = (reduce or _reduce)(x)
     sine, cosine = sin_cos_of_angle(angle)
     even = (quadrant & 1).equals(0)
     result = where(even, sine, -cosine) / where(even, cosine, sine)
