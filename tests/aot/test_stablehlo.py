@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -53,3 +55,14 @@ BAD = {
 def test_bad_modules(text):
     with pytest.raises(ValueError, match=BAD[text]):
         veery.stablehlo.load(text)
+
+
+def test_a_versioned_module_that_jax_exported():
+    """softmax(tanh(x @ p["w"] + p["b"])), as `jax.export.export(...).mlir_module_serialized` gives it."""
+    path = Path(__file__).parent / "data/jax_0_10_layer.mlirbc"
+    layer = veery.stablehlo.load(path)
+    rng = np.random.default_rng(0)
+    b, w, x = (rng.standard_normal(a.shape).astype(a.dtype) for a in layer.in_avals)
+    h = np.exp(np.tanh(x @ w + b))
+    np.testing.assert_allclose(layer(b, w, x), h / h.sum(-1, keepdims=True), rtol=1e-5)
+    np.testing.assert_allclose(veery.jit(lambda x: 2 * layer(b, w, x))(x), 2 * layer(b, w, x), rtol=1e-6)

@@ -70,6 +70,8 @@ def traced_cases(name: str) -> dict[str, float]:
     product = jax.jit(jnp.matmul)
     results["matmul 1024"] = median_time(lambda: product(a, a).block_until_ready(), 9)
     results["training step of the tour"] = training_step(jax, jnp)
+    if name == "veery":
+        results |= artifact_cases(jax, jnp)
     return results
 
 
@@ -96,6 +98,29 @@ def training_step(jax: Any, jnp: Any) -> float:
 
     velocity = jax.tree.map(jnp.zeros_like, layers)
     return median_time(lambda: jax.block_until_ready(step(layers, velocity)), 9, 200)
+
+
+def artifact_cases(veery: Any, jnp: Any) -> dict[str, float]:
+    """A small function compiled into a file: loading it, and calling it beside the jitted function, NumPy to NumPy."""
+    import tempfile
+    from pathlib import Path
+
+    import numpy as np
+
+    import veery_runtime
+
+    x = np.ones(8, np.float32)
+    function = veery.jit(lambda x: jnp.sin(x) * 2 + 1)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "f.vmfb"
+        function.lower(x).compile().save(path)
+        print(f"artifact of sin(x) * 2 + 1: {path.stat().st_size} bytes", file=sys.stderr)
+        loaded = veery_runtime.load(path)
+        return {
+            "artifact: load and first call": median_time(lambda: veery_runtime.load(path)(x), 9, 5),
+            "artifact: call, 8 floats": median_time(lambda: loaded(x), 7, 3_000),
+            "same by jit, NumPy to NumPy": median_time(lambda: np.asarray(function(x)), 7, 3_000),
+        }
 
 
 if __name__ == "__main__":

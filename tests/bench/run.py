@@ -25,6 +25,7 @@ def timings(python: str, library: str, **environment: str) -> dict[str, float]:
     )
     if process.returncode:
         sys.exit(f"the timings of {library} failed:\n{process.stderr}")
+    sys.stderr.write(process.stderr)
     return json.loads(process.stdout.splitlines()[-1])
 
 
