@@ -215,7 +215,7 @@ def _split_window(operation: Any, lhs: Value, rhs: Value, padding: Any, axis: in
         stop = min(start + width, shape[axis])
         shifted = np.array(padding).copy()
         shifted[axis] -= (start * dilation, (shape[axis] - stop) * dilation)
-        parts.append((lhs, _slice_axis(rhs, axis, start, stop), pairs(shifted)))
+        parts.append((lhs, _slice_axis(rhs, axis, start, stop), pairs(shifted.tolist())))
     return parts
 
 
@@ -352,5 +352,6 @@ def _keep_roundings(module: ir.Module) -> None:
 def _opaque(x: Value) -> Value:
     dtype = hlo.dtype_of(x)
     bits = hlo.bitcast_convert(x, _FLOATS[dtype])
-    highest = hlo.full_like(bits, np.iinfo(_FLOATS[dtype]).max - 1)
+    integers: Any = np.dtype(_FLOATS[dtype])
+    highest = hlo.full_like(bits, np.iinfo(integers).max - 1)
     return hlo.bitcast_convert(hlo.minimum(bits, highest), dtype)

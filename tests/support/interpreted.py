@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from support.numpy_trace import numpy_evaluation
+
 from veery._core import tree
 from veery._core.avals import aval_of
 from veery._core.jaxpr import eval_jaxpr
