@@ -1,1 +1,3 @@
 """Names that may change."""
+
+from veery.experimental import checkify as checkify

@@ -11,7 +11,7 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.registry import Context, Value, rule
 from veery_lowering.types import aval_type
-from veery_lowering.work import is_selected
+from veery_lowering.work import increment, is_selected
 
 
 @rule("jit")
@@ -70,6 +70,16 @@ def _custom_linear_solve(ctx: Context, *operands: Value, lengths: Sequence[int],
     start = sum(lengths[:2])
     b = operands[sum(lengths) :]
     return ctx.inline(problem.solve, *operands[start : start + lengths[2]], *b)
+
+
+@rule("check")
+def _check(ctx: Context, *operands: Value, site: Any, debug: bool) -> list[Value]:
+    if debug:
+        return []
+    raise ValueError(
+        "Cannot compile a checkify.check which was not functionalized. This probably means you tried to stage (jit/"
+        "scan/pmap/...) a `check` without functionalizing it through `checkify.checkify`."
+    )
 
 
 @rule("platform_index")
@@ -140,18 +150,52 @@ def _scan(
     consts, carry = operands[:num_consts], list(operands[num_consts : num_consts + num_carry])
     xs = operands[num_consts + num_carry :]
     stacked = [hlo.full(0, aval.shape, aval.dtype) for aval in ctx.avals_out[num_carry:]]
+    steps = _known_steps(jaxpr.jaxpr, num_consts, num_carry)
+    moving = [k for k in range(num_carry) if k not in steps]
 
-    def step(i: Value, state: Sequence[Value]) -> list[Value]:
-        """One trip: from (carry, results so far) to the same after element i."""
-        if reverse:
-            i = hlo.subtract(hlo.constant(np.int32(length - 1)), i)
+    def carry_at(trip: Value | int, state: Sequence[Value]) -> list[Value]:
+        changed = dict(zip(moving, state))
+        return [changed[k] if k in changed else _stepped(carry[k], steps[k], trip) for k in range(num_carry)]
+
+    def step(trip: Value, state: Sequence[Value]) -> list[Value]:
+        """One trip: from (changing carry, results so far) to the same after it."""
+        i = hlo.subtract(hlo.constant(np.int32(length - 1)), trip) if reverse else trip
         elements = [_element(x, i) for x in xs]
-        out = ctx.inline(jaxpr, *consts, *state[:num_carry], *elements)
-        written = [_with_element(ys, y, i) for ys, y in zip(state[num_carry:], out[num_carry:])]
-        return [*out[:num_carry], *written]
+        out = ctx.inline(jaxpr, *consts, *carry_at(trip, state), *elements)
+        written = [_with_element(ys, y, i) for ys, y in zip(state[len(moving) :], out[num_carry:])]
+        return [*(out[k] for k in moving), *written]
 
-    steps = length if unroll is True else max(1, min(int(unroll), length))
-    return _count(length, steps, step, [*carry, *stacked])
+    unrolled = length if unroll is True else max(1, min(int(unroll), length))
+    state = _count(length, unrolled, step, [*(carry[k] for k in moving), *stacked])
+    return [*carry_at(length, state), *state[len(moving) :]]
+
+
+def _known_steps(jaxpr: Any, num_consts: int, num_carry: int) -> dict[int, int]:
+    """The carried values that each trip leaves alone (0), or adds a literal to.
+
+    They are computed from the loop's own counter, which IREE keeps on the host. A second counter would live in device
+    memory, and a slice at it would make the host wait for the device in every trip.
+    """
+    steps = {}
+    for k in range(num_carry):
+        before, after = jaxpr.invars[num_consts + k], jaxpr.outvars[k]
+        if before is after:
+            steps[k] = 0
+        elif before.aval.shape == () and np.issubdtype(before.aval.dtype, np.integer):
+            step = increment(jaxpr, num_consts + k, k)
+            if step is not None:
+                steps[k] = step
+    return steps
+
+
+def _stepped(start: Value, step: int, trip: Value | int) -> Value:
+    """start + trip * step"""
+    if step == 0:
+        return start
+    dtype = hlo.dtype_of(start)
+    if isinstance(trip, int):
+        return hlo.add(start, hlo.constant(np.array(trip * step).astype(dtype)))
+    return hlo.add(start, hlo.multiply(hlo.convert(trip, dtype), hlo.constant(np.array(step).astype(dtype))))
 
 
 def _count(

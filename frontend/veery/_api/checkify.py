@@ -1,0 +1,205 @@
+"""`checkify`: run-time checks of jitted functions, as an error value beside their result."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery._core import dtypes, source, tree
+from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
+from veery._core.trace import Tracer
+from veery._core.tree_registry import register_pytree_node
+from veery._transforms import staging
+from veery._transforms.calls import jit_p
+from veery._transforms.checkify import DIVISION, INDEX, NAN, USER, Checker, CheckFailed, Failure, Site, check_p
+
+ErrorCategory = str
+JaxRuntimeError = CheckFailed
+
+user_checks = frozenset({USER})
+nan_checks = frozenset({NAN})
+index_checks = frozenset({INDEX})
+div_checks = frozenset({DIVISION})
+float_checks = nan_checks | div_checks
+automatic_checks = float_checks | index_checks
+all_checks = automatic_checks | user_checks
+
+
+class Error:
+    """The first check that failed, if any. A pytree, so that jitted functions return it.
+
+    Attributes:
+        code: 0, or which check failed (an array of them after vmap).
+    """
+
+    def __init__(self, code: Any, payloads: Sequence[Sequence[Any]], positions: Sequence[int], sites: Sequence[Site]):
+        self.code = code
+        self._payloads = payloads
+        self._positions = tuple(positions)
+        self._sites = tuple(sites)
+
+    def get(self) -> str | None:
+        """The message of the check that failed, None if none did; one line for each element after vmap."""
+        codes = np.asarray(self.code)
+        lines = []
+        for index in np.ndindex(codes.shape):
+            if codes[index]:
+                message = self._message(int(codes[index]), index)
+                lines.append(f"at mapped index {', '.join(map(str, index))}: {message}" if index else message)
+        return "\n".join(lines) or None
+
+    def _message(self, code: int, index: tuple[int, ...]) -> str:
+        payload = self._payloads[self._positions.index(code - 1)] if code - 1 in self._positions else ()
+        return self._sites[code - 1].message([np.asarray(x)[index] for x in payload])
+
+    def throw(self) -> None:
+        """Raise JaxRuntimeError if a check failed."""
+        check_error(self)
+
+    def get_exception(self) -> Exception | None:
+        """The exception that `throw` would raise."""
+        message = self.get()
+        return None if message is None else CheckFailed(message)
+
+    def __repr__(self) -> str:
+        return f"Error({'traced' if isinstance(self.code, Tracer) else self.get()})"
+
+
+register_pytree_node(
+    Error,
+    lambda e: ((e.code, [list(p) for p in e._payloads]), (e._positions, e._sites)),
+    lambda aux, children: Error(children[0], children[1], *aux),
+)
+
+init_error = Error(np.int32(0), [], (), ())
+
+
+def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs: Any) -> None:
+    """Require a condition; outside traced functions a failure raises at once, in them `checkify` makes it a value.
+
+    Args:
+        pred: scalar bool.
+        msg: what to say if it is false; a format string.
+        *fmt_args: arrays for the format string.
+        debug: whether the check is ignored without checkify.
+        **fmt_kwargs: likewise by name.
+
+    Raises:
+        JaxRuntimeError: the condition is false.
+        TypeError: pred is not a scalar bool.
+
+    >>> import veery
+    >>> from veery.experimental import checkify
+    >>> def f(x):
+    ...     checkify.check(x > 0, "{x} is not positive", x=x)
+    ...     return x
+    >>> error, _ = veery.jit(checkify.checkify(f))(-1.0)
+    >>> error.get()
+    '-1.0 is not positive (`check` failed)'
+    """
+    aval: Any = maybe_aval_of(pred)
+    if aval is None or aval.shape or not dtypes.issubdtype(aval.dtype, np.bool_):
+        raise TypeError(f"check takes a scalar pred as argument, got {pred}")
+    leaves, treedef = tree.tree_flatten((fmt_args, fmt_kwargs))
+    for leaf in leaves:
+        if maybe_aval_of(leaf) is None:
+            raise TypeError(
+                f"Formatting arguments to checkify.check need to be PyTrees of arrays, but got {leaf!r} of type "
+                f"{type(leaf)}."
+            )
+    msg.format(*fmt_args, **fmt_kwargs)  # what does not fit shows at once
+
+    def message(payload: Sequence[np.ndarray]) -> str:
+        args, kwargs = tree.tree_unflatten(treedef, [x.item() if not x.shape else x for x in payload])
+        return f"{msg.format(*args, **kwargs)} (`check` failed)"
+
+    check_p.bind(pred, *leaves, site=Site(USER, message), debug=debug)
+
+
+def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
+    """A check that counts only within `checkify`; arguments as for `check`."""
+    check(pred, msg, *fmt_args, debug=True, **fmt_kwargs)
+
+
+def check_error(error: Error) -> None:
+    """Raise JaxRuntimeError if the error is one; in traced functions, make it a check of the enclosing `checkify`.
+
+    Args:
+        error: as `checkify` returned it.
+    """
+    if not isinstance(error, Error):
+        raise ValueError(f"check_error takes an Error as argument, got type {type(error)} instead.")
+    if not isinstance(error.code, Tracer):
+        exception = error.get_exception()
+        if exception is not None:
+            raise exception
+        return
+    from veery.lax import ne
+
+    for position, payload in zip(error._positions, error._payloads):
+        pred = ne(error.code, np.int32(position + 1))
+        check_p.bind(pred, *payload, site=error._sites[position], debug=False)
+
+
+def checkify(f: Callable[..., Any], errors: frozenset[str] = user_checks) -> Callable[..., Any]:
+    """A function that returns an error value beside its result, instead of raising.
+
+    Args:
+        f: a function, which may call `check`, also within jit, vmap, scan, cond and while loops.
+        errors: what is checked: `user_checks`, `nan_checks`, `index_checks`, `div_checks`, `float_checks`,
+            `automatic_checks`, `all_checks`, or a union of them.
+
+    Returns:
+        A function from the arguments of f to (error, result); `error.get()` is a message or None.
+
+    >>> import veery, veery.numpy as jnp
+    >>> from veery.experimental import checkify
+    >>> error, out = checkify.checkify(jnp.log, errors=checkify.float_checks)(-1.0)
+    >>> error.get()
+    'nan generated by primitive: log.'
+    """
+    if not callable(f):
+        raise TypeError(f"Expected a callable value, got {f!r}")
+    enabled = frozenset(errors)
+
+    @functools.wraps(f, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    @source.api_boundary
+    def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
+        leaves, in_tree = tree.tree_flatten((args, kwargs))
+        out_tree: Any = None
+
+        def flat(*xs: Any) -> list[Any]:
+            nonlocal out_tree
+            given, named = tree.tree_unflatten(in_tree, xs)
+            out_leaves, out_tree = tree.tree_flatten(f(*given, **named))
+            return out_leaves
+
+        closed, consts = staging.close_over(staging.stage(flat, [aval_of(x) for x in leaves]))
+        operands = [*consts, *leaves]
+        checker, sizes, whole = _functionalized(closed, operands, enabled)
+        values = iter(jit_p.bind(*operands, jaxpr=whole, name="checkify"))
+        code = next(values)
+        payloads = [[next(values) for _ in range(n)] for n in sizes.values()]
+        return Error(code, payloads, tuple(sizes), checker.sites), tree.tree_unflatten(out_tree, list(values))
+
+    return checked
+
+
+def _functionalized(closed: Any, operands: Sequence[Any], enabled: frozenset[str]) -> tuple[Checker, dict, Any]:
+    """The jaxpr with checks as results: the code, the values of each site, the outputs."""
+    checker = Checker(enabled)
+    sizes: dict[int, int] = {}
+
+    def with_error(*xs: Any) -> list[Any]:
+        from veery.lax import full
+
+        failure = Failure(full((), 0, np.int32))
+        outs = checker.run(closed, xs, failure)
+        sizes.update({i: len(p) for i, p in sorted(failure.payloads.items())})
+        return [failure.code, *(x for i in sizes for x in failure.payloads[i]), *outs]
+
+    avals: list[ShapedArray] = [aval_of(x) for x in operands]
+    return checker, sizes, staging.stage(with_error, avals)
