@@ -71,7 +71,7 @@ class Error:
 register_pytree_node(
     Error,
     lambda e: ((e.code, [list(p) for p in e._payloads]), (e._positions, e._sites)),
-    lambda aux, children: Error(children[0], children[1], *aux),
+    lambda aux, children: Error(*children, *aux),
 )
 
 init_error = Error(np.int32(0), [], (), ())
