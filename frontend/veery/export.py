@@ -193,16 +193,13 @@ def export(
         avals = tuple(traced._signature.avals)
         inner = traced._traced
         closed = _with_consts(inner.closed, [_dispatch.as_array(c).to_numpy() for c in inner.consts])
-        donated = (False,) * len(avals)
-        modules = tuple(
-            _dispatch.lower_jaxpr(closed, inner.name, platform, donated, self_contained=True).as_bytecode()
-            for platform in chosen
-        )
+        keep = (False,) * len(avals)
+        lower = lambda platform: _dispatch.lower_jaxpr(closed, inner.name, platform, keep, self_contained=True)
+        modules = tuple(lower(platform).as_bytecode() for platform in chosen)
         flat = lambda *leaves: eval_jaxpr(inner.closed.jaxpr, (), *inner.consts, *leaves)
-        return Exported(
-            inner.name, traced.in_tree, avals, traced.out_tree, tuple(closed.out_avals), chosen, modules,
-            lambda: _export_vjp(flat, inner.name, avals, tuple(closed.out_avals), chosen),
-        )  # fmt: skip
+        outs = tuple(closed.out_avals)
+        vjp = lambda: _export_vjp(flat, inner.name, avals, outs, chosen)
+        return Exported(inner.name, traced.in_tree, avals, traced.out_tree, outs, chosen, modules, vjp)
 
     return exporter
 

@@ -38,15 +38,21 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def veery(tmp_path) -> Command:
-    """Runs `veery` in a folder with model.py."""
+def folder(tmp_path) -> Path:
+    """A folder with model.py."""
     (tmp_path / "model.py").write_text(MODEL)
+    return tmp_path
+
+
+@pytest.fixture
+def veery(folder) -> Command:
+    """Runs `veery` in the folder."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         path = os.pathsep.join(str(ROOT / p) for p in ("frontend", "lowering", "runtime"))
         return subprocess.run(
             [sys.executable, "-m", "veery", *arguments],
-            cwd=tmp_path,
+            cwd=folder,
             env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
             capture_output=True,
             text=True,

@@ -7,6 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from veery._cli import application
+
 ARGS = ("--args", "{w: f32[5,3], b: f32[3]}, f32[2,5]")
 
 
@@ -95,10 +97,17 @@ BAD = [
 
 
 @pytest.mark.parametrize("arguments, code, message", BAD, ids=[" ".join(b[0]) for b in BAD])
-def test_bad_input_is_told_in_a_line(veery, arguments, code, message):
-    result = veery(*arguments)
-    assert (result.returncode, result.stdout) == (code, "")
-    assert message in result.stderr and result.stderr.count("\n") <= 2 and "Traceback" not in result.stderr
+def test_bad_input_is_told_in_a_line(arguments, code, message, folder, monkeypatch, capfd):
+    monkeypatch.chdir(folder)
+    returned = application.run(list(arguments))  # in this process, which saves starting many
+    told = capfd.readouterr()
+    assert (returned, told.out) == (code, "")
+    assert message in told.err and told.err.count("\n") <= 2 and "Traceback" not in told.err
+
+
+def test_errors_of_the_process(veery):
+    result = veery("inspect", "absent.py:f")
+    assert result.returncode == 2 and result.stderr == "veery: error: there is no file absent.py\n"
 
 
 def test_wrong_inputs_of_run(veery):

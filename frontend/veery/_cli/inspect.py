@@ -62,18 +62,25 @@ def inspect_command(
         return _diff(what, options, diff, stage, target, out)
     subject = Subject(what, options, target)
     if html:
-        from veery._cli.page import page
-
-        Path(html).write_text(page(subject.traced, subject.target))
-        return click.echo(f"wrote {html}")
+        return _page(subject, html)
     if stats:
         return _stats(subject, as_json)
-    stage = stage or subject.default_stage
+    _show(subject, stage or subject.default_stage, annotate, as_json, out)
+
+
+def _page(subject: Subject, path: str) -> None:
+    from veery._cli.page import page
+
+    Path(path).write_text(page(subject.traced, subject.target))
+    click.echo(f"wrote {path}")
+
+
+def _show(subject: Subject, stage: str, annotate: bool, as_json: bool, out: str | None) -> None:
     text = subject.text(stage, locations=annotate)
     if annotate:
         text = annotated(text, "%" if stage == "jaxpr" else "//")
     if as_json:
-        return output.emit_json({"what": what, "stage": stage, "target": subject.target, "text": text})
+        return output.emit_json({"what": subject.what, "stage": stage, "target": subject.target, "text": text})
     output.emit(text, stage, out)
 
 
