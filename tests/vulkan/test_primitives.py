@@ -19,6 +19,10 @@ TOLERANCE = {"float32": 1e-5, "float16": 4e-3}
 _HALF = frozenset(
     "add sub mul div neg abs max min floor sqrt exp tanh dot_general reduce_sum reduce_max select_n".split()
 )
+# Long series of operations that are all tried in others too: their compilation takes as long as that of all the rest.
+_LONG = frozenset(
+    "igamma igammac igamma_grad_a random_gamma_grad regularized_incomplete_beta polygamma zeta bessel_i0e bessel_i1e".split()
+)
 
 
 def _chosen(rows: Any, name: str, primitive_of: Callable[[Any], str]) -> list[Any]:
@@ -34,7 +38,7 @@ def _elementwise_rows(name: str) -> list[elementwise.Row]:
     return [
         row
         for row in _chosen(elementwise.ROWS, name, lambda row: row.name)
-        if row.compiled is None or name in row.compiled
+        if (row.compiled is None or name in row.compiled) and row.name not in _LONG
     ]
 
 
@@ -112,9 +116,6 @@ def test_elementwise_values_equal_the_reference(
         raise actual
     operands = elementwise.samples(row, elementwise.dtype_of(name))
     expected = row.primitive.reference(*operands, **_params(row))
-    if row.name == "zeta":  # a driver need not make NaN of infinity minus infinity
-        actual, expected = actual[np.isfinite(operands[0])], expected[np.isfinite(operands[0])]
-        operands = ()
     assert_close(actual, expected, row.ulps_in(name) + 1, operands)
 
 

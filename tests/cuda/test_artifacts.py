@@ -1,0 +1,53 @@
+"""Programs compile for CUDA architectures; where a CUDA device is at hand they run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import veery
+import veery.numpy as jnp
+import veery_runtime
+from veery import _dispatch, lax
+
+_F32 = np.float32
+
+
+def _mlp_gradient(w: Any, x: Any) -> Any:
+    return veery.grad(lambda w: (jnp.tanh(x @ w) ** 2).sum())(w)
+
+
+PROGRAMS = {
+    "elementwise": (lambda x: jnp.sin(x) * jnp.exp(-x) + 1, [np.ones(1000, _F32)]),
+    "softmax": (lambda x: jnp.exp(x) / jnp.exp(x).sum(axis=-1, keepdims=True), [np.ones((64, 100), _F32)]),
+    "matmul": (lambda a, b: a @ b, [np.ones((64, 32), _F32), np.ones((32, 48), _F32)]),
+    "gradient": (_mlp_gradient, [np.ones((16, 8), _F32), np.ones((32, 16), _F32)]),
+    "loop": (lambda x: lax.fori_loop(0, 10, lambda i, c: c * 1.5 + i, x), [np.ones(8, _F32)]),
+}
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_89"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_compile_for_an_architecture(name: str, architecture: str) -> None:
+    fun, args = PROGRAMS[name]
+    closed = veery.make_jaxpr(fun)(*args)
+    program = _dispatch.lower_jaxpr(closed, name, f"cuda:{architecture}", (False,) * len(args)).compile()
+    assert program.backend == "cuda" and architecture.encode() in program.vmfb
+
+
+def test_unknown_architectures_are_refused_by_name() -> None:
+    from veery_lowering.targets import resolve
+
+    with pytest.raises(ValueError, match="unknown CUDA architecture 'sm_90'"):
+        resolve("cuda:sm_90")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_run_as_on_the_cpu(name: str) -> None:
+    if "cuda" in veery_runtime.absent():
+        pytest.skip(f"no CUDA device: {veery_runtime.absent()['cuda']}")
+    fun, args = PROGRAMS[name]
+    here, there = (veery.jit(fun)(*veery.device_put(args, veery.devices(p)[0])) for p in ("cpu", "cuda"))
+    np.testing.assert_allclose(there, here, rtol=1e-5)

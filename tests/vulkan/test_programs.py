@@ -1,0 +1,164 @@
+"""Whole programs on a Vulkan device: training, loops, random numbers, and the sizes at which its drivers go wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import veery
+import veery.numpy as jnp
+from veery import lax, random
+
+_rng = np.random.default_rng(0)
+
+
+def _normal(*shape: int) -> np.ndarray:
+    return _rng.standard_normal(shape).astype(np.float32)
+
+
+def _everywhere(fun: Any, *args: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The leaves of the results on the CPU and on the Vulkan device, of two calls there."""
+    outs = []
+    for platform in ("cpu", "vulkan"):
+        placed = veery.device_put(args, veery.devices(platform)[0])
+        compiled = veery.jit(fun)
+        for _ in range(1 + (platform == "vulkan")):
+            outs.append([np.asarray(x) for x in veery.tree_util.tree_leaves(compiled(*placed))])
+    for first, second in zip(outs[1], outs[2], strict=True):
+        np.testing.assert_array_equal(first, second)
+    return outs[0], outs[1]
+
+
+def test_a_training_step_learns_as_on_the_cpu(vulkan: Any) -> None:
+    parameters = [(_normal(64, 128) / 8, np.zeros(128, np.float32)), (_normal(128, 10) / 8, np.zeros(10, np.float32))]
+    images, labels = _normal(32, 64), _rng.integers(0, 10, 32).astype(np.int32)
+
+    def loss(parameters: Any, images: Any, labels: Any) -> Any:
+        (w1, b1), (w2, b2) = parameters
+        logits = jnp.maximum(images @ w1 + b1, 0) @ w2 + b2
+        logits = logits - lax.stop_gradient(logits.max(axis=1, keepdims=True))
+        chosen = (logits * (labels[:, None] == jnp.arange(10))).sum(axis=1)
+        return (jnp.log(jnp.exp(logits).sum(axis=1)) - chosen).sum() / 32
+
+    @veery.jit
+    def step(parameters: Any, images: Any, labels: Any) -> Any:
+        value, gradient = veery.value_and_grad(loss)(parameters, images, labels)
+        return veery.tree_util.tree_map(lambda p, g: p - 0.1 * g, parameters, gradient), value
+
+    losses = {}
+    for device in (veery.devices("cpu")[0], vulkan):
+        state, *batch = veery.device_put((parameters, images, labels), device)
+        values = []
+        for _ in range(5):
+            state, value = step(state, *batch)
+            values.append(float(value))
+        losses[device.platform] = values
+        assert value.devices() == {device}
+    assert losses["vulkan"][-1] < losses["vulkan"][0]
+    np.testing.assert_allclose(losses["vulkan"], losses["cpu"], rtol=1e-5)
+
+
+def test_loops_and_branches(vulkan: Any) -> None:
+    def program(x: Any, n: Any) -> Any:
+        doubled = lax.while_loop(lambda c: c[0].sum() < 100, lambda c: (c[0] * 1.5, c[1] + 1), (x, 0))
+        summed, history = lax.scan(lambda c, a: (c * 0.9 + a, c), jnp.zeros(()), x)
+        counted = lax.fori_loop(0, n, lambda i, c: c + i, 0)
+        branch = lax.cond(n > 3, lambda x: x * 2, lambda x: x - 1, x)
+        chosen = lax.switch(n, [lambda: 1, lambda: 2, lambda: 3])
+        return doubled, summed, history, counted, branch, chosen
+
+    expected, actual = _everywhere(program, np.abs(_normal(10)), np.int32(7))
+    for a, b in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+def test_random_numbers_have_the_cpus_bits(vulkan: Any) -> None:
+    if "int64" not in vulkan.target:
+        pytest.skip(f"{vulkan.device_kind} has no 64-bit integers, of which keys are made")
+
+    def program(words: Any) -> Any:
+        key = random.wrap_key_data(words)
+        keys = random.split(key, 5)
+        return (
+            random.key_data(keys),
+            random.key_data(random.fold_in(key, 7)),
+            random.bits(keys[0], (1001,)),
+            random.bits(keys[1], (33,), "uint8"),
+            random.uniform(keys[2], (100,)),
+            random.randint(keys[3], (100,), 0, 17),
+            random.normal(keys[4], (100,)),
+        )
+
+    expected, actual = _everywhere(program, np.array([0, 42], np.uint32))
+    for a, b in zip(actual[:-1], expected[:-1], strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_allclose(actual[-1], expected[-1], rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_longer_than_a_shader_may_loop(vulkan: Any) -> None:
+    """llvmpipe ends loops after 65535 rounds; each of these would be a sum, a maximum or an update too few."""
+    convolve = lambda x, w: lax.conv_general_dilated(x, w, (1, 1), "SAME")
+    indices = _rng.integers(0, 100, 70_001).astype(np.int32)
+
+    def program(x: Any, a: Any, b: Any, images: Any, kernel: Any, indices: Any, updates: Any) -> Any:
+        return (
+            x.sum(), x.max(), jnp.argmax(x), x / jnp.sqrt((x * x).sum()), x.reshape(3, -1).sum(axis=0), a @ b,
+            veery.grad(lambda w: (convolve(images, w) ** 2).sum())(kernel),
+            jnp.zeros(100).at[indices].add(updates), jnp.zeros(100).at[indices].set(updates),
+        )  # fmt: skip
+
+    args = (_normal(200_001), _normal(3, 100_003), _normal(100_003, 2), _normal(100, 1, 28, 28), _normal(2, 1, 3, 3))
+    expected, actual = _everywhere(program, *args, indices, _normal(70_001))
+    for a, b in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4 * np.abs(b).max())
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint32"])
+def test_reductions_of_every_width(vulkan: Any, dtype: str) -> None:
+    """IREE fills the idle invocations of signed extremes with the unsigned neutral element."""
+    sizes = (3, 24, 40, 160)
+    arrays = [(_rng.integers(5, 90, (2, n))).astype(dtype) for n in sizes]
+    functions = (lambda x: x.min(axis=1), lambda x: x.max(axis=1), lambda x: x.sum(axis=1))
+    negative = [-x if x.dtype.kind != "u" else x for x in arrays]
+    program = lambda *xs: [f(x) for x in xs for f in functions]
+    expected, actual = _everywhere(program, *arrays, *negative)
+    for a, b in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_products_of_matrices(vulkan: Any) -> None:
+    shapes = [(64, 64, 64), (33, 257, 65), (1, 512, 256), (256, 512, 1), (7, 5, 3)]
+    pairs = [(_normal(m, k), _normal(k, n)) for m, k, n in shapes]
+    integers = [tuple(np.round(x * 3).astype(np.int32) for x in pair) for pair in pairs]
+    halves = [tuple(x.astype(np.float16) for x in pair) for pair in pairs]
+    _, products = _everywhere(lambda *all: [a @ b for a, b in all], *pairs, *integers, *halves)
+    count = len(shapes)
+    for (a, b), c in zip(pairs, products[:count]):
+        np.testing.assert_allclose(c, a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
+    for (a, b), c in zip(integers, products[count : 2 * count]):
+        np.testing.assert_array_equal(c, a @ b)
+    for (a, b), c in zip(pairs, products[2 * count :]):
+        assert c.dtype == np.float16
+        np.testing.assert_allclose(c, a @ b, rtol=2e-2, atol=2e-2 * np.sqrt(a.shape[1]))
+
+
+def test_float32_functions_need_no_float64(on_vulkan: Any) -> None:
+    program = veery.jit(lambda x, y: (jnp.sin(x), jnp.cos(x), jnp.tan(x), lax.pow(x, y), lax.rem(x, y)))
+    text = program.lower(np.ones(3, np.float32), np.ones(3, np.float32)).as_text()
+    assert "math.sin" in text and "f64" not in text
+
+
+def test_exact_sums_survive_the_drivers_algebra(vulkan: Any) -> None:
+    """Mesa makes x of (x + c) - c unless it is kept from seeing through."""
+    x = _normal(100)
+
+    def two_sum(a: Any, b: Any) -> Any:
+        total = a + b
+        part = total - a
+        return total, (a - (total - part)) + (b - part)
+
+    big = np.float32(2.0**12)
+    total, error = veery.jit(lambda x: two_sum(x, big))(veery.device_put(x, vulkan))
+    np.testing.assert_array_equal(np.asarray(total, np.float64) + np.asarray(error), x.astype(np.float64) + big)
