@@ -68,13 +68,13 @@ def trip_count(eqn: Any) -> int | None:
     if position < 0:
         return None
     start = eqn.invars[eqn.params["cond_nconsts"] + eqn.params["body_nconsts"] + position]
-    step = _increment(body, eqn.params["body_nconsts"] + position, position)
+    step = increment(body, eqn.params["body_nconsts"] + position, position)
     if step is None or step <= 0 or not hasattr(start, "val"):
         return None
     return max(0, math.ceil((int(limit.val) - int(start.val)) / step))
 
 
-def _increment(body: Any, argument: int, result: int) -> int | None:
+def increment(body: Any, argument: int, result: int) -> int | None:
     """The literal that a body adds to its argument to make its result."""
     for eqn in body.eqns:
         if eqn.outvars[0] is body.outvars[result] and eqn.primitive.name == "add":

@@ -181,7 +181,7 @@ def _known_steps(jaxpr: Any, num_consts: int, num_carry: int) -> dict[int, int]:
         before, after = jaxpr.invars[num_consts + k], jaxpr.outvars[k]
         if before is after:
             steps[k] = 0
-        elif before.aval.shape == () and np.issubdtype(before.aval.dtype, np.integer):
+        elif before.aval.shape == () and getattr(before.aval.dtype, "kind", "") in ("i", "u"):
             step = increment(jaxpr, num_consts + k, k)
             if step is not None:
                 steps[k] = step
