@@ -301,7 +301,8 @@ def _open_gpus(platform: str) -> list[Device]:
         opened: list[Device] = []
         for i, info in enumerate(found):
             hal = iree.immortal(driver.create_device(info["device_id"]))
-            target = targets.get(str(info.get("path")), "vulkan") if platform == "vulkan" else platform
+            # Without its properties a device is not usable: code for another one computes wrongly, without an error.
+            target = targets[str(info["path"])] if platform == "vulkan" else platform
             opened.append(GpuDevice(i, platform, str(info.get("name", platform)), hal, target))
         return opened
     except Exception as error:  # whatever a driver does wrong must not take the CPU away

@@ -21,7 +21,8 @@ _HALF = frozenset(
 )
 # Long series of operations that are all tried in others too: their compilation takes as long as that of all the rest.
 _LONG = frozenset(
-    "igamma igammac igamma_grad_a random_gamma_grad regularized_incomplete_beta polygamma zeta bessel_i0e bessel_i1e".split()
+    "igamma igammac igamma_grad_a random_gamma_grad regularized_incomplete_beta polygamma zeta bessel_i0e"
+    " bessel_i1e".split()
 )
 
 
