@@ -91,14 +91,31 @@ def test_control_flow_that_changes_types():
         lax.while_loop(lambda x: x, identity, 1.0)
     with raises(TypeError, "carry input and carry output must have equal types"):
         lax.while_loop(lambda x: True, lambda x: lax.broadcast(x, (2,)), np.float32(1))
-    with raises(TypeError, "branches must have equal types"):
+    with raises(TypeError, "branches must have equal output types"):
         lax.cond(True, lambda x: x, lambda x: lax.broadcast(x, (2,)), 1.0)
-    with raises(TypeError, "same type structure"):
+    with raises(TypeError, "same pytree structure"):
         lax.cond(True, lambda x: x, lambda x: (x,), 1.0)
     with raises(TypeError, "Pred must be a scalar"):
         lax.cond(np.array([True]), identity, identity, 1.0)
     with raises(ValueError, "Empty branch sequence"):
         lax.switch(0, [], 1.0)
+
+
+def test_carries_that_differ_are_shown_leaf_by_leaf():
+    init = {"a": np.float32(0), "b": (V3, np.int32(1))}
+    with raises(TypeError, "must have equal types") as error:
+        lax.scan(lambda c, x: ({"a": c["b"][1], "b": (lax.slice(c["b"][0], (0,), (2,)), c["b"][1])}, x), init, V3)
+    words = str(error.value)
+    assert "* the input carry component c['a'] has type float32[] but the corresponding output carry component" in words
+    assert "c['b'][0] has type float32[3]" in words and "has type float32[2], so the shapes do not match." in words
+    with raises(TypeError, r"carry c is a dict .* carry output is a tuple.*, so their Python types differ"):
+        lax.while_loop(lambda c: True, lambda c: (c["a"],), init)
+    with raises(TypeError, r"input carry component loop_carry\[1\] has type float32\[\]"):
+        lax.fori_loop(0, 3, lambda i, c: lax.convert_element_type(c, np.int32), np.float32(1))
+    with raises(TypeError, r"of true_fun at path \['a'\] has type float32\[\] but .* of false_fun has type int32"):
+        lax.cond(True, lambda x: {"a": x}, lambda x: {"a": lax.convert_element_type(x, np.int32)}, np.float32(1))
+    with raises(TypeError, "(?s)branch 2 is <lambda> at .*branch 0 output is a pytree leaf, so their Python types"):
+        lax.switch(1, [identity, identity, lambda x: (x,)], np.float32(1))
 
 
 def test_reverse_mode_of_loops_of_unknown_length():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +23,20 @@ class Body(NamedTuple):
 def function_name(fun: Any) -> str:
     """A name for a callable, for messages."""
     return getattr(fun, "__name__", None) or type(fun).__name__
+
+
+def first_parameter(fun: Any) -> str:
+    """The name of a function's first parameter, for messages about its argument."""
+    try:
+        return next(iter(inspect.signature(fun).parameters))
+    except (ValueError, TypeError, StopIteration):
+        return "carry"
+
+
+def place(fun: Any) -> str:
+    """A function's name and where it is defined, for messages."""
+    where = source.of_function(fun)
+    return f"{function_name(fun)} at {where.file}:{where.line}" if where.file else function_name(fun)
 
 
 def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Any], what: str) -> Body:
@@ -47,12 +62,12 @@ def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Any], what
                 )
         return out_leaves
 
-    place = source.of_function(fun)
+    where = source.of_function(fun)
     paths = tuple(
         f"{tree_registry.keystr(path)}"
         for path, _ in tree.tree_flatten_with_path(tree.tree_unflatten(in_tree, list(avals)))[0]
     )
-    info = DebugInfo(function_name(fun), place.file, place.line, paths)
+    info = DebugInfo(function_name(fun), where.file, where.line, paths)
     closed, consts = staging.close_over(staging.stage(flat, avals, info))
     return Body(closed, consts, out_tree)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from veery._core import dtypes, tree, tree_registry
+from veery._core import dtypes, tree, tree_errors, tree_registry
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
 from veery._transforms import staging
@@ -66,27 +66,40 @@ def _promoted(a: Any, out: Any) -> ShapedArray | None:
 def check(what: str, name: str, out_tree: Any, out_avals: Sequence[Any], in_tree: Any, in_avals: Sequence[Any]) -> None:
     """Raise TypeError, with the leaves that differ, unless a loop's body gives back what it takes."""
     if out_tree != in_tree:
+        lines = [
+            f"The input carry {_component(name, path)} is {mine} but the corresponding component of the carry output "
+            f"is {other}, so {why}."
+            for path, mine, other, why in tree_errors.equality_errors_pytreedef(in_tree, out_tree)
+        ]
         raise TypeError(
             f"{what} carry input and carry output must have the same pytree structure, but they differ:\n\n"
-            f"The input carry has structure {in_tree}\nbut the output carry has structure {out_tree}.\n\n"
-            "Revise the function so that the carry output has the same pytree structure as the carry input."
+            f"{_listed(lines)}\n\nRevise the function so that the carry output has the same pytree structure as the "
+            "carry input."
         )
-    paths = [
-        tree_registry.keystr(p) for p, _ in tree.tree_flatten_with_path(tree.tree_unflatten(in_tree, list(in_avals)))[0]
-    ]
+    paths = [p for p, _ in tree.tree_flatten_with_path(tree.tree_unflatten(in_tree, list(in_avals)))[0]]
     lines = [
-        f"The input carry component carry{path} has type {a.str_short(short_dtypes=False)} but the corresponding "
-        "output "
-        f"carry component has type {b.str_short(short_dtypes=False)}, so {_bodies.difference(a, b)}."
+        f"The input carry {_component(name, path)} has type {a.str_short(short_dtypes=False)} but the corresponding "
+        f"output carry component has type {b.str_short(short_dtypes=False)}, so {_bodies.difference(a, b)}."
         for path, a, b in zip(paths, in_avals, out_avals)
         if not _bodies.same_type(a, b)
     ]
     if lines:
-        body = lines[0] if len(lines) == 1 else "\n".join(f"  * {line}" for line in lines)
         raise TypeError(
-            f"{what} carry input and carry output must have equal types, but they differ:\n\n{body}\n\n"
+            f"{what} carry input and carry output must have equal types, but they differ:\n\n{_listed(lines)}\n\n"
             "Revise the function so that all output types match the corresponding input types."
         )
+
+
+def _component(name: str, path: Any) -> str:
+    return f"component {name}{tree_registry.keystr(path)}" if path else name
+
+
+def _listed(lines: Sequence[str]) -> str:
+    """One sentence, or a list of several."""
+    if len(lines) == 1:
+        return lines[0]
+    items = ";\n".join(f"  * {line[0].lower()}{line[1:].rstrip('.')}" for line in lines)
+    return f"{items}."
 
 
 def reorder(closed: ClosedJaxpr, sizes: Sequence[int], order: Sequence[int]) -> ClosedJaxpr:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes, lazy, source, tree, tree_registry
+from veery._core import dtypes, lazy, source, tree, tree_errors, tree_registry
 from veery._core.ad import Zero, is_undefined_primal
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
@@ -114,7 +114,7 @@ def _switch(name: str, index: Any, funs: Sequence[Any], operands: tuple, names: 
     avals = [aval_of(x) for x in leaves]
     bodies = [_bodies.stage_body(f, in_tree, avals, name) for f in funs]
     bodies = _common_types(bodies)
-    _check_outputs(name, bodies, names)
+    _check_outputs(name, funs, bodies, names)
     jaxprs, consts = _bodies.share_consts(bodies)
     outs = cond_p.bind(index, *consts, *leaves, branches=tuple(jaxprs))
     return tree.tree_unflatten(bodies[0].out_tree, outs)
@@ -152,27 +152,40 @@ def _only_weak_differs(avals: Sequence[ShapedArray]) -> bool:
     return differ and len({a.shape for a in avals}) == 1 and len({a.dtype for a in avals if not a.weak_type}) <= 1
 
 
-def _check_outputs(name: str, bodies: Sequence[_bodies.Body], names: Sequence[str]) -> None:
-    first = bodies[0]
-    for body, label in zip(bodies[1:], names[1:]):
-        if body.out_tree != first.out_tree:
+def _check_outputs(name: str, funs: Sequence[Any], bodies: Sequence[_bodies.Body], names: Sequence[str]) -> None:
+    """Raise TypeError, with what differs, unless the branches' outputs are alike."""
+    # the last is compared with the others: of two branches true_fun comes first in messages
+    reference, label = bodies[-1], names[-1]
+    for fun, body, other in zip(funs, bodies[:-1], names[:-1]):
+        header = f"\n\n{label} is {_bodies.place(funs[-1])}\n{other} is {_bodies.place(fun)}\n\n"
+        if body.out_tree != reference.out_tree:
+            lines = [
+                f"{label} output{_at(path)} is {mine} but {other} output{_at(path)} is {theirs}, so {why}."
+                for path, mine, theirs, why in tree_errors.equality_errors_pytreedef(reference.out_tree, body.out_tree)
+            ]
             raise TypeError(
-                f"{label} and {names[0]} output must have same type structure, got {body.out_tree} and "
-                f"{first.out_tree}."
+                f"{name} branch outputs must have the same pytree structure, but they differ:{header}"
+                + "\n".join(lines)
+                + f"\n\nRevise {label} and/or {other} so that they have the same pytree structure."
             )
-        for i, (a, b) in enumerate(zip(body.jaxpr.out_avals, first.jaxpr.out_avals)):
-            if not _bodies.same_type(a, b):
-                path = tree_registry.keystr(
-                    tree.tree_flatten_with_path(tree.tree_unflatten(first.out_tree, list(first.jaxpr.out_avals)))[0][i][
-                        0
-                    ]
-                )
-                raise TypeError(
-                    f"{name} branches must have equal types but they differ. The output of {label} at path "
-                    f"{path or 'root'} "
-                    f"has type {a} but the corresponding output of {names[0]} has type {b}, so "
-                    f"{_bodies.difference(a, b)}."
-                )
+        avals = list(zip(reference.jaxpr.out_avals, body.jaxpr.out_avals))
+        paths = [p for p, _ in tree.tree_flatten_with_path(tree.tree_unflatten(body.out_tree, [0] * len(avals)))[0]]
+        lines = [
+            f"The output of {label}{_at(path)} has type {a.str_short(short_dtypes=False)} but the corresponding output "
+            f"of {other} has type {b.str_short(short_dtypes=False)}, so {_bodies.difference(a, b)}."
+            for path, (a, b) in zip(paths, avals)
+            if not _bodies.same_type(a, b)
+        ]
+        if lines:
+            raise TypeError(
+                f"{name} branches must have equal output types but they differ.{header}"
+                + "\n".join(lines)
+                + f"\n\nRevise {label} and/or {other} so that all output types match."
+            )
+
+
+def _at(path: Any) -> str:
+    return f" at path {tree_registry.keystr(path)}" if path else ""
 
 
 # Rules. The first operand of the primitive is the index of the branch, the others go to all branches.

@@ -133,9 +133,9 @@ def _check_outputs(f: Any, body: _bodies.Body, carry_tree: Any, carry_avals: Seq
             f"from {_bodies.function_name(f)}."
         )
     n = len(carry_avals)
-    _carry.check(
-        "scan body function", "f", children[0], body.jaxpr.out_avals[: children[0].num_leaves], carry_tree, carry_avals
-    )
+    out_avals = body.jaxpr.out_avals[: children[0].num_leaves]
+    name = _bodies.first_parameter(f)
+    _carry.check("scan body function", name, children[0], out_avals, carry_tree, carry_avals)
     assert children[0].num_leaves == n
     return children[1]
 

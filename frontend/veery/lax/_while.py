@@ -57,7 +57,8 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     avals = [aval_of(x) for x in leaves]
     cond = _bodies.stage_body(cond_fun, in_tree, avals, "while_loop cond")
     _check_condition(cond)
-    _carry.check("while_loop body function", "body_fun", body.out_tree, body.jaxpr.out_avals, treedef, avals)
+    name = _bodies.first_parameter(body_fun)
+    _carry.check("while_loop body function", name, body.out_tree, body.jaxpr.out_avals, treedef, avals)
     operands = [*cond.consts, *body.consts, *leaves]
     outs = while_p.bind(
         *operands,
@@ -74,7 +75,7 @@ def _check_condition(cond: _bodies.Body) -> None:
         raise TypeError(f"cond_fun must return a boolean scalar, but got pytree {cond.out_tree}.")
     (aval,) = cond.jaxpr.out_avals
     if aval.shape != () or not dtypes.issubdtype(aval.dtype, np.bool_):
-        raise TypeError(f"cond_fun must return a boolean scalar, but got output type(s) [{aval}].")
+        raise TypeError(f"cond_fun must return a boolean scalar, but got output type(s) [{aval!r}].")
 
 
 @source.api_boundary
@@ -116,7 +117,7 @@ def fori_loop(
             ) from None
         start, end = (_convert.convert_element_type(x, dtype) for x in (lower, upper))
         state = (start, end, init_val)
-        step = lambda s: (_add_one(s[0]), s[1], body_fun(s[0], s[2]))
+        step = lambda loop_carry: (_add_one(loop_carry[0]), loop_carry[1], body_fun(loop_carry[0], loop_carry[2]))
         return while_loop(lambda s: _compare.lt(s[0], s[1]), step, state)[2]
     if config.jax_disable_jit:
         value = init_val
@@ -125,8 +126,8 @@ def fori_loop(
         return value
     from veery.lax._scan import scan
 
-    def body(state: tuple, _: None) -> tuple:
-        i, value = state
+    def body(loop_carry: tuple, _: None) -> tuple:
+        i, value = loop_carry
         return (_add_one(i), body_fun(i, value)), None
 
     start = _convert.convert_element_type(np.asarray(first, dtype), dtype)
