@@ -15,12 +15,11 @@ class Aval:
 
 def traced(function="f", arg_names=("x", "y")):
     """A traced value x * 2 of a function f(x, y)."""
-    x, y, out = SimpleNamespace(), SimpleNamespace(), SimpleNamespace()
     x, y, out = object(), object(), object()
     eqn = SimpleNamespace(invars=[x, SimpleNamespace(val=2)], outvars=[out])
     debug = SimpleNamespace(name=function, file="model.py", line=7, arg_names=arg_names)
     trace = SimpleNamespace(invars=[x, y], eqns=[eqn], debug_info=debug)
-    return SimpleNamespace(aval=Aval(), var=out, _trace=trace, source_info=source.current())
+    return SimpleNamespace(aval=Aval(), _var=out, _trace=trace, source_info=source.current())
 
 
 def test_inheritance():
