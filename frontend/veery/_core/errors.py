@@ -131,8 +131,7 @@ class TracerArrayConversionError(JAXTypeError):
             _message(
                 f"The numpy.ndarray conversion method __array__() was called on {_traced_value(tracer)}.",
                 origin(tracer),
-                "Call the function of the same name in `veery.numpy` instead of NumPy's, or wrap code that must run "
-                "in NumPy with `veery.pure_callback`.",
+                "Call the function of the same name in `veery.numpy` instead of NumPy's.",
             )
         )
 

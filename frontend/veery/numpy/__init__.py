@@ -281,6 +281,7 @@ from veery.numpy._matrices import triu as triu
 from veery.numpy._matrices import triu_indices as triu_indices
 from veery.numpy._matrices import triu_indices_from as triu_indices_from
 from veery.numpy._matrices import vander as vander
+from veery.numpy._padding import pad as pad
 from veery.numpy._polynomials import poly as poly
 from veery.numpy._polynomials import polyadd as polyadd
 from veery.numpy._polynomials import polyder as polyder

@@ -1,0 +1,64 @@
+"""pad, in all its modes, against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.numpy_trace import numpy_evaluation
+
+import veery
+import veery.numpy as jnp
+
+FLOATS = np.random.default_rng(0).standard_normal((3, 4))
+INTEGERS = np.arange(12).reshape(3, 4)
+WIDTHS = (1, (2, 1), ((1, 2), (3, 0)), ((5, 4), (9, 7)))
+MODES = "constant edge linear_ramp maximum mean median minimum reflect symmetric wrap".split()
+OPTIONS = [
+    ("constant", {"constant_values": ((1, 2), (3, 4))}),
+    ("constant", {"constant_values": (7, 8)}),
+    ("linear_ramp", {"end_values": ((1, 2), (3, 4))}),
+    ("mean", {"stat_length": 2}),
+    ("reflect", {"reflect_type": "odd"}),
+    ("symmetric", {"reflect_type": "odd"}),
+]
+
+
+def compare(x, width, mode, **options):
+    with veery.enable_x64(True), numpy_evaluation():
+        actual = np.asarray(jnp.pad(x, width, mode, **options))
+    expected = np.pad(x, width, mode, **options)
+    assert actual.dtype == expected.dtype
+    np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("mode", MODES)
+def test_modes(mode, width):
+    compare(FLOATS, width, mode)
+    compare(INTEGERS, width, mode)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("mode, options", OPTIONS)
+def test_options(mode, options, width):
+    compare(FLOATS, width, mode, **options)
+
+
+def test_compiled_and_differentiated():
+    x = np.arange(3, dtype=np.float32)
+    np.testing.assert_array_equal(veery.jit(lambda x: jnp.pad(x, (1, 2), "edge"))(x), np.pad(x, (1, 2), "edge"))
+    gradient = veery.grad(lambda x: jnp.pad(x, (1, 2), "edge").sum())(x)
+    np.testing.assert_array_equal(gradient, [2, 1, 3])
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="Unimplemented padding mode"):
+        jnp.pad(FLOATS, 1, "mirror")
+    with pytest.raises(ValueError, match="negative"):
+        jnp.pad(FLOATS, -1)
+    with pytest.raises(ValueError, match="unsupported keyword"):
+        jnp.pad(FLOATS, 1, "edge", constant_values=3)
+    with pytest.raises(TypeError, match="integral"):
+        jnp.pad(FLOATS, 1.5)
+    with pytest.raises(ValueError, match="empty axis"):
+        jnp.pad(np.zeros((0,)), 1, "edge")
