@@ -56,8 +56,11 @@ def adopt_dtype(name: str, operands: Sequence[ArrayLike]) -> list[Any]:
         check_operand(name, position, x)
     like = next((x for x in xs if not dtypes.is_python_scalar(x)), None)
     if like is None:  # the widest kind among them, as Python itself would have it
-        widest = max((dtypes.scalar_type_of(x) for x in xs), key=_WIDTH.__getitem__)
-        return [x if isinstance(x, bool) else widest(x) for x in xs]
+        kinds = [dtypes.scalar_type_of(x) for x in xs]
+        if bool in kinds:
+            return xs
+        widest = max(kinds, key=_WIDTH.__getitem__)
+        return [widest(x) for x in xs]
     aval = aval_of(like)
     return [scalar_like(x, aval) if dtypes.is_python_scalar(x) else x for x in xs]
 
