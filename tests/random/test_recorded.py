@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 import veery
 
 RECORDED = json.loads(Path(__file__).with_name("recorded.json").read_text())
