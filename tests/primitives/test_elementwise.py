@@ -107,6 +107,25 @@ def test_batching_equals_a_loop(row: Row, dtype: np.dtype, references: Any) -> N
             check_batching(fun, [x[:6].reshape(2, 3) for x in operands])
 
 
+NARY = [row for row in ROWS if len(row.domains) > 1 and row.operands is None]
+
+
+@pytest.mark.parametrize("row", NARY, ids=[row.name for row in NARY])
+def test_operands_that_broadcast(row: Row, references: Any) -> None:
+    """Operands of rank 0 or with dimensions of size 1 have derivatives and batches as if they were broadcast first."""
+    dtype = dtype_of(row.dtypes[-1])
+    full = [x[:6].reshape(2, 3) for x in smooth(row, dtype)]
+    for fun in functions(row)[:1]:
+        for small in range(len(full)):
+            for cut in (lambda x: x[0, 0], lambda x: x[:, :1]):
+                operands = [cut(x) if i == small else x for i, x in enumerate(full)]
+                np.testing.assert_array_equal(fun(*operands), fun(*np.broadcast_arrays(*operands)))
+                check_batching(fun, operands)
+                if dtype.name in WIDE and row.differentiable:
+                    check_forward(fun, operands, row.differentiable)
+                    check_backward(fun, operands, row.differentiable)
+
+
 FLAT = [row for row in ROWS if row.primitive.jvp is NONDIFFERENTIABLE and "float64" in row.dtypes]
 
 

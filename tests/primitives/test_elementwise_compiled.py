@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from primitives.table_elementwise import ALL, ROWS, Row, dtype_of, samples
+from primitives.table_elementwise import ALL, ROWS, Row, dtype_of, samples, smooth
 from support.compiled import assert_close, results
 
 from veery import lax
@@ -62,6 +62,23 @@ def test_compiled_values_equal_the_reference(row: Row, params: dict[str, Any], n
         raise actual
     operands = operands_of(row, name)
     assert_close(actual, row.primitive.reference(*operands, **params), row.ulps_in(name), operands)
+
+
+NARY = [row for row in ROWS if len(row.domains) > 1 and row.operands is None]
+
+
+def test_compiled_operands_that_broadcast() -> None:
+    """Operands of rank 0 and with dimensions of size 1 are broadcast by the lowering."""
+    calls, expected = [], []
+    for row in NARY:
+        name = "float32" if "float32" in row.dtypes else row.dtypes[-1]
+        full = [x[:6].reshape(2, 3) for x in smooth(row, dtype_of(name))]
+        scalars = (full[0][0, 0], *full[1:]), (*full[:-1], full[-1][0, 0])
+        for operands in (*scalars, (full[0][:1], full[1][:, :1], *full[2:])):
+            calls.append((functools.partial(row.primitive.bind, **row.params[0]), operands))
+            expected.append((row, operands))
+    for (row, operands), out in zip(expected, results(calls), strict=True):
+        assert_close(out, row.primitive.reference(*operands, **row.params[0]), row.ulps_in("float32"), operands)
 
 
 EAGER = [

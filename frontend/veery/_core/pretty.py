@@ -100,7 +100,8 @@ def _eqn_lines(eqn: JaxprEqn, style: _Style, width: int) -> list[str]:
     left = " ".join(_typed(v, style.names) for v in eqn.outvars)
     prefix = (f"{left} = " if left else "") + eqn.primitive.name
     operands = " ".join(_atom(a, style.names) for a in eqn.invars)
-    params = [(key, _param_lines(value, style, width - 4)) for key, value in sorted(eqn.params.items())]
+    shown = sorted((key, value) for key, value in eqn.params.items() if not _is_plain(eqn, key, value))
+    params = [(key, _param_lines(value, style, width - 4)) for key, value in shown]
     comment = _comment(eqn, style)
     flat = " ".join(f"{key}={lines[0]}" for key, lines in params)
     one_line = f"{prefix}{f'[{flat}]' if params else ''} {operands}".rstrip()
@@ -110,6 +111,11 @@ def _eqn_lines(eqn: JaxprEqn, style: _Style, width: int) -> list[str]:
     for key, lines in params:
         middle += [f"  {key}={lines[0]}", *("  " + line for line in lines[1:])]
     return [f"{prefix}[", *middle, f"] {operands}".rstrip() + comment]
+
+
+def _is_plain(eqn: JaxprEqn, key: str, value: Any) -> bool:
+    """Whether the types of an equation say what a parameter does: the shape to which a scalar is broadcast."""
+    return eqn.primitive.name == "broadcast_in_dim" and (key == "shape" or value == ())
 
 
 def _comment(eqn: JaxprEqn, style: _Style) -> str:

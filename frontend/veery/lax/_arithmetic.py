@@ -21,8 +21,9 @@ from veery.lax._declare import (
     ORDERED,
     batch_elementwise,
     binary,
+    broadcast_shape,
     check_dtype,
-    check_same_shapes,
+    spread,
     unary,
 )
 from veery.lax._operands import Array, ArrayLike, adopt_dtype, apply, full_like
@@ -397,7 +398,7 @@ def _share(x: Any, out: Any, y: Any) -> Any:
     """The part of the derivative of an extremum `out` of x and y that is x's: 1, 0, or 1/2 where they are equal."""
     from veery.lax._compare import eq, select
 
-    one, half, zero = full_like(x, 1), full_like(x, 0.5), full_like(x, 0)
+    one, half, zero = full_like(out, 1), full_like(out, 0.5), full_like(out, 0)
     return select(eq(x, out), select(eq(y, out), half, one), zero)
 
 
@@ -444,8 +445,7 @@ def _pow_aval(x: ShapedArray, y: ShapedArray) -> ShapedArray:
             "have an inexact or integer dtype, and two inexact dtypes must match, but got "
             f"{x.dtype.name} and {y.dtype.name} respectively."
         )
-    check_same_shapes("pow", (x, y))
-    return ShapedArray(x.shape, x.dtype, x.weak_type and y.weak_type)
+    return ShapedArray(broadcast_shape("pow", (x, y)), x.dtype, x.weak_type and y.weak_type)
 
 
 def _pow_jvp_base(t: Any, out: Any, x: Any, y: Any) -> Any:
@@ -456,7 +456,7 @@ def _pow_jvp_base(t: Any, out: Any, x: Any, y: Any) -> Any:
     if not dtypes.issubdtype(aval_of(y).dtype, np.integer):
         return mul(t, mul(y, pow(x, sub(y, 1))))
     factor = mul(convert_element_type(y, aval_of(x).dtype), pow(x, sub(y, 1)))
-    return mul(t, select(eq(y, 0), full_like(x, 0), factor))
+    return mul(t, select(spread(eq(y, 0), np.shape(out)), full_like(out, 0), factor))
 
 
 def _pow_jvp_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
@@ -511,7 +511,7 @@ square_p = unary("square", NUMERIC, jvp=lambda t, out, x: mul(t, mul(x, 2)), ref
 
 
 def _complex_reference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.stack([x, y], axis=-1).view(dtypes.to_complex_dtype(x.dtype))[..., 0]
+    return np.stack(np.broadcast_arrays(x, y), axis=-1).view(dtypes.to_complex_dtype(x.dtype))[..., 0]
 
 
 def _complex_transpose(ct: Any, x: Any, y: Any) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from veery._core import dtypes
+from veery._core.ad import Zero
 from veery._core.avals import ShapedArray
 from veery._core.primitive import JvpRule, Primitive, Rule
 from veery.lax import _shape
@@ -61,28 +62,44 @@ def check_same_dtypes(name: str, avals: Sequence[ShapedArray]) -> None:
         raise TypeError(message)
 
 
-def check_same_shapes(name: str, avals: Sequence[ShapedArray]) -> None:
-    """Raise TypeError unless all shapes are the same."""
-    if len({aval.shape for aval in avals}) > 1:
-        shapes = ", ".join(str(aval.shape) for aval in avals)
-        raise TypeError(f"{name} got incompatible shapes for broadcasting: {shapes}.")
+def broadcast_shape(name: str, avals: Sequence[ShapedArray]) -> tuple[int, ...]:
+    """The shape of an elementwise result: operands are of one rank or of rank 0, their dimensions equal or 1.
+
+    Raises:
+        TypeError: the shapes do not meet.
+    """
+    shape = avals[0].shape
+    if all(aval.shape == shape for aval in avals):
+        return shape
+    ranked = [aval.shape for aval in avals if aval.shape]
+    if len({len(shape) for shape in ranked}) > 1:
+        ranks = ", ".join(str(rank) for rank in sorted({len(shape) for shape in ranked}))
+        raise TypeError(f"{name}: arrays must have the same number of dimensions, got {{{ranks}}}")
+    result = []
+    for sizes in zip(*ranked, strict=True):
+        wide = {size for size in sizes if size != 1}
+        if len(wide) > 1:
+            listed = ", ".join(str(shape) for shape in ranked)
+            raise TypeError(f"{name} got incompatible shapes for broadcasting: {listed}.")
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
 
 
 def elementwise_aval(
     name: str, avals: Sequence[ShapedArray], accepts: Sequence[type], result_dtype: Any | Callable[[Any], Any] | None
 ) -> ShapedArray:
-    """The aval of an elementwise operation on operands of one shape and dtype."""
+    """The aval of an elementwise operation on operands of one dtype, whose shapes broadcast."""
     for position, aval in enumerate(avals):
         check_dtype(name, aval.dtype, accepts, None if len(avals) == 1 else position)
     check_same_dtypes(name, avals)
-    check_same_shapes(name, avals)
+    shape = broadcast_shape(name, avals)
     dtype = avals[0].dtype
     if callable(result_dtype) and not isinstance(result_dtype, (type, np.dtype)):
         dtype = result_dtype(dtype)
     elif result_dtype is not None:
         dtype = np.dtype(result_dtype)
     weak = all(aval.weak_type for aval in avals) and dtype != np.bool_
-    return ShapedArray(avals[0].shape, dtype, weak)
+    return ShapedArray(shape, dtype, weak)
 
 
 def nary(
@@ -95,7 +112,10 @@ def nary(
     transpose: Rule | None = None,
     result_dtype: Any | Callable[[Any], Any] | None = None,
 ) -> Primitive:
-    """An elementwise primitive of operands with one shape and dtype.
+    """An elementwise primitive of operands of one dtype, whose shapes broadcast (see `broadcast_shape`).
+
+    Rules need not heed the broadcasting: what a jvp rule gives is spread to the shape of the result, and what a
+    transpose rule gives is summed to the shape of the operand.
 
     Args:
         name: of the primitive and of the public function.
@@ -112,9 +132,45 @@ def nary(
             raise TypeError(f"{name} takes {arity} arguments, got {len(avals)}")
         return elementwise_aval(name, avals, accepts, result_dtype)
 
+    if arity > 1:
+        jvp = tuple(map(_spread, jvp)) if isinstance(jvp, tuple) else jvp
+        transpose = transpose and _collect(transpose)
     primitive = Primitive(name, abstract_eval=abstract_eval, jvp=jvp, transpose=transpose, reference=reference)
     primitive.batch = lambda args, dims, **params: batch_elementwise(primitive, args, dims, params)
     return primitive
+
+
+def _spread(rule: Rule) -> Rule:
+    """The jvp rule of an operand, with its result in the shape of the primitive's."""
+    return lambda t, out, *operands, **params: spread(rule(t, out, *operands, **params), np.shape(out))
+
+
+def _collect(rule: Rule) -> Rule:
+    """The transpose rule, with its results summed to the shapes of the operands."""
+
+    def transpose(ct: Any, *operands: Any, **params: Any) -> list[Any]:
+        cts = rule(ct, *operands, **params)
+        return [x if x is None or type(x) is Zero else collect(x, np.shape(y.aval)) for x, y in zip(cts, operands)]
+
+    return transpose
+
+
+def spread(x: Any, shape: tuple[int, ...]) -> Any:
+    """x broadcast to a shape; it is of rank 0, or of that rank with dimensions equal or 1."""
+    old = np.shape(x)
+    return x if old == shape else _shape.broadcast_in_dim(x, shape, tuple(range(len(old))))
+
+
+def collect(ct: Any, shape: tuple[int, ...]) -> Any:
+    """The transpose of `spread`: ct summed over the dimensions that a shape has not, or has as 1."""
+    old = np.shape(ct)
+    if old == shape:
+        return ct
+    from veery.lax._reduce import reduce_sum
+
+    axes = tuple(i for i, size in enumerate(old) if not shape or shape[i] != size)
+    total = reduce_sum(ct, axes)
+    return total if not shape else _shape.expand_dims(total, axes)
 
 
 def unary(
@@ -149,16 +205,22 @@ def batch_elementwise(
 ) -> tuple[Any, Any]:
     """Batching of an elementwise primitive: align the batch dimensions and apply it once.
 
-    Operands that share shape and batch dimension go in as they are; otherwise batch dimensions move to the front
-    and unbatched operands are broadcast there.
+    Where the batched operands share shape and batch dimension and the others are of rank 0, they go in as they are.
+    Otherwise batch dimensions move to the front, and unbatched operands get one of size 1.
     """
     batched = {(np.shape(x), d) for x, d in zip(args, dims) if d is not None}
-    if all(d is not None for d in dims) and len(batched) == 1:
-        out_dim = dims[0]
+    if len(batched) == 1 and all(d is not None or not np.shape(x) for x, d in zip(args, dims)):
+        ((_, out_dim),) = batched
         return _results(primitive, primitive.bind(*args, **params), out_dim)
-    size = next(np.shape(x)[d] for x, d in zip(args, dims) if d is not None)
-    args = [_shape.bdim_at_front(x, d, size) for x, d in zip(args, dims)]
+    rank = max(np.ndim(x) - (d is not None) for x, d in zip(args, dims))
+    args = [x if d is None and not np.shape(x) else _batch_in_front(x, d, rank) for x, d in zip(args, dims)]
     return _results(primitive, primitive.bind(*args, **params), 0)
+
+
+def _batch_in_front(x: Any, dim: int | None, rank: int) -> Any:
+    """The operand with its batch dimension in front, its elements of a rank: theirs, unless that is 0."""
+    front: Any = _shape.bdim_or_one(x, dim)
+    return _shape.expand_dims(front, tuple(range(np.ndim(front), rank + 1)))
 
 
 def _results(primitive: Primitive, out: Any, dim: int | None) -> tuple[Any, Any]:

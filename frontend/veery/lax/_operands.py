@@ -1,4 +1,4 @@
-"""The operands of elementwise functions: Python scalars among arrays, and shapes that broadcast."""
+"""The operands of elementwise functions: Python scalars among arrays."""
 
 from __future__ import annotations
 
@@ -21,22 +21,12 @@ _WIDTH: dict[type, int] = {int: 1, float: 2, complex: 3}  # of the kinds of numb
 
 
 def apply(primitive: Primitive, *operands: ArrayLike, **params: Any) -> Array:
-    """Bind an elementwise primitive to operands that need not have one shape and dtype yet.
-
-    Python scalars take the dtype of the arrays beside them, and operands of rank 0, or with dimensions of size 1, are
-    broadcast. Nothing else is converted: other differences are left for the primitive to refuse.
+    """Bind an elementwise primitive to operands, Python scalars among them in the dtype of the arrays beside them.
 
     Raises:
-        TypeError: an operand is no array, or the shapes do not broadcast.
+        TypeError: an operand is no array, or the primitive refuses the shapes or dtypes.
     """
-    xs = adopt_dtype(primitive.name, operands)
-    if len(xs) == 1:
-        return primitive.bind(*xs, **params)
-    shapes = [np.shape(x) for x in xs]
-    if any(shape != shapes[0] for shape in shapes):
-        shape = broadcast_shape(primitive.name, shapes)
-        xs = [broadcast_to(x, shape) for x in xs]
-    return primitive.bind(*xs, **params)
+    return primitive.bind(*adopt_dtype(primitive.name, operands), **params)
 
 
 def adopt_dtype(name: str, operands: Sequence[ArrayLike]) -> list[Any]:
@@ -94,36 +84,9 @@ def scalar_like(value: complex, aval: Any) -> Any:
         return np.asarray(value, aval.dtype)[()]
 
 
-def broadcast_shape(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The shape in which shapes of one rank (or of rank 0) meet; dimensions are equal or 1.
-
-    Raises:
-        TypeError: they do not meet.
-    """
-    ranked = [shape for shape in shapes if shape]
-    if len({len(shape) for shape in ranked}) > 1:
-        ranks = ", ".join(str(rank) for rank in sorted({len(shape) for shape in ranked}))
-        raise TypeError(f"{name}: arrays must have the same number of dimensions, got {{{ranks}}}")
-    result = []
-    for sizes in zip(*ranked, strict=True):
-        wide = {size for size in sizes if size != 1}
-        if len(wide) > 1:
-            listed = ", ".join(str(shape) for shape in ranked)
-            raise TypeError(f"{name} got incompatible shapes for broadcasting: {listed}.")
-        result.append(wide.pop() if wide else 1)
-    return tuple(result)
-
-
-def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
-    """The operand in that shape; its own shape is of rank 0 or differs in dimensions of size 1 only."""
-    old = np.shape(x)
-    if old == shape:
-        return x
-    return _shape.broadcast_in_dim(x, shape, tuple(range(len(old))))
-
-
 def full_like(x: Any, value: complex) -> Any:
     """An array of the shape and dtype of x, filled with a Python scalar. Used in rules."""
     aval = aval_of(x)
     assert isinstance(aval, ShapedArray)
-    return broadcast_to(scalar_like(value, aval), aval.shape)
+    scalar = scalar_like(value, aval)
+    return _shape.broadcast_in_dim(scalar, aval.shape, ()) if aval.shape else scalar

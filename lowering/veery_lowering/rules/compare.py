@@ -9,6 +9,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.registry import rule
+from veery_lowering.rules.elementwise import elementwise
 from veery_lowering.stablehlo import Value
 
 _DIRECTIONS = ("EQ", "NE", "LT", "LE", "GT", "GE")
@@ -25,9 +26,9 @@ def _compare_total(direction: str, ctx: Any, a: Value, b: Value, **_: Any) -> Va
 
 
 for _direction in _DIRECTIONS:
-    rule(_direction.lower())(partial(_compare, _direction))
+    elementwise(_direction.lower())(partial(_compare, _direction))
 for _direction in ("EQ", "LT", "LE"):
-    rule(f"{_direction.lower()}_to")(partial(_compare_total, _direction))
+    elementwise(f"{_direction.lower()}_to")(partial(_compare_total, _direction))
 
 
 @rule("select_n")

@@ -13,7 +13,7 @@ from veery_lowering.numerics import integer, power, real, trigonometry
 from veery_lowering.numerics._expr import Expr
 from veery_lowering.numerics._outline import outlined
 from veery_lowering.numerics.complex import Complex
-from veery_lowering.registry import rule
+from veery_lowering.registry import Rule, rule
 from veery_lowering.rules.convert import convert_dtype
 from veery_lowering.stablehlo import Value
 
@@ -29,9 +29,23 @@ def in_float32(builder: Callable[..., Value], *operands: Value) -> Value:
     return hlo.convert(result, dtype) if hlo.dtype_of(result) == np.float32 else result
 
 
+def elementwise(name: str, *, target: str | None = None) -> Callable[[Rule], Rule]:
+    """Register the lowering of an elementwise primitive: operands reach it in the shape of its result."""
+
+    def register(function: Rule) -> Rule:
+        @rule(name, target=target)
+        def lower(ctx: Any, *operands: Value, **params: Any) -> Value:
+            shape = ctx.avals_out[0].shape
+            return function(ctx, *(hlo.spread(x, shape) for x in operands), **params)
+
+        return function
+
+    return register
+
+
 def _direct(name: str, builder: Any) -> None:
     """Lower a primitive to one operation."""
-    rule(name)(lambda ctx, *operands, **_: builder(*operands))
+    elementwise(name)(lambda ctx, *operands, **_: builder(*operands))
 
 
 def elementary(name: str, real_formula: Callable[..., Expr], complex_formula: Callable[..., Any] | None = None) -> None:
@@ -44,7 +58,7 @@ def elementary(name: str, real_formula: Callable[..., Expr], complex_formula: Ca
             return complex_formula(*map(Complex.of, operands)).value
         return in_float32(lambda *xs: real_formula(*map(Expr, xs)).value, *operands)
 
-    rule(name)(lambda ctx, *operands, **_: outlined(name, formula, operands))
+    elementwise(name)(lambda ctx, *operands, **_: outlined(name, formula, operands))
 
 
 # What IREE computes rightly for every dtype that the primitive accepts.
@@ -140,14 +154,14 @@ _direct("floor", lambda x: in_float32(hlo.floor, x))
 _direct("ceil", lambda x: in_float32(hlo.ceil, x))
 
 
-@rule("round")
+@elementwise("round")
 def _round(ctx: Any, x: Value, *, rounding_method: Any) -> Value:
     """rounding_method: 0 is away from zero on ties, 1 to even."""
     builder = hlo.round_nearest_even if int(rounding_method) == 1 else hlo.round_nearest_afz
     return in_float32(builder, x)
 
 
-@rule("abs")
+@elementwise("abs")
 def _abs(ctx: Any, x: Value) -> Value:
     dtype = hlo.dtype_of(x)
     if dtype.kind == "c":
@@ -159,7 +173,7 @@ def _abs(ctx: Any, x: Value) -> Value:
     return hlo.abs(x)
 
 
-@rule("conj")
+@elementwise("conj")
 def _conj(ctx: Any, x: Value, **_: Any) -> Value:
     if hlo.dtype_of(x).kind != "c":
         return hlo.complex(x, hlo.full_like(x, 0))
@@ -172,10 +186,10 @@ def _atan2(y: Value, x: Value) -> Value:
     return in_float32(lambda a, b: real.atan2(Expr(a), Expr(b)).value, y, x)
 
 
-rule("atan2")(lambda ctx, y, x, **_: outlined("atan2", _atan2, (y, x)))
+elementwise("atan2")(lambda ctx, y, x, **_: outlined("atan2", _atan2, (y, x)))
 
 
-@rule("rem")
+@elementwise("rem")
 def _rem(ctx: Any, a: Value, b: Value) -> Value:
     """a - b trunc(a / b), exactly."""
     dtype = hlo.dtype_of(a)
@@ -212,7 +226,7 @@ def integer_power(x: Value, y: int) -> Value:
     return _reciprocal(result) if y < 0 else result
 
 
-@rule("integer_pow")
+@elementwise("integer_pow")
 def _integer_pow(ctx: Any, x: Value, *, y: int, **_: Any) -> Value:
     dtype = hlo.dtype_of(x)
     if dtype.kind in "iubc" or dtype in _NATIVE:
@@ -220,7 +234,7 @@ def _integer_pow(ctx: Any, x: Value, *, y: int, **_: Any) -> Value:
     return in_float32(lambda operand: integer_power(operand, y), x)
 
 
-@rule("pow")
+@elementwise("pow")
 def _pow(ctx: Any, x: Value, y: Value) -> Value:
     return outlined("pow", pow_formula, (x, y))
 

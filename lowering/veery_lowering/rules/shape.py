@@ -8,33 +8,14 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.mlir import ir
 from veery_lowering.registry import Context, Value, rule
-from veery_lowering.types import tensor_type
 
 
 @rule("broadcast_in_dim")
 def _broadcast_in_dim(
     ctx: Context, x: Value, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], **_: Any
 ) -> Value:
-    scalar = _scalar_constant(x)
-    if scalar is not None:
-        type_ = tensor_type(tuple(shape), hlo.dtype_of(x))
-        splat = ir.DenseElementsAttr.get_splat(type_, scalar.get_splat_value())
-        return ir.Operation.create("stablehlo.constant", results=[type_], attributes={"value": splat}).results[0]
-    if tuple(shape) == hlo.shape_of(x):
-        return x
     return hlo.broadcast_in_dim(x, tuple(shape), tuple(broadcast_dimensions))
-
-
-def _scalar_constant(x: Value) -> Any:
-    """The value of a rank-0 constant: a splat of it is shorter than its broadcast."""
-    owner = x.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != "stablehlo.constant" or hlo.shape_of(x) != ():
-        return None
-    if hlo.dtype_of(x).kind == "c":  # the bindings cannot read attributes of complex elements
-        return None
-    return ir.DenseElementsAttr(owner.operation.attributes["value"])
 
 
 @rule("reshape")

@@ -12,9 +12,9 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.numerics import power, single, trigonometry
 from veery_lowering.numerics._expr import Expr
 from veery_lowering.numerics._outline import outlined
-from veery_lowering.registry import lookup, rule
+from veery_lowering.registry import lookup
 from veery_lowering.rules.convert import convert_dtype
-from veery_lowering.rules.elementwise import in_float32
+from veery_lowering.rules.elementwise import elementwise, in_float32
 from veery_lowering.stablehlo import Value
 
 _WIDE = (np.dtype(np.float64), np.dtype(np.complex64), np.dtype(np.complex128))
@@ -31,7 +31,7 @@ def _without_float64(name: str, formula: Callable[..., Expr]) -> None:
     def narrow(*operands: Value) -> Value:
         return in_float32(lambda *xs: formula(*map(Expr, xs)).value, *operands)
 
-    @rule(name, target="vulkan")
+    @elementwise(name, target="vulkan")
     def lower(ctx: Any, *operands: Value, **params: Any) -> Value:
         if not _is_narrow_float(operands[0]):
             general = lookup(name, "any")

@@ -315,5 +315,8 @@ from veery_lowering.stablehlo._shape import (
     slice as slice,
 )
 from veery_lowering.stablehlo._shape import (
+    spread as spread,
+)
+from veery_lowering.stablehlo._shape import (
     transpose as transpose,
 )

@@ -104,8 +104,29 @@ def iota(dtype: Any, shape: Sequence[int], dimension: int) -> Value:
 
 def broadcast_in_dim(x: Value, shape: Sequence[int], dimensions: Sequence[int]) -> Value:
     """Broadcast to `shape`, x's dimension i becoming dimension `dimensions[i]`."""
+    if tuple(shape) == shape_of(x):
+        return x
+    scalar = _scalar_constant(x)
+    if scalar is not None:
+        type_ = tensor_type(shape, dtype_of(x))
+        return one("stablehlo.constant", [], type_, {"value": ir.DenseElementsAttr.get_splat(type_, scalar)})
     attributes = {"broadcast_dimensions": integers(dimensions)}
     return one("stablehlo.broadcast_in_dim", [x], tensor_type(shape, dtype_of(x)), attributes)
+
+
+def _scalar_constant(x: Value) -> Any:
+    """The value of a rank-0 constant: a splat of it is shorter than its broadcast."""
+    owner = x.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "stablehlo.constant" or shape_of(x) != ():
+        return None
+    if dtype_of(x).kind == "c":  # the bindings cannot read attributes of complex elements
+        return None
+    return ir.DenseElementsAttr(owner.operation.attributes["value"]).get_splat_value()
+
+
+def spread(x: Value, shape: Sequence[int]) -> Value:
+    """Broadcast an operand of rank 0, or of that rank with dimensions equal or 1."""
+    return broadcast_in_dim(x, shape, range(len(shape_of(x))))
 
 
 def reshape(x: Value, shape: Sequence[int]) -> Value:
