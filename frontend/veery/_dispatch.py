@@ -125,8 +125,12 @@ def compile_jaxpr(
     donated = donated or (False,) * len(closed.in_avals)
     if config.jax_log_compiles:
         logger.warning("Compiling %s for %s with arguments %s", name, device, closed.in_avals)
-    lower = functools.partial(lower_jaxpr, closed, name, target_of(device), donated, compiler_options)
-    return load(lower().compile(), device, lambda **changes: lower(**changes).compile())
+
+    def compile(**choices: Any) -> Any:
+        options = _options(compiler_options, choices)
+        return lowering().compile(dce(closed), name=name, target=target_of(device), donated=donated, options=options)
+
+    return load(compile(), device, compile)
 
 
 def lower_jaxpr(
@@ -138,8 +142,12 @@ def lower_jaxpr(
     **choices: Any,
 ) -> Any:
     """Lower a jaxpr without consts to StableHLO; `choices` are further fields of the lowering's Options."""
-    options = lowering().Options(flags=tuple(f"--{key}={value}" for key, value in compiler_options), **choices)
+    options = _options(compiler_options, choices)
     return lowering().lower(dce(closed), name=name, target=target, donated=donated, options=options)
+
+
+def _options(compiler_options: tuple[tuple[str, Any], ...], choices: dict[str, Any]) -> Any:
+    return lowering().Options(flags=tuple(f"--{key}={value}" for key, value in compiler_options), **choices)
 
 
 def entry(name: str, programs: Sequence[Any], **fields: Any) -> Any:

@@ -1,24 +1,23 @@
 """Lowering of jaxprs to StableHLO and their compilation by IREE.
 
 The door: `compile(closed_jaxpr, ...) -> Program`, and `lower(closed_jaxpr, ...) -> Lowered` for looking at the module.
+Importing it does not load IREE's compiler, and neither does finding a compiled program on disk.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from veery_lowering import links
 from veery_lowering.cache import CacheInfo, disk_cache
-from veery_lowering.compiler import compile_emission, intermediate
 from veery_lowering.errors import CacheWarning, CompileError, LoweringError
-from veery_lowering.foreign import Foreign, ForeignByTarget
-from veery_lowering.foreign import read as read_module
-from veery_lowering.mlir import COMPILER_VERSION, bytecode, use_process_flags
-from veery_lowering.module import Emission, emit_module
 from veery_lowering.program import HostCall, Options, Program
-from veery_lowering.targets import Target, resolve
-from veery_lowering.work import estimate_work, is_blocking
+
+if TYPE_CHECKING:
+    from veery_lowering.foreign import Foreign, ForeignByTarget, read_module
+    from veery_lowering.lowered import Lowered, lower
 
 __all__ = [
     "CacheInfo",
@@ -39,84 +38,20 @@ __all__ = [
     "read_module",
 ]
 
-
-@dataclass(frozen=True)
-class Lowered:
-    """A StableHLO module, not compiled yet."""
-
-    name: str
-    target: Target
-    donated: tuple[bool, ...]
-    work: int
-    blocking: bool
-    options: Options
-    emission: Emission = field(repr=False)
-
-    @property
-    def module(self) -> Any:
-        """The MLIR module."""
-        return self.emission.module
-
-    def as_text(self, *, debug_info: bool = False) -> str:
-        """The module as MLIR text, arguments under their own names; with the user's file and line if asked."""
-        return self.module.operation.get_asm(enable_debug_info=debug_info, use_name_loc_as_prefix=not debug_info)
-
-    def intermediate(self, phase: str) -> str:
-        """IREE's own IR after a phase: "flow" shows the dispatches; "llvm", "asm", "spirv" or "ptx": their code."""
-        return intermediate(self.emission, self.target, self.options, phase)
-
-    def as_bytecode(self) -> bytes:
-        """The module as MLIR bytecode, locations included."""
-        return bytecode(self.emission.module)
-
-    def compile(self) -> Program:
-        """Compile the module.
-
-        Raises CompileError, naming the primitive and the user's line.
-        """
-        vmfb, metadata = compile_emission(self.emission, self.name, self.target, self.options)
-        return Program(
-            name=self.name,
-            vmfb=vmfb,
-            target=self.target.name,
-            backend=self.target.backend,
-            inputs=self.emission.inputs,
-            outputs=self.emission.outputs,
-            donated=self.donated,
-            host_calls=self.emission.host_calls,
-            work=self.work,
-            blocking=self.blocking,
-            metadata=metadata,
-        )
+# Where the names are that need the compiler: loading it takes 0.1 s.
+_COMPILER = {
+    "Foreign": "foreign",
+    "ForeignByTarget": "foreign",
+    "Lowered": "lowered",
+    "lower": "lowered",
+    "read_module": "foreign",
+}
 
 
-def lower(
-    closed_jaxpr: Any,
-    *,
-    name: str = "main",
-    target: str = "cpu",
-    donated: Sequence[bool] = (),
-    options: Options | None = None,
-) -> Lowered:
-    """Lower a closed jaxpr to StableHLO.
-
-    Args:
-        closed_jaxpr: what to lower.
-        name: of the function, for people.
-        target: "cpu[:processor]", "vulkan[:chip]" or "cuda[:chip]".
-        donated: for each argument, whether the program may overwrite it; none by default.
-        options: see Options.
-
-    Raises:
-        LoweringError: a primitive has no lowering for the target.
-    """
-    options = options or Options()
-    resolved = resolve(target)
-    donations = tuple(donated) or (False,) * len(closed_jaxpr.in_avals)
-    choices = dict(protect=options.protect_arguments, self_contained=options.self_contained)
-    emission = emit_module(closed_jaxpr, name, resolved.backend, donations, **choices)
-    jaxpr = closed_jaxpr.jaxpr
-    return Lowered(name, resolved, donations, estimate_work(jaxpr), is_blocking(jaxpr), options, emission)
+def __getattr__(name: str) -> Any:
+    if name in _COMPILER:
+        return getattr(importlib.import_module(f"veery_lowering.{_COMPILER[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def compile(
@@ -127,12 +62,23 @@ def compile(
     options: Options | None = None,
     donated: Sequence[bool] = (),
 ) -> Program:
-    """Lower and compile a closed jaxpr; see `lower` and `Lowered.compile`."""
-    return lower(closed_jaxpr, name=name, target=target, donated=donated, options=options).compile()
+    """Lower and compile a closed jaxpr, unless its program is on disk; see `lower` and `Lowered.compile`."""
+    options = options or Options()
+    link = links.key(closed_jaxpr, target, donated, options) if options.cache else None
+    program = links.follow(link, name) if link else None
+    if program is None:
+        from veery_lowering.lowered import lower
+
+        program = lower(closed_jaxpr, name=name, target=target, donated=donated, options=options).compile()
+        if link:
+            links.make(link, program)
+    return program
 
 
 def print_locations() -> None:
     """Have IREE's own IR show the user's file and line. Takes effect before the first compilation of a process."""
+    from veery_lowering.mlir import use_process_flags
+
     use_process_flags(("--mlir-print-debuginfo",))
 
 

@@ -1,6 +1,7 @@
 """Compiled programs on disk: on by default, shared by processes, bounded, safe against damage.
 
 An entry is a file named by the hash of what it was made from: a magic word, the SHA-256 of the rest, metadata, code.
+That is a StableHLO module; a link, a file of the same form without code, leads there from the hash of a jaxpr.
 Writers write a file of their own and rename it; readers check the hash, so that a damaged entry is compiled anew.
 """
 
@@ -54,32 +55,46 @@ class DiskCache:
 
     def get(self, key: str) -> Entry | None:
         """The entry of a key, or None. A damaged one is removed, with a warning."""
-        path = self._path(key)
+        entry = self._read(self._path(key))
+        with self._lock:
+            self.hits += entry is not None
+            self.misses += entry is None
+        return entry
+
+    def get_link(self, key: str) -> dict[str, str] | None:
+        """The metadata that were put under a key as a link, or None."""
+        entry = self._read(self._path(key, "link"))
+        return None if entry is None else entry[1]
+
+    def _read(self, path: Path) -> Entry | None:
         try:
             data = path.read_bytes()
         except FileNotFoundError:
-            data = None
+            return None
         except OSError as error:
             self._give_up("read", error)
-            data = None
-        entry = None if data is None else _decode(data)
-        if data is not None and entry is None:
+            return None
+        entry = _decode(data)
+        if entry is None:
             warnings.warn(
                 f"veery: the cached program {path} is damaged; it is compiled again", CacheWarning, stacklevel=2
             )
             _remove(path)
-        with self._lock:
-            self.hits += entry is not None
-            self.misses += entry is None
-        if entry is not None:
+        else:
             _touch(path)
         return entry
 
     def put(self, key: str, entry: Entry) -> None:
         """Keep an entry. A folder that cannot be written to is given up with one warning."""
+        self._write(self._path(key), entry)
+
+    def put_link(self, key: str, metadata: dict[str, str]) -> None:
+        """Keep metadata that lead to an entry."""
+        self._write(self._path(key, "link"), (b"", metadata))
+
+    def _write(self, path: Path, entry: Entry) -> None:
         if not self._usable:
             return
-        path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
@@ -106,15 +121,16 @@ class DiskCache:
 
     def info(self) -> CacheInfo:
         """Number and size of the entries, hits and misses of this process."""
-        sizes = [size for _, size, _ in self._entries()]
-        return CacheInfo(str(self.directory), len(sizes), sum(sizes), self.limit, self.hits, self.misses)
+        sizes = [(path.suffix == ".veery", size) for path, size, _ in self._entries()]
+        entries, nbytes = sum(is_program for is_program, _ in sizes), sum(size for _, size in sizes)
+        return CacheInfo(str(self.directory), entries, nbytes, self.limit, self.hits, self.misses)
 
-    def _path(self, key: str) -> Path:
-        return self.directory / key[:2] / f"{key}.veery"
+    def _path(self, key: str, kind: str = "veery") -> Path:
+        return self.directory / key[:2] / f"{key}.{kind}"
 
     def _entries(self) -> Iterator[tuple[Path, int, float]]:
         """(path, size, time of last use) of every file, unfinished ones included; files may vanish meanwhile."""
-        for pattern in ("??/*.veery", "??/.writing-*"):
+        for pattern in ("??/*.veery", "??/*.link", "??/.writing-*"):
             for path in self.directory.glob(pattern):
                 try:
                     status = path.stat()

@@ -19,8 +19,10 @@ _KEY_FORMAT = "1"
 _NO_MULTI_USE_FUSION = "--iree-dispatch-creation-fuse-multi-use=false"
 
 
-def compile_emission(emission: Emission, name: str, target: Target, options: Options) -> tuple[bytes, dict[str, str]]:
-    """Compile a module, or find it on disk: the program's bytes and metadata.
+def compile_emission(
+    emission: Emission, name: str, target: Target, options: Options
+) -> tuple[bytes, dict[str, str], str]:
+    """Compile a module, or find it on disk: the program's bytes, metadata, and key on disk.
 
     Raises CompileError if every option list of the target fails.
     """
@@ -34,7 +36,7 @@ def compile_emission(emission: Emission, name: str, target: Target, options: Opt
         found = _compile(emission, name, target, attempts), _metadata(target)
         if cache:
             cache.put(key, found)
-    return found
+    return *found, key
 
 
 PHASES = ("input", "abi", "flow", "stream", "executable-sources", "hal", "vm")

@@ -71,7 +71,7 @@ class ForeignByTarget:
         raise LoweringError(f"Function '{self.name}' was exported for platforms ({platforms}), it is used on {target}")
 
 
-def read(source: str | bytes) -> Foreign:
+def read_module(source: str | bytes) -> Foreign:
     """Read a module: StableHLO as MLIR text or bytecode, or a versioned portable artifact (VHLO bytecode).
 
     Raises:

@@ -48,6 +48,7 @@ class Program:
     donated: the arguments that the program may overwrite.
     work: an estimate of floating-point operations plus bytes touched.
     blocking: the program has control flow that reads values computed on the device, so that a call returns late.
+    key: of the program's entry in the cache on disk.
     """
 
     name: str
@@ -62,3 +63,4 @@ class Program:
     blocking: bool = False
     entry: str = "main"
     metadata: dict[str, str] = field(default_factory=dict)
+    key: str = ""

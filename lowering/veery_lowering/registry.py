@@ -66,6 +66,7 @@ class Context:
 
 
 _rules: dict[tuple[str, str | None], Rule] = {}
+_replaced: set[str] = set()
 _loaded = False
 
 
@@ -85,6 +86,12 @@ def replace(name: str, function: Rule, *, target: str | None = None) -> None:
     """Set the lowering rule of primitive `name`, whether or not it has one: for primitives made outside veery."""
     _load_rules()
     _rules[name, target] = function
+    _replaced.add(name)
+
+
+def is_replaced(name: str) -> bool:
+    """Whether a lowering rule of primitive `name` was made outside veery."""
+    return name in _replaced
 
 
 def lookup(name: str, target: str) -> Rule | None:

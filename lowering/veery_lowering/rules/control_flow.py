@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
+from veery_lowering.calls import INLINED
 from veery_lowering.registry import Context, Value, rule
 from veery_lowering.types import aval_type
 from veery_lowering.work import increment, is_selected
@@ -22,7 +23,7 @@ def _jit(ctx: Context, *operands: Value, jaxpr: Any, name: str = "", inline: boo
 
 
 def _inlined(name: str, parameter: str) -> None:
-    """Register a primitive that stands for a function whose derivative or memory is special: here it is just that."""
+    """Register a primitive that is lowered as the jaxpr in one of its parameters."""
 
     @rule(name)
     def lower(ctx: Context, *operands: Value, **params: Any) -> list[Value]:
@@ -32,13 +33,8 @@ def _inlined(name: str, parameter: str) -> None:
         return ctx.inline(jaxpr, *operands)
 
 
-_inlined("custom_jvp_call", "call_jaxpr")
-_inlined("custom_vjp_call", "call_jaxpr")
-_inlined("custom_vmap_call", "call")
-_inlined("linear_call", "callee")
-_inlined("closed_call", "call_jaxpr")
-_inlined("core_call", "call_jaxpr")
-_inlined("custom_transpose_call", "call_jaxpr")
+for _name, _parameter in INLINED.items():
+    _inlined(_name, _parameter)
 
 
 @rule("custom_lin")
@@ -61,7 +57,7 @@ def _checkpoint(
 
 
 @rule("name")
-def _name(ctx: Context, x: Value, *, name: str) -> Value:
+def _checkpoint_name(ctx: Context, x: Value, *, name: str) -> Value:
     return x
 
 

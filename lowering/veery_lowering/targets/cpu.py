@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import platform
-from functools import cache
-from pathlib import Path
 
+from veery_lowering.machine import cpu_features
 from veery_lowering.mlir import bundled_linker
 from veery_lowering.targets import COMMON_FLAGS, Flags, Product, Target, Traits
 
@@ -110,18 +109,3 @@ def _gains_from_tiling(products: tuple[Product, ...]) -> bool:
     thin = sum(flops(p) for p in products if min(p.m, p.n, p.k) < _TILED_SIDE)
     # A thin product costs 17 times more with tiling, a wide one 3 times less.
     return any(flops(p) >= _TILED_FLOPS for p in wide) and sum(map(flops, wide)) > 32 * thin
-
-
-@cache
-def cpu_features() -> str:
-    """What code for this machine's CPU may depend on: architecture and feature list, as one line of text."""
-    features: list[str] = []
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() in ("flags", "Features"):
-                features = sorted(value.split())
-                break
-    except OSError:
-        features = [platform.processor()]
-    return " ".join([platform.system().lower(), platform.machine().lower(), *features])

@@ -1,0 +1,94 @@
+"""Lowering: a jaxpr to a StableHLO module that can be looked at and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from veery_lowering.compiler import compile_emission, intermediate
+from veery_lowering.mlir import bytecode
+from veery_lowering.module import Emission, emit_module
+from veery_lowering.program import Options, Program
+from veery_lowering.targets import Target, resolve
+from veery_lowering.work import estimate_work, is_blocking
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A StableHLO module, not compiled yet."""
+
+    name: str
+    target: Target
+    donated: tuple[bool, ...]
+    work: int
+    blocking: bool
+    options: Options
+    emission: Emission = field(repr=False)
+
+    @property
+    def module(self) -> Any:
+        """The MLIR module."""
+        return self.emission.module
+
+    def as_text(self, *, debug_info: bool = False) -> str:
+        """The module as MLIR text, arguments under their own names; with the user's file and line if asked."""
+        return self.module.operation.get_asm(enable_debug_info=debug_info, use_name_loc_as_prefix=not debug_info)
+
+    def intermediate(self, phase: str) -> str:
+        """IREE's own IR after a phase: "flow" shows the dispatches; "llvm", "asm", "spirv" or "ptx": their code."""
+        return intermediate(self.emission, self.target, self.options, phase)
+
+    def as_bytecode(self) -> bytes:
+        """The module as MLIR bytecode, locations included."""
+        return bytecode(self.emission.module)
+
+    def compile(self) -> Program:
+        """Compile the module.
+
+        Raises CompileError, naming the primitive and the user's line.
+        """
+        vmfb, metadata, key = compile_emission(self.emission, self.name, self.target, self.options)
+        return Program(
+            name=self.name,
+            vmfb=vmfb,
+            target=self.target.name,
+            backend=self.target.backend,
+            inputs=self.emission.inputs,
+            outputs=self.emission.outputs,
+            donated=self.donated,
+            host_calls=self.emission.host_calls,
+            work=self.work,
+            blocking=self.blocking,
+            metadata=metadata,
+            key=key,
+        )
+
+
+def lower(
+    closed_jaxpr: Any,
+    *,
+    name: str = "main",
+    target: str = "cpu",
+    donated: Sequence[bool] = (),
+    options: Options | None = None,
+) -> Lowered:
+    """Lower a closed jaxpr to StableHLO.
+
+    Args:
+        closed_jaxpr: what to lower.
+        name: of the function, for people.
+        target: "cpu[:processor]", "vulkan[:chip]" or "cuda[:chip]".
+        donated: for each argument, whether the program may overwrite it; none by default.
+        options: see Options.
+
+    Raises:
+        LoweringError: a primitive has no lowering for the target.
+    """
+    options = options or Options()
+    resolved = resolve(target)
+    donations = tuple(donated) or (False,) * len(closed_jaxpr.in_avals)
+    choices = dict(protect=options.protect_arguments, self_contained=options.self_contained)
+    emission = emit_module(closed_jaxpr, name, resolved.backend, donations, **choices)
+    jaxpr = closed_jaxpr.jaxpr
+    return Lowered(name, resolved, donations, estimate_work(jaxpr), is_blocking(jaxpr), options, emission)
