@@ -10,7 +10,7 @@ from typing import Any
 
 from veery import _dispatch
 from veery._api.jit import jit
-from veery._core import dtypes, tree
+from veery._core import dtypes
 from veery._core.array import ArrayImpl
 from veery._core.config import config
 from veery._core.trace import Tracer, current_trace, eval_trace
@@ -73,7 +73,7 @@ def _first_call(compiled: Any, entries: dict[Any, Any], args: tuple[Any, ...]) -
     """Call through jit, and remember the program where jit does and it has one result."""
     out = compiled(*args)
     key = (config._trace_key, *[x.aval for x in args])
-    found = compiled._entries.get((tree.flatten_spec((args, {}))[1], *key))
+    found = compiled._entries.get(key)
     if found is not None and found.single and not found.consts:
         entries[key] = found
     return out
