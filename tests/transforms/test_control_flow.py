@@ -10,6 +10,7 @@ from support import numerics
 
 import veery
 from veery import lax
+from veery import numpy as jnp
 from veery._core.jaxpr import check_jaxpr
 
 X = np.array([0.3, -0.7, 1.1])
@@ -280,7 +281,9 @@ def test_solvers_with_auxiliary_output_and_errors(in_numpy):
     close(veery.grad(veery.grad(square_root))(4.0), -1 / 32)
 
 
-def test_compile_time_of_a_scans_gradient_does_not_depend_on_its_length():
+def test_compile_time_of_a_scans_gradient_does_not_depend_on_its_length(tmp_path, monkeypatch):
+    monkeypatch.setenv("VEERY_CACHE_DIR", str(tmp_path))
+
     def compile_seconds(length):
         w = np.full((2, 2), 0.1, np.float32)
         step = lambda c, _: (lax.mul(lax.dot(w, c), c), None)
@@ -319,3 +322,17 @@ def test_compiled():
     assert "negate" in text and "case" not in text and "exponential" not in text
     with pytest.raises(NotImplementedError, match="no branch for platform 'cpu'"):
         veery.jit(lambda x: lax.platform_dependent(x, cuda=lax.exp)).lower(x)
+
+
+def test_weak_types_of_carries_and_branches() -> None:
+    """A weakly typed start takes the dtype that the body gives it, and else stays weak; branches must agree in dtype."""
+    half = jnp.float16(1)
+    carry, ys = lax.scan(lambda c, _: (half, c), 0.0, None, length=2)
+    assert carry.dtype == ys.dtype == np.float16
+    assert lax.while_loop(lambda c: c < 5, lambda c: half + c, 0.0).dtype == np.float16
+    assert lax.fori_loop(0, 5, lambda i, c: c + i, 0).weak_type
+    assert not lax.fori_loop(0, 5, lambda i, c: c + jnp.int32(1), 0).weak_type
+    assert not lax.cond(True, lambda: 1.0, lambda: jnp.float32(2)).weak_type
+    with pytest.raises(TypeError, match="branches must have equal output types"):
+        lax.cond(True, lambda: 1.0, lambda: 2)
+    assert veery.grad(veery.grad(jnp.sin))(1.0).weak_type

@@ -90,7 +90,9 @@ class StagingTrace(Trace):
                 check_alive(x, f"the function {self.debug_info.name}")
         elif isinstance(x, (bool, int, float, complex, np.generic)) or (isinstance(x, np.ndarray) and x.ndim == 0):
             aval = aval_of(x)
-            return Literal(np.asarray(x, aval.dtype)[()], aval)  # type: ignore[attr-defined]
+            value = np.asarray(x, aval.dtype)[()]  # type: ignore[attr-defined]
+            # a Python scalar stays one, so that it is weakly typed when the jaxpr is evaluated
+            return Literal(x if aval.weak_type else value, aval)  # type: ignore[attr-defined]
         known = self._const_vars.get(id(x))
         if known is None:
             known = JitTracer(self, Var(aval_of(x)), None)

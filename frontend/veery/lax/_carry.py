@@ -54,13 +54,12 @@ def stage_with_carry(
 
 
 def _promoted(a: Any, out: Any) -> ShapedArray | None:
-    """The type that a weakly typed initial value should have, if the body's output says so."""
+    """The type that a weakly typed initial value should have, if the body's output is of another dtype."""
     if not (isinstance(a, ShapedArray) and isinstance(out, ShapedArray)) or not a.weak_type or a.shape != out.shape:
         return None
-    dtype, weak = dtypes.lattice_result_type(a, out)
-    if (dtype, weak) == (a.dtype, a.weak_type):
+    if a.dtype == out.dtype:
         return None
-    return a.update(dtype=dtype, weak_type=weak)
+    return a.update(dtype=dtypes.result_type(dtypes.scalar_type_of(a.dtype), out.dtype), weak_type=False)
 
 
 def check(what: str, name: str, out_tree: Any, out_avals: Sequence[Any], in_tree: Any, in_avals: Sequence[Any]) -> None:

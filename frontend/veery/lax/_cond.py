@@ -129,12 +129,8 @@ def _common_types(bodies: list[_bodies.Body]) -> list[_bodies.Body]:
     """Make outputs that differ only in weak type the same: strong where any is."""
     if len({b.out_tree for b in bodies}) > 1 or len({len(b.jaxpr.out_avals) for b in bodies}) > 1:
         return bodies
-    wanted = []
-    for avals in zip(*(b.jaxpr.out_avals for b in bodies)):
-        dtype, weak = (
-            dtypes.lattice_result_type(*avals) if _only_weak_differs(avals) else (avals[0].dtype, avals[0].weak_type)
-        )
-        wanted.append(avals[0].update(dtype=dtype, weak_type=weak) if _only_weak_differs(avals) else None)
+    outs = zip(*(b.jaxpr.out_avals for b in bodies))
+    wanted = [avals[0].strip_weak_type() if _only_weak_differs(avals) else None for avals in outs]
     if all(w is None for w in wanted):
         return bodies
     return [
@@ -148,8 +144,7 @@ def _common_types(bodies: list[_bodies.Body]) -> list[_bodies.Body]:
 
 
 def _only_weak_differs(avals: Sequence[ShapedArray]) -> bool:
-    differ = len({(a.dtype, a.weak_type) for a in avals}) > 1
-    return differ and len({a.shape for a in avals}) == 1 and len({a.dtype for a in avals if not a.weak_type}) <= 1
+    return len({(a.shape, a.dtype) for a in avals}) == 1 and len({a.weak_type for a in avals}) > 1
 
 
 def _check_outputs(name: str, funs: Sequence[Any], bodies: Sequence[_bodies.Body], names: Sequence[str]) -> None:

@@ -130,7 +130,8 @@ def fori_loop(
         i, value = loop_carry
         return (_add_one(i), body_fun(i, value)), None
 
-    start = _convert.convert_element_type(np.asarray(first, dtype), dtype)
+    weak = dtypes.is_python_scalar(lower) and dtype == dtypes.default_int_dtype()
+    start = first if weak else np.asarray(first, dtype)[()]
     (_, result), _ = scan(body, (start, init_val), None, length=max(last - first, 0), unroll=unroll or 1)
     return result
 

@@ -43,27 +43,13 @@ def _contract(a: Any, b: Any, dims: Any, precision: Any, preferred: Preferred) -
 
 
 def _matmul(a: Array, b: Array, *, precision: Any, preferred: Preferred) -> Array:
-    a_vector, b_vector = a.ndim == 1, b.ndim == 1
-    if a_vector:
-        a = lax.reshape(a, (1, *a.shape))
-    if b_vector:
-        b = lax.reshape(b, (*b.shape, 1))
+    if a.ndim == 1 or b.ndim <= 2:  # a single product: of a vector, or of one matrix with a stack of rows
+        return _contract(a, b, (((a.ndim - 1,), (max(b.ndim - 2, 0),)), ((), ())), precision, preferred)
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    if not b.shape[:-2]:  # one matrix for the whole batch: a single product of a stack of rows
-        dims: Any = (((a.ndim - 1,), (0,)), ((), ()))
-        out = _contract(a, b, dims, precision, preferred)
-    else:
-        a = broadcast_to(a, (*batch, *a.shape[-2:]))
-        b = broadcast_to(b, (*batch, *b.shape[-2:]))
-        shared = tuple(range(len(batch)))
-        dims = (((a.ndim - 1,), (b.ndim - 2,)), (shared, shared))
-        out = _contract(a, b, dims, precision, preferred)
-    shape = list(out.shape)
-    if b_vector:
-        del shape[-1]
-    if a_vector:
-        del shape[-1 if b_vector else -2]
-    return lax.reshape(out, tuple(shape)) if (a_vector or b_vector) else out
+    a = broadcast_to(a, (*batch, *a.shape[-2:]))
+    b = broadcast_to(b, (*batch, *b.shape[-2:]))
+    shared = tuple(range(len(batch)))
+    return _contract(a, b, (((a.ndim - 1,), (b.ndim - 2,)), (shared, shared)), precision, preferred)
 
 
 def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Preferred = None) -> Array:

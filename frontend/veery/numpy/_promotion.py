@@ -211,7 +211,11 @@ def promote_args(name: str, *args: ArrayLike) -> list[Any]:
         TypePromotionError: the dtypes have no implicit promotion.
     """
     check_arraylike(name, *args)
-    return promote_shapes(name, *promote_dtypes(*map(unwrap, args)))
+    xs = [unwrap(x) for x in args]
+    avals = [aval_of(x) for x in xs]
+    if any(isinstance(aval.dtype, dtypes.ExtendedDType) for aval in avals) and len({aval.dtype for aval in avals}) > 1:  # type: ignore[attr-defined]
+        raise TypeError(f"{name} does not accept dtypes {', '.join(str(aval.dtype) for aval in avals)}.")  # type: ignore[attr-defined]
+    return promote_shapes(name, *promote_dtypes(*xs))
 
 
 def promote_args_inexact(name: str, *args: ArrayLike) -> list[Any]:
