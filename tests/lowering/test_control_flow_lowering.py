@@ -109,7 +109,7 @@ def test_inlined_calls() -> None:
     closed = body.closed(body.op("add", *body.invars * 2))
     (a,) = g.ops("custom_jvp_call", [x], [((3,), F)], call_jaxpr=closed, jvp_jaxpr_fun=None, num_consts=0)
     (b,) = g.ops("custom_vjp_call", [a], [((3,), F)], call_jaxpr=closed, fwd_jaxpr_thunk=None)
-    (c,) = g.ops("checkpoint", [b], [((3,), F)], jaxpr=closed.jaxpr, prevent_cse=True, policy=None)
+    (c,) = g.ops("remat2", [b], [((3,), F)], jaxpr=closed.jaxpr, prevent_cse=True, policy=None)
     g.check("result", c, np.full(3, 8, F))
     assert "call @" not in g.text() and "optimization_barrier" in g.text()
     g.run()

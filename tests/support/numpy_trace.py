@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from veery._core.avals import ShapedArray, aval_of
-from veery._core.jaxpr import eval_jaxpr
+from veery._core.jaxpr import reference_eval
 from veery._core.primitive import Primitive
 from veery._core.trace import EvalTrace, Trace, Tracer, leaked_tracer_error, set_current_trace
 
@@ -33,7 +33,7 @@ class NumpyTrace(EvalTrace):
                 raise leaked_tracer_error(arg, f"the operation {primitive}")
         closed = params.get("jaxpr") if primitive.name == "jit" else params.get("call_jaxpr")
         if closed is not None and primitive.reference is None:
-            return eval_jaxpr(closed.jaxpr, closed.consts, *args)
+            return reference_eval(closed, *args)
         if primitive.reference is None:
             raise AssertionError(f"{primitive} has no reference")
         avals = [aval_of(x) for x in args]

@@ -12,8 +12,50 @@ from support.numpy_trace import numpy_evaluation
 import veery
 from veery import lax
 from veery._core.jaxpr import check_jaxpr, eval_jaxpr
+from veery.ad_checkpoint import checkpoint_name
+
+
+@veery.custom_jvp
+def with_jvp(x):
+    return lax.mul(lax.cos(x), x)
+
+
+@with_jvp.defjvp
+def _(primals, tangents):
+    (x,), (t,) = primals, tangents
+    return with_jvp(x), lax.mul(lax.sub(lax.cos(x), lax.mul(x, lax.sin(x))), t)
+
+
+@veery.custom_vjp
+def with_vjp(x):
+    return lax.mul(lax.sin(x), lax.reduce_sum(x, (0,)))
+
+
+def with_vjp_backward(x, ct):
+    total = lax.reduce_sum(x, (0,))
+    return (lax.add(lax.mul(ct, lax.mul(lax.cos(x), total)), lax.dot(ct, lax.sin(x))),)
+
+
+with_vjp.defvjp(lambda x: (with_vjp(x), x), with_vjp_backward)
+
+
+def checkpointed(policy):
+    step = lambda x: lax.mul(lax.sin(checkpoint_name(lax.tanh(x), "wave")), x)
+    twice = lambda x: lax.cond(lax.gt(x[0], 0.0), lambda y: step(step(y)), step, x)
+    return veery.checkpoint(twice, policy=policy)
+
 
 UNARY = {
+    "checkpointed": checkpointed(None),
+    "named": checkpointed(veery.checkpoint_policies.save_only_these_names("wave")),
+    "custom_jvp": with_jvp,
+    "custom_linear": lambda x: veery.custom_derivatives.linear_call(lax.mul, lax.mul, np.array([0.5, -2.0, 1.5]), x),
+    "custom_solve": lambda x: lax.custom_linear_solve(
+        lambda y: lax.mul(y, lax.add(lax.mul(x, x), 1.0)),
+        x,
+        lambda _, b: lax.div(b, lax.add(lax.mul(x, x), 1.0)),
+        symmetric=True,
+    ),
     "sin": lax.sin,
     "tanh": lax.tanh,
     "exp": lambda x: lax.exp(lax.mul(x, 0.3)),
@@ -41,16 +83,23 @@ BINARY = {
     "atan2": lambda x, y: lax.atan2(x, lax.add(lax.mul(y, y), 1.0)),
     "select": lambda x, y: lax.select(lax.gt(x, lax.add(y, 0.37)), lax.sin(x), y),
 }
+REVERSE_ONLY = {
+    "custom_vjp": with_vjp,
+    "custom_gradient": veery.custom_gradient(lambda x: (lax.sin(x), lambda ct: lax.mul(ct, lax.cos(x)))),
+    "checkpointed_vjp": veery.checkpoint(lambda x: lax.sin(with_vjp(lax.tanh(x)))),
+    "scanned_vjp": lambda x: lax.scan(lambda c, a: (with_vjp(lax.mul(c, a)), None), x, np.array([0.5, 1.5]))[0],
+}
+STEPS = UNARY | BINARY | REVERSE_ONLY
 
 
 @st.composite
-def programs(draw):
+def programs(draw, unary=UNARY):
     """A function from a vector of three numbers to one, as a list of steps on the values so far."""
     steps = []
     for i in range(draw(st.integers(1, 5))):
         operand = st.integers(0, i)
         if draw(st.booleans()):
-            steps.append((draw(st.sampled_from(sorted(UNARY))), draw(operand)))
+            steps.append((draw(st.sampled_from(sorted(unary))), draw(operand)))
         else:
             steps.append((draw(st.sampled_from(sorted(BINARY))), draw(operand), draw(operand)))
     return tuple(steps)
@@ -60,7 +109,7 @@ def function(steps):
     def program(x):
         values = [x]
         for name, *operands in steps:
-            values.append((UNARY | BINARY)[name](*(values[i] for i in operands)))
+            values.append(STEPS[name](*(values[i] for i in operands)))
         return values[-1]
 
     return program
@@ -129,6 +178,24 @@ def test_nestings_agree(steps):
         columns = [numerics.directional(gradient, [X], [e]) for e in np.eye(3)]
         close(hessian, np.stack(columns), 1e-4)
         close(veery.jit(veery.hessian(fun))(X), hessian, 1e-8)
+
+
+@settings(max_examples=12)
+@given(programs(UNARY | REVERSE_ONLY))
+def test_reverse_rules_agree(steps):
+    fun = scalar(function(steps))
+    with veery.enable_x64(True), numpy_evaluation():
+        gradient = veery.grad(fun)
+        reference = gradient(X)
+        close(reference, numerics.gradient(fun, X), 1e-5)
+        close(veery.jit(veery.grad(veery.jit(fun)))(X), reference, 1e-10)
+        batch = np.stack([X, X * 0.5])
+        rows = np.stack([gradient(x) for x in batch])
+        close(veery.vmap(gradient)(batch), rows, 1e-10)
+        total = lambda b: lax.reduce_sum(veery.vmap(veery.jit(fun))(b), (0,))
+        close(veery.grad(total)(batch), rows, 1e-10)
+        columns = [numerics.directional(gradient, [X], [e]) for e in np.eye(3)]
+        close(veery.jacrev(gradient)(X), np.stack(columns), 1e-4)
 
 
 @pytest.mark.parametrize("order", range(1, 6))

@@ -217,8 +217,8 @@ def test_unrolled_scans(in_numpy, unroll):
     xs = np.arange(7.0)
     close(scanned(xs, unroll=unroll), scanned(xs))
     close(veery.jit(lambda x: scanned(x, unroll=unroll, reverse=True))(xs), scanned(xs, reverse=True))
-    with pytest.raises(ValueError, match="positive"):
-        scanned(xs, unroll=0)
+    with pytest.raises(ValueError, match="non-negative"):
+        scanned(xs, unroll=-1)
 
 
 def test_scans_of_pytrees_and_lengths(in_numpy):
@@ -232,6 +232,46 @@ def test_scans_of_pytrees_and_lengths(in_numpy):
     c, ys = lax.scan(lambda c, x: (c, lax.sin(x)), 1.0, np.zeros((0, 2)))
     assert ys.shape == (0, 2) and c == 1.0
     assert lax.fori_loop(3, 1, lambda i, y: y + 1, 5) == 5
+
+
+def test_weak_types_stay_weak():
+    """Python's numbers are weakly typed in loops and branches, where jaxprs are evaluated, and as derivatives."""
+    with veery.enable_x64(False):
+        weak = lambda f, *args: [a.weak_type for a in veery.make_jaxpr(f)(*args).out_avals]
+        assert weak(lambda: lax.fori_loop(0, 3, lambda i, c: c + i, 0)) == [True]
+        assert weak(lambda x: lax.while_loop(lambda c: c < x, lambda c: c * 2, 1), 3) == [True]
+        assert weak(lambda: lax.scan(lambda c, x: (c * 2, c * x), 1.0, np.ones(3, np.float32))) == [True, False]
+        assert weak(lambda: lax.scan(lambda c, x: (c * x, None), 1.0, np.ones(3, np.float32))[0]) == [False]
+        assert weak(lambda p: lax.cond(p, lambda: 1.0, lambda: 2.0), True) == [True]
+        assert weak(lambda p: lax.cond(p, lambda: 1.0, lambda: np.float32(2)), True) == [False]
+        assert weak(veery.jit(lambda x: (2.0, lax.mul(x, 2.0))), 1.0) == [True, True]
+        assert weak(veery.grad(lambda x: lax.cond(True, lambda: lax.sin(x), lambda: 2.0 * x)), 1.0) == [True]
+
+
+def test_bounds_of_loops():
+    kind = lambda *bounds: veery.make_jaxpr(lambda: lax.fori_loop(*bounds, lambda i, c: c + i, 0))().eqns[-1].primitive
+    with veery.enable_x64(False):
+        assert kind(np.int8(0), 3) is kind(0, np.int8(3)) is lax.scan_p
+        assert kind(0.0, 3.0) is lax.while_p
+        by_index = veery.make_jaxpr(lambda a, b: lax.fori_loop(a, b, lambda i, c: i, np.int8(0)))
+        assert by_index(np.int8(0), 3).out_avals[0].dtype == np.int8
+        for lower, upper in ((np.int32(0), np.uint8(3)), (np.int32(0), 3.0), (True, 3)):
+            with pytest.raises(TypeError, match="must have equal types"):
+                lax.fori_loop(lower, upper, lambda i, c: c, 0)
+        with pytest.raises(TypeError, match="lower must be a scalar, got an array of type int32"):
+            lax.fori_loop(np.zeros(1, np.int32), 3, lambda i, c: c, 0)
+        with pytest.raises(ValueError, match="bounds are statically known"):
+            veery.make_jaxpr(lambda n: lax.fori_loop(0, n, lambda i, c: c, 0, unroll=2))(3)
+
+
+def test_maps_in_blocks_want_one_length(in_numpy):
+    close(lax.map(lambda x: x[0] * x[1], (np.arange(5.0), np.ones(5)), batch_size=2), np.arange(5.0))
+    with pytest.raises(ValueError, match="different leading axis sizes"):
+        lax.map(lambda x: x[0], (np.arange(3), np.arange(4)), batch_size=2)
+
+
+def test_the_older_form_of_cond(in_numpy):
+    assert [lax.cond(p, 1.0, lambda x: x + 1, 2.0, lambda x: x + 2) for p in (True, False)] == [2.0, 4.0]
 
 
 def test_associative_scans(in_numpy):

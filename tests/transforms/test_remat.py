@@ -167,6 +167,27 @@ def test_scans_keep_what_policies_say_of_their_bodies(in_numpy):
     assert kept == [(4, 3)]  # the carry of each step
 
 
+def test_branches_keep_what_policies_say_of_them(in_numpy):
+    def kept(f, policy):
+        f = veery.checkpoint(f, policy=policy)
+        return sorted(aval.shape for aval, text in saved_residuals(f, X) if "cond" in text or "scan" in text)
+
+    either = lambda x: lax.cond(x[0] > 0.0, lambda y: lax.sin(block(y, W)), lambda y: lax.exp(block(y, 2 * W)), x)
+    wave = policies.save_only_these_names("wave")
+    assert kept(either, wave) == [(3,)]  # one place for both branches
+    assert kept(either, policies.save_only_these_names("product", "wave")) == [(3,), (3,)]
+    assert kept(either, policies.nothing_saveable) == []
+    one_only = lambda x: lax.cond(x[0] > 0.0, lambda y: block(y, W), lambda y: y * 2.0, x)
+    assert kept(one_only, wave) == [(3,)]
+    in_a_scan = lambda x: lax.scan(lambda c, w: (one_only(c), None), x, np.stack([W, W]))[0]
+    assert (2, 3) in kept(in_a_scan, wave)
+    for f in (either, one_only, in_a_scan):
+        for sign in (1.0, -1.0):
+            gradient = veery.grad(scalar(veery.checkpoint(f, policy=wave)))
+            close(gradient(sign * X), veery.grad(scalar(f))(sign * X))
+            close(veery.vmap(gradient)(np.stack([X, -X]))[0], gradient(X))
+
+
 def test_saved_residuals_say_where_values_come_from(in_numpy, capsys):
     print_saved_residuals(lambda a, b: lax.mul(lax.sin(a["x"]), b), {"x": 1.0}, 2.0)
     lines = capsys.readouterr().out.splitlines()

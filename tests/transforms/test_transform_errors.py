@@ -93,6 +93,8 @@ def test_control_flow_that_changes_types():
         lax.while_loop(lambda x: True, lambda x: lax.broadcast(x, (2,)), np.float32(1))
     with raises(TypeError, "branches must have equal output types"):
         lax.cond(True, lambda x: x, lambda x: lax.broadcast(x, (2,)), 1.0)
+    with raises(TypeError, "branches must have equal output types"):
+        lax.cond(True, lambda: 1, lambda: 2.0)  # Python's numbers too
     with raises(TypeError, "same pytree structure"):
         lax.cond(True, lambda x: x, lambda x: (x,), 1.0)
     with raises(TypeError, "Pred must be a scalar"):

@@ -246,8 +246,8 @@ def _operand(x: Any) -> tuple[DType, bool]:
     weak = _WEAK_OPERANDS.get(type(x))
     if weak is not None:
         return weak
-    aval = getattr(x, "aval", None)
-    if aval is not None:
+    aval = getattr(x, "aval", x)
+    if hasattr(aval, "weak_type"):
         return aval.dtype, aval.weak_type
     if x is None:
         return default_float_dtype(), False
@@ -329,7 +329,7 @@ def lattice_result_type(*args: Any) -> tuple[DType, bool]:
     """The dtype that the operands promote to, and whether the result is weakly typed.
 
     Args:
-        *args: arrays, tracers, Python scalars or dtypes.
+        *args: arrays, tracers, avals, Python scalars or dtypes.
 
     Raises:
         TypePromotionError: they have no implicit promotion.

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from veery._core import source
+import numpy as np
+
+from veery._core import dtypes, source
 from veery._core.avals import AbstractValue, ShapedArray, aval_of
 from veery._core.errors import JaxprTypeError as JaxprTypeError
 from veery._core.primitive import Primitive
@@ -246,6 +248,15 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
         for var in last_use.get(i, ()):
             env.pop(var, None)
     return [read_atom(env, a) for a in jaxpr.outvars]
+
+
+def reference_eval(closed: ClosedJaxpr, *args: Any) -> list[np.ndarray]:
+    """The outputs of a jaxpr as NumPy arrays, for the references of primitives that hold jaxprs."""
+    outs = eval_jaxpr(closed.jaxpr, closed.consts, *args)
+    return [
+        np.asarray(x, aval.dtype) if dtypes.is_python_scalar(x) else np.asarray(x)
+        for x, aval in zip(outs, closed.out_avals)
+    ]
 
 
 def _last_uses(jaxpr: Jaxpr) -> dict[int, list[Var]]:

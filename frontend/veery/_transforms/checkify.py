@@ -311,7 +311,7 @@ def _while(checker: Checker, eqn: JaxprEqn, operands: list[Any], failure: Failur
 
 _HIGHER_ORDER: dict[str, Callable[..., list[Any]]] = {
     "jit": _call,
-    "checkpoint": _call,
+    "remat2": _call,
     "custom_jvp_call": _call,
     "custom_vjp_call": _call,
     "cond": _cond,

@@ -16,7 +16,7 @@ import numpy as np
 from veery._core import dtypes
 from veery._core.ad import Zero, instantiate_zeros, is_undefined_primal
 from veery._core.avals import ShapedArray, aval_of
-from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr, jaxpr_as_fun
+from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr, jaxpr_as_fun, reference_eval
 from veery._core.primitive import Primitive
 from veery._core.trace import Trace, Tracer, current_trace
 from veery._transforms import staging
@@ -375,8 +375,8 @@ def _eval_call(*args: Any, call_jaxpr: ClosedJaxpr, **_params: Any) -> list[Any]
     return eval_jaxpr(call_jaxpr.jaxpr, call_jaxpr.consts, *args)
 
 
-def _reference(*args: Any, **params: Any) -> list[np.ndarray]:
-    return [np.asarray(x) for x in _eval_call(*args, **params)]
+def _reference(*args: Any, call_jaxpr: ClosedJaxpr, **_params: Any) -> list[np.ndarray]:
+    return reference_eval(call_jaxpr, *args)
 
 
 custom_jvp_call_p = Primitive(

@@ -1,7 +1,7 @@
 """Rematerialisation: derivatives that compute values a second time instead of keeping them.
 
-The primitive `checkpoint` holds a jaxpr. Linearising it splits the jaxpr's primal part: what the policy saves are
-residuals, and the linear part is a `checkpoint` again, which computes the rest from the inputs and from what was saved.
+The primitive `remat2` holds a jaxpr. Linearising it splits the jaxpr's primal part: what the policy saves are
+residuals, and the linear part is a `remat2` again, which computes the rest from the inputs and from what was saved.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from veery._core import source
 from veery._core.ad import Zero, is_undefined_primal
-from veery._core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, eval_jaxpr
+from veery._core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, eval_jaxpr, reference_eval
 from veery._core.primitive import Primitive
 from veery._transforms import staging
 from veery._transforms.batching import AxisData, batch_jaxpr
@@ -112,6 +112,8 @@ def _divide(eqn: JaxprEqn, needed: set[Var], policy: Policy) -> tuple[Piece, lis
     """An equation that is computed again, and what is saved inside it."""
     if policy is not None and eqn.primitive.name == "scan":
         return _divide_scan(eqn, needed, policy)
+    if policy is not None and eqn.primitive.name == "cond":
+        return _divide_cond(eqn, needed, policy)
     return Piece(eqn, eqn), []
 
 
@@ -134,6 +136,34 @@ def _divide_scan(eqn: JaxprEqn, needed: set[Var], policy: Policy) -> tuple[Piece
         params=eqn.params | {"jaxpr": ClosedJaxpr(dce_jaxpr(inner.again), body.consts)},
     )
     return Piece(known, again), stacks
+
+
+def _divide_cond(eqn: JaxprEqn, needed: set[Var], policy: Policy) -> tuple[Piece, list[Var]]:
+    """A conditional whose branches are divided: all have an output for what any of them saves."""
+    from veery.lax import _cond
+
+    branches = [inline_calls(b) for b in eqn.params["branches"]]
+    kept = [i for i, v in enumerate(eqn.outvars) if v in needed]
+    parts = [partition(b.jaxpr, [b.jaxpr.outvars[i] for i in kept], policy) for b in branches]
+    slots, places = _cond.share_slots([[v.aval for v in part.saved] for part in parts])
+    if not slots:
+        return Piece(eqn, eqn), []
+    known, again = [], []
+    for branch, part, place in zip(branches, parts, places):
+        computed = ClosedJaxpr(dce_jaxpr(part.known), branch.consts)
+        known.append(_cond.fill_slots(computed, len(eqn.outvars), slots, place))
+        own = dict(zip(place, part.saved))
+        invars = [*branch.jaxpr.invars, *(own.get(i) or Var(aval) for i, aval in enumerate(slots))]
+        again.append(ClosedJaxpr(dce_jaxpr(part.again.replace(invars=invars)), branch.consts))
+    saved = [Var(aval) for aval in slots]
+    return Piece(
+        eqn.replace(outvars=[*eqn.outvars, *saved], params={"branches": tuple(known)}),
+        eqn.replace(
+            invars=[*eqn.invars, *saved],
+            outvars=[eqn.outvars[i] for i in kept],
+            params={"branches": tuple(again)},
+        ),
+    ), saved
 
 
 def inline_calls(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -267,7 +297,7 @@ def _batch(
 
 
 checkpoint_p = Primitive(
-    "checkpoint",
+    "remat2",
     multiple_results=True,
     abstract_eval=lambda *avals, jaxpr, **_: jaxpr.out_avals,
     effects=lambda *avals, jaxpr, **_: jaxpr.effects,
@@ -276,7 +306,7 @@ checkpoint_p = Primitive(
     linearize=_linearize,
     transpose=_transpose,
     axis_batch=_batch,
-    reference=lambda *args, **params: [np.asarray(x) for x in _impl(*args, **params)],
+    reference=lambda *args, jaxpr, **_: reference_eval(jaxpr, *args),
 )
 
 

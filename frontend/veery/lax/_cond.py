@@ -11,7 +11,7 @@ from veery._core import dtypes, lazy, source, tree, tree_errors, tree_registry
 from veery._core.ad import Zero, is_undefined_primal
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
-from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr
+from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr, reference_eval
 from veery._core.primitive import Primitive
 from veery._core.trace import Tracer
 from veery._transforms import staging
@@ -48,6 +48,11 @@ def cond(
     >>> float(veery.lax.cond(True, lambda x: x + 1, lambda x: x - 1, 2.0))
     3.0
     """
+    if not callable(true_fun) and callable(false_fun) and len(operands) == 2 and callable(operands[1]):
+        # the older form: pred, operand and function for true, operand and function for false
+        each = (true_fun, operands[0])
+        first, second = false_fun, operands[1]
+        return cond(pred, lambda xs: first(xs[0]), lambda xs: second(xs[1]), each)
     if not callable(true_fun) or not callable(false_fun):
         raise TypeError("lax.cond: true_fun and false_fun arguments should be callable.")
     if operand is not _missing:
@@ -214,8 +219,8 @@ def _linearize(nonzeros: tuple[bool, ...], index: Any, *ops: Any, branches: tupl
     nonzeros_out = _any_nonzero([linearize_jaxpr(b, nonzeros).nonzeros_out for b in branches])
     splits = [linearize_jaxpr(b, nonzeros, nonzeros_out) for b in branches]
     n_out = len(branches[0].out_avals)
-    slots, places = _residual_slots(splits, n_out)
-    primal = tuple(_fill_slots(s.primal, n_out, slots, p) for s, p in zip(splits, places))
+    slots, places = share_slots([s.primal.out_avals[n_out:] for s in splits])
+    primal = tuple(fill_slots(s.primal, n_out, slots, p) for s, p in zip(splits, places))
     results = cond_p.bind(index, *ops, branches=primal)
     outs, residuals = results[:n_out], results[n_out:]
     # The linear branches take all operands, outputs and slots; each uses what it needs.
@@ -229,14 +234,18 @@ def _linearize(nonzeros: tuple[bool, ...], index: Any, *ops: Any, branches: tupl
     return outs, nonzeros_out, [index, *(known[i] for i in used)], apply
 
 
-def _residual_slots(splits: Sequence[LinearizedJaxpr], n_out: int) -> tuple[list[Any], list[list[int]]]:
-    """Output slots for the residuals of all branches, shared by type; and each branch's slot for each residual."""
+def share_slots(residuals: Sequence[Sequence[Any]]) -> tuple[list[Any], list[list[int]]]:
+    """Output slots for the residuals of all branches, shared by type; and each branch's slot for each residual.
+
+    Args:
+        residuals: for each branch, the avals of its residuals.
+    """
     slots: list[Any] = []
     places = []
-    for split in splits:
+    for avals in residuals:
         free = list(range(len(slots)))
         place = []
-        for aval in split.primal.out_avals[n_out:]:
+        for aval in avals:
             slot = next((i for i in free if _bodies.same_type(slots[i], aval)), None)
             if slot is None:
                 slots.append(aval)
@@ -248,8 +257,8 @@ def _residual_slots(splits: Sequence[LinearizedJaxpr], n_out: int) -> tuple[list
     return slots, places
 
 
-def _fill_slots(primal: ClosedJaxpr, n_out: int, slots: Sequence[Any], place: Sequence[int]) -> ClosedJaxpr:
-    """The branch with an output for each slot: its own residuals, zeros elsewhere."""
+def fill_slots(primal: ClosedJaxpr, n_out: int, slots: Sequence[Any], place: Sequence[int]) -> ClosedJaxpr:
+    """The branch, whose residuals follow `n_out` outputs, with an output for each slot; zeros if it has none for it."""
 
     def fun(*args: Any) -> list[Any]:
         results = eval_jaxpr(primal.jaxpr, primal.consts, *args)
@@ -314,8 +323,7 @@ def _choose(index: Any, cases: Sequence[Any]) -> Any:
 
 
 def _reference(index: Any, *args: Any, branches: Sequence[ClosedJaxpr]) -> list[Any]:
-    branch = branches[int(np.clip(index, 0, len(branches) - 1))]
-    return eval_jaxpr(branch.jaxpr, branch.consts, *args)
+    return reference_eval(branches[int(np.clip(index, 0, len(branches) - 1))], *args)
 
 
 cond_p = Primitive(

@@ -10,7 +10,7 @@ import numpy as np
 from veery._api.vectorize import vmap
 from veery._core import source, tree
 from veery.lax import _shape, _slicing
-from veery.lax._scan import scan
+from veery.lax._scan import leading_size, scan
 
 
 @source.api_boundary
@@ -31,8 +31,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     """
     if batch_size is None:
         return scan(lambda _, x: ((), f(x)), (), xs)[1]
-    leaves = tree.tree_leaves(xs)
-    n = np.shape(leaves[0])[0]
+    n = leading_size(tree.tree_leaves(xs))
     full = n - n % batch_size
     cut = lambda x, a, b: _slicing.slice_in_dim(x, a, b)
     blocks = tree.tree_map(

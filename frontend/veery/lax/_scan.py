@@ -11,7 +11,7 @@ from veery._core import source, tree
 from veery._core.ad import UndefinedPrimal, Zero, add_tangents, instantiate_zeros, is_undefined_primal
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
-from veery._core.jaxpr import ClosedJaxpr, Literal, eval_jaxpr
+from veery._core.jaxpr import ClosedJaxpr, Literal, eval_jaxpr, reference_eval
 from veery._core.primitive import Primitive
 from veery._core.trace import Tracer
 from veery._transforms import staging
@@ -61,7 +61,7 @@ def scan(
         raise TypeError("lax.scan: f argument should be a callable.")
     x_leaves, xs_tree = tree.tree_flatten(xs)
     carry_leaves, carry_tree = tree.tree_flatten(init)
-    size = _length(x_leaves, length)
+    size = leading_size(x_leaves, length)
     if config.jax_disable_jit and not any(isinstance(x, Tracer) for x in (*x_leaves, *carry_leaves)):
         return _python_scan(f, init, xs, size, reverse)
     x_avals = [a.update(shape=a.shape[1:]) for a in map(aval_of, x_leaves)]  # type: ignore[attr-defined]
@@ -90,14 +90,17 @@ def scan(
 def _checked_unroll(unroll: int | bool, length: int) -> int:
     if unroll is True:
         return max(length, 1)
-    if isinstance(unroll, (bool, np.bool_)):
-        return 1
-    if unroll < 1:
-        raise ValueError("`unroll` must be a `bool` or a positive `int`.")
-    return int(unroll)
+    if unroll < 0:
+        raise ValueError("`unroll` must be a `bool` or a non-negative `int`.")
+    return max(int(unroll), 1)
 
 
-def _length(leaves: Sequence[Any], length: int | None) -> int:
+def leading_size(leaves: Sequence[Any], length: int | None = None) -> int:
+    """The size of the leading axis that arrays have in common; `length` is what it should be.
+
+    Raises:
+        ValueError: sizes differ, or there is nothing to tell the size by.
+    """
     for x in leaves:
         if not np.shape(x):
             raise ValueError(f"scan got value with no leading axis to scan over: {x}.")
@@ -496,7 +499,7 @@ def _reference(
     consts, carry, xs = _split(operands, num_consts, num_carry)
     ys: list[Any] = [None] * length
     for i in reversed(range(length)) if reverse else range(length):
-        outs = eval_jaxpr(jaxpr.jaxpr, (), *consts, *carry, *(x[i] for x in xs))
+        outs = reference_eval(jaxpr, *consts, *carry, *(x[i] for x in xs))
         carry, ys[i] = outs[:num_carry], outs[num_carry:]
     avals = jaxpr.out_avals[num_carry:]
     stacks = [np.stack([y[j] for y in ys]) if length else np.zeros((0, *a.shape), a.dtype) for j, a in enumerate(avals)]

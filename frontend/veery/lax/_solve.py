@@ -10,7 +10,7 @@ import numpy as np
 from veery._core import source, tree
 from veery._core.ad import Zero, instantiate_zeros, is_undefined_primal
 from veery._core.avals import aval_of
-from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr
+from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr, reference_eval
 from veery._core.primitive import Primitive
 from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
 from veery._transforms.custom_rules import CustomJVPCall
@@ -87,7 +87,7 @@ def custom_linear_solve(
 
 
 def _staged(
-    fun: Any, name: str, in_tree: Any, treedef: Any, avals: Sequence[Any], has_aux: bool = False
+    fun: Any, name: str, in_tree: Any, treedef: Any, avals: Sequence[Any], has_aux: bool = False, like: str = "b"
 ) -> _bodies.Body:
     body = _bodies.stage_body(fun, in_tree, avals, name)
     out_tree = body.out_tree
@@ -97,10 +97,10 @@ def _staged(
             raise ValueError(f"{name}() must return a pair of solution and auxiliary output, got {out_tree}")
         out_tree = children[0]
     if out_tree != treedef:
-        raise TypeError(f"{name}() output pytree structure must match b, got {out_tree} and {treedef}.")
+        raise TypeError(f"{name}() output pytree structure must match {like}, got {out_tree} and {treedef}.")
     shapes = [a.shape for a in body.jaxpr.out_avals[: len(avals)]]
     if shapes != [a.shape for a in avals]:
-        raise ValueError(f"{name}() output shapes must match b, got {shapes} and {[a.shape for a in avals]}")
+        raise ValueError(f"{name}() output shapes must match {like}, got {shapes} and {[a.shape for a in avals]}")
     return body
 
 
@@ -124,6 +124,11 @@ def _split(operands: Sequence[Any], lengths: Sequence[int]) -> tuple[list[list[A
 def _solve(*operands: Any, lengths: Sequence[int], problem: _Problem) -> list[Any]:
     groups, b = _split(operands, lengths)
     return eval_jaxpr(problem.solve.jaxpr, problem.solve.consts, *groups[2], *b)
+
+
+def _reference(*operands: Any, lengths: Sequence[int], problem: _Problem) -> list[np.ndarray]:
+    groups, b = _split(operands, lengths)
+    return reference_eval(problem.solve, *groups[2], *b)
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[list, list]:
@@ -189,7 +194,7 @@ linear_solve_p = Primitive(
     jvp=_jvp,
     transpose=_transpose,
     axis_batch=_batch,
-    reference=lambda *operands, **params: [np.asarray(x) for x in _solve(*operands, **params)],
+    reference=_reference,
 )
 
 
@@ -226,8 +231,8 @@ def custom_root(
     leaves, treedef = tree.tree_flatten(initial_guess)
     in_tree = tree.tree_structure((initial_guess,))
     avals = [aval_of(x) for x in leaves]
-    function = _staged(f, "f", in_tree, treedef, avals)
-    solver = _staged(lambda x: solve(f, x), "solve", in_tree, treedef, avals, has_aux)
+    function = _staged(f, "f", in_tree, treedef, avals, like="initial_guess")
+    solver = _staged(lambda x: solve(f, x), "solve", in_tree, treedef, avals, has_aux, "initial_guess")
     n, n_f = len(leaves), len(function.consts)
 
     def find(*args: Any) -> list[Any]:

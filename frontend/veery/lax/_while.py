@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,13 +12,14 @@ from veery._core import dtypes, source, tree
 from veery._core.ad import Zero, instantiate_zeros
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
-from veery._core.jaxpr import ClosedJaxpr, Effect, eval_jaxpr
+from veery._core.errors import ConcretizationTypeError
+from veery._core.jaxpr import ClosedJaxpr, Effect, eval_jaxpr, reference_eval
 from veery._core.primitive import Primitive
 from veery._core.trace import Tracer
 from veery._transforms import staging
 from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
 from veery._transforms.jvp import jvp_jaxpr
-from veery.lax import _bodies, _carry, _compare, _reduce, _shape
+from veery.lax import _bodies, _carry, _compare, _convert, _reduce, _shape
 
 
 @source.api_boundary
@@ -85,15 +87,19 @@ def fori_loop(
     """Repeat a function for each integer of a range.
 
     Args:
-        lower: first index, a scalar integer.
-        upper: end of the range, a scalar integer.
+        lower: first index, a scalar.
+        upper: end of the range, a scalar of the same dtype.
         body_fun: from (index, carried value) to the next value.
         init_val: the first value, a pytree of arrays.
         unroll: how many trips are written out at a time; only with bounds that are known when tracing.
 
     Returns:
-        The last value. With bounds that are known when tracing the loop is a `scan`, which can be
+        The last value. With integer bounds that are known when tracing the loop is a `scan`, which can be
         differentiated in reverse; otherwise a `while_loop`, which cannot.
+
+    Raises:
+        TypeError: the bounds are no scalars of one dtype, or the body changes the type of the value.
+        ValueError: `unroll` is given though a bound is not known.
 
     >>> import veery
     >>> int(veery.lax.fori_loop(0, 5, lambda i, total: total + i, 0))
@@ -101,28 +107,22 @@ def fori_loop(
     """
     if not callable(body_fun):
         raise TypeError("lax.fori_loop: body_fun argument should be callable.")
-    for bound, name in ((lower, "lower"), (upper, "upper")):
-        aval: Any = aval_of(bound)
-        if aval.shape != () or not dtypes.issubdtype(aval.dtype, np.integer):
-            raise TypeError(f"lax.fori_loop: {name} must be a scalar integer, got {aval}")
-    dtype = _index_dtype(lower, upper)
-    from veery.lax import _convert
-
-    try:
-        first, last = int(lower), int(upper)
-    except Exception:
+    dtype = _bounds_dtype(lower, upper)
+    known = _known_integers(lower, upper)
+    if known is None:
         if unroll is not None:
             raise ValueError(
                 f"Can only use `unroll` in `fori_loop` if the loop bounds are statically known, got {lower=} {upper=}"
-            ) from None
-        start, end = (_convert.convert_element_type(x, dtype) for x in (lower, upper))
-        state = (start, end, init_val)
+            )
+        adopt = lambda x: x if aval_of(x).dtype == dtype else _convert.convert_element_type(x, dtype)
+        state = (adopt(lower), adopt(upper), init_val)
         step = lambda loop_carry: (_add_one(loop_carry[0]), loop_carry[1], body_fun(loop_carry[0], loop_carry[2]))
         return while_loop(lambda s: _compare.lt(s[0], s[1]), step, state)[2]
+    first, last = known
     if config.jax_disable_jit:
         value = init_val
         for i in range(first, last):
-            value = body_fun(np.asarray(i, dtype)[()], value)
+            value = body_fun(i, value)
         return value
     from veery.lax._scan import scan
 
@@ -130,21 +130,38 @@ def fori_loop(
         i, value = loop_carry
         return (_add_one(i), body_fun(i, value)), None
 
-    weak = dtypes.is_python_scalar(lower) and dtype == dtypes.default_int_dtype()
-    start = first if weak else np.asarray(first, dtype)[()]
-    (_, result), _ = scan(body, (start, init_val), None, length=max(last - first, 0), unroll=unroll or 1)
+    (_, result), _ = scan(body, (first, init_val), None, length=max(last - first, 0), unroll=unroll or 1)
     return result
 
 
-def _index_dtype(lower: Any, upper: Any) -> Any:
-    dtype, _ = dtypes.lattice_result_type(lower, upper)
-    return dtype
+def _bounds_dtype(lower: Any, upper: Any) -> Any:
+    """The dtype of the index: that of both bounds, where a weakly typed integer takes that of another integer."""
+    avals = [aval_of(lower), aval_of(upper)]
+    for aval, name in zip(avals, ("lower", "upper")):
+        if aval.shape:
+            raise TypeError(f"lax.fori_loop: {name} must be a scalar, got an array of type {aval.str_short(False)}")
+    found = [a.dtype for a in avals]
+    if all(dtypes.issubdtype(d, np.integer) for d in found):
+        found = [a.dtype for a in avals if not a.weak_type] or found
+    if len(set(found)) > 1:
+        raise TypeError(
+            f"lower and upper arguments to fori_loop must have equal types, got {found[0].name} and {found[1].name}"
+        )
+    return found[0]
+
+
+def _known_integers(lower: Any, upper: Any) -> tuple[int, int] | None:
+    """The bounds, if they are integers whose values are known."""
+    try:
+        return operator.index(lower), operator.index(upper)
+    except (TypeError, ConcretizationTypeError):
+        return None
 
 
 def _add_one(i: Any) -> Any:
     from veery.lax._arithmetic import add
 
-    return add(i, np.asarray(1, i.dtype)[()])
+    return add(i, 1)
 
 
 # Rules. Operands: constants of the condition, constants of the body, carry.
@@ -276,8 +293,8 @@ def _reference(
     *operands: Any, cond_nconsts: int, cond_jaxpr: ClosedJaxpr, body_nconsts: int, body_jaxpr: ClosedJaxpr
 ) -> list[Any]:
     cond_consts, body_consts, carry = _split(operands, cond_nconsts, body_nconsts)
-    while eval_jaxpr(cond_jaxpr.jaxpr, (), *cond_consts, *carry)[0]:
-        carry = eval_jaxpr(body_jaxpr.jaxpr, (), *body_consts, *carry)
+    while reference_eval(cond_jaxpr, *cond_consts, *carry)[0]:
+        carry = reference_eval(body_jaxpr, *body_consts, *carry)
     return carry
 
 

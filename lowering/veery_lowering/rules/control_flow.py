@@ -45,7 +45,7 @@ def _custom_lin(ctx: Context, *operands: Value, name: str = "", **_: Any) -> lis
     )
 
 
-@rule("checkpoint")
+@rule("remat2")
 def _checkpoint(
     ctx: Context, *operands: Value, jaxpr: Any, prevent_cse: Any = True, differentiated: bool = True, **_: Any
 ) -> list[Value]:
