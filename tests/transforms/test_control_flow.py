@@ -365,7 +365,7 @@ def test_compiled():
 
 
 def test_weak_types_of_carries_and_branches() -> None:
-    """A weakly typed start takes the dtype that the body gives it, and else stays weak; branches must agree in dtype."""
+    """A weakly typed start takes the dtype that the body gives it, else stays weak; branches must agree in dtype."""
     half = jnp.float16(1)
     carry, ys = lax.scan(lambda c, _: (half, c), 0.0, None, length=2)
     assert carry.dtype == ys.dtype == np.float16
