@@ -150,7 +150,7 @@ def _body_of(operation: Any) -> Callable[..., list[Value]]:
 
 def _split_contraction(operation: Any) -> None:
     a, b = operation.operands
-    batch, contracting = _axes(operation, "batching"), _axes(operation, "contracting")
+    batch, contracting = hlo.product_axes(operation, "batching"), hlo.product_axes(operation, "contracting")
     shape = hlo.shape_of(a)
     if math.prod(shape[axis] for axis in contracting[0]) <= _LONGEST_CONTRACTION:
         return
@@ -166,13 +166,6 @@ def _split_contraction(operation: Any) -> None:
     zero = hlo.full(0, (), dtype)
     total = _reduce_in_stages([product], [zero], [len(batches[0]) - 1], lambda x, y: [hlo.add(x, y)])
     _replace(operation, total)
-
-
-def _axes(operation: Any, kind: str) -> tuple[list[int], list[int]]:
-    from veery_lowering.targets import _listed
-
-    text = str(operation.attributes["dot_dimension_numbers"])
-    return _listed(text, f"lhs_{kind}_dimensions"), _listed(text, f"rhs_{kind}_dimensions")
 
 
 def _split_convolution(operation: Any) -> None:

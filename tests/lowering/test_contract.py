@@ -55,3 +55,20 @@ def test_dimension_numbers() -> None:
     empty = np.zeros((3, 0), np.float32)
     product(g, empty, empty.T.copy(), (((1,), (0,)), ((), ())), np.zeros((3, 3), np.float32))
     g.run()
+
+
+def test_a_transposed_product_is_the_product_of_swapped_operands() -> None:
+    """For any batch dimensions; other permutations stay transposes."""
+    g = Graph()
+    a = RNG.standard_normal((2, 5, 3, 4)).astype(np.float32)
+    b = RNG.standard_normal((5, 2, 6)).astype(np.float32)
+    expected = np.einsum("abcd,bae->abcde", a, b)
+    for axes, permutation in (((((1,), (0,)), ((0,), (1,))), (0, 3, 1, 2)), ((((1, 0), (0, 1)), ((), ())), (2, 0, 1))):
+        contracted = expected.sum(1) if permutation[0] == 0 else expected.sum((0, 1))
+        for order in (permutation, tuple(reversed(permutation))):
+            x = g.op("dot_general", g.input(a), g.input(b), out=contracted.shape, of=np.float32,
+                     dimension_numbers=axes, precision=None, preferred_element_type=None)  # fmt: skip
+            out = contracted.transpose(order)
+            g.check(f"{axes} {order}", g.op("transpose", x, out=out.shape, of=np.float32, permutation=order), out, 1e-5)
+    assert g.text().count("stablehlo.transpose") == 2
+    g.run()

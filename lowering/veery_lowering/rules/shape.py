@@ -37,7 +37,8 @@ def _expand_dims(ctx: Context, x: Value, **_: Any) -> Value:
 
 @rule("transpose")
 def _transpose(ctx: Context, x: Value, *, permutation: Sequence[int], **_: Any) -> Value:
-    return hlo.transpose(x, tuple(permutation))
+    product = hlo.transposed_product(x, permutation)
+    return hlo.transpose(x, tuple(permutation)) if product is None else product
 
 
 @rule("concatenate")

@@ -39,10 +39,16 @@ from veery_lowering.stablehlo._contract import (
     get_dimension_size as get_dimension_size,
 )
 from veery_lowering.stablehlo._contract import (
+    product_axes as product_axes,
+)
+from veery_lowering.stablehlo._contract import (
     rng_bit_generator as rng_bit_generator,
 )
 from veery_lowering.stablehlo._contract import (
     top_k as top_k,
+)
+from veery_lowering.stablehlo._contract import (
+    transposed_product as transposed_product,
 )
 from veery_lowering.stablehlo._elementwise import (
     abs as abs,

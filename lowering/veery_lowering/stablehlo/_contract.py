@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,6 +60,36 @@ def dot_general(
     attributes = {"dot_dimension_numbers": parse(f"#stablehlo.dot<{text}>"), **precision_config(precision)}
     result = tensor_type(shape, dtype_of(a) if dtype is None else dtype)
     return one("stablehlo.dot_general", [a, b], result, attributes)
+
+
+def product_axes(operation: Any, kind: str) -> tuple[list[int], list[int]]:
+    """The "contracting" or "batching" dimensions of both operands of a dot_general."""
+    numbers = str(operation.attributes["dot_dimension_numbers"])  # its Python binding has no accessors
+
+    def listed(side: str) -> list[int]:
+        found = re.search(rf"{side}_{kind}_dimensions = \[([0-9, ]*)\]", numbers)
+        return [int(number) for number in found[1].split(",") if number.strip()] if found else []
+
+    return listed("lhs"), listed("rhs")
+
+
+def transposed_product(x: Value, permutation: Sequence[int]) -> Value | None:
+    """The transpose of a product as the product of its operands swapped; None where x or the transpose is another.
+
+    Gradients of weights are such. IREE 3.13 makes one dispatch of product and transpose, which is slow: for 256 rows of
+    300 and of 700 it takes 10.7 ms, the swapped product 2.1 ms.
+    """
+    owner = x.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "stablehlo.dot_general":
+        return None
+    a, b = owner.operation.operands
+    contracting, batch = product_axes(owner.operation, "contracting"), product_axes(owner.operation, "batching")
+    n_batch = len(batch[0])
+    n_rows = len(shape_of(a)) - n_batch - len(contracting[0])
+    swapped = (*range(n_batch), *range(n_batch + n_rows, len(permutation)), *range(n_batch, n_batch + n_rows))
+    if tuple(permutation) != swapped:
+        return None
+    return dot_general(b, a, contracting=contracting[::-1], batch=batch[::-1], dtype=dtype_of(x))
 
 
 def convolution(

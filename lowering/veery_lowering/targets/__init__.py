@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from veery_lowering.errors import UnknownTargetError
 from veery_lowering.mlir import ir
+from veery_lowering.stablehlo import product_axes
 from veery_lowering.types import numpy_dtype
 
 Flags = tuple[str, ...]
@@ -101,16 +101,8 @@ def traits(module: ir.Module) -> Traits:
 
 
 def _product(op: Any, dtype: str) -> Product:
-    text = str(op.attributes["dot_dimension_numbers"])
-    a_shape = ir.RankedTensorType(op.operands[0].type).shape
-    batch = math.prod(a_shape[axis] for axis in _listed(text, "lhs_batching_dimensions"))
-    k = math.prod(a_shape[axis] for axis in _listed(text, "lhs_contracting_dimensions"))
-    b_size = math.prod(ir.RankedTensorType(op.operands[1].type).shape)
+    a_shape, b_shape = (ir.RankedTensorType(operand.type).shape for operand in op.operands)
+    batch = math.prod(a_shape[axis] for axis in product_axes(op, "batching")[0])
+    k = math.prod(a_shape[axis] for axis in product_axes(op, "contracting")[0])
     shared = max(1, batch * k)
-    return Product(batch, math.prod(a_shape) // shared, b_size // shared, k, dtype)
-
-
-def _listed(text: str, field: str) -> list[int]:
-    """The integers of `field = [0, 1]` in the text of an attribute (its Python binding has no accessors)."""
-    found = re.search(rf"{field} = \[([0-9, ]*)\]", text)
-    return [int(number) for number in found[1].split(",") if number.strip()] if found else []
+    return Product(batch, math.prod(a_shape) // shared, math.prod(b_shape) // shared, k, dtype)
