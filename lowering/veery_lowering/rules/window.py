@@ -156,21 +156,44 @@ def _select_and_scatter_add(
     """Add each source element to the element of its window that `select_prim` (ge or le) picks, the first of equals.
 
     IREE compiles `select_and_scatter` for disjoint windows only. So: one strided slice for each place in the window to
-    find the place that wins, then for each place the sources it won, dilated to the operand's positions, summed.
+    find the place that wins; then each element looks at the windows that it lies in, for whether it is their winner.
     """
-    winner = _winners(operand, hlo.shape_of(source), select_prim, window_dimensions, window_strides, padding)
-    shape = hlo.shape_of(operand)
-    dtype = hlo.dtype_of(source)
+    out, shape = hlo.shape_of(source), hlo.shape_of(operand)
+    winner = _winners(operand, out, select_prim, window_dimensions, window_strides, padding)
     extents = [n + low + high for n, (low, high) in zip(shape, padding)]
-    zero, zeros = hlo.constant(np.zeros((), dtype)), hlo.full_like(source, 0)
-    total = hlo.full(0, extents, dtype)
-    for number, offset in enumerate(_offsets(window_dimensions)):
-        won = hlo.select(hlo.compare(winner, hlo.full_like(winner, number), "EQ"), source, zeros)
-        reach = [(n - 1) * step + 1 for n, step in zip(hlo.shape_of(source), window_strides)]
-        high = [extent - start - size for extent, start, size in zip(extents, offset, reach)]
-        placed = hlo.pad(won, zero, offset, high, [step - 1 for step in window_strides])
-        total = hlo.add(total, placed)
-    return hlo.slice(total, [low for low, _ in padding], [low + n for n, (low, _) in zip(shape, padding)])
+    blocks = [-(-extent // step) for extent, step in zip(extents, window_strides)]
+    # Elements as (block, place in the block) for each axis; blocks are as long as the strides, and the windows that
+    # an element lies in begin in its block or in the few before.
+    wide = [size for block, step in zip(blocks, window_strides) for size in (block, step)]
+    block_axes, place_axes = range(0, len(wide), 2), range(1, len(wide), 2)
+    total = hlo.full(0, wide, hlo.dtype_of(source))
+    zeros = total
+    for back in itertools.product(*(range(-(-w // step)) for w, step in zip(window_dimensions, window_strides))):
+        if any(b >= block for b, block in zip(back, blocks)):
+            continue
+        numbers = hlo.constant(_place_numbers(back, window_dimensions, window_strides))
+        begun, value = (_begun_before(x, back, blocks, outside) for x, outside in ((winner, -1), (source, 0)))
+        begun, value = (hlo.broadcast_in_dim(x, wide, block_axes) for x in (begun, value))
+        won = hlo.compare(begun, hlo.broadcast_in_dim(numbers, wide, place_axes), "EQ")
+        total = hlo.add(total, hlo.select(won, value, zeros))
+    full = hlo.reshape(total, [block * step for block, step in zip(blocks, window_strides)])
+    return hlo.slice(full, [low for low, _ in padding], [low + n for n, (low, _) in zip(shape, padding)])
+
+
+def _place_numbers(back: Sequence[int], window: Sequence[int], strides: Sequence[int]) -> np.ndarray:
+    """For each place in a block, its number in the window that begins `back` blocks before; -2 outside of that."""
+    offsets = np.indices(strides).reshape(len(strides), -1).T + np.multiply(back, strides)
+    inside = (offsets < window).all(1)
+    numbers = np.ravel_multi_index(tuple(np.minimum(offsets, np.subtract(window, 1)).T), tuple(window))
+    return np.where(inside, numbers, -2).astype(np.int32).reshape(strides)
+
+
+def _begun_before(x: Value, back: Sequence[int], blocks: Sequence[int], outside: int) -> Value:
+    """For each block, the value of the window that begins `back` blocks before it."""
+    kept = [min(n, block - b) for n, block, b in zip(hlo.shape_of(x), blocks, back)]
+    x = hlo.slice(x, [0] * len(kept), kept)
+    high = [block - b - n for n, block, b in zip(kept, blocks, back)]
+    return _padded(x, hlo.constant(np.array(outside, hlo.dtype_of(x))), list(zip(back, high)))
 
 
 def _winners(
