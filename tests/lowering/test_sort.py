@@ -8,6 +8,7 @@ import pytest
 from support.jaxpr_graphs import Graph
 
 import veery_lowering
+from veery_lowering.rules.sort import HostTopK
 
 RNG = np.random.default_rng(0)
 HOST = veery_lowering.Options()
@@ -75,3 +76,19 @@ def test_only_the_cpu_asks_the_host() -> None:
     assert g.text().count("call @host.cb") == 1
     assert "@host" not in g.text(target="vulkan")
     assert "stablehlo.sort" not in g.text() + g.text(target="vulkan")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, ml_dtypes.bfloat16, np.complex64])
+@pytest.mark.parametrize("k", [1, 3, 9])
+def test_top_k_of_long_rows_with_ties(dtype: type, k: int) -> None:
+    """By partition where k is small; ties at its end go to the lowest index, NaN come first."""
+    values = np.random.default_rng(0).integers(-9, 9, (2, 3, 40)).astype(dtype)
+    if np.dtype(dtype).kind in "fcV":
+        values[0, 1, 5:8] = np.nan
+        values[1, 2, ::2] = np.nan
+    top, index = HostTopK(k, "int32")(values)
+    wide = values.astype(np.complex64)
+    for row, found, place in zip(wide.reshape(6, 40), top.astype(np.complex64).reshape(6, k), index.reshape(6, k)):
+        order = sorted(range(40), key=lambda i: (not np.isnan(row[i]), -np.nan_to_num(row[i].real), i))
+        assert place.tolist() == order[:k]
+        np.testing.assert_array_equal(found, row[order[:k]])

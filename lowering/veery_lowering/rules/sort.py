@@ -61,11 +61,28 @@ class HostTopK:
     index_dtype: str
 
     def __call__(self, x: np.ndarray) -> list[np.ndarray]:
-        # Twice reversed: ascending and stable in the reversed order is descending with ties by ascending index.
+        key = _key(x)
         n = x.shape[-1]
-        order = np.argsort(_key(x)[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., : self.k]
-        index = n - 1 - order
+        index = _descending(key)[..., : self.k] if 4 * self.k > n or not self.k else self._from_partition(key)
         return [np.take_along_axis(x, index, axis=-1), index.astype(self.index_dtype)]
+
+    def _from_partition(self, key: np.ndarray) -> np.ndarray:
+        """Without a full sort, but for rows with ties at the end: 10 of 10^4 in 100 rows take 8 ms instead of 100."""
+        n = key.shape[-1]
+        candidates = np.sort(np.argpartition(key, n - self.k, axis=-1)[..., n - self.k :], axis=-1)
+        chosen = np.take_along_axis(key, candidates, axis=-1)
+        index = np.take_along_axis(candidates, _descending(chosen), axis=-1)
+        last = np.take_along_axis(key, index[..., -1:], axis=-1)
+        unsure = ((key == last).sum(-1) != (chosen == last).sum(-1)) | (last != last)[..., 0]
+        if unsure.any():
+            index[unsure] = _descending(key[unsure])[..., : self.k]
+        return index
+
+
+def _descending(key: np.ndarray) -> np.ndarray:
+    """The indices that order the last axis from the largest, ties by ascending index."""
+    # Twice reversed: ascending and stable in the reversed order is descending with ties by ascending index.
+    return key.shape[-1] - 1 - np.argsort(key[..., ::-1], axis=-1, kind="stable")[..., ::-1]
 
 
 @rule("sort")
