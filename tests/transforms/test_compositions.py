@@ -213,6 +213,12 @@ def test_derivatives_of_any_order(in_numpy, order):
     close(mixed(np.float64(0.4)), np.sin(0.4 + order * np.pi / 2), 1e-12)
 
 
+def test_second_derivatives_at_ties_follow_the_rule(in_numpy):
+    for f in (veery.numpy.logaddexp, veery.numpy.logaddexp2):
+        curvature = veery.grad(veery.grad(f))(1.0, 1.0)
+        close(curvature, veery.grad(veery.grad(f))(1.0, 1.0 + 1e-6))
+
+
 def test_perturbations_are_not_confused(in_numpy):
     # d/dx (x * d/dy (x + y)) at x=1: the inner derivative is 1, so the outer one is 1 (not 2)
     fun = lambda x: lax.mul(x, veery.grad(lambda y: lax.add(x, y))(1.0))
@@ -248,6 +254,8 @@ def test_integer_arguments_have_float0_tangents(in_numpy):
     close(ct_x, 3.0)
     assert ct_n.dtype == veery.float0
     assert veery.grad(fun, argnums=1, allow_int=True)(2.0, np.int64(3)).dtype == veery.float0
+    with pytest.raises(TypeError, match="float0 arrays.* do not support any operations"):
+        veery.numpy.add(ct_n, 1)
 
 
 def test_value_and_grad_with_auxiliary_output(in_numpy):

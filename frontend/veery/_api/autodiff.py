@@ -450,7 +450,7 @@ def _argnums(argnums: Any, args: Sequence[Any], fun: Any) -> tuple[int, ...]:
         if not isinstance(n, (int, np.integer)):
             raise TypeError(f"argnums must be an int or a sequence of ints, got {argnums!r}")
         if not -len(args) <= n < len(args):
-            raise ValueError(
+            raise TypeError(
                 f"differentiating with respect to argnums={argnums} requires at least {max(numbers) + 1} positional "
                 f"arguments to be passed by the caller, but got only {len(args)} positional arguments."
             )

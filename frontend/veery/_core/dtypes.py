@@ -263,6 +263,11 @@ def _operand(x: Any) -> tuple[DType, bool]:
 
 
 def _node(dtype: DType, weak: bool) -> str:
+    if dtype == float0:
+        raise TypeError(
+            "float0 arrays, which are the derivatives of integers, do not support any operations by design. Use "
+            "np.zeros_like(arr, dtype=np.float32) to make one an array of zeros."
+        )
     if dtype not in _dtype_set:
         raise ValueError(f"{dtype=} is not a valid dtype for type promotion.")
     return _KIND_OF[dtype] if weak else dtype.name

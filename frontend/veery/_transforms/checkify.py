@@ -15,10 +15,11 @@ import numpy as np
 from veery._core import dtypes, lazy, source
 from veery._core.ad import NONDIFFERENTIABLE
 from veery._core.avals import aval_of
-from veery._core.jaxpr import ClosedJaxpr, Effect, JaxprEqn, Literal, subjaxprs
+from veery._core.jaxpr import ClosedJaxpr, Effect, JaxprEqn, Literal, jaxpr_as_fun, subjaxprs
 from veery._core.primitive import Primitive
 from veery._transforms import staging
 from veery._transforms.batching import move_batch
+from veery._transforms.custom_rules import CustomJVPCall, CustomVJPCall
 
 USER, NAN, DIVISION, INDEX = "user", "nan", "division", "index"
 
@@ -309,11 +310,60 @@ def _while(checker: Checker, eqn: JaxprEqn, operands: list[Any], failure: Failur
     return inner.finish(results, failure)[1:]
 
 
+def _custom_jvp(checker: Checker, eqn: JaxprEqn, operands: list[Any], failure: Failure) -> list[Any]:
+    """The checked function keeps its rule: the failure has no tangents."""
+    inner, checked = _checked_call(checker, eqn, operands, failure)
+    n, k = eqn.params["num_consts"], len(inner.avals)
+    given, rule = len(operands), eqn.params["jvp"]
+
+    def with_failure(*xs: Any, **options: Any) -> list[Any]:
+        primals, tangents = xs[: given + k], xs[given + k :]
+        outs = checked(*primals)
+        results = list(rule(*primals[:n], *primals[n + k :], *tangents[k:], **options))
+        half = len(results) // 2
+        return [*outs[:k], *results[:half], *[None] * k, *results[half:]]
+
+    call = CustomJVPCall(eqn.params["name"], checked, with_failure, eqn.params["symbolic_zeros"], n)
+    return inner.finish(call.bind(*operands[:n], *inner.start, *operands[n:]), failure)
+
+
+def _custom_vjp(checker: Checker, eqn: JaxprEqn, operands: list[Any], failure: Failure) -> list[Any]:
+    """The checked function keeps its rule: the failure has no cotangents."""
+    inner, checked = _checked_call(checker, eqn, operands, failure)
+    n, k = eqn.params["num_consts"], len(inner.avals)
+    forward, backward, num_outs = (eqn.params[key] for key in ("fwd", "bwd", "num_outs"))
+
+    def fwd(*primals: Any, perturbed: Sequence[bool], **options: Any) -> list[Any]:
+        outs = checked(*primals)
+        results = forward(*primals[:n], *primals[n + k :], perturbed=perturbed[k:], **options)
+        return [*outs[:k], *results]
+
+    def bwd(*xs: Any, **options: Any) -> list[Any]:
+        first = len(xs) - num_outs - k
+        return [*[None] * k, *backward(*xs[:first], *xs[first + k :], **options)]
+
+    call = CustomVJPCall(eqn.params["name"], checked, fwd, bwd, lambda: num_outs + k, eqn.params["symbolic_zeros"], n)
+    return inner.finish(call.bind(*operands[:n], *inner.start, *operands[n:]), failure)
+
+
+def _checked_call(
+    checker: Checker, eqn: JaxprEqn, operands: list[Any], failure: Failure
+) -> tuple[_Inner, Callable[..., list[Any]]]:
+    """A called function that takes and gives the failure, behind the constants of its rules and in front of results."""
+    closed, n = eqn.params["call_jaxpr"], eqn.params["num_consts"]
+    body: Body = lambda args, f: checker.run(closed, args, f)
+    avals = [aval_of(x) for x in operands]
+    inner = _Inner([(body, avals)], failure)
+    return inner, jaxpr_as_fun(inner.stage(body, avals, before=n))
+
+
 _HIGHER_ORDER: dict[str, Callable[..., list[Any]]] = {
     "jit": _call,
     "remat2": _call,
-    "custom_jvp_call": _call,
-    "custom_vjp_call": _call,
+    "custom_jvp_call": _custom_jvp,
+    "custom_vjp_call": _custom_vjp,
+    "custom_vmap_call": _call,
+    "linear_call": _call,
     "cond": _cond,
     "scan": _scan,
     "while": _while,

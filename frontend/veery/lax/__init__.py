@@ -52,6 +52,8 @@ from veery.lax._arithmetic import square_p as square_p
 from veery.lax._arithmetic import sub as sub
 from veery.lax._arithmetic import sub_p as sub_p
 from veery.lax._associative import associative_scan as associative_scan
+from veery.lax._barrier import optimization_barrier as optimization_barrier
+from veery.lax._barrier import optimization_barrier_p as optimization_barrier_p
 from veery.lax._bitwise import and_p as and_p
 from veery.lax._bitwise import bitwise_and as bitwise_and
 from veery.lax._bitwise import bitwise_not as bitwise_not

@@ -95,7 +95,7 @@ def _custom_jvp(name: str, fun: Callable[..., Array], rule: Callable[..., Array]
 
     def flat_rule(*args: Any) -> Sequence[Array]:
         half = len(args) // 2
-        out = fun(*args[:half])
+        (out,) = call.bind(*args[:half])  # so that second derivatives follow the rule too
         return [out, rule(out, args[:half], args[half:])]
 
     call = CustomJVPCall(name, lambda *xs: [fun(*xs)], flat_rule)
