@@ -21,6 +21,7 @@ from veery._api.custom_derivatives import closure_convert as closure_convert
 from veery._api.custom_derivatives import custom_gradient as custom_gradient
 from veery._api.custom_derivatives import custom_jvp as custom_jvp
 from veery._api.custom_derivatives import custom_vjp as custom_vjp
+from veery._api.environment import print_environment_info as print_environment_info
 from veery._api.inspection import ShapeDtypeStruct as ShapeDtypeStruct
 from veery._api.inspection import eval_shape as eval_shape
 from veery._api.inspection import make_jaxpr as make_jaxpr
@@ -35,6 +36,8 @@ from veery._api.placement import device_count as device_count
 from veery._api.placement import device_get as device_get
 from veery._api.placement import device_put as device_put
 from veery._api.placement import devices as devices
+from veery._api.placement import effects_barrier as effects_barrier
+from veery._api.placement import live_arrays as live_arrays
 from veery._api.placement import local_device_count as local_device_count
 from veery._api.placement import local_devices as local_devices
 from veery._api.placement import process_count as process_count
@@ -48,19 +51,29 @@ from veery._core.config import check_tracer_leaks as check_tracer_leaks
 from veery._core.config import checking_leaks as checking_leaks
 from veery._core.config import config as config
 from veery._core.config import debug_infs as debug_infs
+from veery._core.config import debug_key_reuse as debug_key_reuse
 from veery._core.config import debug_nans as debug_nans
 from veery._core.config import default_device as default_device
 from veery._core.config import default_matmul_precision as default_matmul_precision
 from veery._core.config import default_prng_impl as default_prng_impl
 from veery._core.config import disable_jit as disable_jit
+from veery._core.config import enable_checks as enable_checks
 from veery._core.config import enable_x64 as enable_x64
 from veery._core.config import explain_cache_misses as explain_cache_misses
 from veery._core.config import log_compiles as log_compiles
+from veery._core.config import no_execution as no_execution
+from veery._core.config import no_tracing as no_tracing
 from veery._core.config import numpy_dtype_promotion as numpy_dtype_promotion
 from veery._core.config import numpy_rank_promotion as numpy_rank_promotion
+from veery._core.config import thread_guard as thread_guard
+from veery._core.config import transfer_guard as transfer_guard
+from veery._core.config import transfer_guard_device_to_device as transfer_guard_device_to_device
+from veery._core.config import transfer_guard_device_to_host as transfer_guard_device_to_host
+from veery._core.config import transfer_guard_host_to_device as transfer_guard_host_to_device
 from veery._core.dtypes import float0 as float0
 from veery._core.source import named_scope as named_scope
 from veery._core.trace import ensure_compile_time_eval as ensure_compile_time_eval
+from veery.lax._callback import pure_callback as pure_callback
 from veery.version import __version__ as __version__
 from veery.version import __version_info__ as __version_info__
 
@@ -70,6 +83,7 @@ from veery import aot as aot
 from veery import core as core
 from veery import custom_batching as custom_batching
 from veery import custom_derivatives as custom_derivatives
+from veery import debug as debug
 from veery import dtypes as dtypes
 from veery import errors as errors
 from veery import experimental as experimental

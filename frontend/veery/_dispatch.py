@@ -5,21 +5,25 @@ Both packages are imported on first use, so that tracing alone needs neither.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes, lazy
+from veery._core import dtypes, lazy, source
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
-from veery._core.jaxpr import ClosedJaxpr, DebugInfo
+from veery._core.config import default_device as use_default_device
+from veery._core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from veery._core.primitive import Primitive
 from veery._core.trace import eval_trace, set_current_trace
-from veery._transforms.dce import dce
+from veery._core.transfers import guard
+from veery._transforms.dce import dce, side_effects
 from veery._transforms.spmd import device_program
 from veery._transforms.staging import close_over, stage
 
@@ -95,16 +99,34 @@ def as_array(x: Any, device: Any = None) -> ArrayImpl:
         x = x.__jax_array__()
     if isinstance(x, ArrayImpl):
         return x
+    guard("host_to_device", aval, device or "the default device")
     array = put(np.asarray(x, aval.dtype), aval, device)  # type: ignore[attr-defined]
     array._committed = False
     return array
 
 
-def move(x: ArrayImpl, device: Any) -> ArrayImpl:
-    """The array on another device, committed to it."""
+def move(x: ArrayImpl, device: Any, explicit: bool = False) -> ArrayImpl:
+    """The array on another device, committed to it; `explicit` if the user asked for it."""
     if x._buffer.device is device:
         return ArrayImpl(x.aval, x._buffer, True)
+    guard("device_to_device", x.aval, device, explicit)
     return ArrayImpl(x.aval, runtime().put(x._buffer.numpy(), device), True)
+
+
+def host_array(value: np.ndarray) -> ArrayImpl:
+    """NumPy values, which are given away, as an array on the CPU."""
+    buffer = runtime().put(value, first_device("cpu"), copy=False)
+    return ArrayImpl(ShapedArray(value.shape, value.dtype), buffer)
+
+
+def on_host() -> contextlib.AbstractContextManager[None]:
+    """A context in which new arrays go to the CPU."""
+    return contextlib.nullcontext() if default_device().platform == "cpu" else use_default_device("cpu")
+
+
+def effects_happened() -> None:
+    """Wait for the effects of the calls so far."""
+    runtime().effects.happened()
 
 
 def array_from_numpy(value: np.ndarray, aval: ShapedArray) -> ArrayImpl:
@@ -123,14 +145,21 @@ def compile_jaxpr(
 ) -> Any:
     """Lower, compile and load a jaxpr without consts for a device; the executable takes and returns buffers."""
     donated = donated or (False,) * len(closed.in_avals)
-    if config.jax_log_compiles:
-        logger.warning("Compiling %s for %s with arguments %s", name, device, closed.in_avals)
+    log_compilation("Compiling %s for %s with arguments %s.", name, device, closed.in_avals)
 
     def compile(**choices: Any) -> Any:
         options = _options(compiler_options, choices)
         return lowering().compile(dce(closed), name=name, target=target_of(device), donated=donated, options=options)
 
-    return load(compile(), device, compile)
+    start = time.perf_counter()
+    program = compile()
+    log_compilation("Finished IREE compilation of jit(%s) in %.9f sec", name, time.perf_counter() - start)
+    return load(program, device, compile)
+
+
+def log_compilation(message: str, *args: Any) -> None:
+    """Log a step between a function and its program: a warning with `jax_log_compiles`, else for debugging."""
+    logger.log(logging.WARNING if config.jax_log_compiles else logging.DEBUG, message, *args)
 
 
 def lower_jaxpr(
@@ -235,24 +264,56 @@ def execute(closed: ClosedJaxpr, name: str, args: Sequence[Any], donated: tuple[
     if executable is None:
         executable = closed.derived[key] = compile_jaxpr(closed, name, device, donated)
     committed = any(x._committed for x in arrays)
+    check_execution(name)
     buffers = executable(on_device(arrays, device))
     outs = [ArrayImpl(aval, buffer, committed) for aval, buffer in zip(closed.out_avals, buffers)]
-    check_special(outs, name)
+    check_special(outs, name, closed, arrays)
     return outs
 
 
-def check_special(outs: Sequence[ArrayImpl], name: str) -> None:
-    """Look for NaN and infinity where the settings ask for it."""
+def check_execution(name: str) -> None:
+    """Raise RuntimeError if no program may run."""
+    if config.jax_no_execution:
+        raise RuntimeError(f"veery tried to execute function jit({name}), but the no_execution config option is set")
+
+
+def check_special(
+    outs: Sequence[Any], name: str, closed: ClosedJaxpr | None = None, args: Sequence[ArrayImpl] = ()
+) -> None:
+    """Look for NaN and infinity where the settings ask for it.
+
+    Args:
+        outs: the outputs.
+        name: of the function that made them.
+        closed, args: its jaxpr and arguments, by which the operation at fault is looked for, one by one.
+
+    Raises:
+        FloatingPointError: with the name of the operation, if it could be found.
+    """
     if not (config.jax_debug_nans or config.jax_debug_infs):
         return
-    for x in outs:
-        if not dtypes.issubdtype(x.dtype, np.inexact):
-            continue
-        value = x.to_numpy()
-        if config.jax_debug_nans and np.isnan(value).any():
-            raise FloatingPointError(f"invalid value (nan) encountered in {name}")
-        if config.jax_debug_infs and np.isinf(value).any():
-            raise FloatingPointError(f"invalid value (inf) encountered in {name}")
+    found = next(filter(None, map(_special_value, outs)), None)
+    if found is None:
+        return
+    if closed is not None and len(closed.eqns) > 1 and not side_effects(closed.effects):
+        if not any(x.is_deleted() for x in args):
+            with set_current_trace(eval_trace):
+                eval_jaxpr(closed.jaxpr, closed.consts, *args)  # raises where a value is first seen
+    elif closed is not None and len(closed.eqns) == 1:
+        name = closed.eqns[0].primitive.name
+    place = source.current()
+    where = f" at {place}" if place.line else ""
+    raise FloatingPointError(f"invalid value ({found}) encountered in {name}{where}")
+
+
+def _special_value(x: Any) -> str | None:
+    """What the array holds that the settings forbid: "nan", "inf" or None."""
+    if not dtypes.issubdtype(x.dtype, np.inexact):
+        return None
+    value = np.asarray(x.to_numpy())
+    if config.jax_debug_nans and np.isnan(value).any():
+        return "nan"
+    return "inf" if config.jax_debug_infs and np.isinf(value).any() else None
 
 
 # Eager evaluation: a program for each operation, shape and dtype.
@@ -307,6 +368,7 @@ def execute_on_devices(
     devices: tuple[Any, ...],
 ) -> list[ArrayImpl]:
     """Run a program on the slices of its mapped arguments, one on each device."""
+    check_execution(name)
     executables = _device_executables(jaxpr, name, axis_name, devices)
     shards = [_shards(as_array(x), mapped, devices) for x, mapped in zip(args, in_mapped)]
     results = runtime().spmd.run(executables, [[s[i] for s in shards] for i in range(axis_size)])
@@ -317,6 +379,7 @@ def execute_on_devices(
             outs.append(ArrayImpl(aval.update(shape=(axis_size, *aval.shape)), buffer))
         else:
             outs.append(ArrayImpl(aval, results[0][j]))
+    check_special(outs, name)
     return outs
 
 
@@ -382,6 +445,10 @@ def clear_caches() -> None:
 
 lazy.run_primitive = run_primitive
 lazy.array_from_numpy = array_from_numpy
+lazy.as_array = as_array
+lazy.host_array = host_array
+lazy.on_host = on_host
+lazy.effects_happened = effects_happened
 lazy.execute = execute
 lazy.default_platform = lambda: default_device().platform
 lazy.execute_on_devices = execute_on_devices

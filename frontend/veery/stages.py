@@ -182,8 +182,10 @@ class Compiled:
         device = self._traced._function._options.device or _dispatch.device_of(arrays, traced.name)
         if self._loaded is None or self._loaded[0] is not device:
             self._loaded = device, _dispatch.load(self._program, device)
+        _dispatch.check_execution(traced.name)
         buffers = self._loaded[1](_dispatch.on_device(arrays, device))
         outs = [ArrayImpl(aval, b) for aval, b in zip(traced.closed.out_avals, buffers)]
+        _dispatch.check_special(outs, f"jit({traced.name})", traced.closed, arrays)
         return tree.tree_unflatten(traced.out_tree, outs)
 
     def _checked(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:

@@ -36,6 +36,11 @@ class Emission:
     host_calls: tuple[HostCall, ...]
     primitives: dict[Place, list[str]]
 
+    @property
+    def has_effects(self) -> bool:
+        """Whether the module calls Python functions that are not pure."""
+        return any(not call.pure for call in self.host_calls)
+
 
 def emit_module(
     closed_jaxpr: Any,
@@ -243,10 +248,12 @@ class ModuleEmitter:
     ) -> list[Value]:
         """Call a Python function; calls of one function with one signature share an import."""
         if self.self_contained:
-            name = getattr(function, "__qualname__", type(function).__name__)
+            name = getattr(function, "__name__", type(function).__name__)
             raise HostCallRefused(
                 f"the computation calls the Python function {name}, which a saved program cannot contain"
             )
+        # integers below a byte cannot be passed
+        operands = [_to_type(x, tensor_type(hlo.shape_of(x), entry_dtype(hlo.dtype_of(x).name))) for x in operands]
         input_types = [x.type for x in operands]
         output_types = [_entry_type(aval) for aval in avals_out]
         key = (function, tuple(map(str, input_types)), tuple(map(str, output_types)), pure)

@@ -77,7 +77,7 @@ def trip_count(eqn: Any) -> int | None:
 def increment(body: Any, argument: int, result: int) -> int | None:
     """The literal that a body adds to its argument to make its result."""
     for eqn in body.eqns:
-        if eqn.outvars[0] is body.outvars[result] and eqn.primitive.name == "add":
+        if eqn.primitive.name == "add" and eqn.outvars[0] is body.outvars[result]:
             left, right = eqn.invars
             if left is body.invars[argument] and hasattr(right, "val"):
                 return int(right.val)

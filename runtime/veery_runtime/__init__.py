@@ -1,5 +1,6 @@
 """Execution of compiled programs on IREE devices. Needs NumPy, ml_dtypes and iree-base-runtime, nothing else."""
 
+from veery_runtime import effects as effects
 from veery_runtime import spmd as spmd
 from veery_runtime.artifact import Artifact as Artifact
 from veery_runtime.artifact import Entry as Entry

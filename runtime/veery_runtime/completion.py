@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 from veery_runtime import iree
 from veery_runtime.errors import ForkedProcessError, translate
@@ -63,20 +62,23 @@ class Completion:
         try:
             while not wait(1, timeout=SLICE_NANOSECONDS):
                 _check_fork(self.begun, self.name)
+            return
         except ForkedProcessError:
             raise
         except Exception as error:
-            self.reported = True
-            raise_original(translate(self.name, error))
+            cause = translate(self.name, error)
+        self.reported = True
+        raise cause  # out here, so that it keeps its own cause and context
 
 
 class Failed:
     """A call that failed before its results existed."""
 
-    __slots__ = ("error", "reported")
+    __slots__ = ("error", "traceback", "reported")
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
+        self.traceback = error.__traceback__
         self.reported = False
 
     def done(self) -> bool:
@@ -87,7 +89,7 @@ class Failed:
 
     def wait(self) -> None:
         self.reported = True
-        raise_original(self.error)
+        raise self.error.with_traceback(self.traceback)
 
 
 class Deleted:
@@ -150,7 +152,3 @@ class Deferred:
 
 Pending = Completion | Failed | Deleted | Deferred
 
-
-def raise_original(error: BaseException) -> Any:
-    """Raises `error` with the traceback it had when it was caught, however often it is raised."""
-    raise error.with_traceback(error.__traceback__)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from veery_runtime import completion, iree, vulkan, workers
+from veery_runtime import completion, effects, iree, vulkan, workers
 from veery_runtime.buffer import COUNTED_NBYTES, Buffer, Ledger, Spec
 from veery_runtime.errors import DeviceUnavailableError
 
@@ -42,7 +42,6 @@ class Device:
         self._specs: dict[tuple[tuple[int, ...], np.dtype[Any]], Spec] = {}
         self.find_spec = self._specs.get
         self._lock = threading.Lock()
-        self._last_effects: completion.Deferred | None = None
         self._generation = completion.generation
 
     def __repr__(self) -> str:
@@ -83,17 +82,6 @@ class Device:
         """The ready, non-empty contents of `view` as a read-only array."""
         return np.frombuffer(view.map(), spec.dtype).reshape(spec.shape)
 
-    def queue_effects(self, call: completion.Deferred) -> completion.Deferred | None:
-        """Makes `call` the last one with effects; returns the one whose submission it must await."""
-        with self._lock:
-            previous, self._last_effects = self._last_effects, call
-        return previous
-
-    def effects_submitted(self) -> bool:
-        """True unless a call with effects still waits for its submission by a worker thread."""
-        last = self._last_effects
-        return last is None or last.submitted.is_set()
-
     def synchronize(self) -> None:
         """Blocks until all submitted work is done; raises the first failure that nobody has seen."""
         self.in_flight.drain()
@@ -126,27 +114,27 @@ class Flight:
         self.nbytes = 0
         self.lost: list[Any] = []
 
-    def admit(self, call: Any, nbytes: int, effects: bool) -> None:
+    def admit(self, call: Any, nbytes: int, has_effects: bool) -> None:
         """Notes a submitted call and, above the bounds, waits for the oldest ones."""
         calls = self.calls
         while calls and calls[0][0].done():
             self._retire()
         if not calls:
             self.nbytes = 0  # unlocked counting may drift; an empty queue sets it right
-        calls.append((call, nbytes, effects))
+        calls.append((call, nbytes, has_effects))
         self.nbytes += nbytes
-        if workers.here():
+        if workers.nested():
             return  # the oldest call may be the one that runs this
         while len(calls) > MAX_CALLS_IN_FLIGHT or (self.nbytes > MAX_BYTES_IN_FLIGHT and len(calls) > 1):
             self._await_oldest()
 
     def _retire(self) -> None:
         try:
-            call, nbytes, effects = self.calls.popleft()
+            call, nbytes, has_effects = self.calls.popleft()
         except IndexError:  # another thread was faster
             return
         self.nbytes -= nbytes
-        if effects and call.failed() and len(self.lost) < 16:
+        if has_effects and call.failed() and len(self.lost) < 16:
             self.lost.append(call)
 
     def _await_oldest(self) -> None:
@@ -374,7 +362,12 @@ def _opened() -> list[Device]:
 
 
 def synchronize() -> None:
-    """Blocks until all work on all devices is done, Python functions too; raises the first failure nobody has seen."""
+    """Blocks until all work on all devices is done, Python functions too; raises the first failure nobody has seen.
+
+    Within a function that a program calls it does nothing: the program itself is such work.
+    """
+    if workers.nested():
+        return
     workers.drain()
     for device in _opened():
         device.synchronize()
@@ -399,7 +392,7 @@ def _after_fork() -> None:
         device.ledger.lock = threading.RLock()
         device._lock = threading.Lock()
         device.in_flight = Flight()
-        device._last_effects = None
+    effects.forget()
 
 
 atexit.register(_finish)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import OrderedDict
+from types import TracebackType
 
 
 class ExecutionError(RuntimeError):
@@ -39,23 +40,24 @@ class IncompatibleArtifactError(ArtifactError):
 # that a reader far downstream gets the original type and traceback. Bounded: exceptions keep frames alive.
 _MARKER = re.compile(r"\[host exception (\d+)\]")
 _KEPT_EXCEPTIONS = 64
-_exceptions: OrderedDict[int, BaseException] = OrderedDict()
+_exceptions: OrderedDict[int, tuple[BaseException, TracebackType | None]] = OrderedDict()
 _numbers = itertools.count(1)
 
 
 def remember(error: BaseException) -> str:
     """Registers `error` and returns the text with which to fail a fence."""
     number = next(_numbers)
-    _exceptions[number] = error
+    _exceptions[number] = error, error.__traceback__
     while len(_exceptions) > _KEPT_EXCEPTIONS:
         _exceptions.popitem(last=False)
     return f"[host exception {number}] {type(error).__name__}: {error}"
 
 
 def recall(error: BaseException) -> BaseException | None:
-    """The registered exception that `error`, raised by IREE, stems from."""
+    """The registered exception that `error`, raised by IREE, stems from, with the traceback it was caught with."""
     marker = _MARKER.search(str(error))
-    return _exceptions.get(int(marker.group(1))) if marker else None
+    original, traceback = _exceptions.get(int(marker.group(1)), (None, None)) if marker else (None, None)
+    return original and original.with_traceback(traceback)
 
 
 def translate(name: str, error: BaseException) -> BaseException:

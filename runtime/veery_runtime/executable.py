@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from veery_runtime import completion, iree, workers
+from veery_runtime import completion, effects, iree, workers
 from veery_runtime.buffer import SHARED, Buffer, Spec, put
 from veery_runtime.completion import DELETED, Completion, Deferred, Deleted, Failed, Pending
 from veery_runtime.device import Device, devices
 from veery_runtime.errors import DeviceUnavailableError, translate
-from veery_runtime.hostcall import host_module
+from veery_runtime.hostcall import has_effects, host_module
 
 # Up to this many operations and bytes the work is shorter than waking a worker thread (12 to 45 us).
 INLINE_WORK = 200_000
@@ -41,12 +41,13 @@ class Executable:
       inputs, outputs: what the buffers hold. Calls trust their arguments: number, shapes and dtypes are not checked.
       queue: "inline" (small work runs in the caller's thread when its inputs are there), "threaded" (the device's own
         queue) or "deferred" (submitted from a worker thread, since submission itself would block).
+      has_effects: whether it calls Python functions that are not pure.
       call: the function behind `__call__`; calling it directly saves 0.1 us.
     """
 
     __slots__ = (
         "name", "device", "inputs", "outputs", "constants", "donated", "queue", "call",
-        "_program", "_effects", "_result_nbytes", "_aliasing", "_loaded", "_probe", "__weakref__",
+        "has_effects", "_program", "_result_nbytes", "_aliasing", "_loaded", "_probe", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, program: Any, device: Device, queue: str) -> None:
@@ -60,7 +61,7 @@ class Executable:
         self.donated = tuple(i for i, given in enumerate(program.donated[len(constants) :]) if given)
         self.queue = queue
         self._program = program
-        self._effects = any(not call.pure for call in program.host_calls)
+        self.has_effects = has_effects(program.host_calls)
         self._result_nbytes = sum(spec.nbytes for spec in self.outputs)
         self._probe: Probe | None = None
         self._aliasing: tuple[int, ...] | None = _declared_aliases(program)
@@ -88,7 +89,7 @@ class Executable:
 
     def _choose_call(self) -> Call:
         # Calls with effects take turns on their device, which the hot path does not look after.
-        call = _inline_call(self) if self.queue == "inline" and not self._effects else self.call_queued
+        call = _inline_call(self) if self.queue == "inline" and not self.has_effects else self.call_queued
         if self._aliasing is None or self._aliasing:
             call = _sharing_call(self, call)
         if self.constants:
@@ -127,21 +128,25 @@ class Executable:
                     waits.append(pending)
                 refs.append(buffer._ref)
         inline = self.queue == "inline" and not waits
-        deferred = deferred or (not inline and _waits_for_host(self._program))
-        if deferred or (self._effects and not workers.here() and not self.device.effects_submitted()):
+        if self.has_effects:
+            deferred = deferred or not inline or not (workers.nested() or effects.submitted())
+        if deferred:
             return self._defer(refs, waits)
         results, done = self._submit(refs, waits, inline)
-        self.device.in_flight.admit(done, self._result_nbytes, self._effects)
+        if done is not None:
+            self.device.in_flight.admit(done, self._result_nbytes, self.has_effects)
         return [Buffer(ref, spec, done) for ref, spec in zip(results, self.outputs)]
 
     def _fail(self, error: BaseException) -> list[Buffer]:
         failed = Failed(error)
-        if self._effects:
+        if self.has_effects:
             self.device.in_flight.admit(failed, 0, True)
         return [Buffer(None, spec, failed) for spec in self.outputs]
 
-    def _submit(self, refs: list[Any], waits: list[Any], inline: bool) -> tuple[list[Any], Completion | Failed]:
-        """Invokes with references that exist; returns the results' references and what to wait for."""
+    def _submit(self, refs: list[Any], waits: list[Any], inline: bool) -> tuple[list[Any], Completion | Failed | None]:
+        """Invokes with references that exist; returns the results' references and what to wait for, if anything."""
+        if self.has_effects:
+            return self._run(refs, waits, inline)
         context, function = self._load(inline)
         arguments = iree.VmVariantList(len(refs) + 2)
         for ref in refs:
@@ -170,10 +175,28 @@ class Executable:
         done = Completion(self.name, semaphore, fence)
         return [results.get_as_ref(i) for i in range(len(self.outputs))], done
 
+    def _run(self, refs: list[Any], waits: list[Any], inline: bool) -> tuple[list[Any], Failed | None]:
+        """Invokes a synchronous program: afterwards it is done."""
+        for wait in waits:
+            wait.wait()
+        context, function = self._load(inline)
+        arguments = iree.VmVariantList(len(refs))
+        for ref in refs:
+            arguments.push_ref(ref)
+        results = iree.VmVariantList(len(self.outputs))
+        try:
+            context.invoke(function, arguments, results)
+        except Exception as error:
+            cause = translate(self.name, error)
+            if not isinstance(cause, Exception):  # Ctrl-C in a function is not kept for later
+                raise cause from None
+            return [None] * len(self.outputs), Failed(cause)
+        return [results.get_as_ref(i) for i in range(len(self.outputs))], None
+
     def _defer(self, refs: list[Any], waits: list[Any]) -> list[Buffer]:
         """Leaves the submission to a worker thread."""
         deferred = Deferred(self.name)
-        previous = self.device.queue_effects(deferred) if self._effects and not workers.here() else None
+        previous = effects.enqueue(deferred) if self.has_effects and not workers.nested() else None
         inline = self.device.inline is not None and self._program.work <= INLINE_WORK
 
         def submit() -> None:
@@ -190,7 +213,7 @@ class Executable:
                 deferred.resolve([None] * len(self.outputs), Failed(error))
 
         workers.submissions.submit(submit)
-        self.device.in_flight.admit(deferred, self._result_nbytes, self._effects)
+        self.device.in_flight.admit(deferred, self._result_nbytes, self.has_effects)
         return [Buffer(i, spec, deferred) for i, spec in enumerate(self.outputs)]
 
 
@@ -414,12 +437,6 @@ def load_module(
     if function is None:
         raise ValueError(f"{program.name}: the program has no function {program.entry!r}, only {module.function_names}")
     return context, function
-
-
-def _waits_for_host(program: Any) -> bool:
-    """True when a submission lasts until a Python function has returned: IREE waits for those without results (0.30 s
-    of a function of 0.3 s, against 0.0003 s with a result)."""
-    return any(not call.outputs for call in program.host_calls)
 
 
 def _choose_queue(program: Any, device: Device) -> str:

@@ -1,8 +1,11 @@
-"""Python functions that compiled programs call: imported VM functions of IREE's asynchronous calling convention.
+"""Python functions that compiled programs call: imported VM functions.
 
-Each call receives its arguments, a fence to wait for and a fence to signal, and returns its results' buffers at once.
-On the inline queue everything before it is done, so the function runs right there. On other queues a thread waits, runs
-the function, fills the buffers and signals, and whoever submitted the program goes on.
+In programs without effects each call receives, beside its arguments, a fence to wait for and a fence to signal, and
+returns its results' buffers at once. On the inline queue everything before it is done, so the function runs right
+there. On other queues a thread waits, runs the function, fills the buffers and signals, and whoever submitted the
+program goes on.
+
+Programs with effects are synchronous: their calls have no fences, and the functions run where the program was called.
 """
 
 from __future__ import annotations
@@ -22,17 +25,26 @@ from veery_runtime.errors import remember
 def host_module(calls: Sequence[Any], device: Device, hal: iree.HalDevice, inline: bool) -> iree.VmModule:
     """The VM module `host` with the Python functions of one program on one queue."""
     interface = iree.PyModuleInterface("host", lambda _: None)
+    synchronous = has_effects(calls)
     for call in calls:
         inputs = _specs(device, call.inputs)
         outputs = _specs(device, call.outputs)
         # tensors are references; the two fences follow the arguments
-        convention = f"0{'r' * len(inputs)}rr_{'r' * len(outputs) or 'v'}"
+        arguments = "r" * (len(inputs) + (0 if synchronous else 2))
+        convention = f"0{arguments or 'v'}_{'r' * len(outputs) or 'v'}"
         function = HostFunction(call.symbol, call.function, inputs, outputs, device)
-        if inline or not device.host_visible:
-            interface.export(call.symbol, convention, _inline(function, call.pure))
+        if synchronous:
+            interface.export(call.symbol, convention, _synchronous(function))
+        elif inline or not device.host_visible:
+            interface.export(call.symbol, convention, _inline(function))
         else:
-            interface.export(call.symbol, convention, _threaded(function, call.pure, hal))
+            interface.export(call.symbol, convention, _threaded(function, hal))
     return interface.create()
+
+
+def has_effects(calls: Sequence[Any]) -> bool:
+    """Whether some of a program's calls are not pure, so that the program is a synchronous one."""
+    return any(not call.pure for call in calls)
 
 
 def _specs(device: Device, signature: Sequence[tuple[tuple[int, ...], str]]) -> list[Spec]:
@@ -61,7 +73,8 @@ class HostFunction:
             np.array(self.device.read(view, spec)) if spec.nbytes else np.empty(spec.shape, spec.dtype)
             for view, spec in zip(views, self.inputs)
         ]
-        results = self.function(*arguments)
+        with workers.nesting():
+            results = self.function(*arguments)
         if not self.outputs:
             return []
         if not isinstance(results, (tuple, list)):
@@ -105,18 +118,30 @@ def _await(fence: iree.HalFence | None) -> None:
         pass
 
 
-def _inline(function: HostFunction, pure: bool) -> Callable[..., Any]:
+def _synchronous(function: HostFunction) -> Callable[..., Any]:
+    def run(_: Any, *refs: iree.VmRef) -> Any:
+        try:
+            return _returned(_computed(function, refs))
+        except BaseException as error:
+            # IREE turns this into text; the marker in it leads back to `error`.
+            raise RuntimeError(remember(error)) from None
+
+    return run
+
+
+def _computed(function: HostFunction, refs: Sequence[iree.VmRef]) -> list[iree.VmRef]:
+    results = function.run([ref.deref(iree.HalBufferView) for ref in refs])
+    return [put(result, function.device, copy=True)._ref for result in results]
+
+
+def _inline(function: HostFunction) -> Callable[..., Any]:
     def run(_: Any, *refs: iree.VmRef) -> Any:
         *arguments, wait, signal = refs
         done = signal.deref(iree.HalFence)
         try:
-            if not pure and not workers.ordered_host_calls.here():
-                workers.ordered_host_calls.drain()  # effects submitted earlier come first
             _await(_fence(wait))
-            results = function.run([ref.deref(iree.HalBufferView) for ref in arguments])
-            buffers = [put(result, function.device, copy=True)._ref for result in results]
+            buffers = _computed(function, arguments)
         except BaseException as error:
-            # IREE turns this into text; the marker in it leads back to `error`.
             message = remember(error)
             done.fail(message)
             raise RuntimeError(message) from None
@@ -126,9 +151,7 @@ def _inline(function: HostFunction, pure: bool) -> Callable[..., Any]:
     return run
 
 
-def _threaded(function: HostFunction, pure: bool, hal: iree.HalDevice) -> Callable[..., Any]:
-    pool = workers.host_calls if pure else workers.ordered_host_calls
-
+def _threaded(function: HostFunction, hal: iree.HalDevice) -> Callable[..., Any]:
     def run(_: Any, *refs: iree.VmRef) -> Any:
         *arguments, wait, signal = refs
         before, done = _fence(wait), signal.deref(iree.HalFence)
@@ -149,10 +172,7 @@ def _threaded(function: HostFunction, pure: bool, hal: iree.HalDevice) -> Callab
             else:
                 done.signal()
 
-        if pool.here():
-            job()  # a function called from inside a function of this thread cannot wait for the thread
-        else:
-            pool.submit(job)
+        workers.host_calls.submit(job)
         return _returned([view.__iree_vm_ref__ for view in buffers])
 
     return run

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from veery_runtime import effects, workers
 from veery_runtime.buffer import Buffer
 from veery_runtime.errors import DeletedBufferError
 from veery_runtime.executable import Executable
@@ -106,6 +107,8 @@ def run(executables: Sequence[Executable], arguments: Sequence[Sequence[Buffer]]
       RuntimeError: one of them failed; its own exception where that is known.
     """
     size = len(executables)
+    if any(executable.has_effects for executable in executables):
+        effects.happened()
     group = Group(size)
     results: list[Any] = [None] * size
     done = threading.Semaphore(0)
@@ -114,7 +117,10 @@ def run(executables: Sequence[Executable], arguments: Sequence[Sequence[Buffer]]
         _here.group, _here.rank = group, position
         failure: BaseException | None = None
         try:
-            outs = executables[position](arguments[position])
+            for buffer in arguments[position]:
+                buffer.wait()
+            with workers.nesting():  # nothing is deferred: exchanges happen in the threads of the launch
+                outs = executables[position](arguments[position])
             for buffer in outs:
                 buffer.wait()
             results[position] = outs

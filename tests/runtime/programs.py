@@ -43,18 +43,21 @@ class Program:
     metadata: dict[str, str] = field(default_factory=dict)
 
 
+SYNCHRONOUS = "--iree-execution-model=async-internal"
+
+
 @functools.cache
-def _session() -> Session:
+def _session(*flags: str) -> Session:
     session = Session()
-    session.set_flags(*FLAGS)
+    session.set_flags(*FLAGS, *flags)
     return session
 
 
 @functools.cache
-def compile_text(text: str) -> bytes:
+def compile_text(text: str, *flags: str) -> bytes:
     """The vmfb of a StableHLO module."""
-    invocation = _session().invocation()
-    source = Source.wrap_buffer(_session(), text.encode() + b"\0")
+    invocation = _session(*flags).invocation()
+    source = Source.wrap_buffer(_session(*flags), text.encode() + b"\0")
     if not (invocation.parse_source(source) and invocation.execute()):
         raise ValueError("the test's module does not compile")
     output = Output.open_membuffer()
@@ -128,7 +131,8 @@ def host(function: Any, *, pure: bool = False, **options: Any) -> Program:
       return %1 : tensor<8xf32> }}"""
     row = (((8,), "float32"),)
     calls = (HostCall("cb0", function, row, row, pure),)
-    return Program("with_host_call", compile_text(text), row, row, host_calls=calls, **options)
+    code = compile_text(text) if pure else compile_text(text, SYNCHRONOUS)
+    return Program("with_host_call", code, row, row, host_calls=calls, **options)
 
 
 def host_effect(function: Any, **options: Any) -> Program:
@@ -138,9 +142,8 @@ def host_effect(function: Any, **options: Any) -> Program:
       func.call @host.cb0(%x) : (tensor<8xf32>) -> ()
       return }"""
     row = (((8,), "float32"),)
-    return Program(
-        "effect", compile_text(text), row, (), host_calls=(HostCall("cb0", function, row, (), False),), **options
-    )
+    calls = (HostCall("cb0", function, row, (), False),)
+    return Program("effect", compile_text(text, SYNCHRONOUS), row, (), host_calls=calls, **options)
 
 
 def host_pair(function: Any, **options: Any) -> Program:

@@ -162,3 +162,29 @@ def test_exact_sums_survive_the_drivers_algebra(vulkan: Any) -> None:
     big = np.float32(2.0**12)
     total, error = veery.jit(lambda x: two_sum(x, big))(veery.device_put(x, vulkan))
     np.testing.assert_array_equal(np.asarray(total, np.float64) + np.asarray(error), x.astype(np.float64) + big)
+
+
+def test_python_functions(vulkan: Any) -> None:
+    seen: list[float] = []
+
+    def f(x: Any) -> Any:
+        y = veery.pure_callback(lambda x: np.sort(np.asarray(x)) + 1, veery.typeof(x), x * 2)
+        note = lambda v: veery.debug.callback(lambda v: seen.append(float(v)), v, ordered=True)
+        return lax.scan(lambda c, v: (note(c + v), (c + v, v * y[0]))[1], jnp.float32(0), y)
+
+    on_cpu, on_vulkan = _everywhere(f, np.array([3, 1, 2], np.float32))
+    for a, b in zip(on_cpu, on_vulkan, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    veery.effects_barrier()
+    assert seen == [3.0, 8.0, 15.0] * 3
+
+
+def test_exceptions_in_python_functions(vulkan: Any) -> None:
+    def fail(x: Any) -> Any:
+        raise KeyError("on purpose")
+
+    x = veery.device_put(np.ones(3, np.float32), vulkan)
+    y = veery.jit(lambda x: veery.pure_callback(fail, veery.typeof(x), x) + 1)(x)
+    with pytest.raises(KeyError, match="on purpose"):
+        y.block_until_ready()
+    assert veery.jit(lambda x: x + 1)(x).tolist() == [2.0] * 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import logging
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from veery import _dispatch
 from veery._api.arguments import argument_names, function_name, positions_and_names
+from veery._api.cache_misses import explain_miss
 from veery._core import source, tree, tree_registry
 from veery._core.array import ArrayImpl
 from veery._core.avals import maybe_aval_of
@@ -19,9 +20,7 @@ from veery._core.jaxpr import ClosedJaxpr, DebugInfo
 from veery._core.trace import Tracer, axis_env, current_trace, eval_trace, leaked_tracer_error
 from veery._core.tree import flatten_spec
 from veery._transforms.calls import jit_p
-from veery._transforms.staging import close_over, stage
-
-logger = logging.getLogger("veery")
+from veery._transforms.staging import close_over, forbid_tracing, stage
 
 
 class Signature(NamedTuple):
@@ -152,12 +151,13 @@ class JitFunction:
         device = self._device(arrays, traced.name)
         executable = self._executable(traced, device, donations)
         committed = self._options.device is not None or any(x._committed for x in arrays)
+        _dispatch.check_execution(traced.name)
         buffers = executable(_dispatch.on_device(arrays, device))
         for x, given in zip(arrays, donations):
             if given:
                 x._buffer.delete()
         outs = [ArrayImpl(aval, b, committed) for aval, b in zip(traced.closed.out_avals, buffers)]
-        _dispatch.check_special(outs, traced.name)
+        _dispatch.check_special(outs, f"jit({traced.name})", traced.closed, arrays)
         return outs
 
     def _device(self, arrays: Sequence[ArrayImpl], name: str) -> Any:
@@ -254,9 +254,13 @@ class JitFunction:
     def _trace(self, sig: Signature, args: tuple, kwargs: dict[str, Any]) -> Traced:
         traced = self._traces.get(sig)
         if traced is None:
+            forbid_tracing(self._fun)
             if config.jax_explain_cache_misses:
-                logger.warning("TRACING CACHE MISS: %s, called with %s", self._name, sig.avals)
+                explain_miss(self._fun, args, kwargs, sig, list(self._traces))
+            start = time.perf_counter()
             traced = self._traces[sig] = self._trace_now(sig, args, kwargs)
+            seconds = time.perf_counter() - start
+            _dispatch.log_compilation("Finished tracing + transforming %s for jit in %.9f sec", self._name, seconds)
         return traced
 
     def _trace_now(self, sig: Signature, args: tuple, kwargs: dict[str, Any]) -> Traced:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from veery._core import source, tree
 from veery._core.array import ArrayImpl
 from veery._core.avals import maybe_aval_of
 from veery._core.trace import Tracer
+from veery._core.transfers import guard
 
 
 def devices(backend: str | None = None) -> list[Any]:
@@ -108,7 +110,8 @@ def _put_leaf(x: Any, device: Any) -> Any:
     if aval is None:
         raise TypeError(f"Argument '{x}' of type {type(x)} is not a valid JAX type")
     if isinstance(x, ArrayImpl):
-        return x if device is None else _dispatch.move(x, device)
+        return x if device is None else _dispatch.move(x, device, explicit=True)
+    guard("host_to_device", aval, device or "the default device", explicit=True)
     return _dispatch.put(np.asarray(x, aval.dtype), aval, device)  # type: ignore[attr-defined]
 
 
@@ -119,7 +122,7 @@ def device_get(x: Any) -> Any:
     >>> veery.device_get({"a": jnp.ones(2)})
     {'a': array([1., 1.], dtype=float32)}
     """
-    return tree.tree_map(lambda leaf: np.asarray(leaf) if isinstance(leaf, ArrayImpl) else leaf, x)
+    return tree.tree_map(lambda leaf: leaf._numeric("device_get") if isinstance(leaf, ArrayImpl) else leaf, x)
 
 
 def block_until_ready(x: Any) -> Any:
@@ -132,6 +135,22 @@ def block_until_ready(x: Any) -> Any:
         if hasattr(leaf, "block_until_ready"):
             leaf.block_until_ready()
     return x
+
+
+def effects_barrier() -> None:
+    """Wait until the Python functions that programs called so far (`io_callback`, `debug.print`...) have run.
+
+    Raises:
+        Exception: what such a function raised, if nobody has seen it yet.
+    """
+    _dispatch.runtime().synchronize()
+
+
+def live_arrays(platform: str | None = None) -> list[Any]:
+    """The arrays of this process that are alive on a platform, by default the default one."""
+    wanted = platform or default_backend()
+    arrays = [x for x in gc.get_objects() if type(x) is ArrayImpl and not x.is_deleted()]
+    return [x for x in arrays if any(device.platform == wanted for device in x.devices())]
 
 
 def copy_to_host_async(x: Any) -> Any:

@@ -18,7 +18,7 @@ from veery._core.jaxpr import ClosedJaxpr
 from veery._core.trace import Trace, current_trace, extend_axis_env
 from veery._transforms import spmd
 from veery._transforms.batching import move_batch
-from veery._transforms.staging import StagingTrace, close_over, stage
+from veery._transforms.staging import StagingTrace, close_over, forbid_tracing, stage
 
 
 class _Anonymous:
@@ -98,6 +98,7 @@ def pmap(
             _dispatch.config.trace_key(),
         )
         if key not in programs:
+            forbid_tracing(fun)
             programs[key] = _trace(call, fun, in_tree, avals, name, size, dynamic, kwargs)
         closed, consts, out_tree = programs[key]
         wanted = tree.flatten_axes("pmap out_axes", out_tree, out_axes)

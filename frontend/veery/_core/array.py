@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veery._core import dtypes, lazy
+from veery._core import dtypes, lazy, source
 from veery._core.avals import ShapedArray, aval_rules
+from veery._core.config import config
 from veery._core.trace import Tracer
+from veery._core.transfers import guard
 
 
 class _ArrayMeta(type):
@@ -160,7 +162,11 @@ class ArrayImpl(Array):
 
     def to_numpy(self) -> np.ndarray:
         """The values as a read-only NumPy array, without a copy where the device shares the host's memory."""
-        value = self._buffer.numpy()
+        try:
+            value = self._buffer.numpy()
+        except Exception as error:
+            source.filter_traceback(error)
+            raise
         return value if value.shape == self.aval.shape else value.reshape(self.aval.shape)
 
     def block_until_ready(self) -> ArrayImpl:
@@ -169,7 +175,11 @@ class ArrayImpl(Array):
         Raises:
             Exception: whatever the computation of the value raised.
         """
-        self._buffer.wait()
+        try:
+            self._buffer.wait()
+        except Exception as error:
+            source.filter_traceback(error)
+            raise
         return self
 
     def is_ready(self) -> bool:
@@ -199,6 +209,9 @@ class ArrayImpl(Array):
                 f"JAX array with PRNG key dtype cannot be converted to a NumPy array by {what}. Use "
                 "jax.random.key_data(arr) instead."
             )
+        device = self._buffer.device
+        if config.jax_transfer_guard_device_to_host is not None and device is not None and device.platform != "cpu":
+            guard("device_to_host", self.aval, "the host", explicit=what == "device_get")
         return self.to_numpy()
 
     def __bool__(self) -> bool:

@@ -28,6 +28,12 @@ def _boolean(value: Any) -> bool:
     raise ValueError(f"new bool config value must be True or False, got {value!r} of type {type(value)}.")
 
 
+def _only_false(value: Any) -> bool:
+    if _boolean(value):
+        raise ValueError("jax_debug_key_reuse cannot be set: veery does not detect the reuse of random keys.")
+    return False
+
+
 def _integer(value: Any) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value)
@@ -115,7 +121,9 @@ OPTIONS: dict[str, Option] = {
     "jax_random_seed_offset": Option(0, _integer, True, "Added to every seed."),
     "jax_high_dynamic_range_gumbel": Option(False, _boolean, True, "Gumbel samples with full tails."),
     "jax_softmax_custom_jvp": Option(False, _boolean, True, "Softmax with its own derivative rule."),
-    "jax_debug_key_reuse": Option(False, _boolean, True, "A random key that is used twice raises KeyReuseError."),
+    "jax_debug_key_reuse": Option(
+        False, _only_false, True, "Refused when set: the reuse of random keys is not detected."
+    ),
     "jax_debug_nans": Option(False, _boolean, True, "A result that holds a NaN raises FloatingPointError."),
     "jax_debug_infs": Option(False, _boolean, True, "A result that holds an infinity raises FloatingPointError."),
     "jax_enable_checks": Option(False, _boolean, True, "Check every jaxpr after each transformation."),
@@ -126,6 +134,8 @@ OPTIONS: dict[str, Option] = {
     "jax_log_compiles": Option(False, _boolean, False, "Log each trace and compilation."),
     "jax_explain_cache_misses": Option(False, _boolean, False, "Log why a function was traced again."),
     "jax_no_tracing": Option(False, _boolean, False, "Tracing a function anew raises."),
+    "jax_no_execution": Option(False, _boolean, True, "Running a program raises."),
+    "jax_thread_guard": Option(False, _boolean, False, "Accepted: it is about operations of several processes."),
     "jax_transfer_guard": Option(None, _GUARD, False, "Transfers in every direction."),
     "jax_transfer_guard_host_to_device": Option(None, _GUARD, False, "Transfers from host to device."),
     "jax_transfer_guard_device_to_device": Option(None, _GUARD, False, "Transfers between devices."),
@@ -163,10 +173,10 @@ _FALSE = ("n", "no", "f", "false", "off", "0", "")
 def _parse(variable: str, text: str, option: Option) -> Any:
     """The value that the environment variable `variable` holds for `option`."""
     try:
-        if option.check is _boolean:
+        if option.check in (_boolean, _only_false):
             if text.lower() not in _TRUE + _FALSE:
                 raise ValueError(f"invalid truth value {text!r} for environment {variable!r}")
-            return text.lower() in _TRUE
+            return option.check(text.lower() in _TRUE)
         if option.check is _integer:
             return int(text)
         if option.check is _number:
@@ -255,10 +265,11 @@ class Config(threading.local):
         """
         value = _option(name).check(value)
         with _lock:
-            _global_values[name] = value
-            for thread in list(_threads):
-                if name not in thread.overridden:
-                    thread.write(name, value)
+            for each in (name, *_GROUPS.get(name, ())):
+                _global_values[each] = value
+                for thread in list(_threads):
+                    if each not in thread.overridden:
+                        thread.write(each, value)
 
     def read(self, name: str) -> Any:
         """The value of the option `name` in this thread; AttributeError when there is no such option."""
@@ -286,31 +297,38 @@ class Config(threading.local):
 config = Config()
 
 
+_TRANSFERS = "host_to_device", "device_to_device", "device_to_host"
+# Options that give their value to others.
+_GROUPS = {"jax_transfer_guard": tuple(f"jax_transfer_guard_{direction}" for direction in _TRANSFERS)}
+
+
 class _Override(contextlib.ContextDecorator):
     """Gives an option another value in this thread while the block runs."""
 
     def __init__(self, name: str, value: Any):
-        self._name = name
+        self._names = (name, *_GROUPS.get(name, ()))
         self._value = OPTIONS[name].check(value)
         # A stack, and of this thread: one object may be entered again inside itself or by several threads.
         self._saved = threading.local()
 
     def __enter__(self) -> None:
-        thread, name = config._thread, self._name
+        thread = config._thread
         saved = self._saved.__dict__.setdefault("stack", [])
         with _lock:
-            saved.append((name in thread.overridden, thread.values[name]))
-            thread.overridden.add(name)
-            thread.write(name, self._value)
+            saved.append([(name in thread.overridden, thread.values[name]) for name in self._names])
+            for name in self._names:
+                thread.overridden.add(name)
+                thread.write(name, self._value)
 
     def __exit__(self, *exception: object) -> None:
-        thread, name = config._thread, self._name
-        was_overridden, value = self._saved.stack.pop()
+        thread = config._thread
+        saved = self._saved.stack.pop()
         with _lock:
-            if not was_overridden:
-                thread.overridden.discard(name)
-                value = _global_values[name]
-            thread.write(name, value)
+            for name, (was_overridden, value) in zip(self._names, saved):
+                if not was_overridden:
+                    thread.overridden.discard(name)
+                    value = _global_values[name]
+                thread.write(name, value)
 
 
 _REQUIRED = object()
@@ -357,6 +375,8 @@ log_compiles = _flag("jax_log_compiles")
 explain_cache_misses = _flag("jax_explain_cache_misses")
 check_tracer_leaks = checking_leaks = _flag("jax_check_tracer_leaks")
 no_tracing = _flag("jax_no_tracing")
+no_execution = _flag("jax_no_execution")
+thread_guard = _flag("jax_thread_guard")
 enable_custom_prng = _flag("jax_enable_custom_prng")
 enable_checks = _flag("jax_enable_checks")
 softmax_custom_jvp = _flag("jax_softmax_custom_jvp")

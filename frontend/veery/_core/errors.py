@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import types
+from collections.abc import Sequence
 from typing import Any
 
 from veery._core import source
@@ -192,6 +196,35 @@ def leaked_tracer_error(tracer: Any, where: str = "") -> UnexpectedTracerError:
             "leak where it happens, use the `veery.checking_leaks` context manager or set VEERY_CHECK_TRACER_LEAKS.",
         )
     )
+
+
+def leaked_tracers_error(tracers: Sequence[Any]) -> UnexpectedTracerError:
+    """The error for tracers that are still referred to when their transformation has ended."""
+    trace = tracers[0]._trace
+    return UnexpectedTracerError(
+        f"Leaked trace {trace}. Leaked tracer(s):\n\n"
+        + "\n\n".join(_message(repr(x), origin(x), *_holders(x)) for x in tracers)
+        + "\n\nTransformed functions must return their results, not store intermediate values outside."
+    )
+
+
+def _holders(x: Any) -> list[str]:
+    """What refers to a leaked tracer: its container and, where it is a module's, that one's name."""
+    found = []
+    for holder in gc.get_referrers(x):
+        if isinstance(holder, (list, tuple, dict, set, types.CellType)) and holder is not globals():
+            name = _module_name(holder)
+            found.append(f"It is referred to by a {type(holder).__name__}" + (f", {name}." if name else "."))
+    return found
+
+
+def _module_name(value: Any) -> str | None:
+    """The name of a global variable that holds the value."""
+    for module in list(sys.modules.values()):
+        for name, x in list(vars(module).items()) if module is not None else ():
+            if x is value:
+                return f"{module.__name__}.{name}"
+    return None
 
 
 class KeyReuseError(JAXTypeError):

@@ -14,3 +14,7 @@ execute: Callable[..., list[Any]]  # run a jaxpr without consts on concrete valu
 execute_on_devices: Callable[..., list[Any]]  # run pmap's program (filled in by veery._dispatch)
 spmd: Callable[[], Any]  # the runtime's exchanges between devices (filled in by veery._dispatch)
 default_platform: Callable[[], str]  # name of the platform of the default device (filled in by veery._dispatch)
+as_array: Callable[[Any], Any]  # a value as a concrete array (filled in by veery._dispatch)
+host_array: Callable[[Any], Any]  # ndarray -> concrete array on the CPU (filled in by veery._dispatch)
+on_host: Callable[[], Any]  # context in which new arrays go to the CPU (filled in by veery._dispatch)
+effects_happened: Callable[[], None]  # wait for the effects of calls so far (filled in by veery._dispatch)

@@ -8,6 +8,7 @@ global stack: a tracer belongs to its trace by identity, and anything else is a 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -120,6 +121,7 @@ class _ThreadState(threading.local):
     def __init__(self) -> None:
         self.trace: Trace = eval_trace
         self.axis_env: tuple[tuple[Any, int], ...] = ()
+        self.begun: list[weakref.ref[Trace]] | None = None  # traces that are looked after, see veery._core.leaks
 
 
 _state = _ThreadState()
@@ -143,12 +145,24 @@ def set_current_trace(trace: Trace) -> Iterator[Trace]:
 @contextmanager
 def new_trace(trace: Trace) -> Iterator[Trace]:
     """Like set_current_trace, for a trace whose tracers must not be used after the context."""
+    if _state.begun is not None:
+        _state.begun.append(weakref.ref(trace))
     previous, _state.trace = _state.trace, trace
     try:
         yield trace
     finally:
         _state.trace = previous
         trace.alive = False
+
+
+@contextmanager
+def noting_traces() -> Iterator[list[weakref.ref[Trace]]]:
+    """References to the traces that begin in this thread within the context."""
+    outer, _state.begun = _state.begun, []
+    try:
+        yield _state.begun
+    finally:
+        _state.begun = outer
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from veery._core import leaks
 from veery._core.avals import aval_of
 from veery._core.jaxpr import ClosedJaxpr, NamedAxisEffect, eval_jaxpr, memoized, subjaxprs
 from veery._core.primitive import Primitive
@@ -119,6 +120,7 @@ class BatchTrace(Trace):
     process_custom_vjp_call = process_custom_jvp_call
 
 
+@leaks.checked
 def batch(
     fun: Callable[..., Sequence[Any]],
     axis: AxisData,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import dtypes, leaks
 from veery._core.ad import Zero, instantiate_zeros, is_undefined_primal
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr, jaxpr_as_fun, reference_eval
@@ -277,6 +277,7 @@ def _batched(
     origin: Trace | None = None,
 ) -> FlatFun:
     """A function of batches whose outputs have their batch dimensions where `places` says."""
+    leaks.exempt([] if origin is None else [origin])
 
     def batched(*xs: Any, **options: Any) -> list[Any]:
         outs, out_dims = _batch_maybe_zeros(fun, axis, xs, dims, origin, **options)
@@ -335,6 +336,7 @@ def _substituting(fun: FlatFun, captured: Sequence[Any]) -> FlatFun:
     n = len(captured)
     if not any(isinstance(x, Tracer) for x in captured):
         return lambda *xs, **options: fun(*xs[n:], **options)
+    leaks.exempt(x._trace for x in captured if isinstance(x, Tracer))
 
     def substituted(*xs: Any, **options: Any) -> list[Any]:
         args = xs[n:]

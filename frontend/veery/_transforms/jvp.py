@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from veery._core import leaks
 from veery._core.ad import Zero, instantiate_zeros
 from veery._core.avals import aval_of
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr, memoized
@@ -82,6 +83,7 @@ def unzip(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
     return [a for a, _ in pairs], [b for _, b in pairs]
 
 
+@leaks.checked
 def jvp(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any]
 ) -> tuple[list[Any], list[Any]]:

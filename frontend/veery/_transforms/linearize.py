@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from veery._core import leaks
 from veery._core.ad import Zero, instantiate_zeros
 from veery._core.avals import aval_of
 from veery._core.jaxpr import ClosedJaxpr, Literal, eval_jaxpr, memoized
@@ -140,6 +141,7 @@ class Linearized(NamedTuple):
     nonzeros_out: tuple[bool, ...]
 
 
+@leaks.checked
 def linearize(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], nonzeros: Sequence[bool] | None = None
 ) -> Linearized:
@@ -185,6 +187,7 @@ class LinearizedJaxpr(NamedTuple):
 
 
 @memoized
+@leaks.checked
 def linearize_jaxpr(
     closed: ClosedJaxpr, nonzeros: tuple[bool, ...], instantiate: bool | tuple[bool, ...] = False
 ) -> LinearizedJaxpr:

@@ -13,6 +13,7 @@ import numpy as np
 
 from veery._core import source
 from veery._core.ad import Zero, is_undefined_primal
+from veery._core.effects import has_debug, has_io
 from veery._core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, eval_jaxpr, reference_eval
 from veery._core.primitive import Primitive
 from veery._transforms import staging
@@ -73,7 +74,7 @@ def partition(jaxpr: Jaxpr, demanded: Sequence[Any], policy: Policy) -> Partitio
     """Divide a jaxpr (without calls) by a policy.
 
     Args:
-        jaxpr: what computes the demanded values.
+        jaxpr: what computes the demanded values. What shows values on the way does so again.
         demanded: atoms of the jaxpr.
         policy: `(primitive, *avals, **params)` -> whether the results may be saved.
     """
@@ -83,9 +84,10 @@ def partition(jaxpr: Jaxpr, demanded: Sequence[Any], policy: Policy) -> Partitio
     saved: list[Var] = []
     for eqn in reversed(jaxpr.eqns):
         wanted = [v for v in eqn.outvars if v in needed]
-        if wanted and _is_saveable(policy, eqn):
+        saveable = (wanted or eqn.effects) and _is_saveable(policy, eqn)
+        if saveable:
             saved += reversed(wanted)
-        elif wanted:
+        elif wanted or has_debug(eqn.effects):
             piece, inner_saved = _divide(eqn, needed, policy)
             saved += reversed(inner_saved)
             needed.update(a for a in piece.again.invars if type(a) is not Literal)
@@ -203,6 +205,9 @@ def split(closed: ClosedJaxpr, nonzeros: tuple[bool, ...], policy: Policy) -> Sp
     """Linearise a jaxpr, keeping of its primal part what the policy saves."""
     key = (split, nonzeros, policy)
     if key not in closed.derived:
+        if has_io(closed.effects):
+            io = [effect for effect in closed.effects if has_io([effect])]
+            raise NotImplementedError(f"Effects not supported in partial-eval of `checkpoint`/`remat`: {io}")
         closed.derived[key] = _split(closed, linearize_jaxpr(closed, nonzeros), policy)
     return closed.derived[key]
 
@@ -213,7 +218,7 @@ def _split(closed: ClosedJaxpr, linearized: LinearizedJaxpr, policy: Policy) -> 
     atoms = {"in": primal.jaxpr.invars, "out": primal.jaxpr.outvars}
     residuals = [atoms[kind][i] for kind, i in linearized.sources]  # type: ignore[index]
     parts = partition(primal.jaxpr.replace(outvars=primal.jaxpr.outvars[:n_out]), residuals, policy)
-    again = dce_jaxpr(parts.again, keep_effects=False)
+    again = dce_jaxpr(parts.again)
     needed = {a for eqn in again.eqns for a in eqn.invars if type(a) is not Literal} | {
         a for a in residuals if type(a) is not Literal
     }

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import source
+from veery._core import leaks, source
 from veery._core.avals import AbstractValue, ShapedArray, aval_of
+from veery._core.config import config
 from veery._core.jaxpr import (
     Atom,
     ClosedJaxpr,
@@ -19,6 +20,7 @@ from veery._core.jaxpr import (
     JaxprEqn,
     Literal,
     Var,
+    check_jaxpr,
     no_effects,
 )
 from veery._core.primitive import Primitive
@@ -126,7 +128,10 @@ class StagingTrace(Trace):
         effects = frozenset().union(*(e.effects for e in self.eqns)) if self.eqns else no_effects
         jaxpr = Jaxpr(self.constvars, self.invars, outvars, self.eqns, effects, self.debug_info)
         self._const_vars = {}
-        return ClosedJaxpr(prune_constants(mark_dropped(jaxpr)), _used_consts(jaxpr, self.consts))
+        closed = ClosedJaxpr(prune_constants(mark_dropped(jaxpr)), _used_consts(jaxpr, self.consts))
+        if config.jax_enable_checks:
+            check_jaxpr(closed)
+        return closed
 
 
 def _used(jaxpr: Jaxpr) -> set[Var]:
@@ -161,6 +166,7 @@ def staging(debug_info: DebugInfo | None = None):
         yield trace
 
 
+@leaks.checked
 def stage(
     fun: Callable[..., Sequence[Any]], in_avals: Sequence[AbstractValue], debug_info: DebugInfo | None = None
 ) -> ClosedJaxpr:
@@ -177,6 +183,15 @@ def stage(
     with staging(debug_info) as trace:
         outs = fun(*(trace.new_arg(aval) for aval in in_avals))
         return trace.close(outs)
+
+
+def forbid_tracing(fun: Any) -> None:
+    """Raise RuntimeError if no function may be traced anew."""
+    if config.jax_no_tracing:
+        name = getattr(fun, "__name__", type(fun).__name__)
+        raise RuntimeError(
+            f"re-tracing function {name} at {source.of_function(fun)} for `jit`, but 'no_tracing' is set"
+        )
 
 
 def close_over(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:

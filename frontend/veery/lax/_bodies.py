@@ -48,6 +48,7 @@ def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Any], what
         avals: types of the leaves.
         what: what takes the function, for messages.
     """
+    staging.forbid_tracing(fun)
     out_tree: Any = None
 
     def flat(*leaves: Any) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes, lazy, source, tree, tree_errors, tree_registry
+from veery._core import dtypes, effects, lazy, source, tree, tree_errors, tree_registry
 from veery._core.ad import Zero, is_undefined_primal
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
@@ -309,6 +309,8 @@ def _batch(
         batched = _any_nonzero([[d is not None for d in batch_jaxpr(b, axis, op_dims)[1]] for b in branches])
         jaxprs = tuple(batch_jaxpr(b, axis, op_dims, batched)[0] for b in branches)
         return cond_p.bind(index, *ops, branches=jaxprs), [0 if b else None for b in batched]
+    if effects.has_io(_effects(branches=branches)):
+        raise NotImplementedError("IO effect not supported in vmap-of-cond.")
     # A batch of indices: all branches are evaluated for all elements, and each element chooses.
     index = move_batch(index, index_dim, 0, axis.size)
     jaxprs = tuple(batch_jaxpr(b, axis, op_dims, (True,) * n_out)[0] for b in branches)

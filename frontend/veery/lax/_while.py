@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes, source, tree
+from veery._core import dtypes, effects, source, tree
 from veery._core.ad import Zero, instantiate_zeros
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
@@ -250,6 +250,8 @@ def _batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], **pa
         for x, b, d in zip(carry, carry_b, _split(dims, cond_nconsts, body_nconsts)[2])
     ]
     if pred_batched:
+        if effects.has_io(_effects(cond_jaxpr=cond, body_jaxpr=body)):
+            raise NotImplementedError("IO effects not supported in while_loop with batched predicate")
         body_batched = _frozen_when_done(cond_batched, cond_nconsts, body_batched, body_nconsts)
         body_consts = [*cond_consts, *body_consts]
         cond_batched = _any(cond_batched)

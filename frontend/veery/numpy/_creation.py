@@ -13,6 +13,7 @@ from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray
 from veery._core.shapes import canonicalize_shape
 from veery._core.trace import Tracer, current_trace, eval_trace
+from veery._core.transfers import guard
 from veery.lax._convert import convert_element_type_p
 from veery.numpy._promotion import Array, ArrayLike, broadcast_to, check_arraylike, constant, to_dtype
 
@@ -21,7 +22,9 @@ _PYTHON_SCALARS = frozenset((bool, int, float, complex))
 
 def from_host(value: np.ndarray, weak_type: bool = False, device: Any = None) -> ArrayImpl:
     """A concrete array that takes over a NumPy array, which nobody else may write to."""
-    return _dispatch.put(value, ShapedArray(value.shape, value.dtype, weak_type), device, copy=False)
+    aval = ShapedArray(value.shape, value.dtype, weak_type)
+    guard("host_to_device", aval, device or "the default device")
+    return _dispatch.put(value, aval, device, copy=False)
 
 
 def place(x: Array, device: Any) -> Array:

@@ -1,0 +1,9 @@
+"""Looking at values of traced functions while they run."""
+
+from veery._core.effects import DebugEffect as DebugEffect
+from veery._core.effects import OrderedDebugEffect as OrderedDebugEffect
+from veery.lax._debug import debug_callback as callback
+from veery.lax._debug import debug_log as log
+from veery.lax._debug import debug_print as print
+
+__all__ = ["DebugEffect", "OrderedDebugEffect", "callback", "log", "print"]
