@@ -128,3 +128,24 @@ def test_transformations_of_indexing_and_reductions():
     assert float(veery.grad(veery.grad(jnp.sinc))(0.0)) == pytest.approx(-np.pi**2 / 3, rel=1e-5)
     assert float(veery.grad(lambda v: v**3)(2.0)) == 12.0
     assert [float(g) for g in veery.grad(jnp.logaddexp, (0, 1))(np.inf, 1.0)] == [1.0, 0.0]
+
+
+def test_memory_is_shared_through_dlpack():
+    x = jnp.array(X)
+    theirs = np.from_dlpack(x)
+    np.testing.assert_array_equal(theirs, X)
+    assert np.shares_memory(theirs, np.asarray(x))
+    assert not np.shares_memory(np.from_dlpack(x, copy=True), np.asarray(x))
+    room = np.zeros(64, np.float32)
+    first = next(i for i in range(16) if room[i:].ctypes.data % 64 == 0)
+    aligned = room[first : first + 32]
+    assert np.shares_memory(np.asarray(jnp.from_dlpack(aligned)), aligned)
+    assert not np.shares_memory(np.asarray(jnp.from_dlpack(aligned, copy=True)), aligned)
+    assert x.__buffer__(0).shape == X.shape
+
+
+def test_checkpoint_takes_static_arguments_by_name():
+    def power(x, n):
+        return x if n == 1 else x * power(x, n - 1)
+
+    assert float(veery.grad(lambda x: veery.checkpoint(power, static_argnames="n")(x, n=3))(2.0)) == 12.0

@@ -153,6 +153,23 @@ class ArrayImpl(Array):
         return [Shard(s.device, (slice(i, i + 1), *rest), ArrayImpl(aval, s, True)) for i, s in enumerate(shards)]
 
     @property
+    def global_shards(self) -> list[Shard]:
+        """The pieces of the array on all devices: those of this process."""
+        return self.addressable_shards
+
+    def addressable_data(self, index: int) -> ArrayImpl:
+        """The piece of the array on one of its devices."""
+        return self.addressable_shards[index].data
+
+    def on_device_size_in_bytes(self) -> int:
+        """The size of the elements in bytes, on all devices together."""
+        return self.nbytes
+
+    def platform(self) -> str:
+        """The kind of device that holds the array: "cpu"..."""
+        return self.device.platform
+
+    @property
     def is_fully_addressable(self) -> bool:
         return True
 
@@ -291,13 +308,18 @@ class ArrayImpl(Array):
     def __deepcopy__(self, memo: dict) -> ArrayImpl:
         return lazy.array_from_numpy(np.array(self.to_numpy()), self.aval)
 
+    def __buffer__(self, flags: int) -> memoryview:
+        """The memory of the values, for Python 3.12 and later."""
+        return self._numeric("memoryview").data
+
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
     ) -> Any:
-        return self._buffer.dlpack()
+        buffer = lazy.array_from_numpy(np.array(self.to_numpy()), self.aval)._buffer if copy else self._buffer
+        return buffer.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self._buffer.dlpack_device()
+        return self._buffer.__dlpack_device__()
 
 
 @dataclass(frozen=True)

@@ -88,8 +88,23 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
 
 
 def concrete_int(value: Any, name: str) -> int:
-    """The value as an int; TypeError naming `name` where it is not a concrete integer."""
+    """The value as an int.
+
+    Raises:
+        ConcretizationTypeError: it is traced.
+        TypeError: it is no integer; the message names `name`.
+    """
     try:
         return operator.index(value)
     except TypeError:
+        check_concrete(value, name)
         raise TypeError(f"{name} must be a concrete integer, got {value}.") from None
+
+
+def check_concrete(value: Any, name: str) -> None:
+    """Raise ConcretizationTypeError, naming `name`, for a traced value that is not known."""
+    from veery._core.errors import ConcretizationTypeError
+    from veery._core.trace import Tracer
+
+    if isinstance(value, Tracer) and value.concrete_value() is None:
+        raise ConcretizationTypeError(value, name)

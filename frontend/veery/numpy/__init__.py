@@ -8,7 +8,8 @@ from numpy import newaxis as newaxis
 from numpy import pi as pi
 
 from veery._core.array import Array as ndarray
-from veery.numpy import _array_methods
+from veery.numpy import _array_methods, _dtypes
+from veery.numpy import linalg as linalg
 from veery.numpy._arithmetic import abs as abs
 from veery.numpy._arithmetic import absolute as absolute
 from veery.numpy._arithmetic import add as add
@@ -49,6 +50,8 @@ from veery.numpy._arithmetic import square as square
 from veery.numpy._arithmetic import subtract as subtract
 from veery.numpy._arithmetic import true_divide as true_divide
 from veery.numpy._arithmetic import trunc as trunc
+from veery.numpy._array_api import VERSION as __array_api_version__
+from veery.numpy._array_api import ArrayNamespaceInfo as __array_namespace_info__
 from veery.numpy._creation import array as array
 from veery.numpy._creation import asarray as asarray
 from veery.numpy._creation import astype as astype
@@ -415,6 +418,9 @@ from veery.numpy._windows import hanning as hanning
 from veery.numpy._windows import kaiser as kaiser
 from veery.numpy._windows import packbits as packbits
 from veery.numpy._windows import unpackbits as unpackbits
+
+if "int1" in _dtypes.scalar_types:  # ml_dtypes has them from 0.6 on
+    int1, uint1 = _dtypes.scalar_types["int1"], _dtypes.scalar_types["uint1"]
 
 _array_methods.attach(globals())
 

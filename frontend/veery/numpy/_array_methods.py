@@ -6,6 +6,7 @@ Each is the function of veery.numpy of the same name with the array as its first
 from __future__ import annotations
 
 import builtins
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,15 +22,15 @@ from veery._core.errors import (
     TracerIntegerConversionError,
 )
 from veery._core.trace import Tracer
-from veery.numpy import _arithmetic, _creation, _operators
+from veery.numpy import _arithmetic, _array_api, _creation, _operators, _selection
 from veery.numpy._at import IndexUpdateHelper
 from veery.numpy._indexing import take_index, take_int
-from veery.numpy._promotion import Array
+from veery.numpy._promotion import Array, ArrayLike
 
 _SAME_AS_FUNCTION = (
-    *("all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "choose", "clip", "compress", "conj"),
-    *("conjugate", "copy", "cumprod", "cumsum", "diagonal", "dot", "max", "mean", "min", "nonzero", "prod", "ptp"),
-    *("ravel", "repeat", "round", "searchsorted", "sort", "squeeze", "std", "sum", "swapaxes", "take", "trace", "var"),
+    *("all", "any", "argmax", "argmin", "argpartition", "argsort", "choose", "conj", "conjugate", "cumprod", "cumsum"),
+    *("diagonal", "dot", "max", "mean", "min", "nonzero", "prod", "ptp", "ravel", "repeat", "round", "searchsorted"),
+    *("sort", "squeeze", "std", "sum", "swapaxes", "take", "trace", "var"),
 )
 
 
@@ -102,6 +103,34 @@ def flatten(self: Array, order: str = "C", *, out_sharding: Any = None) -> Array
     from veery import numpy as jnp
 
     return jnp.ravel(self, order)
+
+
+def astype(self: Array, dtype: Any, copy: bool = False, device: Any = None) -> Array:
+    """The array in another dtype (see veery.numpy.astype)."""
+    return _creation.astype(self, dtype, copy=copy, device=device)
+
+
+def copy(self: Array) -> Array:
+    """A copy of the array."""
+    return _creation.copy(self)
+
+
+def clip(self: Array, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
+    """The array with what lies below `min` raised to it and what lies above `max` lowered to it."""
+    return _arithmetic.clip(self, min, max)
+
+
+def compress(
+    self: Array,
+    condition: ArrayLike,
+    axis: int | None = None,
+    *,
+    out: None = None,
+    size: int | None = None,
+    fill_value: ArrayLike = 0,
+) -> Array:
+    """The slices along an axis where a condition holds (see veery.numpy.compress)."""
+    return _selection.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
 
 
 def view(self: Array, dtype: Any = None, type: None = None) -> Array:
@@ -192,8 +221,7 @@ def array_namespace(self: Array, *, api_version: str | None = None) -> Any:
     """The module with the functions of the array API standard."""
     from veery import numpy as jnp
 
-    if api_version is not None and api_version not in ("2021.12", "2022.12", "2023.12", "2024.12"):
-        raise ValueError(f"api_version={api_version!r} is not available; available versions are 2021.12 to 2024.12")
+    _array_api.check_version(api_version)
     return jnp
 
 
@@ -317,6 +345,7 @@ _TRACER_METHODS: dict[str, Any] = {
     "nbytes": property(nbytes),
     "itemsize": property(itemsize),
     "copy_to_host_async": lambda self: None,
+    "devices": _asks_value("devices"),
 }
 
 _COMMON: dict[str, Any] = {
@@ -332,6 +361,10 @@ _COMMON: dict[str, Any] = {
     "reshape": reshape,
     "transpose": transpose,
     "flatten": flatten,
+    "astype": astype,
+    "copy": copy,
+    "clip": clip,
+    "compress": compress,
     "view": view,
     "byteswap": byteswap,
     "to_device": to_device,
@@ -347,8 +380,16 @@ def _method(name: str, function: Any) -> Any:
     method.__name__ = name
     method.__qualname__ = f"Array.{name}"
     method.__doc__ = function.__doc__
-    method.__wrapped__ = function  # type: ignore[attr-defined]
+    method.__signature__ = _signature_of_method(function)  # type: ignore[attr-defined]
     return method
+
+
+def _signature_of_method(function: Any) -> inspect.Signature:
+    """The function's signature with its array under the name `self`."""
+    signature = inspect.signature(function)
+    array, *rest = signature.parameters.values()
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=array.annotation)
+    return signature.replace(parameters=[own, *rest])
 
 
 def attach(functions: dict[str, Any]) -> None:

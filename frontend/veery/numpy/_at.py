@@ -85,6 +85,42 @@ class IndexUpdateHelper:
         return f"_IndexUpdateHelper({self.array!r})"
 
 
+def _updating(name: str, doc: str) -> Callable[..., Array]:
+    """A method of IndexUpdateRef that writes values by an update of `write`, or by division or power."""
+    def update(
+        self: IndexUpdateRef,
+        values: ArrayLike,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        out_sharding: Any = None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        apply = _through_ones if name in ("divide", "power") else write
+        return apply(
+            name,
+            self.array,
+            self.index,
+            values,
+            indices_are_sorted=indices_are_sorted,
+            unique_indices=unique_indices,
+            mode=mode,
+            wrap_negative_indices=wrap_negative_indices,
+        )
+
+    update.__name__ = name
+    update.__doc__ = doc
+    return update
+
+
+def _through_ones(name: str, x: Array, idx: Any, values: ArrayLike, **options: Any) -> Array:
+    """x divided by the values, or to their power, at places: elsewhere by one."""
+    check_arraylike(name, values)
+    ones = ones_like(x, dtypes.result_type(x, values))
+    return getattr(_arithmetic, name)(x, write("mul", ones, idx, values, **options))
+
+
 class IndexUpdateRef:
     """Places of an array (see IndexUpdateHelper)."""
 
@@ -118,47 +154,29 @@ class IndexUpdateRef:
             wrap_negative_indices=wrap_negative_indices,
         )
 
-    def set(self, values: ArrayLike, **options: Any) -> Array:
-        """The array with the values there: `x[idx] = values`. Of several values for one place any one may win."""
-        return write("set", self.array, self.index, values, **options)
-
-    def add(self, values: ArrayLike, **options: Any) -> Array:
-        """The array with the values added there, for each occurrence of a place: `x[idx] += values`."""
-        return write("add", self.array, self.index, values, **options)
-
-    def subtract(self, values: ArrayLike, **options: Any) -> Array:
-        """The array with the values subtracted there: `x[idx] -= values`."""
-        return write("sub", self.array, self.index, values, **options)
-
-    def multiply(self, values: ArrayLike, **options: Any) -> Array:
-        """The array with what is there multiplied by the values: `x[idx] *= values`."""
-        return write("mul", self.array, self.index, values, **options)
-
+    set = _updating("set", "The array with the values there: `x[idx] = values`. Of several for a place any may win.")
+    add = _updating("add", "The array with the values added there, for each occurrence of a place: `x[idx] += values`.")
+    subtract = _updating("sub", "The array with the values subtracted there: `x[idx] -= values`.")
+    multiply = _updating("mul", "The array with what is there multiplied by the values: `x[idx] *= values`.")
     mul = multiply
+    divide = _updating("divide", "The array with what is there divided by the values: `x[idx] /= values`.")
+    power = _updating("power", "The array with what is there raised to the power of the values: `x[idx] **= values`.")
+    min = _updating("min", "The array with the values where they are smaller: `x[idx] = minimum(x[idx], values)`.")
+    max = _updating("max", "The array with the values where they are larger: `x[idx] = maximum(x[idx], values)`.")
 
-    def divide(self, values: ArrayLike, **options: Any) -> Array:
-        """The array with what is there divided by the values: `x[idx] /= values`."""
-        check_arraylike("divide", values)
-        ones = ones_like(self.array, dtypes.result_type(self.array, values))
-        return _arithmetic.divide(self.array, write("mul", ones, self.index, values, **options))
-
-    def power(self, values: ArrayLike, **options: Any) -> Array:
-        """The array with what is there raised to the power of the values: `x[idx] **= values`."""
-        check_arraylike("power", values)
-        ones = ones_like(self.array, dtypes.result_type(self.array, values))
-        return _arithmetic.power(self.array, write("mul", ones, self.index, values, **options))
-
-    def min(self, values: ArrayLike, **options: Any) -> Array:
-        """The array with the values there where they are smaller: `x[idx] = minimum(x[idx], values)`."""
-        return write("min", self.array, self.index, values, **options)
-
-    def max(self, values: ArrayLike, **options: Any) -> Array:
-        """The array with the values there where they are larger: `x[idx] = maximum(x[idx], values)`."""
-        return write("max", self.array, self.index, values, **options)
-
-    def apply(self, func: Callable[[Array], Array], **options: Any) -> Array:
+    def apply(
+        self,
+        func: Callable[[Array], Array],
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
         """The array with an elementwise function applied there, once for each occurrence of a place."""
-        return _apply(self.array, self.index, func, **options)
+        return _apply(
+            self.array, self.index, func, indices_are_sorted, unique_indices, mode, wrap_negative_indices
+        )
 
 
 def write(
@@ -170,7 +188,6 @@ def write(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: Any = None,
-    out_sharding: Any = None,
     wrap_negative_indices: bool = True,
 ) -> Array:
     """x with values written at places.
@@ -180,7 +197,7 @@ def write(
         x: array.
         idx: index expression.
         values: of x's dtype, or such that can be converted to it; they broadcast to the shape of x[idx].
-        indices_are_sorted, unique_indices, mode, out_sharding, wrap_negative_indices: see IndexUpdateHelper.
+        indices_are_sorted, unique_indices, mode, wrap_negative_indices: see IndexUpdateHelper.
     """
     check_arraylike(f"at[...].{name}", values)
     mode = mode_of(mode)
@@ -414,12 +431,10 @@ def _apply(
     x: Array,
     idx: Any,
     func: Callable[[Array], Array],
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: Any = None,
-    out_sharding: Any = None,
-    wrap_negative_indices: bool = True,
+    indices_are_sorted: bool,
+    unique_indices: bool,
+    mode: Any,
+    wrap_negative_indices: bool,
 ) -> Array:
     options = {"mode": mode, "wrap_negative_indices": wrap_negative_indices}
     index = parse(x.shape, idx)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from veery import _dispatch, lax
-from veery._core import dtypes
+from veery._core import dtypes, source
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray
 from veery._core.shapes import canonicalize_shape
@@ -38,10 +39,10 @@ def place(x: Array, device: Any) -> Array:
 def array(
     object: Any,
     dtype: Any = None,
+    *args: Any,
     copy: bool = True,
     order: str | None = "K",
     ndmin: int = 0,
-    *,
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
@@ -51,6 +52,7 @@ def array(
         object: an array, a scalar, nested sequences of these, or anything that NumPy can view as an array.
         dtype: of the result; by default the one in which the values meet. Python numbers give 32-bit arrays unless
             x64 is on, and a lone Python number a weakly typed one.
+        *args: copy, order and ndmin by position, which is deprecated.
         copy: accepted for compatibility; arrays are immutable, and values of NumPy are always copied.
         order: must be "K" or None.
         ndmin: least rank of the result; dimensions of size 1 are put in front.
@@ -66,11 +68,25 @@ def array(
     Array([[1, 2],
            [3, 4]], dtype=int32)
     """
+    if args:
+        _, order, ndmin = _positional(args, (copy, order, ndmin))
     if order is not None and order != "K":
         raise NotImplementedError("Only implemented for order='K'")
     result = _array(object, dtype)
     missing = ndmin - result.ndim
     return place(lax.expand_dims(result, tuple(range(missing))) if missing > 0 else result, device)
+
+
+def _positional(args: tuple[Any, ...], defaults: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(args) > len(defaults):
+        raise TypeError(f"array() takes from 1 to 5 positional arguments but {len(args) + 2} were given")
+    warnings.warn(
+        "Passing the copy, order, and ndmin arguments to jnp.array positionally is deprecated. Use keyword arguments "
+        "instead.",
+        DeprecationWarning,
+        stacklevel=source.user_stacklevel(),
+    )
+    return (*args, *defaults[len(args) :])
 
 
 def _array(object: Any, dtype: Any) -> Array:
@@ -90,6 +106,12 @@ def _array(object: Any, dtype: Any) -> Array:
 
 def _cast(x: Array, dtype: Any) -> Array:
     aval = x.aval
+    if dtypes.issubdtype(aval.dtype, np.complexfloating) and not dtypes.issubdtype(dtype, np.complexfloating):
+        warnings.warn(
+            "Casting complex values to real discards the imaginary part",
+            np.exceptions.ComplexWarning,
+            stacklevel=source.user_stacklevel(),
+        )
     if aval.dtype == dtype and not aval.weak_type:
         return x
     return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=False)
@@ -106,9 +128,15 @@ def _numpy_view(object: Any) -> np.ndarray:
 
 def _from_scalar(value: Any, target: Any) -> Array:
     dtype = dtypes.dtype_of(value) if target is None else target
+    _check_complex(type(value), dtype)
     if isinstance(value, int) and not isinstance(value, bool) and dtypes.issubdtype(dtype, np.integer):
         _check_fits(value, value, dtype, target is None)
     return _finish(constant(value, dtype), weak_type=target is None and not isinstance(value, bool))
+
+
+def _check_complex(kind: type, dtype: Any) -> None:
+    if kind is complex and not dtypes.issubdtype(dtype, np.complexfloating):
+        raise TypeError(f"complex numbers cannot be made an array of {dtype.name}; take their real part first")
 
 
 def _check_fits(least: int, greatest: int, dtype: Any, default: bool) -> None:
@@ -141,7 +169,13 @@ def _from_sequence(values: Sequence[Any], target: Any) -> Array:
     if all(isinstance(x, (np.ndarray, np.generic, ArrayImpl)) or dtypes.is_python_scalar(x) for x in leaves):
         _check_numbers(leaves)
         dtype = dtypes.result_type(*leaves) if target is None else target
-        return _finish(constant(np.array(_on_host(values)), dtype))
+        try:
+            host = np.array(_on_host(values))
+        except ValueError as error:
+            if any(isinstance(x, ArrayImpl) for x in leaves):
+                raise TypeError(str(error)) from None
+            raise
+        return _finish(constant(host, dtype))
     return _from_numpy(np.asarray(values), values, target)
 
 
@@ -189,6 +223,7 @@ def _on_host(values: Sequence[Any]) -> list[Any]:
 def _from_python_numbers(values: Sequence[Any], types: set[type], target: Any) -> Array:
     widest = next((t for t in (complex, float, int, bool) if t in types), float)
     dtype = dtypes.canonicalize_dtype(widest) if target is None else target
+    _check_complex(widest, dtype)
     value = np.array(values)
     if value.dtype == object:
         raise OverflowError(f"Python integer {max(_leaves(values), key=abs)} out of bounds for {dtype.name}")
@@ -204,7 +239,7 @@ def _stack(values: Sequence[Any], target: Any) -> Array:
     parts = [_stack(x, target) if isinstance(x, (list, tuple)) else _array(x, None) for x in values]
     shapes = {np.shape(x) for x in parts}
     if len(shapes) > 1:
-        raise ValueError(
+        raise TypeError(
             "setting an array element with a sequence. The requested array has an inhomogeneous shape after 1 "
             f"dimensions: its elements have shapes {sorted(shapes)}."
         )
@@ -245,7 +280,7 @@ def asarray(
     >>> asarray([1.0, 2.0])
     Array([1., 2.], dtype=float32)
     """
-    return array(a, dtype, bool(copy), order, device=device, out_sharding=out_sharding)
+    return array(a, dtype, order=order, device=device)
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
@@ -277,6 +312,14 @@ def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = Non
         return lax.convert_element_type(x, target)
     if dtypes.issubdtype(x.dtype, np.complexfloating) and target == np.bool_:
         return lax.ne(x, to_dtype(0, x.dtype))
+    if dtypes.issubdtype(x.dtype, np.complexfloating) and not dtypes.issubdtype(target, np.complexfloating):
+        warnings.warn(
+            "Casting from complex to real dtypes will soon raise a ValueError. Please first use jnp.real or jnp.imag "
+            "to take the real/imaginary component of your input.",
+            DeprecationWarning,
+            stacklevel=source.user_stacklevel(),
+        )
+        x = lax.real(x)
     return place(lax.convert_element_type(x, target), device)
 
 
@@ -399,9 +442,7 @@ def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = Non
     return _filled_like("ones_like", a, 1, dtype, shape, device)
 
 
-def empty_like(
-    prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
-) -> Array:
+def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
     """Zeros of the shape and dtype of another array, unless given otherwise.
 
     >>> empty_like(np.arange(3)).dtype
@@ -466,17 +507,24 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     Args:
         x: an object with `__dlpack__` and `__dlpack_device__`.
         device: where to put it.
-        copy: whether the memory must be copied; by default it is, for its owner may write to it.
+        copy: whether the memory must be copied. Otherwise it is shared if it is contiguous and 64-byte aligned, and its
+            owner must not write to it.
+
+    Raises:
+        TypeError: x does not speak DLPack.
 
     >>> from_dlpack(np.arange(3, dtype="int32"))
     Array([0, 1, 2], dtype=int32)
     """
     if isinstance(x, ArrayImpl):
         return place(x, device)
+    if not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
+        raise TypeError("The array passed to from_dlpack must have __dlpack__ and __dlpack_device__ methods.")
     value = np.from_dlpack(x)
-    if copy is False:
-        return place(_dispatch.put(value, ShapedArray(value.shape, dtypes.dtype_of(value)), copy=False), device)
-    return asarray(value, device=device)
+    dtype = dtypes.dtype_of(value)
+    if copy or value.dtype != dtype:
+        return asarray(value, device=device)
+    return place(_dispatch.put(value, ShapedArray(value.shape, dtype), copy=False), device)
 
 
 def _impure(name: str, what: str) -> Any:
@@ -497,5 +545,12 @@ def _impure(name: str, what: str) -> Any:
 fromiter = _impure("fromiter", "iterable")
 fromfile = _impure("fromfile", "file")
 
-dtypes.set_scalar_maker(lambda x, dtype: asarray(x, dtype=dtype))
+
+
+def _scalar(x: Any, dtype: Any) -> Array:
+    """What `float32(x)` makes; of text, the number it denotes."""
+    return asarray(np.asarray(x, dtype) if isinstance(x, (str, bytes)) else x, dtype=dtype)
+
+
+dtypes.set_scalar_maker(_scalar)
 

@@ -11,7 +11,6 @@ from veery._core.dtypes import can_cast as can_cast
 from veery._core.dtypes import finfo as finfo
 from veery._core.dtypes import iinfo as iinfo
 from veery._core.dtypes import isdtype as isdtype
-from veery._core.dtypes import issubdtype as issubdtype
 from veery._core.dtypes import promote_types as promote_types
 from veery._core.dtypes import scalar_types
 
@@ -43,6 +42,15 @@ floating, complexfloating = np.floating, np.complexfloating
 flexible, character, object_ = np.flexible, np.character, np.object_
 dtype = np.dtype
 ComplexWarning = np.exceptions.ComplexWarning
+
+
+def issubdtype(arg1: Any, arg2: Any) -> bool:
+    """Whether dtype `arg1` belongs to the class or dtype `arg2`: `floating`, `integer`, `"float32"`...
+
+    >>> issubdtype(bfloat16, floating), issubdtype("int4", unsignedinteger)
+    (True, False)
+    """
+    return dtypes.issubdtype(arg1, arg2)
 
 
 def result_type(*args: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,14 +13,14 @@ import numpy as np
 
 from veery import lax
 from veery._api.jit import jit
-from veery._core import dtypes
+from veery._core import dtypes, source
 from veery._core.array import ArrayImpl
 from veery._core.shapes import broadcast_shapes as broadcast_shapes
-from veery._core.shapes import canonicalize_axis, canonicalize_shape, concrete_int
+from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_concrete, concrete_int
 from veery._core.trace import Tracer
 from veery.numpy import _promotion
 from veery.numpy._promotion import broadcast_to as _broadcast_to
-from veery.numpy._promotion import check_arraylike, ensure_arraylike, to_dtype
+from veery.numpy._promotion import check_arraylike, ensure_arraylike, is_arraylike, to_dtype
 
 ArrayLike = Any  # an Array, a tracer, a NumPy array or scalar, a Python scalar
 Array = Any  # an Array or a tracer
@@ -60,11 +61,11 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
         a: array of any shape.
         shape: the shape of the result, an int or ints; one of them may be -1 and is worked out from the others.
         order: "C" (the last index runs fastest) or "F" (the first does).
-        copy: False asks for no copy, which is refused.
+        copy: accepted for compatibility: arrays are immutable, so that nobody can tell.
         out_sharding: accepted for compatibility.
 
     Raises:
-        TypeError: the number of elements differs.
+        TypeError: the number of elements differs, or there are two unknown dimensions.
         ValueError: an unknown order.
 
     >>> import veery.numpy as jnp
@@ -72,8 +73,6 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
     [[0, 1, 2], [3, 4, 5]]
     """
     a = ensure_arraylike("reshape", a)
-    if copy is False:
-        raise NotImplementedError("jnp.reshape: copy=False is not supported.")
     new_shape = _resolve_shape(a, shape)
     if order == "C":
         return lax.reshape(a, new_shape)
@@ -89,7 +88,7 @@ def _resolve_shape(a: Any, shape: Any) -> tuple[int, ...]:
     old, size = np.shape(a), np.size(a)
     new = canonicalize_shape(shape)
     if new.count(-1) > 1:
-        raise ValueError("can only specify one unknown dimension")
+        raise TypeError(f"can only specify one unknown axis size with a `-1` value, got {new}")
     rest = math.prod(d for d in new if d != -1)
     if -1 in new:
         if (rest and size % rest) or (not rest and size):
@@ -390,6 +389,7 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes | None = None) -> A
         axis: the dimensions to trim; all of them by default.
     """
     check_arraylike("trim_zeros", filt)
+    check_concrete(filt, "Error arose in the `filt` argument of trim_zeros()")
     values = np.asarray(filt)
     axes = axis_tuple(axis, values.ndim)
     nonzero = np.argwhere(values)
@@ -405,17 +405,26 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes | None = None) -> A
 
 def shape(a: ArrayLike) -> tuple[int, ...]:
     """The shape of an array."""
-    check_arraylike("shape", a)
-    return np.shape(a)
+    return _shape_of("shape", a)
 
 
 def size(a: ArrayLike, axis: Any = None) -> int:
     """The number of elements of an array, or along dimensions of it."""
-    check_arraylike("size", a)
-    return math.prod(np.shape(a)[i] for i in axis_tuple(axis, np.ndim(a)))
+    shape = _shape_of("size", a)
+    return math.prod(shape[i] for i in axis_tuple(axis, builtins.len(shape)))
 
 
 def ndim(a: ArrayLike) -> int:
     """The number of dimensions of an array."""
-    check_arraylike("ndim", a)
-    return builtins.len(np.shape(a))
+    return builtins.len(_shape_of("ndim", a))
+
+
+def _shape_of(name: str, a: Any) -> tuple[int, ...]:
+    if not is_arraylike(a):  # lists, as in NumPy
+        warnings.warn(
+            f"jnp.{name} requires ndarray or scalar arguments, got {type(a)}. In a future JAX release this will be an "
+            "error.",
+            DeprecationWarning,
+            stacklevel=source.user_stacklevel(),
+        )
+    return np.shape(a)

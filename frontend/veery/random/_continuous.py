@@ -416,14 +416,14 @@ def _multivariate_normal(key: Any, mean: Any, cov: Any, *, shape: tuple[int, ...
 
 
 def _factor(cov: Array, method: str) -> Array:
-    from veery.numpy import linalg  # type: ignore[attr-defined]
+    from veery.numpy import linalg
 
     if method == "cholesky":
-        return linalg.cholesky(cov)
+        return linalg.cholesky(cov)  # type: ignore[attr-defined]
     if method == "eigh":
-        values, vectors = linalg.eigh(cov)
+        values, vectors = linalg.eigh(cov)  # type: ignore[attr-defined]
     else:
-        vectors, values, _ = linalg.svd(cov)
+        vectors, values, _ = linalg.svd(cov)  # type: ignore[attr-defined]
     return jnp.multiply(vectors, jnp.sqrt(jnp.expand_dims(values, -2)))
 
 
@@ -448,10 +448,10 @@ def orthogonal(
 
 @jit(static_argnames=("n", "m", *_SHAPED))
 def _orthogonal(key: Any, *, n: int, m: int, shape: tuple[int, ...], dtype: Any) -> Array:
-    from veery.numpy import linalg  # type: ignore[attr-defined]
+    from veery.numpy import linalg
 
     z = normal_of(typed(key), (*shape, max(n, m), min(n, m)), dtype)
-    q, r = linalg.qr(z)
+    q, r = linalg.qr(z)  # type: ignore[attr-defined]
     # the signs that make the decomposition unique, and with it the distribution uniform
     signs = jnp.sign(jnp.diagonal(r, axis1=-2, axis2=-1))
     x = jnp.multiply(q, jnp.expand_dims(signs, -2))
