@@ -28,6 +28,7 @@ def checkpoint(
     prevent_cse: bool = True,
     policy: Callable[..., Any] | None = None,
     static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
     concrete: bool | None = None,
 ) -> Any:
     """A function whose derivatives compute its intermediate values again instead of keeping them.
@@ -39,6 +40,7 @@ def checkpoint(
         policy: `(primitive, *avals, **params)` -> whether the results of that operation may be kept; see
             `checkpoint_policies`. By default only the arguments are kept.
         static_argnums: positions of arguments that are Python values.
+        static_argnames: names of such arguments, where they are passed by name.
         concrete: no longer there; use static_argnums.
 
     Returns:
@@ -59,17 +61,24 @@ def checkpoint(
         )
     if fun is None:
         return functools.partial(
-            checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums, concrete=concrete
+            checkpoint,
+            prevent_cse=prevent_cse,
+            policy=policy,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
         )
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun!r}")
     static = as_tuple(static_argnums)
+    names = frozenset([static_argnames] if isinstance(static_argnames, str) else static_argnames)
 
     @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
     @source.api_boundary
     def remat_fun(*args: Any, **kwargs: Any) -> Any:
         positions = _static_positions(static, len(args))
-        closed, operands, out_tree = _stage(fun, args, kwargs, positions)
+        fixed = {name: kwargs.pop(name) for name in names & kwargs.keys()}
+        body = functools.partial(fun, **fixed) if fixed else fun
+        closed, operands, out_tree = _stage(body, args, kwargs, positions)
         outs = checkpoint_p.bind(
             *operands, jaxpr=closed, prevent_cse=bool(prevent_cse), policy=policy, differentiated=False
         )

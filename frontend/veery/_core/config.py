@@ -350,24 +350,28 @@ class State:
     def value(self) -> Any:
         return getattr(config, self._name)
 
-    def __call__(self, new_value: Any = _REQUIRED) -> _Override:
-        if new_value is _REQUIRED:
-            new_value = self._default
-        if new_value is _REQUIRED:
+    def __call__(self, new_val: Any = _REQUIRED) -> _Override:
+        if new_val is _REQUIRED:
+            new_val = self._default
+        if new_val is _REQUIRED:
             raise TypeError(
                 f"Context manager for {self.__name__} config option requires an argument representing "
                 "the new value for the config option."
             )
-        return _Override(self._name, new_value)
+        return _Override(self._name, new_val)
 
     def __repr__(self) -> str:
         return f"<config state {self.__name__} = {self.value!r}>"
 
 
+def disable_jit(disable: bool = True) -> _Override:
+    """Run functions under `jit` as they are: `with disable_jit(): ...`."""
+    return _Override("jax_disable_jit", disable)
+
+
 _flag = functools.partial(State, default=True)
 
 enable_x64 = _flag("jax_enable_x64")
-disable_jit = _flag("jax_disable_jit")
 debug_nans = _flag("jax_debug_nans")
 debug_infs = _flag("jax_debug_infs")
 debug_key_reuse = _flag("jax_debug_key_reuse")

@@ -322,10 +322,10 @@ def sorted_keys(mapping: dict[Any, Any]) -> list[Any]:
         ) from None
 
 
-def is_tree_node(kind: type) -> bool:
+def is_tree_node(typ: type) -> bool:
     """Whether objects of exactly this type are nodes of pytrees."""
     builtin = (type(None), tuple, list, dict, collections.OrderedDict, collections.defaultdict)
-    return kind in builtin or kind in _entries or is_namedtuple_type(kind)
+    return typ in builtin or typ in _entries or is_namedtuple_type(typ)
 
 
 def _dictionary(node: Any) -> Level:

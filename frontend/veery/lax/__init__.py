@@ -123,6 +123,7 @@ from veery.lax._convert import bitcast_convert_type as bitcast_convert_type
 from veery.lax._convert import bitcast_convert_type_p as bitcast_convert_type_p
 from veery.lax._convert import convert_element_type as convert_element_type
 from veery.lax._convert import convert_element_type_p as convert_element_type_p
+from veery.lax._convert import dtype as dtype
 from veery.lax._convert import reduce_precision as reduce_precision
 from veery.lax._convert import reduce_precision_p as reduce_precision_p
 from veery.lax._cumulative import cumlogsumexp as cumlogsumexp

@@ -19,6 +19,24 @@ from veery.lax._declare import FLOAT, check_dtype
 from veery.lax._operands import Array, ArrayLike, apply, check_operand
 from veery.lax._reference import widen
 
+
+def dtype(x: Any) -> Any:
+    """The dtype of a value, or the one that a type or a name stands for, in 32 bits unless x64 is on.
+
+    Raises:
+        ValueError: x is None.
+        TypeError: x has no dtype.
+
+    >>> dtype(1.0), dtype(int)
+    (dtype('float32'), dtype('int32'))
+    """
+    if x is None:
+        raise ValueError(f"Invalid argument to dtype: {x}.")
+    if isinstance(x, (type, str, np.dtype, dtypes.ExtendedDType)):
+        return dtypes.check_and_canonicalize_user_dtype(x, "dtype")
+    return dtypes.dtype_of(x)
+
+
 # convert_element_type
 
 

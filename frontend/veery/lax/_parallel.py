@@ -149,6 +149,7 @@ def all_gather(
     axis_index_groups: Sequence[Sequence[int]] | None = None,
     axis: int = 0,
     tiled: bool = False,
+    to: str = "varying",
 ) -> Any:
     """The values at all positions of a named axis, at each of them.
 
@@ -158,6 +159,7 @@ def all_gather(
         axis_index_groups: groups to gather within.
         axis: where the gathered axis goes.
         tiled: whether values are concatenated along `axis` instead of stacked.
+        to: accepted for compatibility: values are not typed by whether they vary over an axis.
 
     >>> import veery, veery.numpy as jnp
     >>> veery.vmap(lambda x: veery.lax.all_gather(x, "i"), axis_name="i")(jnp.arange(2)).tolist()

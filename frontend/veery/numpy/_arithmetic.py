@@ -47,7 +47,7 @@ def choose(condition: Array, x: ArrayLike, y: ArrayLike) -> Array:
     like = x if np.ndim(x) or not np.ndim(y) else y
     aval = aval_of(like if not dtypes.is_python_scalar(like) else (y if dtypes.is_python_scalar(x) else x))
     shape = lax.broadcast_shapes(np.shape(condition), np.shape(x), np.shape(y))
-    cases = [to_dtype(v, aval.dtype) if dtypes.is_python_scalar(v) else v for v in (x, y)]  # type: ignore[attr-defined]
+    cases = [to_dtype(v, aval.dtype, aval.weak_type) if dtypes.is_python_scalar(v) else v for v in (x, y)]  # type: ignore[attr-defined]
     wide = [v if np.shape(v) == shape else lax.broadcast_in_dim(v, shape, _trailing(v, shape)) for v in cases]
     if np.ndim(condition) and np.shape(condition) != shape:
         condition = lax.broadcast_in_dim(condition, shape, _trailing(condition, shape))
@@ -524,6 +524,7 @@ def _angle(z: ArrayLike) -> Array:
     if is_kind(z, np.complexfloating):
         return lax.atan2(lax.imag(z), lax.real(z))
     (re,) = promote_dtypes_inexact(z)
+    re = to_dtype(re, _dtype(re))
     return lax.atan2(lax.full_like(re, 0), re)
 
 
@@ -633,9 +634,8 @@ def _round(a: ArrayLike, decimals: int) -> Array:
         return as_array(a)
     if decimals == 0:
         return _round_half_even(a)
-    factor = to_dtype(_pow(10.0, decimals), _dtype(a))
     if is_kind(a, np.complexfloating):
-        return lax.div(_round_half_even(lax.mul(a, factor)), factor)
+        return lax.complex(_round(lax.real(a), decimals), _round(lax.imag(a), decimals))
     wide = to_dtype(a, np.dtype("float32")) if dtypes.itemsize_bits(_dtype(a)) < 32 else a
     factor = to_dtype(_pow(10.0, decimals), _dtype(wide))
     return to_dtype(lax.div(_round_half_even(lax.mul(wide, factor)), factor), _dtype(a), aval_of(a).weak_type)

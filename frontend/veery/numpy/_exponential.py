@@ -12,7 +12,7 @@ from veery._core import dtypes
 from veery._transforms.custom_rules import CustomJVPCall
 from veery.numpy._arithmetic import _dtype, as_array, choose, is_kind
 from veery.numpy._elementwise import elementwise, jitted
-from veery.numpy._promotion import Array, ArrayLike, promote_args_inexact, promote_dtypes_inexact
+from veery.numpy._promotion import Array, ArrayLike, promote_args_inexact, promote_dtypes_inexact, to_dtype
 from veery.numpy._ufunc import binary_ufunc
 
 # Exponentials and logarithms.
@@ -76,7 +76,7 @@ def log2(x: ArrayLike, /) -> Array:
     Array([0., 3.], dtype=float32)
     """
     (x,) = promote_args_inexact("log2", x)
-    return lax.div(lax.log(x), float(np.log(2.0)))
+    return lax.div(to_dtype(lax.log(x), _dtype(x)), float(np.log(2.0)))
 
 
 @elementwise
@@ -87,7 +87,7 @@ def log10(x: ArrayLike, /) -> Array:
     Array([0., 2.], dtype=float32)
     """
     (x,) = promote_args_inexact("log10", x)
-    return lax.mul(lax.log(x), float(1 / np.log(10.0)))
+    return lax.mul(to_dtype(lax.log(x), _dtype(x)), float(1 / np.log(10.0)))
 
 
 def _custom_jvp(name: str, fun: Callable[..., Array], rule: Callable[..., Array]) -> Callable[..., Array]:

@@ -154,16 +154,17 @@ class _Concatenator:
     def __getitem__(self, key: Any) -> Array:
         keys = list(key) if isinstance(key, tuple) else [key]
         axis, ndmin, trans1d = self._axis, self._ndmin, self._trans1d
-        if keys and isinstance(keys[0], str):
-            directive = keys.pop(0)
-            if directive in ("r", "c"):
-                raise NotImplementedError("matrix directives ('r', 'c') are not supported")
+        directive = keys.pop(0) if keys and isinstance(keys[0], str) else ""
+        if directive and directive not in ("r", "c"):
             numbers = [operator.index(int(v)) for v in directive.split(",")]
             axis, ndmin, trans1d, *_ = numbers + [axis, ndmin, trans1d][len(numbers) :]
         parts = [self._part(k, ndmin, trans1d) for k in keys]
         from veery import numpy as jnp
 
-        return jnp.concatenate(parts, axis=axis)
+        out = jnp.concatenate(parts, axis=axis)
+        if directive in ("r", "c") and out.ndim == 1:  # a matrix of one row, or of one column
+            return lax.expand_dims(out, (0 if directive == "r" else 1,))
+        return out
 
     @staticmethod
     def _part(key: Any, ndmin: int, trans1d: int) -> Array:

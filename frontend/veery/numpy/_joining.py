@@ -349,6 +349,8 @@ def repeat(
                 "specify a static value for `repeats`, or pass a static value to `total_repeat_length`.",
             )
         counts = np.asarray(repeats)
+        if counts.dtype.kind not in "iub":
+            raise TypeError(f"repeats must be integers, got {counts.dtype}")
         if counts.size == 1:
             return _repeat_evenly(a, count=int(counts.reshape(())), axis=axis)
         if counts.shape != (size,):
@@ -456,7 +458,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
 
     Args:
         arr: array of any shape.
-        obj: an index, indices or a slice; concrete.
+        obj: an index, indices or a slice; concrete, except that one index may be traced.
         values: what is put in; it broadcasts as in NumPy.
         axis: the dimension; None flattens the array.
 
@@ -469,23 +471,38 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
         return insert(ravel(arr), obj, values, 0)
     axis = canonicalize_axis(axis, np.ndim(arr))
     size = np.shape(arr)[axis]
+    ranked = (1,) * (np.ndim(arr) - np.ndim(values)) + np.shape(values)
+    if isinstance(obj, Tracer) and obj.ndim == 0:
+        count = ranked[0]
+        return _insert(arr, values, _insertion_at(obj, size, count), count=count, axis=axis, scalar=True)
     index = _positions("insert", obj, size)
     if np.any((index < -size) | (index > size)):
         raise IndexError(f"index {obj} is out of bounds for axis {axis} with size {size}")
-    ranked = (1,) * (np.ndim(arr) - np.ndim(values)) + np.shape(values)
     count, source = _insertion(index, size, ranked[0 if index.ndim == 0 else axis])
-    return _insert(arr, values, source=source, count=count, axis=axis, scalar=index.ndim == 0)
+    return _insert(arr, values, source, count=count, axis=axis, scalar=index.ndim == 0)
 
 
-def _insertion(index: np.ndarray, size: int, available: int) -> tuple[int, tuple[int, ...]]:
+def _insertion(index: np.ndarray, size: int, available: int) -> tuple[int, np.ndarray]:
     """How many elements come in, and where each place of the result comes from: `size` and up are the new ones."""
     count = available if index.size == 1 else index.size
     flat = np.broadcast_to(np.where(index < 0, index + size, index).reshape(-1), (count,))
-    return count, tuple(np.insert(np.arange(size), flat, size + np.arange(count)).tolist())
+    return count, np.insert(np.arange(size), flat, size + np.arange(count)).astype(np.int32)
 
 
-@jit(static_argnames=("source", "count", "axis", "scalar"))
-def _insert(arr: Array, values: Any, *, source: tuple[int, ...], count: int, axis: int, scalar: bool) -> Array:
+def _insertion_at(index: Array, size: int, count: int) -> Array:
+    """Where each place of the result comes from if `count` elements come in before a traced index."""
+    index = lax.convert_element_type(index, np.int32)
+    index = lax.clamp(np.int32(0), lax.select(lax.lt(index, 0), lax.add(index, size), index), np.int32(size))
+    places = np.arange(size + count, dtype=np.int32)
+    start = lax.broadcast_in_dim(index, places.shape, ())
+    new = lax.add(lax.sub(places, start), size)
+    kept = lax.select(lax.lt(places, start), places, places - np.int32(count))
+    inside = lax.bitwise_and(lax.ge(places, start), lax.lt(places, lax.add(start, count)))
+    return lax.select(inside, new, kept)
+
+
+@jit(static_argnames=("count", "axis", "scalar"))
+def _insert(arr: Array, values: Any, source: Array, *, count: int, axis: int, scalar: bool) -> Array:
     arr, values = as_array(arr), as_array(to_dtype(values, arr.dtype))
     shape = tuple(count if i == axis else d for i, d in enumerate(arr.shape))
     if scalar and values.ndim > 0:
@@ -496,4 +513,4 @@ def _insert(arr: Array, values: Any, *, source: tuple[int, ...], count: int, axi
         values = lax.transpose(values, order)
         shape = tuple(values.shape[axis] if i == axis else d for i, d in enumerate(arr.shape))
     new = broadcast_to(values, shape)
-    return _take(lax.concatenate([arr, new], axis), np.asarray(source, np.int32), axis)
+    return _take(lax.concatenate([arr, new], axis), source, axis)

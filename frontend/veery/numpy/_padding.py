@@ -9,7 +9,8 @@ import numpy as np
 
 from veery import lax
 from veery._api.jit import jit
-from veery._core import dtypes
+from veery._core import dtypes, tree
+from veery._core.shapes import check_concrete
 from veery.numpy._creation import asarray
 from veery.numpy._promotion import Array, ArrayLike, check_arraylike, to_dtype, unwrap
 from veery.numpy._quantiles import median
@@ -50,7 +51,8 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "cons
         **kwargs: constant_values, end_values, stat_length or reflect_type, as in numpy.pad.
 
     Raises:
-        ValueError: unknown mode or option, negative widths, or an empty dimension that has nothing to repeat.
+        NotImplementedError: unknown mode.
+        ValueError: unknown option, negative widths, or an empty dimension that has nothing to repeat.
 
     >>> import veery.numpy as jnp
     >>> jnp.pad(jnp.array([1, 2, 3]), (1, 2), mode="reflect").tolist()
@@ -62,7 +64,7 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "cons
     if callable(mode):
         return _by_function(x, widths, mode, kwargs)
     if mode not in _OPTIONS:
-        raise ValueError(f"Unimplemented padding mode '{mode}' for np.pad.")
+        raise NotImplementedError(f"Unimplemented padding mode '{mode}' for np.pad.")
     unknown = sorted(kwargs.keys() - _OPTIONS[mode].keys())
     if unknown:
         raise ValueError(f"unsupported keyword arguments for mode '{mode}': {unknown}")
@@ -88,6 +90,8 @@ def _widths(value: Any, ndim: int) -> Widths:
         for axis, width in value.items():
             pairs[axis] = width if isinstance(width, (tuple, list)) else (width, width)
         value = pairs
+    for width in tree.tree_leaves(value):
+        check_concrete(width, "pad_width argument of jnp.pad")
     given = np.asarray(value)
     if given.dtype.kind not in "iu":
         raise TypeError("`pad_width` must be of integral type.")

@@ -192,6 +192,8 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
     zeros = asarray(zeros)
     if zeros.ndim != 1:
         raise ValueError("input must be 1d: the characteristic polynomial of a matrix is not available")
+    if not zeros.size:
+        return full((), 1, zeros.dtype)
     out = full((1,), 1, zeros.dtype)
     for i in range(zeros.shape[0]):
         factor = lax.concatenate([full((1,), 1, zeros.dtype), negative(zeros[i : i + 1])], 0)

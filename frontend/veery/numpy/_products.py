@@ -53,7 +53,14 @@ def _matmul(a: Array, b: Array, *, precision: Any, preferred: Preferred) -> Arra
     return _contract(a, b, (((a.ndim - 1,), (b.ndim - 2,)), (shared, shared)), precision, preferred)
 
 
-def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Preferred = None) -> Array:
+def matmul(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    precision: Any = None,
+    preferred_element_type: Preferred = None,
+    out_sharding: Any = None,
+) -> Array:
     """The matrix product of two arrays; leading dimensions are broadcast.
 
     Args:
@@ -61,6 +68,7 @@ def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_eleme
         b: array of shape (..., k, n), or a vector of k.
         precision: see lax.Precision.
         preferred_element_type: dtype of the result and of its accumulation.
+        out_sharding: accepted for compatibility.
 
     Returns:
         Array of shape (..., m, n); without m or n for vectors.
@@ -102,7 +110,14 @@ def _dot(a: Array, b: Array, *, precision: Any, preferred: Preferred) -> Array:
     return _contract(a, b, (((a.ndim - 1,), (contract_b,)), ((), ())), precision, preferred)
 
 
-def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Preferred = None) -> Array:
+def dot(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    precision: Any = None,
+    preferred_element_type: Preferred = None,
+    out_sharding: Any = None,
+) -> Array:
     """The product of two arrays over the last dimension of `a` and the last but one of `b`, as numpy.dot.
 
     Args:
@@ -110,6 +125,7 @@ def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_
         b: array.
         precision: see lax.Precision.
         preferred_element_type: dtype of the result and of its accumulation.
+        out_sharding: accepted for compatibility.
 
     >>> import veery.numpy as jnp
     >>> int(jnp.dot(jnp.array([1, 2]), jnp.array([3, 4])))

@@ -13,7 +13,7 @@ from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.array import ArrayImpl
 from veery._core.errors import ConcretizationTypeError
-from veery._core.shapes import canonicalize_axis
+from veery._core.shapes import canonicalize_axis, concrete_int
 from veery._core.trace import Tracer, current_trace, eval_trace
 from veery.numpy._arithmetic import choose
 from veery.numpy._creation import from_host, place
@@ -133,7 +133,7 @@ def linspace(
     >>> linspace(0, 1, 5)
     Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
-    num = operator.index(num)
+    num = concrete_int(num, "'num' argument of jnp.linspace")
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     check_arraylike("linspace", start, stop)

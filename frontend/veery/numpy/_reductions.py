@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from veery import lax
 from veery._core import dtypes
-from veery._core.shapes import canonicalize_axis
+from veery._core.shapes import canonicalize_axis, concrete_int
 from veery.numpy import _arithmetic, _logic
 from veery.numpy._arithmetic import _dtype, choose, is_kind
 from veery.numpy._creation import asarray
@@ -94,8 +93,9 @@ def canonical_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
     """
     if axis is None:
         return tuple(range(ndim))
-    axes = tuple(axis) if isinstance(axis, (tuple, list, np.ndarray)) else (operator.index(axis),)  # type: ignore[arg-type]
-    result = tuple(canonicalize_axis(a, ndim) for a in axes)
+    axes = tuple(axis) if isinstance(axis, (tuple, list, np.ndarray)) else (axis,)
+    known = [concrete_int(a, "The axis argument must be known statically.") for a in axes]
+    result = tuple(canonicalize_axis(a, ndim) for a in known)
     if len(set(result)) != len(result):
         raise ValueError(f"duplicate value in 'axis': {axis}")
     return result

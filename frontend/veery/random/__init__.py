@@ -40,6 +40,7 @@ from veery.random._keys import clone as clone
 from veery.random._keys import fold_in as fold_in
 from veery.random._keys import key as key
 from veery.random._keys import key_data as key_data
+from veery.random._keys import key_dtype as key_dtype
 from veery.random._keys import key_impl as key_impl
 from veery.random._keys import split as split
 from veery.random._keys import wrap_key_data as wrap_key_data

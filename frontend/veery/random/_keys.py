@@ -188,6 +188,16 @@ def wrap_key_data(key_bits_array: ArrayLike, *, impl: Any = None, dtype: Any = N
     return _rng.random_wrap_p.bind(key_bits_array, impl=_rng.TAG)
 
 
+def key_dtype(impl_spec: Any = None) -> dtypes.KeyDType:
+    """The dtype of keys for a generator; None for the default one.
+
+    >>> key_dtype()
+    key<fry>
+    """
+    _check_impl(impl_spec)
+    return dtypes.key_dtype()
+
+
 def key_impl(keys: ArrayLike) -> str:
     """The name of the generator that keys are for."""
     check_key("key_impl", keys, allow_batched=True)
