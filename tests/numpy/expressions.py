@@ -1,0 +1,88 @@
+"""Evaluate expressions, one a line of the input, with `jnp` from a package; prints their outcomes as JSON.
+
+    python tests/numpy/expressions.py veery --interpreted < expressions.txt
+    python tests/numpy/expressions.py jax < expressions.txt         # how recorded_expressions.json was made
+
+An outcome is the name of an exception's class after "!", or the value: arrays as [type, elements], the type with "~" in
+front if it is weak.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+OPERANDS = """
+F = jnp.array([[1.5, -2.0, 0.25], [3.0, 0.5, -1.25]], dtype=jnp.float32)
+V = jnp.array([3.0, 1.0, 2.0], dtype=jnp.float32)
+I = jnp.array([[1, -2, 3], [4, 5, -6]], dtype=jnp.int32)
+J = jnp.array([3, 1, 2], dtype=jnp.int32)
+B = jnp.array([[True, False, True], [False, False, True]])
+C = jnp.array([[1 + 2j, -3.0j, 2.0], [0.5, 1j, -1 - 1j]], dtype=jnp.complex64)
+H = jnp.array([1.5, -2.0, 0.25], dtype=jnp.float16)
+BF = jnp.array([1.5, -2.0, 0.25], dtype=jnp.bfloat16)
+U = jnp.array([1, 200, 255], dtype=jnp.uint8)
+S8 = jnp.array([-128, 127, 5], dtype=jnp.int8)
+W = jnp.asarray(2.0)
+WI = jnp.asarray(3)
+E = jnp.zeros((0, 3), jnp.float32)
+N = jnp.array([1.0, jnp.nan, -jnp.inf, jnp.inf, -0.0, 0.0], dtype=jnp.float32)
+Z = jnp.float32(2.5)
+npF = np.array([1.0, 2.0, 3.0])
+npI = np.arange(3)
+"""
+ELEMENTS = 40  # no more of an array are kept
+
+
+def described(value: Any, array: type) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, (tuple, list)):
+        return [described(v, array) for v in value]
+    if isinstance(value, dict):
+        return {str(key): described(v, array) for key, v in value.items()}
+    if isinstance(value, (array, np.ndarray, np.generic)):
+        kind = f"{value.dtype}{list(value.shape)}"
+        if isinstance(value, array):
+            kind = ("~" if value.weak_type else "") + kind
+        elements = np.asarray(value).ravel()[:ELEMENTS]
+        if elements.dtype.kind == "c":
+            return [kind, [[number(x.real), number(x.imag)] for x in elements.tolist()]]
+        wide = elements if elements.dtype.kind in "biuf" else elements.astype(np.float32)
+        return [kind, [number(x) for x in wide.tolist()]]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else type(value).__name__
+
+
+def number(x: Any) -> Any:
+    return float(f"{x:.7g}") if isinstance(x, float) else x
+
+
+def outcome(expression: str, names: dict[str, Any], array: type) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return described(eval(expression, dict(names)), array)
+        except Exception as error:
+            return f"!{type(error).__name__}"
+
+
+def main(package: str, *options: str) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    if "--interpreted" in options:
+        from support.interpreted_programs import install
+
+        install()
+    jax = importlib.import_module(package)
+    names = {"jax": jax, "jnp": importlib.import_module(f"{package}.numpy"), "np": np, "lax": jax.lax}
+    exec(OPERANDS, names)
+    results = {line: outcome(line, names, jax.Array) for line in sys.stdin.read().splitlines() if line}
+    print("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in results.items()) + "\n}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
