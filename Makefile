@@ -42,6 +42,9 @@ bench: install  ## timings beside NumPy, and JAX if JAX_PYTHON names an interpre
 
 examples: install  ## run every example
 	@set -e; for example in examples/*.py; do echo "== $$example"; $(BIN)/python $$example; done
+	@set -e; folder=$$(mktemp -d); trap 'rm -r "$$folder"' EXIT; \
+	for script in train ask; do echo "== examples/deploy/$$script.py"; \
+	$(BIN)/python examples/deploy/$$script.py "$$folder"; done
 
 wheel: install  ## build a wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

@@ -176,7 +176,7 @@ def lower_jaxpr(
 
 
 def _options(compiler_options: tuple[tuple[str, Any], ...], choices: dict[str, Any]) -> Any:
-    return lowering().Options(flags=tuple(f"--{key}={value}" for key, value in compiler_options), **choices)
+    return lowering().Options(flags=compiler_flags(dict(compiler_options)), **choices)
 
 
 def entry(name: str, programs: Sequence[Any], **fields: Any) -> Any:
@@ -220,6 +220,19 @@ def _versions() -> dict[str, str]:
     return {"veery": __version__}
 
 
+def compiler_flags(options: dict[str, Any]) -> tuple[str, ...]:
+    """Options of IREE's compiler as it takes them."""
+    return tuple(f"--{name}={value}" for name, value in options.items())
+
+
+def compile_lowered(lowered: Any, device: Any) -> tuple[Any, Any]:
+    """Compile a module and load it on a device (None: nowhere): the program, and what takes and returns buffers."""
+    if device is None:
+        return lowered.compile(), None
+    executable = load(lowered.compile(), device, lambda **choices: lowered.with_options(**choices).compile())
+    return executable._program, executable
+
+
 def load(program: Any, device: Any, recompile: Any = None) -> Any:
     """Load a program on a device."""
     try:
@@ -248,6 +261,14 @@ def device_of(args: Sequence[ArrayImpl], name: str) -> Any:
                 )
             chosen = device
     return chosen if chosen is not None else default_device()
+
+
+def committed_device(leaves: Sequence[Any], name: str) -> Any:
+    """The device that values (arrays, or types with a sharding) are bound to; None where they are free."""
+    arrays = [x for x in leaves if isinstance(x, ArrayImpl) and x._committed]
+    wanted = [getattr(getattr(x, "sharding", None), "device_set", ()) for x in leaves if not isinstance(x, ArrayImpl)]
+    found = next((next(iter(devices)) for devices in wanted if len(devices) == 1), None)
+    return device_of(arrays, name) if arrays else found
 
 
 def on_device(args: Sequence[ArrayImpl], device: Any) -> list[Any]:

@@ -88,7 +88,10 @@ def _trace(name: str, fun: Any, specs: Any) -> Any:
 
 def compile_for(traced: Any, target: str) -> Any:
     """A traced function as a program that calls no Python functions."""
-    return traced.lower(lowering_platforms=[target], self_contained=True)._lowered.compile()
+    lowered = traced.lower(lowering_platforms=[target], self_contained=True)._lowered
+    if lowered.widest_dispatch() > 32:  # which would only be told when the program is loaded
+        lowered = lowered.with_options(fuse_multi_use=False)
+    return lowered.compile()
 
 
 def entry(traced: Any, programs: Sequence[Any], *, name: str | None = None) -> Any:

@@ -35,6 +35,10 @@ __all__ = ["Exported", "default_export_platform", "deserialize", "export"]
 
 _MAGIC = b"veery-export-1\n"
 
+# JAX's numbers for modules whose functions take the arguments alone.
+minimum_supported_calling_convention_version = 9
+maximum_supported_calling_convention_version = 10
+
 
 @dataclass(frozen=True)
 class Exported:
@@ -63,6 +67,16 @@ class Exported:
     def mlir_module_serialized(self) -> bytes:
         """MLIR bytecode of the module for the first platform."""
         return self._modules[0]
+
+    # What JAX's Exported says beside this: one device holds each array, all arguments are kept, and neither effects nor
+    # unknown operations pass the exporter.
+
+    calling_convention_version = property(lambda self: maximum_supported_calling_convention_version)
+    disabled_safety_checks = ordered_effects = unordered_effects = property(lambda self: ())
+    uses_global_constants = property(lambda self: False)
+    module_kept_var_idx = property(lambda self: tuple(range(len(self.in_avals))))
+    in_shardings_hlo = property(lambda self: (None,) * len(self.in_avals))
+    out_shardings_hlo = property(lambda self: (None,) * len(self.out_avals))
 
     def mlir_module(self, platform: str | None = None) -> str:
         """The StableHLO module as text, for the first platform or the one named."""

@@ -17,7 +17,8 @@ from veery._core.jaxpr import ClosedJaxpr
 class Traced:
     """A function traced for given types of arguments. Made by `jit(f).trace(...)`."""
 
-    def __init__(self, function: Any, traced: Any, signature: Any, donated: tuple[bool, ...]):
+    def __init__(self, function: Any, traced: Any, signature: Any, donated: tuple[bool, ...], device: Any = None):
+        self._device = device
         self._function = function
         self._traced = traced
         self._signature = signature
@@ -33,6 +34,16 @@ class Traced:
     @property
     def fun_name(self) -> str:
         return self._traced.name
+
+    @property
+    def in_avals(self) -> tuple[Any, ...]:
+        """The types of the flat arguments."""
+        return tuple(self._signature.avals)
+
+    @property
+    def out_avals(self) -> tuple[Any, ...]:
+        """The types of the flat results."""
+        return tuple(self._traced.closed.out_avals)
 
     @property
     def out_tree(self) -> Any:
@@ -55,19 +66,17 @@ class Traced:
         return out_struct(self._signature.avals, self._signature.treedef)
 
     def lower(self, *, lowering_platforms: Sequence[str] | None = None, **choices: Any) -> Lowered:
-        """Lower to StableHLO, for the default device or the platform given.
+        """Lower to StableHLO, for the device that the arguments are committed to (else the default one) or a platform.
 
         Args:
             lowering_platforms: one target: "cpu", "cpu:x86-64-v3", "vulkan", "cuda:sm_89"...
             **choices: further options of the lowering, e.g. self_contained=True (call no Python functions).
         """
-        options = self._function._options
-        device = options.device or _dispatch.default_device()
+        device = None if lowering_platforms else self._device or _dispatch.default_device()
         target = lowering_platforms[0] if lowering_platforms else _dispatch.target_of(device)
-        donated = (False,) * len(self._traced.consts) + self._donated
-        flags = options.compiler_options
-        lowered = _dispatch.lower_jaxpr(self._traced.closed, self._traced.name, target, donated, flags, **choices)
-        return Lowered(self, lowered)
+        flags = self._function._options.compiler_options
+        lowered = _dispatch.lower_jaxpr(self._traced.closed, self._traced.name, target, self._donated, flags, **choices)
+        return Lowered(self, lowered, device)
 
     def __repr__(self) -> str:
         return f"Traced({self.fun_name}, {self._signature.avals})"
@@ -79,10 +88,12 @@ class Traced:
 class Lowered:
     """A function lowered to StableHLO. Made by `jit(f).lower(...)`."""
 
-    def __init__(self, traced: Traced, lowered: Any):
+    def __init__(self, traced: Traced, lowered: Any, device: Any):
         self._traced = traced
         self._lowered = lowered
+        self._device = device
 
+    in_avals = property(lambda self: self._traced.in_avals)
     in_tree = property(lambda self: self._traced.in_tree)
     out_tree = property(lambda self: self._traced.out_tree)
     out_info = property(lambda self: self._traced.out_info)
@@ -122,10 +133,14 @@ class Lowered:
     def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
         """Compile to a program.
 
+        Args:
+            compiler_options: further options of IREE's compiler, e.g. {"iree-opt-level": "O2"}.
+
         Raises:
             CompileError: IREE cannot compile the module; the message names the primitive and the user's line.
         """
-        return Compiled(self._traced, self._lowered.compile())
+        lowered = self._lowered.with_options(_dispatch.compiler_flags(compiler_options or {}))
+        return Compiled(self._traced, *_dispatch.compile_lowered(lowered, self._device), self._device)
 
     def __repr__(self) -> str:
         return f"Lowered({self._traced.fun_name})"
@@ -141,11 +156,13 @@ class Lowered:
 class Compiled:
     """A compiled function for one type of arguments. Made by `jit(f).lower(...).compile()`."""
 
-    def __init__(self, traced: Traced, program: Any):
+    def __init__(self, traced: Traced, program: Any, executable: Any, device: Any):
         self._traced = traced
         self._program = program
-        self._loaded: tuple[Any, Any] | None = None
+        self._executable = executable
+        self._device = device
 
+    in_avals = property(lambda self: self._traced.in_avals)
     in_tree = property(lambda self: self._traced.in_tree)
     out_tree = property(lambda self: self._traced.out_tree)
     out_info = property(lambda self: self._traced.out_info)
@@ -167,7 +184,7 @@ class Compiled:
 
     def as_text(self) -> str:
         """The StableHLO that the program was compiled from."""
-        return self._traced.lower().as_text()
+        return self._traced.lower(lowering_platforms=[self._program.target]).as_text()
 
     @source.api_boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -175,16 +192,23 @@ class Compiled:
 
         Raises:
             TypeError: the arguments differ in structure or type from those that it was compiled for.
+            ValueError: they are committed to another device.
         """
         leaves = self._checked(args, kwargs)
         traced = self._traced._traced
         arrays = [_dispatch.as_array(x) for x in (*traced.consts, *leaves)]
-        device = self._traced._function._options.device or _dispatch.device_of(arrays, traced.name)
-        if self._loaded is None or self._loaded[0] is not device:
-            self._loaded = device, _dispatch.load(self._program, device)
+        committed = _dispatch.committed_device(arrays, traced.name)
+        if self._device is None:  # compiled for a platform
+            self._device = committed or _dispatch.first_device(self._program.backend)
+            self._executable = _dispatch.load(self._program, self._device)
+        if committed not in (None, self._device):
+            raise ValueError(
+                f"Computation was compiled for input shardings that disagree with the shardings of arguments passed to "
+                f"it: {traced.name} was compiled for {self._device}, the arguments are on {committed}."
+            )
         _dispatch.check_execution(traced.name)
-        buffers = self._loaded[1](_dispatch.on_device(arrays, device))
-        outs = [ArrayImpl(aval, b) for aval, b in zip(traced.closed.out_avals, buffers)]
+        buffers = self._executable(_dispatch.on_device(arrays, self._device))
+        outs = [ArrayImpl(aval, b, committed is not None) for aval, b in zip(traced.closed.out_avals, buffers)]
         _dispatch.check_special(outs, f"jit({traced.name})", traced.closed, arrays)
         return tree.tree_unflatten(traced.out_tree, outs)
 
@@ -229,9 +253,20 @@ class Compiled:
         from veery import aot
 
         programs = [self._program]
-        if self._program.host_calls:
+        if self._program.host_calls or self._executable is None:
             programs = [aot.compile_for(self._traced, self._program.target)]
         _dispatch.save_artifact(path, [aot.entry(self._traced, programs)], weights_path=weights)
 
     def __repr__(self) -> str:
         return f"Compiled({self._traced.fun_name}, {len(self._program.vmfb)} bytes for {self._program.target})"
+
+    def _repr_html_(self) -> str:
+        title = f"{self._traced.fun_name} for {self._program.target}"
+        rows = {
+            "arguments": ", ".join(aval.str_short() for aval in self.in_avals),
+            "results": ", ".join(aval.str_short() for aval in self._traced.out_avals),
+            **{name.replace("_", " "): f"{value:,}" for name, value in self.memory_analysis().items()},
+            "work": f"{self._program.work:,} operations and bytes",
+        }
+        cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows.items())
+        return f"<table><caption>{html.escape(title)}</caption>{cells}</table>"

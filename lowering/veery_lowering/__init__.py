@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from veery_lowering import links
 from veery_lowering.cache import CacheInfo, disk_cache
 from veery_lowering.errors import CacheWarning, CompileError, LoweringError
-from veery_lowering.program import HostCall, Options, Program
+from veery_lowering.program import HostCall, Options, Program, place_of
 
 if TYPE_CHECKING:
     from veery_lowering.foreign import Foreign, ForeignByTarget, read_module
@@ -65,7 +65,7 @@ def compile(
     """Lower and compile a closed jaxpr, unless its program is on disk; see `lower` and `Lowered.compile`."""
     options = options or Options()
     link = links.key(closed_jaxpr, target, donated, options) if options.cache else None
-    program = links.follow(link, name) if link else None
+    program = links.follow(link, name, place_of(closed_jaxpr.jaxpr)) if link else None
     if program is None:
         from veery_lowering.lowered import lower
 

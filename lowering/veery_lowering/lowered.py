@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from veery_lowering.compiler import compile_emission, intermediate
+from veery_lowering.compiler import compile_emission, intermediate, most_bindings
 from veery_lowering.mlir import bytecode
 from veery_lowering.module import Emission, emit_module
-from veery_lowering.program import Options, Program
+from veery_lowering.program import Options, Program, place_of
 from veery_lowering.targets import Target, resolve
 from veery_lowering.work import estimate_work, is_blocking
 
@@ -24,6 +24,7 @@ class Lowered:
     work: int
     blocking: bool
     options: Options
+    source: str
     emission: Emission = field(repr=False)
 
     @property
@@ -38,6 +39,14 @@ class Lowered:
     def intermediate(self, phase: str) -> str:
         """IREE's own IR after a phase: "flow" shows the dispatches; "llvm", "asm", "spirv" or "ptx": their code."""
         return intermediate(self.emission, self.target, self.options, phase)
+
+    def with_options(self, flags: tuple[str, ...] = (), **choices: Any) -> Lowered:
+        """The module to be compiled with further flags, or other choices of how to compile (see Options)."""
+        return replace(self, options=replace(self.options, flags=(*self.options.flags, *flags), **choices))
+
+    def widest_dispatch(self) -> int:
+        """The most buffers that a dispatch touches."""
+        return most_bindings(self.emission, self.target, self.options)
 
     def as_bytecode(self) -> bytes:
         """The module as MLIR bytecode, locations included."""
@@ -60,7 +69,7 @@ class Lowered:
             host_calls=self.emission.host_calls,
             work=self.work,
             blocking=self.blocking,
-            metadata=metadata,
+            metadata={**metadata, "source": self.source},
             key=key,
         )
 
@@ -91,4 +100,5 @@ def lower(
     choices = dict(protect=options.protect_arguments, self_contained=options.self_contained)
     emission = emit_module(closed_jaxpr, name, resolved.backend, donations, **choices)
     jaxpr = closed_jaxpr.jaxpr
-    return Lowered(name, resolved, donations, estimate_work(jaxpr), is_blocking(jaxpr), options, emission)
+    work, blocking = estimate_work(jaxpr), is_blocking(jaxpr)
+    return Lowered(name, resolved, donations, work, blocking, options, place_of(jaxpr), emission)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import io
 import itertools
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +19,9 @@ from pathlib import Path
 import iree.compiler
 from iree.compiler import ir as ir
 from iree.compiler.api import Output, Session, Source, ctypes_dl
-from iree.compiler.passmanager import PassManager
 from iree.compiler.version import VERSION as COMPILER_VERSION
+
+from veery_lowering import outside
 
 __all__ = [
     "COMPILER_VERSION",
@@ -27,7 +29,6 @@ __all__ = [
     "bundled_linker",
     "bytecode",
     "context",
-    "inlined",
     "ir",
     "run_pipeline",
     "use_process_flags",
@@ -46,6 +47,7 @@ def context() -> Iterator[ir.Context]:
     depth = getattr(_local, "depth", 0)
     if depth == 0 and next(_local.__dict__.setdefault("builds", itertools.count())) % _BUILDS_PER_CONTEXT == 0:
         _local.context = ir.Context()
+        _local.context.enable_multithreading(not _forked)  # its threads would be those of the parent
     _local.depth = depth + 1
     try:
         with _local.context as current, ir.Location.unknown():
@@ -59,23 +61,6 @@ def bytecode(module: ir.Module) -> bytes:
     stream = io.BytesIO()
     module.operation.write_bytecode(stream)
     return stream.getvalue()
-
-
-def inlined(module: ir.Module) -> bytes:
-    """MLIR bytecode of a module without calls, in which nothing is computed twice.
-
-    IREE inlines too, but where two equal calls of a function read one reshaped value, and nothing else does, its
-    conversion to linalg moves the function's first operation before the reshape and leaves the others behind: "failed
-    to legalize operation 'stablehlo.compare'", of operands that differ in shape.
-    """
-    copy = module.operation.clone()
-    try:
-        PassManager.parse("builtin.module(inline,cse)", module.context).run(copy)
-        stream = io.BytesIO()
-        copy.write_bytecode(stream)
-        return stream.getvalue()
-    finally:
-        copy.erase()
 
 
 def bundled_linker() -> str:
@@ -105,6 +90,20 @@ _idle: dict[tuple[str, ...], list[tuple[Session, int]]] = {}
 _lock = threading.Lock()
 _process_flags: tuple[str, ...] = ()
 _started = False
+_forked = False  # in a child of a process that had compiled
+_lost: list[object] = []  # the parent's contexts, not to be freed here: their threads are gone
+
+
+def _after_fork() -> None:
+    global _local, _lock, _forked
+    _forked = _started
+    if _forked:
+        _lost.append(_local)
+        _local = threading.local()
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def use_process_flags(flags: tuple[str, ...]) -> None:
@@ -127,6 +126,9 @@ def run_pipeline(
     With `phase` ("flow", "stream", "hal"...) compilation stops there and the IR comes back as text. The compiler runs
     without the interpreter lock, so that several threads compile at the same time, each with a session of its own.
     """
+    if _forked:
+        result: tuple[bytes | None, list[Diagnostic]] = outside.call("run_pipeline", module, flags, phase)
+        return result
     session, uses = _take_session(flags)
     diagnostics: list[Diagnostic] = []
 

@@ -12,6 +12,7 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.aliasing import protect_arguments
 from veery_lowering.barriers import split_wide_fusions
+from veery_lowering.donation import reuse_donated
 from veery_lowering.errors import LoweringError
 from veery_lowering.mlir import context, ir
 from veery_lowering.program import HostCall, Signature
@@ -68,6 +69,7 @@ def emit_module(
         if target == "vulkan":
             prepare_for_shaders(emitter.module)
         split_wide_fusions(emitter.module)
+        reuse_donated(emitter.module, tuple(donated))
         if protect:
             protect_arguments(emitter.module, tuple(donated))
         emitter.module.operation.verify()

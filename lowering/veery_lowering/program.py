@@ -64,3 +64,10 @@ class Program:
     entry: str = "main"
     metadata: dict[str, str] = field(default_factory=dict)
     key: str = ""
+
+
+def place_of(jaxpr: Any) -> str:
+    """The user's file and line where the function of a jaxpr is defined; empty where that is unknown."""
+    info = getattr(jaxpr, "debug_info", None)
+    file = getattr(info, "file", None)
+    return "" if file is None else f"{file}:{getattr(info, 'line', None) or 0}"

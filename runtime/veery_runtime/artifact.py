@@ -190,7 +190,7 @@ def _describe_program(program: Any, blobs: _Blobs) -> dict[str, Any]:
         "machine": machine,
         "cpu_features": features,
         "at": blobs.add(program.vmfb),
-        "metadata": program.metadata,
+        "metadata": {key: text for key, text in program.metadata.items() if key != "source"},
     }
 
 

@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -114,14 +115,14 @@ class Flight:
         self.nbytes = 0
         self.lost: list[Any] = []
 
-    def admit(self, call: Any, nbytes: int, has_effects: bool) -> None:
-        """Notes a submitted call and, above the bounds, waits for the oldest ones."""
+    def admit(self, call: Any, nbytes: int, has_effects: bool, reads: Sequence[Any] = ()) -> None:
+        """Notes a submitted call and the buffers that it reads; above the bounds, waits for the oldest calls."""
         calls = self.calls
         while calls and calls[0][0].done():
             self._retire()
         if not calls:
             self.nbytes = 0  # unlocked counting may drift; an empty queue sets it right
-        calls.append((call, nbytes, has_effects))
+        calls.append((call, nbytes, has_effects, frozenset(map(id, reads))))
         self.nbytes += nbytes
         if workers.nested():
             return  # the oldest call may be the one that runs this
@@ -130,7 +131,7 @@ class Flight:
 
     def _retire(self) -> None:
         try:
-            call, nbytes, has_effects = self.calls.popleft()
+            call, nbytes, has_effects, _ = self.calls.popleft()
         except IndexError:  # another thread was faster
             return
         self.nbytes -= nbytes
@@ -151,6 +152,10 @@ class Flight:
             except Exception:  # it belongs to whoever reads the result
                 call.reported = reported
         self._retire()
+
+    def reading(self, buffer: Any) -> list[Any]:
+        """The unfinished calls that read `buffer` (or had an argument, gone since, at its address)."""
+        return [call for call, _, _, reads in tuple(self.calls) if id(buffer) in reads and not call.done()]
 
     def drain(self) -> None:
         while self.calls:

@@ -47,11 +47,13 @@ class Executable:
 
     __slots__ = (
         "name", "device", "inputs", "outputs", "constants", "donated", "queue", "call",
-        "has_effects", "_program", "_result_nbytes", "_aliasing", "_loaded", "_probe", "__weakref__",
+        "has_effects", "_program", "_where", "_result_nbytes", "_aliasing", "_loaded", "_probe", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, program: Any, device: Device, queue: str) -> None:
         self.name: str = program.name
+        place = program.metadata.get("source")
+        self._where = f"{self.name} ({place})" if place else self.name
         self.device = device
         constants = getattr(program, "constants", ())
         self.constants = tuple(c if isinstance(c, Buffer) else put(c, device) for c in constants)
@@ -64,7 +66,9 @@ class Executable:
         self.has_effects = has_effects(program.host_calls)
         self._result_nbytes = sum(spec.nbytes for spec in self.outputs)
         self._probe: Probe | None = None
-        self._aliasing: tuple[int, ...] | None = _declared_aliases(program)
+        # What a loop on the device's values returns may depend on them; of other programs their first call tells.
+        everything = tuple(range(len(self.outputs)))
+        self._aliasing: tuple[int, ...] | None = None if everything and not program.blocking else everything
         self._loaded: dict[bool, tuple[int, iree.VmContext, iree.VmFunction]] = {}
         if queue != "inline":
             self._load(inline=False)  # now, for what IREE finds wrong with a program it says on loading
@@ -131,10 +135,10 @@ class Executable:
         if self.has_effects:
             deferred = deferred or not inline or not (workers.nested() or effects.submitted())
         if deferred:
-            return self._defer(refs, waits)
+            return self._defer(refs, waits, buffers)
         results, done = self._submit(refs, waits, inline)
         if done is not None:
-            self.device.in_flight.admit(done, self._result_nbytes, self.has_effects)
+            self.device.in_flight.admit(done, self._result_nbytes, self.has_effects, buffers)
         return [Buffer(ref, spec, done) for ref, spec in zip(results, self.outputs)]
 
     def _fail(self, error: BaseException) -> list[Buffer]:
@@ -168,11 +172,11 @@ class Executable:
         except Exception as error:
             fence.fail(str(error))  # invoke leaves it unsignalled: whoever waits would hang
             failed = next((wait for wait in waits if wait.failed()), None)
-            cause = translate(self.name, error) if failed is None else _error_of(failed)
+            cause = translate(self._where, error) if failed is None else _error_of(failed)
             if failed is None and not (self._program.host_calls and isinstance(cause, Exception)):
                 raise cause from None
             return [None] * len(self.outputs), Failed(cause)
-        done = Completion(self.name, semaphore, fence)
+        done = Completion(self._where, semaphore, fence)
         return [results.get_as_ref(i) for i in range(len(self.outputs))], done
 
     def _run(self, refs: list[Any], waits: list[Any], inline: bool) -> tuple[list[Any], Failed | None]:
@@ -187,13 +191,13 @@ class Executable:
         try:
             context.invoke(function, arguments, results)
         except Exception as error:
-            cause = translate(self.name, error)
+            cause = translate(self._where, error)
             if not isinstance(cause, Exception):  # Ctrl-C in a function is not kept for later
                 raise cause from None
             return [None] * len(self.outputs), Failed(cause)
         return [results.get_as_ref(i) for i in range(len(self.outputs))], None
 
-    def _defer(self, refs: list[Any], waits: list[Any]) -> list[Buffer]:
+    def _defer(self, refs: list[Any], waits: list[Any], buffers: Sequence[Buffer]) -> list[Buffer]:
         """Leaves the submission to a worker thread."""
         deferred = Deferred(self.name)
         previous = effects.enqueue(deferred) if self.has_effects and not workers.nested() else None
@@ -213,7 +217,7 @@ class Executable:
                 deferred.resolve([None] * len(self.outputs), Failed(error))
 
         workers.submissions.submit(submit)
-        self.device.in_flight.admit(deferred, self._result_nbytes, self.has_effects)
+        self.device.in_flight.admit(deferred, self._result_nbytes, self.has_effects, buffers)
         return [Buffer(i, spec, deferred) for i, spec in enumerate(self.outputs)]
 
 
@@ -306,7 +310,7 @@ def _inline_call(executable: Executable) -> Call:
 
 
 def _inline_failure(executable: Executable, error: Exception) -> list[Buffer]:
-    cause = translate(executable.name, error)
+    cause = translate(executable._where, error)
     if executable._program.host_calls and isinstance(cause, Exception):  # Ctrl-C in a function is not kept for later
         return executable._fail(cause)
     raise cause from None
@@ -322,7 +326,7 @@ def _donating_call(executable: Executable, call: Call) -> Call:
             buffer = given[index]
             if any(other is buffer for i, other in enumerate(given) if i != index):
                 raise ValueError(f"{executable.name}: the same array is donated and passed as another argument")
-            if buffer._host is not None:
+            if buffer._host is not None or _is_read(buffer):
                 given[index] = put(buffer.numpy(), buffer.device)
         results = call(given)
         for index in donated:
@@ -332,6 +336,21 @@ def _donating_call(executable: Executable, call: Call) -> Call:
     return donate
 
 
+def _is_read(buffer: Buffer) -> bool:
+    """Whether an earlier call, submitted and unfinished, reads the buffer: calls wait for what makes their arguments,
+    not for those that read them. A wait ends that, but not on a thread that such a call may be waiting for."""
+    readers = buffer.device.in_flight.reading(buffer)
+    if workers.nested():
+        return bool(readers)
+    for reader in readers:
+        reported = reader.reported
+        try:
+            reader.wait()
+        except Exception:  # it belongs to whoever reads the result
+            reader.reported = reported
+    return False
+
+
 def _binding_call(constants: tuple[Buffer, ...], call: Call) -> Call:
     """Passes the program's own constants before the caller's arguments."""
     return lambda buffers: call([*constants, *buffers])
@@ -339,16 +358,7 @@ def _binding_call(constants: tuple[Buffer, ...], call: Call) -> Call:
 
 # A program may return (a part of) an argument, or one value twice, without copying it. Donating one of the two arrays
 # would then change the other, so both are marked and copied when donated. Which results do this is a property of the
-# program: declared by it, or seen in its first call.
-
-
-def _declared_aliases(program: Any) -> tuple[int, ...] | None:
-    declared = getattr(program, "aliases", None)
-    if declared is not None:
-        return tuple(i for i, aliases in enumerate(declared) if aliases)
-    if program.blocking:  # what it returns may depend on data
-        return tuple(range(len(program.outputs)))
-    return None if program.outputs else ()
+# program, seen in its first call.
 
 
 class Probe:

@@ -40,6 +40,15 @@ def test_serialised_and_called(exported, order):
     assert "stablehlo" in again.mlir_module() and "stablehlo" in again.mlir_module("vulkan")
 
 
+def test_what_jax_tells_of_an_exported_function(exported):
+    told = {name: getattr(exported, name) for name in vars(type(exported)) if not name.startswith("_")}
+    assert told["module_kept_var_idx"] == (0, 1, 2, 3) and told["in_shardings_hlo"] == (None,) * 4
+    assert told["out_shardings_hlo"] == (None, None) and told["disabled_safety_checks"] == ()
+    assert told["ordered_effects"] == told["unordered_effects"] == () and not told["uses_global_constants"]
+    versions = export.minimum_supported_calling_convention_version, export.maximum_supported_calling_convention_version
+    assert versions[0] <= told["calling_convention_version"] <= versions[1]
+
+
 def test_derivative(exported):
     again = export.deserialize(exported.serialize(vjp_order=1))
     call = lambda w, f: f({"w": w, "n": np.int32(3)}, ARGS[1], scale=np.float32(2))[0]["y"].sum()

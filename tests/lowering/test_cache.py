@@ -7,13 +7,16 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from support.jaxpr_graphs import Graph
 
 import veery_lowering
+from veery_lowering import compiler, links
 from veery_lowering.cache import DiskCache
+from veery_lowering.targets import cpu
 
 
 @pytest.fixture
@@ -109,16 +112,46 @@ def test_metadata_and_program_come_back(tmp_path: Path) -> None:
 
 
 def test_processes_share_a_folder(folder: Path) -> None:
-    """Writers and readers of one entry at the same time."""
+    """8 writers and readers of one entry at the same time, some of which are killed while they write another."""
     script = (
-        "import sys; from pathlib import Path; from veery_lowering.cache import DiskCache\n"
+        "import itertools, sys; from pathlib import Path; from veery_lowering.cache import DiskCache\n"
         "cache = DiskCache(Path(sys.argv[1]))\n"
-        "for i in range(200):\n"
+        "for i in range(200) if sys.argv[2] == 'all' else itertools.count():\n"
+        "    if i == 1: print('writes', flush=True)\n"
+        "    cache.put(f'{i % 50:064d}', (bytes([i % 256]) * 100_000, {}))\n"
         "    cache.put('ab' * 32, (bytes([i % 256]) * 100_000, {}))\n"
         "    program, _ = cache.get('ab' * 32)\n"
         "    assert len(program) == 100_000 and len(set(program)) == 1\n"
     )
     command = [sys.executable, "-W", "error", "-c", script, str(folder)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    processes = [subprocess.Popen(command, env=environment) for _ in range(2)]
-    assert [process.wait(60) for process in processes] == [0, 0]
+    options: dict[str, Any] = {"env": os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, "text": True}
+    killed = [subprocess.Popen([*command, "on"], stdout=subprocess.PIPE, **options) for _ in range(4)]
+    whole = [subprocess.Popen([*command, "all"], stdout=subprocess.DEVNULL, **options) for _ in range(4)]
+    for process in killed:
+        assert process.stdout is not None and process.stdout.readline() == "writes\n"
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert [process.wait(120) for process in whole] == [0] * 4
+    cache = DiskCache(folder)
+    programs = [cache.get(path.stem) for path in entries(folder)]
+    assert len(programs) == 51 and all(found is not None and len(set(found[0])) == 1 for found in programs)
+    cache.clear()
+    assert not [path for path in folder.glob("*/*") if path.is_file()]  # what was being written goes too
+
+
+def test_another_compiler_or_cpu_is_a_miss(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def misses() -> int:
+        before = veery_lowering.cache_info().misses
+        graph().run()
+        return veery_lowering.cache_info().misses - before
+
+    assert (misses() > 0, misses()) == (True, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(links, "cpu_features", lambda: "another")
+        patch.setattr(cpu, "cpu_features", lambda: "another")
+        assert misses() > 0
+    with monkeypatch.context() as patch:
+        patch.setattr(links, "compiler_state", lambda: "another")
+        patch.setattr(compiler, "COMPILER_VERSION", "another")
+        assert misses() > 0

@@ -93,13 +93,14 @@ def identity() -> Program:
     return Program("identity", compile_text(text), (((8,), "float32"),), (((8,), "float32"),), donated=(False,))
 
 
-def add_in_place(n: int = 8, **options: Any) -> Program:
-    """x + 1 on float32[n], writing into its donated argument."""
-    text = f"""func.func @main(%x: tensor<{n}xf32> {{iree.abi.output = 0 : index}}) -> tensor<{n}xf32> {{
-      %c = stablehlo.constant dense<1.0> : tensor<{n}xf32>
-      %0 = stablehlo.add %x, %c : tensor<{n}xf32>
-      return %0 : tensor<{n}xf32> }}"""
-    row = ((n,), "float32")
+def add_in_place(*shape: int, **options: Any) -> Program:
+    """x + 1 on float32[shape] (by default 8), writing into its donated argument."""
+    row = (shape or (8,), "float32")
+    tensor = f"tensor<{'x'.join(map(str, row[0]))}xf32>"
+    text = f"""func.func @main(%x: {tensor} {{iree.abi.output = 0 : index}}) -> {tensor} {{
+      %c = stablehlo.constant dense<1.0> : {tensor}
+      %0 = stablehlo.add %x, %c : {tensor}
+      return %0 : {tensor} }}"""
     return Program("add_in_place", compile_text(text), (row,), (row,), **{"donated": (True,), **options})
 
 

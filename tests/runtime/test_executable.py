@@ -211,6 +211,21 @@ def test_results_that_share_memory_are_copied_instead_of_donated(device, queue, 
         assert b.numpy().tolist() == [1.0] * 8
 
 
+@pytest.mark.parametrize("queue", QUEUES)
+def test_memory_that_a_call_in_flight_reads_is_not_overwritten(device, queue):
+    """Calls wait for what makes their arguments; donation must wait for what reads them too."""
+    multiply = runtime.load(programs.matmul(), device, queue="threaded")
+    add = runtime.load(programs.add_in_place(512, 512), device, queue=queue)
+    ones = np.ones((512, 512), np.float32)
+    for _ in range(4):  # the first results are copied, until it is known that they share no memory
+        (x,) = add([runtime.put(np.zeros((512, 512), np.float32), device)])
+        x.wait()
+        products = [multiply([x, x])[0] for _ in range(3)]
+        add([x])
+        for product in products:
+            assert np.array_equal(product.numpy(), ones @ ones)
+
+
 def test_an_array_is_not_donated_and_read_in_one_call(device):
     program = programs.add_arrays()
     add = runtime.load(dataclasses.replace(program, donated=(True, False)))

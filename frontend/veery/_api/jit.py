@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import time
+import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -117,7 +119,8 @@ class JitFunction:
             for buffer in buffers:
                 if buffer._spec.device is not device:
                     return self._call(args, kwargs)
-            outs = [ArrayImpl(aval, buf) for aval, buf in zip(entry.out_avals, entry.call(buffers))]
+            committed = True in [x._committed for x in leaves]
+            outs = [ArrayImpl(aval, buf, committed) for aval, buf in zip(entry.out_avals, entry.call(buffers))]
             return outs[0] if entry.single else entry.unflatten(outs)
         return self._call(args, kwargs)
 
@@ -134,8 +137,8 @@ class JitFunction:
         leaves, sig, donated = self._signature(args, kwargs)
         traced = self._trace(sig, args, kwargs)
         inputs = [*traced.consts, *leaves]
-        donations = (False,) * len(traced.consts) + donated
         if current_trace() is eval_trace:
+            donations = usable_donations(traced, donated)
             outs = self._execute(traced, inputs, donations)
             self._remember(sig, leaves, traced, donations)
         elif self._options.inline:
@@ -290,7 +293,8 @@ class JitFunction:
 
         leaves, sig, donated = self._signature(args, kwargs)
         traced = self._trace(sig, args, kwargs)
-        return stages.Traced(self, traced, sig, donated)
+        device = self._options.device or _dispatch.committed_device([*traced.consts, *leaves], self._name)
+        return stages.Traced(self, traced, sig, usable_donations(traced, donated), device)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The function lowered to StableHLO for arguments like these, as a veery.stages.Lowered."""
@@ -307,6 +311,28 @@ class JitFunction:
 
     def _cache_size(self) -> int:
         return len(self._traces)
+
+
+def usable_donations(traced: Traced, donated: tuple[bool, ...]) -> tuple[bool, ...]:
+    """For each argument of the jaxpr, whether it is donated and there is a result that it may become."""
+    if not any(donated):
+        return (False,) * len(traced.closed.in_avals)
+    found = traced.closed.derived.get(("donations", donated))
+    if found is None:
+        results = Counter((aval.shape, aval.dtype) for aval in traced.closed.out_avals)
+        flags, unused = [False] * len(traced.consts), []
+        for aval, given in zip(traced.closed.in_avals[len(traced.consts) :], donated):
+            key = (aval.shape, aval.dtype)
+            flags.append(given and results[key] > 0)
+            results[key] -= flags[-1]
+            if given and not flags[-1]:
+                unused.append(f"{aval.dtype.name}[{','.join(map(str, aval.shape))}]")
+        if unused:
+            text = f"Some donated buffers were not usable: {', '.join(unused)}."
+            why = f"{traced.name} has no results like them."
+            warnings.warn(f"{text}\n{why}", stacklevel=source.user_stacklevel())
+        found = traced.closed.derived["donations", donated] = tuple(flags)
+    return found
 
 
 _LEAF = tree.tree_flatten(0)[1]

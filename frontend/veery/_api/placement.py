@@ -58,6 +58,19 @@ def process_indices(backend: str | None = None) -> list[int]:
     return [0]
 
 
+def live_arrays(platform: str | None = None) -> list[Any]:
+    """The arrays of a platform (by default of the default one) that are alive and not deleted.
+
+    >>> import veery, veery.numpy as jnp
+    >>> x = jnp.ones(3)
+    >>> any(each is x for each in veery.live_arrays())
+    True
+    """
+    wanted = platform or default_backend()
+    found = [x for x in gc.get_objects() if type(x) is ArrayImpl and not x.is_deleted()]
+    return [x for x in found if any(device.platform == wanted for device in x.devices())]
+
+
 def default_backend() -> str:
     """The platform that computations run on by default."""
     return _dispatch.default_device().platform
@@ -144,13 +157,6 @@ def effects_barrier() -> None:
         Exception: what such a function raised, if nobody has seen it yet.
     """
     _dispatch.runtime().synchronize()
-
-
-def live_arrays(platform: str | None = None) -> list[Any]:
-    """The arrays of this process that are alive on a platform, by default the default one."""
-    wanted = platform or default_backend()
-    arrays = [x for x in gc.get_objects() if type(x) is ArrayImpl and not x.is_deleted()]
-    return [x for x in arrays if any(device.platform == wanted for device in x.devices())]
 
 
 def copy_to_host_async(x: Any) -> Any:

@@ -1,0 +1,87 @@
+"""Where arrays and programs go: commitment, lowering for a device, donation as `jit` sees it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import veery
+import veery.numpy as jnp
+import veery_runtime
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """Two devices."""
+    veery_runtime.configure(num_cpu_devices=max(2, len(veery.devices("cpu"))))
+    return veery.devices("cpu")[:2]
+
+
+increase = veery.jit(lambda x: x + 1)
+
+
+def test_results_are_committed_like_their_arguments(pair):
+    x = jnp.ones(3)
+    for _ in range(3):  # the second call of a kind takes a shorter way
+        assert not increase(x).committed
+        for device in pair:
+            result = increase(veery.device_put(x, device))
+            assert result.committed and result.devices() == {device}
+
+
+def test_lowering_is_for_the_device_of_the_arguments(pair):
+    first, second = pair
+    x = jnp.ones(3)
+    compiled = increase.lower(veery.device_put(x, second)).compile()
+    assert compiled(x).devices() == {second} and not compiled(x).committed
+    assert compiled(veery.device_put(x, second)).committed
+    with pytest.raises(ValueError, match="compiled for input shardings that disagree"):
+        compiled(veery.device_put(x, first))
+    with pytest.raises(ValueError, match="incompatible devices"):
+        veery.jit(lambda a, b: a + b).lower(*(veery.device_put(x, d) for d in pair))
+    free = increase.trace(x).lower(lowering_platforms=["cpu"]).compile()
+    assert free(veery.device_put(x, second)).devices() == {second}
+
+
+def test_lowered_functions_take_compiler_options():
+    x = jnp.ones(3)
+    lowered = increase.lower(x)
+    assert lowered.compile(compiler_options={"iree-opt-level": "O1"})(x).tolist() == [2.0] * 3
+    with pytest.raises((veery.errors.JaxRuntimeError, ValueError, RuntimeError), match="no-such-option"):
+        lowered.compile(compiler_options={"no-such-option": "1"})
+
+
+def test_donated_arrays_without_a_result_like_them_are_kept():
+    total = veery.jit(lambda x, y: (x.sum(), y + 1), donate_argnums=(0, 1))
+    x, y = jnp.ones(3), jnp.ones(4)
+    with pytest.warns(UserWarning, match=r"Some donated buffers were not usable: float32\[3\]"):
+        total(x, y)
+    assert not x.is_deleted() and y.is_deleted()
+    with pytest.raises(RuntimeError, match=r"Array has been deleted with shape=float32\[4\]"):
+        y + 1
+
+
+def test_donated_memory_is_used_again():
+    average = veery.jit(lambda mean, x: 0.9 * mean + 0.1 * x, donate_argnums=0)
+    x = np.ones((128, 256), np.float32)
+    mean, places = jnp.zeros_like(x), []
+    for _ in range(6):
+        mean = average(mean, x).block_until_ready()
+        places.append(veery_runtime.executable._extent(mean._buffer._ref, mean._buffer._spec))
+    assert len(set(places[2:])) == 1  # until it is known what a program's results share, they are copied
+    np.testing.assert_allclose(mean, np.full_like(x, 1 - 0.9**6), rtol=1e-5)
+
+
+def test_errors_of_the_device_name_the_function_and_its_line():
+    def enormous(x):
+        return jnp.zeros((1 << 30, 1 << 12)) + x
+
+    with pytest.raises(RuntimeError, match=r"enormous \(.*test_placement.py:\d+\): out of memory"):
+        np.asarray(veery.jit(enormous)(1.0))
+
+
+def test_live_arrays():
+    x = jnp.ones(3)
+    assert any(each is x for each in veery.live_arrays())
+    x.delete()
+    assert not any(each is x for each in veery.live_arrays())

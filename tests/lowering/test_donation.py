@@ -1,0 +1,105 @@
+"""Results in the memory of donated arguments: where it is safe, and only there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support.jaxpr_graphs import Graph, execute
+
+import veery_lowering
+import veery_runtime
+
+SIDE = 192
+X, Y = (np.random.default_rng(i).standard_normal((SIDE, SIDE)).astype(np.float32) for i in range(2))
+ROW = np.arange(SIDE, dtype=np.float32)
+SQUARE = ((SIDE, SIDE), np.float32)
+
+
+def product(g: Graph, a: Any, b: Any) -> Any:
+    dimensions = (((1,), (0,)), ((), ()))
+    params = dict(dimension_numbers=dimensions, precision=None, preferred_element_type=None)
+    return g.ops("dot_general", [a, b], [SQUARE], **params)[0]
+
+
+def total(g: Graph, a: Any) -> Any:
+    return g.ops("reduce_sum", [a], [((SIDE,), np.float32)], axes=(0,), out_sharding=None)[0]
+
+
+Program = Callable[[Graph, Any, Any], list[tuple[Any, np.ndarray]]]
+
+
+def _sum(g: Graph, x: Any, y: Any) -> list[tuple[Any, np.ndarray]]:
+    return [(g.op("add", x, y), X + Y)]
+
+
+def _momentum(g: Graph, x: Any, y: Any) -> list[tuple[Any, np.ndarray]]:
+    new = g.op("add", g.op("mul", x, x), y)
+    return [(new, X * X + Y), (g.op("sub", y, new), Y - (X * X + Y))]
+
+
+def _several_uses(g: Graph, x: Any, y: Any) -> list[tuple[Any, np.ndarray]]:
+    return [(g.op("sub", g.op("mul", x, y), g.op("add", x, y)), X * Y - (X + Y))]
+
+
+def _product(g: Graph, x: Any, y: Any) -> list[tuple[Any, np.ndarray]]:
+    return [(product(g, x, x), X @ X)]
+
+
+def _product_and_difference(g: Graph, x: Any, y: Any) -> list[tuple[Any, np.ndarray]]:
+    return [(g.op("sub", x, product(g, x, y)), X - X @ Y)]
+
+
+def _transposed(g: Graph, x: Any, y: Any) -> list[tuple[Any, np.ndarray]]:
+    return [(g.op("add", g.ops("transpose", [x], [SQUARE], permutation=(1, 0))[0], y), X.T + Y)]
+
+
+def _sum_beside(g: Graph, x: Any, y: Any) -> list[tuple[Any, np.ndarray]]:
+    return [(g.op("add", x, y), X + Y), (total(g, x), X.sum(0))]
+
+
+def _argument_beside(g: Graph, x: Any, y: Any) -> list[tuple[Any, np.ndarray]]:
+    return [(g.op("add", x, y), X + Y), (x, X)]
+
+
+PROGRAMS: dict[str, tuple[Program, bool]] = {
+    "sum": (_sum, True),
+    "several_uses": (_several_uses, True),
+    "momentum": (_momentum, False),
+    "product": (_product, False),
+    "product_and_difference": (_product_and_difference, False),
+    "transposed": (_transposed, False),
+    "sum_beside": (_sum_beside, False),
+    "argument_beside": (_argument_beside, False),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_memory_is_reused_where_that_is_safe(name: str) -> None:
+    make, reused = PROGRAMS[name]
+    g = Graph()
+    x, y = g.input(X), g.input(Y)
+    for i, (value, expected) in enumerate(make(g, x, y)):
+        g.check(f"result {i}", value, expected, 2e-3)
+    assert ("iree.abi.output" in g.text(donated=(True, False))) == reused
+    program = veery_lowering.compile(g.closed(), donated=(True, False))
+    device = veery_runtime.devices("cpu")[0]
+    for queue in ("inline", "threaded"):
+        call = veery_runtime.load(program, device, queue=queue)
+        for _ in range(2):
+            given = veery_runtime.put(X, device)
+            results = call([given, veery_runtime.put(Y, device)])
+            assert given.is_deleted()
+            for result, (_, expected, _) in zip(results, g.expected):
+                np.testing.assert_allclose(result.numpy(), expected, 2e-3, 2e-3)
+
+
+def test_small_arguments_and_those_that_are_kept_are_left_alone() -> None:
+    g = Graph()
+    x, row = g.input(X), g.input(ROW)
+    g.check("sum", g.op("add", x, x), X + X)
+    g.check("row", g.op("neg", row), -ROW)
+    assert "iree.abi.output" not in g.text(donated=(False, True))
+    assert execute(veery_lowering.compile(g.closed(), donated=(False, True)), [X, ROW])
