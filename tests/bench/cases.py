@@ -5,6 +5,7 @@ python cases.py veery|jax|numpy
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import statistics
@@ -55,13 +56,8 @@ def traced_cases(name: str) -> dict[str, float]:
     first(jnp.ones(8, jnp.float32)).block_until_ready()
     results["first jitted result, after the import"] = time.perf_counter() - begin
 
-    small = jnp.ones(8, jnp.float32)
-    add_one = jax.jit(lambda x: x + 1)
-    results["x + 1, 8 floats"] = median_time(lambda: add_one(small).block_until_ready(), 7, 10_000)
-    results["eager x + x, 8 floats"] = median_time(lambda: (small + small).block_until_ready(), 7, 3_000)
-    fifty = [jnp.full(8, i, jnp.float32) for i in range(50)]
-    identity = jax.jit(lambda *xs: [x + 1 for x in xs])
-    results["50 arguments, 50 results"] = median_time(lambda: jax.block_until_ready(identity(*fifty)), 7, 1_000)
+    results |= dispatch_cases(name, jax, jnp)
+    results |= eager_cases(jnp)
 
     x = jax.random.normal(jax.random.key(0), (3000, 3000))
     expression = jax.jit(lambda x: (x + x * x + 3) * (x * x + x * x.T))
@@ -73,6 +69,116 @@ def traced_cases(name: str) -> dict[str, float]:
     if name == "veery":
         results |= artifact_cases(jax, jnp)
     return results
+
+
+def dispatch_cases(name: str, jax: Any, jnp: Any) -> dict[str, float]:
+    """Calls of small jitted functions, waiting for the result; for veery also IREE's own invocation of the program."""
+    small = jnp.ones(8, jnp.float32)
+    many = [jnp.full(8, i, jnp.float32) for i in range(50)]
+    tree = {f"layer {i}": {"weights": x, "bias": (x,)} for i, x in enumerate(many)}
+    cases = {
+        "x + 1, 8 floats": (lambda x: x + 1, (small,), {}),
+        "4 arguments": (lambda a, b, c, d: a + b * c - d, (*many[:4],), {}),
+        "50 arguments, 50 results": (lambda *xs: [x + 1 for x in xs], (*many,), {}),
+        "pytree of 100 leaves, 1 result": (lambda t: sum(jax.tree.leaves(t)), (tree,), {}),
+        "a keyword and a static argument": (lambda x, *, k, n: x * k + n, (small,), {"k": small, "n": 2}),
+    }
+    results = {}
+    for title, (function, args, kwargs) in cases.items():
+        jitted = jax.jit(function, static_argnames="n" if "n" in kwargs else ())
+        repeats = 10_000 if len(args) < 5 else 1_000
+        call = functools.partial(jitted, *args, **kwargs)
+        results[title] = median_time(lambda call=call: jax.block_until_ready(call()), 9, repeats)
+        if name == "veery":
+            results[f"{title}: IREE's invoke alone"] = median_time(bare_invocation(jitted), 9, repeats)
+    return results
+
+
+def bare_invocation(jitted: Any) -> Callable[[], Any]:
+    """The program of a jitted function, called as IREE's bindings do it, its argument list made before."""
+    import numpy as np
+
+    from veery_runtime import iree, put
+
+    (entry, *_) = jitted._entries.values()
+    context, function = entry.executable._load(inline=True)
+    buffers = [put(np.ones(spec.shape, spec.dtype), spec.device) for spec in entry.executable.inputs]
+
+    def invoke() -> None:
+        arguments = iree.VmVariantList(len(buffers) + 2)
+        for buffer in buffers:
+            arguments.push_ref(buffer._ref)
+        arguments.push_ref(iree.NO_FENCE)
+        arguments.push_ref(iree.NO_FENCE)
+        context.invoke(function, arguments, iree.VmVariantList(len(entry.out_avals)))
+
+    return invoke
+
+
+def eager_cases(jnp: Any) -> dict[str, float]:
+    """Single operations on concrete arrays, and a script of them."""
+    import numpy as np
+
+    small, scalar, host = jnp.arange(8.0), jnp.float32(3), np.ones(8, np.float32)
+    results = {
+        "eager x + x, 8 floats": median_time(lambda: (small + small).block_until_ready(), 7, 3_000),
+        "eager x[3]": median_time(lambda: small[3], 7, 1_000),
+        "array from NumPy": median_time(lambda: jnp.array(host), 7, 3_000),
+        "array to NumPy": median_time(lambda: np.asarray(small), 7, 3_000),
+        "float(x)": median_time(lambda: float(scalar), 7, 3_000),
+    }
+    programs = program_count()
+    begin = time.perf_counter()
+    eager_script(jnp)
+    results["eager script of 30 lines, first time"] = time.perf_counter() - begin
+    if programs is not None:
+        print(f"programs of the eager script: {program_count() - programs}", file=sys.stderr)
+    return results
+
+
+def program_count() -> int | None:
+    """How many programs veery has compiled or found on disk; None for JAX."""
+    if "veery" not in sys.modules:
+        return None
+    import veery_lowering
+
+    info = veery_lowering.cache_info()
+    return info.hits + info.misses
+
+
+def eager_script(jnp: Any) -> Any:
+    """What somebody types at a prompt: each line is one or a few programs."""
+    x = jnp.linspace(0.0, 1.0, 50)
+    y = jnp.sin(2 * jnp.pi * x) + 0.1 * jnp.cos(30 * x)
+    design = jnp.stack([x**0, x, x**2, x**3], axis=1)
+    gram = design.T @ design
+    scale = jnp.sqrt(jnp.diag(gram))
+    normalised = gram / jnp.outer(scale, scale)
+    off_diagonal = normalised - jnp.eye(4)
+    largest = jnp.abs(off_diagonal).max()
+    centred = y - y.mean()
+    spread = centred.std()
+    z = centred / spread
+    order = jnp.argsort(z)
+    ranked = z[order]
+    top, bottom = ranked[-5:], ranked[:5]
+    gap = top.mean() - bottom.mean()
+    smooth = jnp.convolve(z, jnp.ones(5) / 5, mode="same")
+    residual = jnp.where(jnp.abs(z - smooth) > 0.1, z - smooth, 0)
+    counts = jnp.histogram(residual, bins=10)[0]
+    total = jnp.cumsum(counts)
+    share = total / total[-1]
+    clipped = jnp.clip(z, -1, 1)
+    power = jnp.sum(clipped**2)
+    grid = jnp.meshgrid(x, x)[0]
+    field = jnp.exp(-((grid - 0.5) ** 2))
+    rows, columns = field.sum(0), field.prod(1)
+    mask = (rows > rows.mean()) & (columns < 1)
+    kept = jnp.count_nonzero(mask)
+    padded = jnp.pad(z, 3, mode="edge")
+    tiled = jnp.tile(padded[:4], (2, 2)).reshape(-1)
+    result = largest + gap + power + share[3] + kept + tiled.sum()
+    return float(result)
 
 
 def training_step(jax: Any, jnp: Any) -> float:
