@@ -10,7 +10,7 @@ from pathlib import Path
 
 from veery_lowering.cache import disk_cache
 from veery_lowering.errors import CompileError
-from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, bytecode, run_pipeline
+from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, inlined, run_pipeline
 from veery_lowering.module import Emission
 from veery_lowering.program import Options
 from veery_lowering.targets import Flags, Target, traits
@@ -55,10 +55,10 @@ def intermediate(emission: Emission, target: Target, options: Options, phase: st
     """
     flags = _with_options(target.attempts(traits(emission.module))[0], options, emission)
     if phase in CODE:
-        return _generated_code(bytecode(emission.module), flags, target, phase)
+        return _generated_code(inlined(emission.module), flags, target, phase)
     if phase not in PHASES:
         raise ValueError(f"there is no dialect or phase {phase!r}; known are stablehlo, {', '.join((*PHASES, *CODE))}")
-    text, diagnostics = run_pipeline(bytecode(emission.module), flags, phase)
+    text, diagnostics = run_pipeline(inlined(emission.module), flags, phase)
     if text is None:
         raise CompileError("\n".join(d.message for d in diagnostics))
     return text.decode()
@@ -92,7 +92,7 @@ def _with_options(flags: Flags, options: Options, emission: Emission) -> Flags:
 
 
 def _compile(emission: Emission, name: str, target: Target, attempts: Sequence[Flags]) -> bytes:
-    module = bytecode(emission.module)
+    module = inlined(emission.module)
     diagnostics: list[Diagnostic] = []
     for flags in attempts:
         program, diagnostics = run_pipeline(module, flags)

@@ -19,6 +19,7 @@ from pathlib import Path
 import iree.compiler
 from iree.compiler import ir as ir
 from iree.compiler.api import Output, Session, Source, ctypes_dl
+from iree.compiler.passmanager import PassManager
 from iree.compiler.version import VERSION as COMPILER_VERSION
 
 from veery_lowering import outside
@@ -29,6 +30,7 @@ __all__ = [
     "bundled_linker",
     "bytecode",
     "context",
+    "inlined",
     "ir",
     "run_pipeline",
     "use_process_flags",
@@ -61,6 +63,23 @@ def bytecode(module: ir.Module) -> bytes:
     stream = io.BytesIO()
     module.operation.write_bytecode(stream)
     return stream.getvalue()
+
+
+def inlined(module: ir.Module) -> bytes:
+    """MLIR bytecode of a module without calls, in which nothing is computed twice.
+
+    IREE inlines too, but where two equal calls of a function read one reshaped value, and nothing else does, its
+    conversion to linalg moves the function's first operation before the reshape and leaves the others behind: "failed
+    to legalize operation 'stablehlo.compare'", of operands that differ in shape.
+    """
+    copy = module.operation.clone()
+    try:
+        PassManager.parse("builtin.module(inline,cse)", module.context).run(copy)
+        stream = io.BytesIO()
+        copy.write_bytecode(stream)
+        return stream.getvalue()
+    finally:
+        copy.erase()
 
 
 def bundled_linker() -> str:

@@ -30,23 +30,43 @@ def integer_arrays(draw, n: int, common: tuple[int, ...]) -> np.ndarray:
 
 
 @st.composite
-def indexed_arrays(draw, masks: bool = True) -> tuple[np.ndarray, tuple]:
+def masks(draw, shape: tuple[int, ...], size: int) -> np.ndarray | None:
+    """A mask whose positions broadcast with `size` others: as many, or one. None where the shape has too few."""
+    mask = np.zeros(int(np.prod(shape)), bool)
+    true = draw(st.sampled_from([1, size]))
+    if true > mask.size:
+        return None
+    mask[draw(st.permutations(range(mask.size)))[:true]] = True
+    return mask.reshape(shape)
+
+
+@st.composite
+def indexed_arrays(draw) -> tuple[np.ndarray, tuple]:
     """An array and an index expression that NumPy accepts for it."""
     shape = tuple(draw(st.lists(st.integers(1, 4), max_size=4)))
+    if draw(st.integers(0, 9)) == 9:
+        shape = tuple(n - 1 for n in shape)
     common = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
     kinds = ["slice", "int", "full", "array"] if draw(st.booleans()) else ["slice", "int", "full"]
+    length = common[-1] if common else draw(st.integers(0, 3))
     entries: list = []
     axis = 0
     count = draw(st.integers(0, len(shape)))
     while axis < count:
         n = shape[axis]
-        kind = draw(st.sampled_from(kinds))
-        if kind == "array" and masks and len(shape) == 1 and draw(st.booleans()):
-            entries.append(np.array(draw(st.lists(st.booleans(), min_size=n, max_size=n))))
-        elif kind == "array":
+        kind = draw(st.sampled_from(kinds if n else ["slice", "full"]))
+        if kind == "array" and draw(st.booleans()):
+            dims = draw(st.integers(1, min(2, count - axis)))
+            mask = draw(masks(shape[axis : axis + dims], length))
+            if mask is not None:
+                entries.append(mask)
+                axis += dims
+                continue
+        if kind == "array":
             entries.append(draw(integer_arrays(n, common)))
         else:
-            entries.append({"slice": draw(slices(n)), "int": draw(st.integers(-n, n - 1)), "full": slice(None)}[kind])
+            last = max(n, 1) - 1
+            entries.append({"slice": draw(slices(n)), "int": draw(st.integers(-n, last)), "full": slice(None)}[kind])
         axis += 1
     for _ in range(draw(st.integers(0, 2))):
         entries.insert(draw(st.integers(0, len(entries))), None)
@@ -89,7 +109,7 @@ UPDATES = {
 
 
 @settings(max_examples=300)
-@given(indexed_arrays(masks=False), st.sampled_from(list(UPDATES)), st.booleans(), st.data())
+@given(indexed_arrays(), st.sampled_from(list(UPDATES)), st.booleans(), st.data())
 def test_updates_agree_with_numpy(case, name, scalar, data):
     x, idx = case
     shape = x[idx].shape
@@ -141,6 +161,30 @@ def test_eager_reads_and_updates_agree_with_numpy():
         expected[idx] = -1
         np.testing.assert_array_equal(x.at[idx].set(-1), expected, err_msg=str(idx))
     np.testing.assert_array_equal(np.asarray(x), X)  # none of the updates was in place
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_modes_out_of_bounds(data):
+    shape = tuple(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
+    dims = data.draw(st.sampled_from(range(1, len(shape) + 1)))
+    indices = [np.array(data.draw(st.lists(st.integers(-2 * n, 2 * n), min_size=2, max_size=2))) for n in shape[:dims]]
+    mode = data.draw(st.sampled_from([None, "fill", "clip", "drop"]))
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    counted = [np.where(i < 0, i + n, i) for i, n in zip(indices, shape)]
+    clipped = tuple(np.clip(i, 0, n - 1) for i, n in zip(counted, shape))
+    inside = np.all([(0 <= i) & (i < n) for i, n in zip(counted, shape)], axis=0)
+
+    read = interpreted(lambda x, *i: x.at[i].get(mode=mode, fill_value=-1), x, *indices)
+    values = x[clipped]
+    filled = mode in ("fill", "drop")
+    keep = inside.reshape(-1, *(1 for _ in shape[dims:]))
+    np.testing.assert_array_equal(read, np.where(keep, values, -1) if filled else values)
+
+    expected = x.copy()
+    taken = inside if mode != "clip" else np.ones_like(inside)
+    np.add.at(expected, tuple(i[taken] for i in clipped), 100.0)
+    np.testing.assert_array_equal(interpreted(lambda x, *i: x.at[i].add(100.0, mode=mode), x, *indices), expected)
 
 
 def test_one_program_serves_all_places():

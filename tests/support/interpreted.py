@@ -19,6 +19,11 @@ from veery._transforms.staging import stage
 
 def interpreted(fun: Callable[..., Any], *args: Any) -> Any:
     """The result of `fun(*args)` for arrays, as NumPy arrays in the tree that it returns."""
+    return interpreted_with_avals(fun, *args)[0]
+
+
+def interpreted_with_avals(fun: Callable[..., Any], *args: Any) -> tuple[Any, list[Any]]:
+    """What `interpreted` gives, and the avals of its leaves."""
     out_tree = None
 
     def flat(*xs: Any) -> Any:
@@ -32,4 +37,4 @@ def interpreted(fun: Callable[..., Any], *args: Any) -> Any:
         outs = eval_jaxpr(closed.jaxpr, closed.consts, *(np.asarray(x, a.dtype) for x, a in zip(args, avals)))
     for out, aval in zip(outs, closed.out_avals):
         assert np.shape(out) == aval.shape
-    return tree.tree_unflatten(out_tree, [np.asarray(x) for x in outs])
+    return tree.tree_unflatten(out_tree, [np.asarray(x) for x in outs]), list(closed.out_avals)

@@ -156,13 +156,11 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> floor_divide(np.array([-3, 3]), 2)
     Array([-2,  1], dtype=int32)
     """
-    x1, x2 = promote_args("floor_divide", x1, x2)
+    x1, x2 = promote_args_numeric("floor_divide", x1, x2)
     if is_kind(x1, np.complexfloating):
         raise TypeError("floor_divide does not support complex-valued inputs")
     if is_kind(x1, np.floating):
         return _float_divmod(x1, x2)[0]
-    if _dtype(x1) == np.bool_:
-        x1, x2 = to_dtype(x1, np.dtype("int8")), to_dtype(x2, np.dtype("int8"))
     quotient = lax.div(x1, x2)
     if is_kind(x1, np.unsignedinteger):
         return quotient
@@ -178,13 +176,11 @@ def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> remainder(np.array([-3, 3]), 2)
     Array([1, 1], dtype=int32)
     """
-    x1, x2 = promote_args("remainder", x1, x2)
+    x1, x2 = promote_args_numeric("remainder", x1, x2)
     return _remainder(x1, x2)
 
 
 def _remainder(x1: Array, x2: Array) -> Array:
-    if _dtype(x1) == np.bool_:
-        x1, x2 = to_dtype(x1, np.dtype("int8")), to_dtype(x2, np.dtype("int8"))
     if is_kind(x1, np.integer):
         x2 = choose(lax.eq(x2, 0), 1, x2)
     rest = lax.rem(x1, x2)

@@ -95,7 +95,7 @@ def nancumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: No
 
 
 def _with_initial(
-    name: str, x: ArrayLike, axis: int | None, dtype: Any, include_initial: bool, first: int, what: str
+    name: str, x: ArrayLike, axis: int | None, dtype: Any, include_initial: bool, first: int, what: str, promote: bool
 ) -> Array:
     check_arraylike(name, x)
     if np.ndim(x) == 0:
@@ -111,7 +111,7 @@ def _with_initial(
                 "argument is only optional for one-dimensional arrays."
             )
     axis = canonicalize_axis(axis, np.ndim(x))
-    out = _cumulative(name, x, axis, dtype, None, promote=True)
+    out = _cumulative(name, x, axis, dtype, None, promote=promote)
     if not include_initial:
         return out
     shape = [1 if i == axis else n for i, n in enumerate(out.shape)]
@@ -132,18 +132,18 @@ def cumulative_sum(
     >>> cumulative_sum(np.array([1, 2, 3]), include_initial=True)
     Array([0, 1, 3, 6], dtype=int32)
     """
-    return _with_initial("cumulative_sum", x, axis, dtype, include_initial, 0, "sum")
+    return _with_initial("cumulative_sum", x, axis, dtype, include_initial, 0, "sum", True)
 
 
 def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Array:
-    """The running product along an axis (see `cumulative_sum`).
+    """The running product along an axis (see `cumulative_sum`), in the dtype of x.
 
     >>> cumulative_prod(np.array([1, 2, 3]), include_initial=True)
     Array([1, 1, 2, 6], dtype=int32)
     """
-    return _with_initial("cumulative_prod", x, axis, dtype, include_initial, 1, "product")
+    return _with_initial("cumulative_prod", x, axis, dtype, include_initial, 1, "product", False)
 
 
 _arithmetic.add._own["accumulate"] = lambda a, axis, dtype: cumsum(a, axis, dtype)

@@ -137,6 +137,8 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
     """
     check_arraylike("unwrap", p)
     x = asarray(p)
+    if is_kind(x, np.complexfloating):
+        raise ValueError("jnp.unwrap does not support complex inputs.")
     axis = canonicalize_axis(axis, x.ndim)
     return _unwrap(x, discont, period, axis=axis)
 
@@ -216,7 +218,7 @@ def _gradient(x: Array, h: Array, axis: int) -> Array:
         first, last = _along(steps, 0, 1, axis), _along(steps, n - 2, n - 1, axis)
     start = (_along(x, 1, 2, axis) - _along(x, 0, 1, axis)) / first
     end = (_along(x, n - 1, n, axis) - _along(x, n - 2, n - 1, axis)) / last
-    return lax.concatenate([p.astype(x.dtype) for p in (start, inner, end)], axis)
+    return lax.concatenate([start, inner, end], axis)
 
 
 _gradient._name = "gradient"

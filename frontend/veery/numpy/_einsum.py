@@ -12,7 +12,7 @@ import opt_einsum
 from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
-from veery.numpy._products import contract
+from veery.numpy._products import contract, sum_along
 from veery.numpy._promotion import check_arraylike, check_no_out, promote_dtypes, unwrap
 from veery.numpy._shaping import Array, ArrayLike, as_array
 
@@ -148,7 +148,7 @@ def _diagonals(x: Array, labels: str) -> tuple[Array, list[str]]:
 def _alone(x: Array, names: Sequence[str], output: str) -> Array:
     axes = tuple(i for i, label in enumerate(names) if label not in output)
     if axes:
-        x = lax.reduce_or(x, axes) if x.dtype == bool else lax.reduce_sum(x, axes)
+        x = sum_along(x, axes)
     kept = [label for label in names if label in output]
     return lax.transpose(x, [kept.index(label) for label in output])
 

@@ -204,7 +204,7 @@ def _histogramdd(sample: Array, weights: Array | None, edges: list[Array], *, de
         place = where(x == e[-1], shape[i], searchsorted(e, x, side="right")) - 1
         inside = inside & (place >= 0) & (place < shape[i])
         total = total * shape[i] + place
-    weights = lax.full((sample.shape[0],), 1, sample.dtype) if weights is None else weights
+    weights = lax.full((sample.shape[0],), 1, np.dtype(np.int32)) if weights is None else weights
     size = math.prod(shape)
     counts = lax.full((size,), 0, weights.dtype).at[where(inside, total, size)].add(weights, mode="drop")
     counts = lax.reshape(counts, shape)
@@ -239,7 +239,7 @@ def histogramdd(
         ValueError: the arguments' sizes do not fit.
 
     >>> histogramdd(np.array([[0.0, 0.0], [1.0, 1.0]], np.float32), 2)[0].tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
+    [[1, 0], [0, 1]]
     """
     check_arraylike("histogramdd", *(x for x in (sample, weights) if x is not None))
     count, dims = np.shape(sample)
@@ -284,7 +284,7 @@ def histogram2d(
         The counts, a matrix, and the edges in both dimensions.
 
     >>> histogram2d(np.array([0.0, 1.0], np.float32), np.array([0.0, 1.0], np.float32), 2)[0].tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
+    [[1, 0], [0, 1]]
     """
     check_arraylike("histogram2d", x, y)
     if np.ndim(bins) == 1 and len(bins) not in (1, 2):

@@ -373,6 +373,8 @@ def spacing(x: ArrayLike, /) -> Array:
     Array([1.1920929e-07], dtype=float32)
     """
     (x,) = promote_args_inexact("spacing", x)
+    if is_kind(x, np.complexfloating):
+        raise ValueError("jnp.spacing is not defined for complex inputs.")
     x = as_array(x)
     distance = lax.sub(nextafter(x, copysign(np.array(np.inf).astype(_dtype(x)), x)), x)
     smallest = float(dtypes.finfo(_dtype(x)).smallest_subnormal)

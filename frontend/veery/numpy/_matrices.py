@@ -325,4 +325,5 @@ def _vander(x: Array, *, columns: int, increasing: bool) -> Array:
     from veery.numpy._arithmetic import power
 
     exponents = np.arange(columns) if increasing else np.arange(columns)[::-1]
-    return power(lax.expand_dims(x, (1,)), array(exponents.astype(np.int32))[None, :])
+    kind = x.dtype if dtypes.issubdtype(x.dtype, np.integer) else np.dtype(np.int32)
+    return power(lax.expand_dims(x, (1,)), array(exponents.astype(kind))[None, :])

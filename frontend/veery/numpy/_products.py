@@ -13,6 +13,7 @@ from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.config import config
 from veery._core.shapes import canonicalize_axis
+from veery.numpy._arithmetic import multiply
 from veery.numpy._elementwise import run
 from veery.numpy._matrices import diagonal
 from veery.numpy._promotion import (
@@ -237,7 +238,7 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_elemen
 def _outer(a: Array, b: Array) -> Array:
     shape = (a.size, b.size)
     flat = lambda x: lax.reshape(x, (x.size,))
-    return lax.mul(lax.broadcast_in_dim(flat(a), shape, (0,)), lax.broadcast_in_dim(flat(b), shape, (1,)))
+    return multiply(lax.broadcast_in_dim(flat(a), shape, (0,)), lax.broadcast_in_dim(flat(b), shape, (1,)))
 
 
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
@@ -419,7 +420,12 @@ def contract(
 def _sum_alone(names: Sequence[str], x: Array, needed: set[str]) -> tuple[str, Array]:
     """Sum over dimensions that nothing else needs."""
     axes = tuple(i for i, c in enumerate(names) if c not in needed)
-    return "".join(c for c in names if c in needed), lax.reduce_sum(x, axes) if axes else x
+    return "".join(c for c in names if c in needed), sum_along(x, axes) if axes else x
+
+
+def sum_along(x: Array, axes: tuple[int, ...]) -> Array:
+    """The sum over axes; of bools, whether any is true."""
+    return lax.reduce_or(x, axes) if x.dtype == np.bool_ else lax.reduce_sum(x, axes)
 
 
 def _drop(names: Sequence[str], x: Array, c: str) -> tuple[str, Array]:

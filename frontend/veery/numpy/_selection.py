@@ -15,7 +15,7 @@ from veery._core.array import ArrayImpl
 from veery._core.errors import ConcretizationTypeError
 from veery._core.shapes import canonicalize_axis
 from veery._core.trace import Tracer
-from veery.numpy._arithmetic import _dtype, is_kind
+from veery.numpy._arithmetic import _dtype, as_array, is_kind
 from veery.numpy._arithmetic import choose as _choose
 from veery.numpy._creation import asarray, from_host, full
 from veery.numpy._elementwise import jitted
@@ -108,7 +108,7 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
 @jit
 def _select(conditions: tuple[ArrayLike, ...], choices: tuple[ArrayLike, ...], default: ArrayLike) -> Array:
     *choices_, out = promote_dtypes(*choices, default)  # type: ignore[assignment]
-    out = to_dtype(out, _dtype(out))
+    out = as_array(out)
     for condition, choice in zip(reversed(conditions), reversed(choices_)):
         out = _select_broadcast(to_bool(condition), choice, out)
     shape = lax.broadcast_shapes(*(np.shape(v) for v in (*conditions, *choices)), np.shape(default))
@@ -685,17 +685,17 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
 
 @jit(static_argnames=("shape",))
 def _unravel_index(indices: Array, shape: tuple[int, ...]) -> tuple[Array, ...]:
-    from veery.numpy._arithmetic import clip, floor_divide, remainder
-
-    total = math.prod(shape)
-    clipped = clip(indices, -total, total - 1)
-    # Negative positions count from the end.
-    rest = _choose(lax.lt(clipped, clipped.dtype.type(0)), clipped + total, clipped)
-    out = []
+    dtype, total = indices.dtype, math.prod(shape)
+    indices = to_dtype(indices, np.dtype(np.int32)) if dtype.itemsize < 4 else indices  # sizes may not fit in the dtype
+    if is_kind(indices, np.signedinteger):  # negative positions count from the end
+        indices = _choose(lax.lt(indices, 0), lax.add(indices, total), indices)
+    indices = lax.clamp(np.asarray(0, indices.dtype), indices, np.asarray(max(total - 1, 0), indices.dtype))
+    coordinates = []
     for n in reversed(shape):
-        out.append(remainder(rest, n))
-        rest = floor_divide(rest, n)
-    return tuple(reversed(out))
+        divisor = lax.full_like(indices, max(n, 1))
+        coordinates.append(to_dtype(lax.rem(indices, divisor), dtype))
+        indices = lax.div(indices, divisor)
+    return tuple(reversed(coordinates))
 
 
 _unravel_index._name = "unravel_index"

@@ -1,4 +1,4 @@
-"""Arrays in other shapes: reshaping, the order of dimensions, reversal, rotation, and indices of flattened arrays."""
+"""Arrays in other shapes: reshaping, the order of dimensions, reversal and rotation."""
 
 from __future__ import annotations
 
@@ -359,94 +359,6 @@ def _roll_by_array(a: Array, shift: Any, *, axes: tuple[int, ...]) -> Array:
         start = lax.rem(lax.sub(size, lax.rem(lax.add(lax.rem(amount, size), size), size)), size)
         a = lax.dynamic_slice_in_dim(lax.concatenate([a, a], axis), start, n, axis)
     return a
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Indices of flattened arrays
-
-
-def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
-    """The coordinates, in an array of this shape, of elements given by their position in the flattened array.
-
-    Positions out of bounds are clipped; negative ones count from the end.
-
-    >>> import veery.numpy as jnp
-    >>> [int(i) for i in jnp.unravel_index(7, (3, 4))]
-    [1, 3]
-    """
-    indices = ensure_arraylike("unravel_index", indices)
-    shape = canonicalize_shape(shape)
-    if not dtypes.issubdtype(dtypes.dtype_of(indices), np.integer):
-        raise TypeError(f"unravel_index indices must be integers, got dtype {dtypes.dtype_of(indices)}")
-    return tuple(_unravel_index(indices, shape=shape))
-
-
-@jit(static_argnames=("shape",))
-def _unravel_index(indices: Array, *, shape: tuple[int, ...]) -> list[Array]:
-    size = math.prod(shape)
-    if dtypes.issubdtype(indices.dtype, np.signedinteger):
-        indices = lax.select(lax.lt(indices, 0), lax.add(indices, size), indices)
-    indices = lax.clamp(np.asarray(0, indices.dtype), indices, np.asarray(max(size - 1, 0), indices.dtype))
-    coordinates = []
-    for d in reversed(shape):
-        divisor = np.asarray(max(d, 1), indices.dtype)
-        coordinates.append(lax.rem(indices, divisor))
-        indices = lax.div(indices, divisor)
-    return coordinates[::-1]
-
-
-def ravel_multi_index(
-    multi_index: Sequence[ArrayLike], dims: Sequence[int], mode: str = "raise", order: str = "C", *, dtype: Any = None
-) -> Array:
-    """The positions, in the flattened array, of elements given by their coordinates.
-
-    Args:
-        multi_index: an integer array for each dimension.
-        dims: the shape of the array.
-        mode: what happens to coordinates out of bounds: "raise" (not under jit), "wrap", or "clip".
-        order: "C" or "F".
-        dtype: of the result.
-
-    Raises:
-        ValueError: the numbers of arrays and dimensions differ, or a coordinate is out of bounds.
-    """
-    dims = canonicalize_shape(dims)
-    if len(multi_index) != len(dims):
-        raise ValueError(f"len(multi_index)={len(multi_index)} != len(dims)={len(dims)}")
-    check_arraylike("ravel_multi_index", *multi_index)
-    if any(not dtypes.issubdtype(dtypes.dtype_of(i), np.integer) for i in multi_index):
-        raise TypeError("only int indices permitted")
-    if mode == "raise":
-        if any(isinstance(i, Tracer) for i in multi_index):
-            from veery.errors import ConcretizationTypeError
-
-            tracer = next(i for i in multi_index if isinstance(i, Tracer))
-            raise ConcretizationTypeError(tracer, "ravel_multi_index with mode='raise' needs concrete indices.")
-        if any(np.any((np.asarray(i) < 0) | (np.asarray(i) >= d)) for i, d in zip(multi_index, dims)):
-            raise ValueError("invalid entry in coordinates array")
-    elif mode not in ("wrap", "clip"):
-        raise ValueError(f"invalid mode={mode!r}. Expected 'raise', 'wrap', or 'clip'")
-    if order not in ("C", "F"):
-        raise ValueError(f"invalid order={order!r}. Expected 'C' or 'F'")
-    dtype = dtypes.default_int_dtype() if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype)
-    return _ravel_multi_index(list(multi_index), dims=dims, mode=mode, order=order, dtype=dtype)
-
-
-@jit(static_argnames=("dims", "mode", "order", "dtype"))
-def _ravel_multi_index(indices: list[Array], *, dims: tuple[int, ...], mode: str, order: str, dtype: Any) -> Array:
-    shape = broadcast_shapes(*(np.shape(i) for i in indices))
-    result = lax.full(shape, 0, dtype)
-    stride = 1
-    pairs = list(zip(indices, dims))
-    for index, d in pairs if order == "F" else reversed(pairs):
-        index = _broadcast_to(to_dtype(index, dtype), shape)
-        if mode == "wrap":
-            index = lax.rem(lax.add(lax.rem(index, d), d), d)
-        elif mode == "clip":
-            index = lax.clamp(np.asarray(0, dtype), index, np.asarray(d - 1, dtype))
-        result = lax.add(result, lax.mul(index, stride))
-        stride *= d
-    return result
 
 
 def resize(a: ArrayLike, new_shape: Any) -> Array:
