@@ -19,6 +19,7 @@ from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
 from veery._core.config import default_device as use_default_device
+from veery._core.dimensions import Symbols, is_symbolic, symbols_of
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from veery._core.primitive import Primitive
 from veery._core.trace import eval_trace, set_current_trace
@@ -148,8 +149,10 @@ def compile_jaxpr(
     log_compilation("Compiling %s for %s with arguments %s.", name, device, closed.in_avals)
 
     def compile(**choices: Any) -> Any:
-        options = _options(compiler_options, choices)
-        return lowering().compile(dce(closed), name=name, target=target_of(device), donated=donated, options=options)
+        options, symbols = _options(compiler_options, choices), _symbols(closed)
+        return lowering().compile(
+            dce(closed), name=name, target=target_of(device), donated=donated, options=options, symbols=symbols
+        )
 
     start = time.perf_counter()
     program = compile()
@@ -171,8 +174,12 @@ def lower_jaxpr(
     **choices: Any,
 ) -> Any:
     """Lower a jaxpr without consts to StableHLO; `choices` are further fields of the lowering's Options."""
-    options = _options(compiler_options, choices)
-    return lowering().lower(dce(closed), name=name, target=target, donated=donated, options=options)
+    options, symbols = _options(compiler_options, choices), _symbols(closed)
+    return lowering().lower(dce(closed), name=name, target=target, donated=donated, options=options, symbols=symbols)
+
+
+def _symbols(closed: ClosedJaxpr) -> Symbols:
+    return symbols_of([getattr(aval, "shape", ()) for aval in closed.in_avals])
 
 
 def _options(compiler_options: tuple[tuple[str, Any], ...], choices: dict[str, Any]) -> Any:
@@ -206,12 +213,13 @@ def read_module(source: str | bytes) -> Any:
 
 def read_modules(sources: dict[str, bytes]) -> Any:
     """One function as StableHLO modules for several platforms."""
-    return lowering().ForeignByTarget(tuple((platform, read_module(data)) for platform, data in sources.items()))
+    read = lambda data: lowering().read_module(data, dynamic=True)
+    return lowering().ForeignByTarget(tuple((platform, read(data)) for platform, data in sources.items()))
 
 
 def module_text(source: bytes) -> str:
     """A StableHLO module as text."""
-    return read_module(source).text()
+    return lowering().read_module(source, dynamic=True).text()
 
 
 def _versions() -> dict[str, str]:
@@ -290,6 +298,14 @@ def execute(closed: ClosedJaxpr, name: str, args: Sequence[Any], donated: tuple[
     outs = [ArrayImpl(aval, buffer, committed) for aval, buffer in zip(closed.out_avals, buffers)]
     check_special(outs, name, closed, arrays)
     return outs
+
+
+def results(avals: Sequence[ShapedArray], buffers: Sequence[Any], committed: bool = False) -> list[ArrayImpl]:
+    """What a program returned as arrays; symbolic shapes have become those of the buffers."""
+    return [
+        ArrayImpl(aval.update(shape=buffer.shape) if is_symbolic(aval.shape) else aval, buffer, committed)
+        for aval, buffer in zip(avals, buffers)
+    ]
 
 
 def check_execution(name: str) -> None:

@@ -42,7 +42,8 @@ def compile(
     Args:
         fun: a function (`jit` with its options, e.g. donated or static arguments, or a plain one), or a dictionary of
             names to (function, specs).
-        specs: the types of the arguments: a tuple with a pytree of arrays or ShapeDtypeStructs for each.
+        specs: the types of the arguments: a tuple with a pytree of arrays or ShapeDtypeStructs for each. With
+            dimensions from `veery.export.symbolic_shape` one program serves all sizes.
         targets: "cpu" (this machine's, with all of its features), "cpu:generic" (any CPU of this architecture),
             "cpu:x86-64-v3", "cpu:aarch64-linux", "vulkan", "vulkan:rdna3", "cuda:sm_89", ... in order of preference.
         out: the file, by custom ending in `.vmfb`. IREE's own tools run its first function for its first target.
@@ -57,6 +58,11 @@ def compile(
     >>> x = veery.ShapeDtypeStruct((4, 4), "float32")
     >>> out = tempfile.mkdtemp() + "/sine.vmfb"
     >>> veery.aot.compile(jnp.sin, (x,), targets=["cpu:x86-64-v3", "cpu:generic"], out=out)
+    >>> x = veery.ShapeDtypeStruct(veery.export.symbolic_shape("b, 4"), "float32")
+    >>> veery.aot.compile(jnp.sin, (x,), out=out)
+    >>> import numpy, veery_runtime
+    >>> [veery_runtime.load(out)(numpy.zeros((b, 4), "float32")).shape for b in (1, 7)]
+    [(1, 4), (7, 4)]
     """
     functions = dict(fun) if isinstance(fun, Mapping) else {function_name(fun): (fun, specs)}
     targets = [targets] if isinstance(targets, str) else list(targets)

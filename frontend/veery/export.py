@@ -27,11 +27,21 @@ from veery._api.custom_derivatives import custom_vjp
 from veery._api.inspection import ShapeDtypeStruct, _with_consts
 from veery._api.jit import JitFunction, jit
 from veery._core import dtypes, tree
-from veery._core.avals import ShapedArray
+from veery._core.avals import ShapedArray, aval_of
+from veery._core.dimensions import SymbolicScope, is_symbolic_dim, parse_shape, scope_of
 from veery._core.jaxpr import eval_jaxpr
-from veery._transforms.foreign import avals_of, call_module_p
+from veery._transforms.foreign import Types, avals_of, call_module_p
 
-__all__ = ["Exported", "default_export_platform", "deserialize", "export"]
+__all__ = [
+    "Exported",
+    "SymbolicScope",
+    "default_export_platform",
+    "deserialize",
+    "export",
+    "is_symbolic_dim",
+    "symbolic_args_specs",
+    "symbolic_shape",
+]
 
 _MAGIC = b"veery-export-1\n"
 
@@ -115,6 +125,7 @@ class Exported:
             "trees": [aot.describe(self.in_tree), aot.describe(self.out_tree)],
             "in": [_described(a) for a in self.in_avals],
             "out": [_described(a) for a in self.out_avals],
+            "constraints": scope_of(a.shape for a in self.in_avals).constraints,
             "platforms": self.platforms,
             "modules": [base64.b64encode(m).decode() for m in self._modules],
             "vjp": base64.b64encode(self.vjp().serialize()).decode() if vjp_order else None,
@@ -140,9 +151,10 @@ class Exported:
 
     def _callable(self) -> Callable[..., Any]:
         module = _dispatch.read_modules(dict(zip(self.platforms, self._modules)))
+        types = Types(self.in_avals, self.out_avals)
 
         def plain(*leaves: Any) -> tuple[Any, ...]:
-            return tuple(call_module_p.bind(*leaves, module=module))
+            return tuple(call_module_p.bind(*leaves, module=module, types=types))
 
         plain.__name__ = plain.__qualname__ = f"call_{self.fun_name}"
         if self._vjp is None:
@@ -168,7 +180,77 @@ def _has_tangent(aval: ShapedArray) -> bool:
 
 
 def _described(aval: ShapedArray) -> Any:
-    return [list(aval.shape), aval.dtype.name]
+    return [[str(d) if is_symbolic_dim(d) else d for d in aval.shape], aval.dtype.name]
+
+
+def symbolic_shape(
+    shape_spec: str | None,
+    *,
+    constraints: Sequence[str] = (),
+    scope: SymbolicScope | None = None,
+    like: Sequence[Any] | None = None,
+) -> tuple[Any, ...]:
+    """A shape with dimensions that get their sizes when the program runs.
+
+    Args:
+        shape_spec: dimensions between commas: integers, names, and expressions of both with +, -, *, ^,
+            floordiv(a, b), mod(a, b), max(a, b), min(a, b). With `like`, "_" is its dimension there and "..." all that
+            are left; None is `like` itself. Names stand for integers of at least 1.
+        constraints: what holds of them, e.g. "b >= 8", "b <= 2*c", "mod(b, 4) == 0". Assumed when tracing, checked
+            when called.
+        scope: where the names are defined: one scope for the arguments of one function. By default a new one.
+        like: the shape that placeholders are filled from.
+
+    Returns:
+        A tuple of ints and dimension expressions, for ShapeDtypeStruct.
+
+    Raises:
+        ValueError: the text is no shape.
+
+    >>> from veery import export
+    >>> twice, b = export.symbolic_shape("2*b, b")
+    >>> twice // 2 == b, 3 * b + 1, twice % 3
+    (True, 3*b + 1, mod(2*b, 3))
+    """
+    if scope is not None and constraints:
+        raise ValueError("symbolic_shape: constraints belong to the scope: pass SymbolicScope(constraints)")
+    spec = "..." if shape_spec is None else shape_spec
+    return parse_shape(spec, scope or SymbolicScope(constraints), None if like is None else tuple(like))
+
+
+def symbolic_args_specs(
+    args: Any, shapes_specs: Any, constraints: Sequence[str] = (), scope: SymbolicScope | None = None
+) -> Any:
+    """The types of arguments, with symbolic dimensions.
+
+    Args:
+        args: a pytree of arrays or ShapeDtypeStructs.
+        shapes_specs: texts as for `symbolic_shape`: one for all arrays, or a pytree whose leaves stand for the parts of
+            `args`. None leaves the shapes as they are.
+        constraints, scope: as for `symbolic_shape`.
+
+    Returns:
+        The pytree of ShapeDtypeStructs.
+
+    Raises:
+        ValueError: a text is no shape, or does not fit the array's.
+
+    >>> import veery.numpy as jnp
+    >>> from veery import export
+    >>> export.symbolic_args_specs((jnp.ones((8, 3)), jnp.ones(3)), ("b, ...", None))
+    (ShapeDtypeStruct(shape=(b, 3), dtype=float32), ShapeDtypeStruct(shape=(3,), dtype=float32))
+    """
+    scope = scope or SymbolicScope(constraints)
+
+    def specify(spec: str | None, part: Any) -> Any:
+        return tree.tree_map(lambda x: _specified(aval_of(x), spec, scope), part)
+
+    return tree.tree_map(specify, shapes_specs, args, is_leaf=lambda x: x is None or isinstance(x, str))
+
+
+def _specified(aval: ShapedArray, spec: str | None, scope: SymbolicScope) -> ShapeDtypeStruct:
+    shape = aval.shape if spec is None else parse_shape(spec, scope, aval.shape)
+    return ShapeDtypeStruct(shape, aval.dtype)
 
 
 def default_export_platform() -> str:
@@ -252,8 +334,10 @@ def deserialize(blob: bytes | bytearray) -> Exported:
     content = json.loads(body)
     in_tree, out_tree = map(_tree_of, content["trees"])
     nested = content["vjp"]
+    scope = SymbolicScope(content["constraints"])
     return Exported(
-        content["name"], in_tree, tuple(avals_of(content["in"])), out_tree, tuple(avals_of(content["out"])),
+        content["name"], in_tree, tuple(avals_of(content["in"], scope)), out_tree,
+        tuple(avals_of(content["out"], scope)),
         tuple(content["platforms"]), tuple(base64.b64decode(m) for m in content["modules"]),
         None if nested is None else lambda: deserialize(base64.b64decode(nested)),
     )  # fmt: skip

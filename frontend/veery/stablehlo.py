@@ -18,7 +18,7 @@ from typing import Any
 from veery import _dispatch
 from veery._api.inspection import ShapeDtypeStruct
 from veery._api.jit import JitFunction, JitOptions
-from veery._transforms.foreign import avals_of, call_module_p
+from veery._transforms.foreign import call_module_p, types_of
 
 __all__ = ["StablehloFunction", "load"]
 
@@ -34,15 +34,16 @@ class StablehloFunction(JitFunction):
     """
 
     def __init__(self, module: Any):
+        types = types_of(module)
+
         def function(*args: Any) -> Any:
-            outs = call_module_p.bind(*args, module=module)
+            outs = call_module_p.bind(*args, module=module, types=types)
             return outs[0] if len(outs) == 1 else tuple(outs)
 
         function.__name__ = function.__qualname__ = module.name
         super().__init__(function, JitOptions())
         self.module = module
-        self.in_avals = avals_of(module.inputs)
-        self.out_avals = avals_of(module.outputs)
+        self.in_avals, self.out_avals = types
 
     @property
     def args(self) -> tuple[ShapeDtypeStruct, ...]:

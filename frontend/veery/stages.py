@@ -10,7 +10,7 @@ from typing import Any
 from veery import _dispatch
 from veery._api.inspection import out_struct
 from veery._core import source, tree
-from veery._core.array import ArrayImpl
+from veery._core.dimensions import may_fit
 from veery._core.jaxpr import ClosedJaxpr
 
 
@@ -125,9 +125,9 @@ class Lowered:
         """The MLIR module."""
         return self._lowered.module
 
-    def cost_analysis(self) -> dict[str, float]:
-        """An estimate of the work: floating-point operations plus bytes touched."""
-        return {"work": float(self._lowered.work)}
+    def cost_analysis(self) -> dict[str, Any]:
+        """An estimate of the work: floating-point operations plus bytes touched; a text with symbolic shapes."""
+        return {"work": _number(self._lowered.work)}
 
     @source.api_boundary
     def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
@@ -153,6 +153,10 @@ class Lowered:
         return self.as_text()
 
 
+def _number(work: Any) -> float | str:
+    return float(work) if isinstance(work, int) else str(work)
+
+
 class Compiled:
     """A compiled function for one type of arguments. Made by `jit(f).lower(...).compile()`."""
 
@@ -168,9 +172,9 @@ class Compiled:
     out_info = property(lambda self: self._traced.out_info)
     args_info = property(lambda self: self._traced.args_info)
 
-    def cost_analysis(self) -> dict[str, float]:
-        """An estimate of the work: floating-point operations plus bytes touched."""
-        return {"work": float(self._program.work)}
+    def cost_analysis(self) -> dict[str, Any]:
+        """An estimate of the work: floating-point operations plus bytes touched; a text with symbolic shapes."""
+        return {"work": _number(self._program.work)}
 
     def memory_analysis(self) -> dict[str, int]:
         """Sizes in bytes of the arguments, the results and the program itself."""
@@ -208,7 +212,7 @@ class Compiled:
             )
         _dispatch.check_execution(traced.name)
         buffers = self._executable(_dispatch.on_device(arrays, self._device))
-        outs = [ArrayImpl(aval, b, committed is not None) for aval, b in zip(traced.closed.out_avals, buffers)]
+        outs = _dispatch.results(traced.closed.out_avals, buffers, committed is not None)
         _dispatch.check_special(outs, f"jit({traced.name})", traced.closed, arrays)
         return tree.tree_unflatten(traced.out_tree, outs)
 
@@ -223,7 +227,7 @@ class Compiled:
                 f"compiled for {expected.treedef} and called with {signature.treedef}."
             )
         for i, (given, want) in enumerate(zip(signature.avals, expected.avals)):
-            if given.shape != want.shape or given.dtype != want.dtype:
+            if not may_fit(given.shape, want.shape) or given.dtype != want.dtype:
                 raise TypeError(
                     f"Argument types differ from the types for which this computation was compiled. Argument {i} of "
                     f"{name} was compiled with {want} and called with {given}."

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from veery_lowering import links
 from veery_lowering.cache import CacheInfo, disk_cache
 from veery_lowering.errors import CacheWarning, CompileError, LoweringError
-from veery_lowering.program import HostCall, Options, Program, place_of
+from veery_lowering.program import STATIC, HostCall, Options, Program, Symbols, place_of
 
 if TYPE_CHECKING:
     from veery_lowering.foreign import Foreign, ForeignByTarget, read_module
@@ -61,15 +61,19 @@ def compile(
     target: str = "cpu",
     options: Options | None = None,
     donated: Sequence[bool] = (),
+    symbols: Any = STATIC,
 ) -> Program:
     """Lower and compile a closed jaxpr, unless its program is on disk; see `lower` and `Lowered.compile`."""
     options = options or Options()
-    link = links.key(closed_jaxpr, target, donated, options) if options.cache else None
+    symbols = Symbols(*symbols)
+    linked = options.cache and not symbols.sources
+    link = links.key(closed_jaxpr, target, donated, options) if linked else None
     program = links.follow(link, name, place_of(closed_jaxpr.jaxpr)) if link else None
     if program is None:
         from veery_lowering.lowered import lower
 
-        program = lower(closed_jaxpr, name=name, target=target, donated=donated, options=options).compile()
+        choices = dict(donated=donated, options=options, symbols=symbols)
+        program = lower(closed_jaxpr, name=name, target=target, **choices).compile()
         if link:
             links.make(link, program)
     return program

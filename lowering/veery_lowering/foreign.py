@@ -71,8 +71,12 @@ class ForeignByTarget:
         raise LoweringError(f"Function '{self.name}' was exported for platforms ({platforms}), it is used on {target}")
 
 
-def read_module(source: str | bytes) -> Foreign:
+def read_module(source: str | bytes, *, dynamic: bool = False) -> Foreign:
     """Read a module: StableHLO as MLIR text or bytecode, or a versioned portable artifact (VHLO bytecode).
+
+    Args:
+        source: the module.
+        dynamic: whether dimensions need not be static; such ones are "?" in the signature.
 
     Raises:
         ValueError: it cannot be parsed, has no or several public functions, or dimensions that are not static.
@@ -91,7 +95,7 @@ def read_module(source: str | bytes) -> Foreign:
         (entry,) = mains
         _drop_annotations(module)
         types = ir.FunctionType(ir.TypeAttr(entry.attributes["function_type"]).value)
-        inputs, outputs = signature or (_signature(types.inputs), _signature(types.results))
+        inputs, outputs = signature or tuple(_signature(part, dynamic) for part in (types.inputs, types.results))
         names = tuple(_name_of(argument) for argument in entry.regions[0].blocks[0].arguments)
         name = ir.StringAttr(module.operation.attributes["sym_name"]).value if _named(module) else _symbol(entry)
         return Foreign(name, bytecode(module), inputs, outputs, names, _symbol(entry))
@@ -121,12 +125,13 @@ def _visibility(function: Any) -> str:
     return ir.StringAttr(function.attributes["sym_visibility"]).value
 
 
-def _signature(types: Sequence[ir.Type]) -> Signature:
+def _signature(types: Sequence[ir.Type], dynamic: bool) -> Signature:
     found = []
     for type_ in types:
-        if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
+        if not isinstance(type_, ir.RankedTensorType) or not (dynamic or type_.has_static_shape):
             raise ValueError(f"arguments and results must be tensors of static shape, got {type_}")
-        found.append((tuple(type_.shape), numpy_dtype(type_).name))
+        sizes = ("?" if type_.is_dynamic_dim(i) else size for i, size in enumerate(type_.shape))
+        found.append((tuple(sizes), numpy_dtype(type_).name))
     return tuple(found)
 
 
@@ -197,7 +202,10 @@ def call(emitter: Any, foreign: Foreign, operands: Sequence[Any], results: Seque
 
 
 def _cast(x: Any, type_: ir.Type) -> Any:
-    """IREE's input conversion has lost the signs of integers; the bits are the same."""
+    """Sizes become known or unknown. IREE's input conversion has lost the signs of integers; the bits are the same."""
+    if list(x.type.shape) != list(type_.shape):
+        between = ir.RankedTensorType.get(type_.shape, ir.RankedTensorType(x.type).element_type)
+        x = hlo.cast_shape(x, between)
     return x if x.type == type_ else hlo.bitcast_convert(x, np.dtype(numpy_dtype(type_)))
 
 

@@ -9,8 +9,9 @@ from typing import Any
 from veery_lowering.compiler import compile_emission, intermediate, most_bindings
 from veery_lowering.mlir import bytecode
 from veery_lowering.module import Emission, emit_module
-from veery_lowering.program import Options, Program, place_of
+from veery_lowering.program import STATIC, Options, Program, Symbols, place_of
 from veery_lowering.targets import Target, resolve
+from veery_lowering.types import is_static
 from veery_lowering.work import estimate_work, is_blocking
 
 
@@ -21,8 +22,9 @@ class Lowered:
     name: str
     target: Target
     donated: tuple[bool, ...]
-    work: int
+    work: Any
     blocking: bool
+    symbols: Symbols
     options: Options
     source: str
     emission: Emission = field(repr=False)
@@ -67,7 +69,8 @@ class Lowered:
             outputs=self.emission.outputs,
             donated=self.donated,
             host_calls=self.emission.host_calls,
-            work=self.work,
+            symbols=Symbols(tuple((*s[:4], _text(s[4])) for s in self.symbols.sources), self.symbols.constraints),
+            work=_text(self.work),
             blocking=self.blocking,
             metadata={**metadata, "source": self.source},
             key=key,
@@ -81,6 +84,7 @@ def lower(
     target: str = "cpu",
     donated: Sequence[bool] = (),
     options: Options | None = None,
+    symbols: Any = STATIC,
 ) -> Lowered:
     """Lower a closed jaxpr to StableHLO.
 
@@ -90,15 +94,22 @@ def lower(
         target: "cpu[:processor]", "vulkan[:chip]" or "cuda[:chip]".
         donated: for each argument, whether the program may overwrite it; none by default.
         options: see Options.
+        symbols: where the dimension variables of symbolic shapes are found; see Symbols.
 
     Raises:
-        LoweringError: a primitive has no lowering for the target.
+        LoweringError: a primitive has no lowering for the target, or none for symbolic shapes.
     """
     options = options or Options()
     resolved = resolve(target)
     donations = tuple(donated) or (False,) * len(closed_jaxpr.in_avals)
-    choices = dict(protect=options.protect_arguments, self_contained=options.self_contained)
+    symbols = Symbols(*symbols)
+    choices = dict(protect=options.protect_arguments, self_contained=options.self_contained, symbols=symbols)
     emission = emit_module(closed_jaxpr, name, resolved.backend, donations, **choices)
     jaxpr = closed_jaxpr.jaxpr
     work, blocking = estimate_work(jaxpr), is_blocking(jaxpr)
-    return Lowered(name, resolved, donations, work, blocking, options, place_of(jaxpr), emission)
+    return Lowered(name, resolved, donations, work, blocking, symbols, options, place_of(jaxpr), emission)
+
+
+def _text(value: Any) -> Any:
+    """A dimension expression as text, an int as it is."""
+    return value if is_static(value) else str(value)

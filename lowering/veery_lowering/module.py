@@ -15,10 +15,11 @@ from veery_lowering.barriers import split_wide_fusions
 from veery_lowering.donation import reuse_donated
 from veery_lowering.errors import LoweringError
 from veery_lowering.mlir import context, ir
-from veery_lowering.program import HostCall, Signature
+from veery_lowering.program import STATIC, HostCall, Signature, Symbols
 from veery_lowering.registry import Context, lookup
 from veery_lowering.shaders import prepare_for_shaders
-from veery_lowering.types import aval_type, entry_dtype, numpy_dtype, physical_dtype, tensor_type
+from veery_lowering.symbolic import check_symbolic, variables
+from veery_lowering.types import aval_type, entry_dtype, is_static, numpy_dtype, physical_dtype, tensor_type
 
 Value: TypeAlias = ir.Value
 Place = tuple[str, int]  # file, line
@@ -51,6 +52,7 @@ def emit_module(
     *,
     protect: bool = True,
     self_contained: bool = False,
+    symbols: Symbols = STATIC,
 ) -> Emission:
     """Build and verify the module of a jaxpr; its entry is the public function `main`.
 
@@ -61,9 +63,10 @@ def emit_module(
         donated: for each argument, whether the program may overwrite it.
         protect: whether arguments that are not donated are kept from being written to.
         self_contained: whether calls of Python functions are refused.
+        symbols: where the dimension variables are found in the arguments' shapes.
     """
     with context():
-        emitter = ModuleEmitter(name, target, self_contained)
+        emitter = ModuleEmitter(name, target, self_contained, symbols)
         emitter.emit_entry(closed_jaxpr)
         _drop_unused_constants(emitter.module)
         if target == "vulkan":
@@ -83,8 +86,9 @@ def emit_module(
 
 
 def entry_signature(avals: Sequence[Any]) -> Signature:
-    """Shapes and dtype names as the runtime sees them."""
-    return tuple((tuple(int(n) for n in aval.shape), physical_dtype(aval.dtype).name) for aval in avals)
+    """Shapes and dtype names as the runtime sees them; symbolic sizes are texts."""
+    sizes = lambda shape: tuple(int(n) if is_static(n) else str(n) for n in shape)
+    return tuple((sizes(aval.shape), physical_dtype(aval.dtype).name) for aval in avals)
 
 
 def _entry_type(aval: Any) -> ir.Type:
@@ -102,6 +106,7 @@ class ModuleEmitter:
     name: str
     target: str
     self_contained: bool = False
+    symbols: Symbols = STATIC
     module: ir.Module = field(init=False)
     host_calls: list[HostCall] = field(default_factory=list)
     primitives: dict[Place, list[str]] = field(default_factory=dict)
@@ -125,13 +130,18 @@ class ModuleEmitter:
         with _location_of(closed_jaxpr.jaxpr):
             function, block = self._function("main", inputs, outputs, closed_jaxpr.jaxpr)
             function.attributes["sym_visibility"] = ir.StringAttr.get("public")
-            with ir.InsertionPoint(block):
+            with ir.InsertionPoint(block), hlo.dimension_values(variables(self.symbols, block.arguments)):
                 operands = [_to_type(x, aval_type(a)) for x, a in zip(block.arguments, closed_jaxpr.in_avals)]
                 results = self.inline(closed_jaxpr, operands)
                 _return([_to_type(x, t) for x, t in zip(results, outputs)])
 
     def call(self, closed_jaxpr: Any, operands: Sequence[Value], name: str | None = None) -> list[Value]:
-        """Call the function of a jaxpr, which is emitted the first time."""
+        """Call the function of a jaxpr, which is emitted the first time.
+
+        With symbolic dimensions its equations are emitted here, where the values of the variables are known.
+        """
+        if self.symbols.sources:
+            return self.inline(closed_jaxpr, operands)
         symbol = self._symbol_of(closed_jaxpr, name)
         return hlo.call(symbol, operands, [aval_type(aval) for aval in closed_jaxpr.out_avals])
 
@@ -204,6 +214,8 @@ class ModuleEmitter:
         lowering = lookup(name, self.target)
         if lowering is None:
             raise LoweringError(f"{name}: no lowering for target {self.target!r}{_where(eqn)}")
+        if self.symbols.sources:
+            check_symbolic(eqn, _where(eqn))
         avals_in = tuple(atom.aval for atom in eqn.invars)
         avals_out = tuple(var.aval for var in eqn.outvars)
         ctx = Context(name, self.target, avals_in, avals_out, self)

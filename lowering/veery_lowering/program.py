@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-Signature = tuple[tuple[tuple[int, ...], str], ...]  # ((shape, dtype name), ...)
+Signature = tuple[tuple[tuple[Any, ...], str], ...]  # ((shape, dtype name), ...); a symbolic size is a text
+
+
+class Symbols(NamedTuple):
+    """The dimension variables of a program.
+
+    sources: (name, argument, axis, factor, offset) of each, in an order in which offsets know the variables before: its
+        value is (size of the argument's axis - offset) / factor.
+    constraints: texts such as "b >= 2".
+    """
+
+    sources: tuple[tuple[str, int, int, int, Any], ...] = ()
+    constraints: tuple[str, ...] = ()
+
+
+STATIC = Symbols()
 
 
 @dataclass(frozen=True)
@@ -46,7 +61,8 @@ class Program:
     inputs, outputs: (shape, dtype name) of each argument and result; dtype names are NumPy's and ml_dtypes', keys are
         "uint64", int4 and int2 are one byte an element.
     donated: the arguments that the program may overwrite.
-    work: an estimate of floating-point operations plus bytes touched.
+    symbols: the dimension variables in the shapes of inputs and outputs, offsets as texts.
+    work: an estimate of floating-point operations plus bytes touched; a text where it depends on dimension variables.
     blocking: the program has control flow that reads values computed on the device, so that a call returns late.
     key: of the program's entry in the cache on disk.
     """
@@ -59,7 +75,8 @@ class Program:
     outputs: Signature
     donated: tuple[bool, ...]
     host_calls: tuple[HostCall, ...] = ()
-    work: int = 0
+    symbols: Symbols = STATIC
+    work: int | str = 0
     blocking: bool = False
     entry: str = "main"
     metadata: dict[str, str] = field(default_factory=dict)

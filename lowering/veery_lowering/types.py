@@ -60,8 +60,14 @@ def element_type(dtype: Any) -> ir.Type:
 
 
 def tensor_type(shape: Sequence[int], dtype: Any) -> ir.RankedTensorType:
-    """The MLIR tensor type of a static shape and a dtype."""
-    return ir.RankedTensorType.get([int(n) for n in shape], element_type(dtype))
+    """The MLIR tensor type of a shape and a dtype; sizes that are no ints are dynamic."""
+    sizes = [int(n) if is_static(n) else ir.ShapedType.get_dynamic_size() for n in shape]
+    return ir.RankedTensorType.get(sizes, element_type(dtype))
+
+
+def is_static(size: Any) -> bool:
+    """Whether an entry of a shape is an integer, rather than a size that is known at run time."""
+    return isinstance(size, (int, np.integer))
 
 
 def aval_type(aval: Any) -> ir.RankedTensorType:

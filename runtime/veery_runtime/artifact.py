@@ -27,15 +27,16 @@ from typing import Any
 import numpy as np
 
 from veery_runtime import cpu, iree, structure, weights
+from veery_runtime.dimensions import Symbols, symbols_from_json
 from veery_runtime.errors import ArtifactError, CorruptArtifactError, IncompatibleArtifactError
 
 MAGIC = b"\x89VEERY\r\n"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _TAIL = struct.Struct("<8sIIQQ32s")
 _DIGEST = 32
 _ALIGNMENT = 64
 
-Signature = tuple[tuple[tuple[int, ...], str], ...]
+Signature = tuple[tuple[tuple[Any, ...], str], ...]
 Data = bytes | mmap.mmap
 
 
@@ -46,6 +47,7 @@ class Code:
     Attributes:
       inputs, outputs: (shape, dtype name) of all arguments and results. The leading arguments are `constants`, which
         loading binds, so that a caller passes the rest.
+      symbols: the dimension variables in these shapes.
       machine, cpu_features: what the code was made for, for programs for the CPU.
     """
 
@@ -56,7 +58,8 @@ class Code:
     inputs: Signature
     outputs: Signature
     donated: tuple[bool, ...]
-    work: int
+    symbols: Symbols
+    work: int | str
     blocking: bool
     entry: str
     machine: str
@@ -173,6 +176,7 @@ def _describe(entry: Entry, blobs: _Blobs, apart: Mapping[int, Any]) -> dict[str
         "inputs": entry.programs[0].inputs,
         "outputs": entry.programs[0].outputs,
         "donated": entry.programs[0].donated,
+        "symbols": entry.programs[0].symbols,
         "programs": programs,
         "constants": [apart[id(c)] if id(c) in apart else _describe_constant(c, blobs) for c in entry.constants],
         "metadata": entry.metadata,
@@ -354,6 +358,7 @@ class _Reader:
                 inputs=inputs,
                 outputs=outputs,
                 donated=tuple(d["donated"]),
+                symbols=symbols_from_json(d["symbols"]),
                 work=p["work"],
                 blocking=p["blocking"],
                 entry=p["entry"],

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from veery_runtime import completion, effects, iree, workers
+from veery_runtime import completion, dimensions, effects, iree, workers
 from veery_runtime.buffer import SHARED, Buffer, Spec, put
 from veery_runtime.completion import DELETED, Completion, Deferred, Deleted, Failed, Pending
 from veery_runtime.device import Device, devices
@@ -20,6 +22,10 @@ from veery_runtime.hostcall import has_effects, host_module
 INLINE_WORK = 200_000
 
 Call = Callable[[Sequence[Buffer]], list[Buffer]]
+Loaded = dict[bool, tuple[int, iree.VmContext, iree.VmFunction]]
+
+# As many shapes of one program keep what a call of them needs.
+_REMEMBERED_SHAPES = 1024
 
 _loading = threading.Lock()
 
@@ -50,7 +56,7 @@ class Executable:
         "has_effects", "_program", "_where", "_result_nbytes", "_aliasing", "_loaded", "_probe", "__weakref__",
     )  # fmt: skip
 
-    def __init__(self, program: Any, device: Device, queue: str) -> None:
+    def __init__(self, program: Any, device: Device, queue: str, loaded: Loaded | None = None) -> None:
         self.name: str = program.name
         place = program.metadata.get("source")
         self._where = f"{self.name} ({place})" if place else self.name
@@ -69,7 +75,7 @@ class Executable:
         # What a loop on the device's values returns may depend on them; of other programs their first call tells.
         everything = tuple(range(len(self.outputs)))
         self._aliasing: tuple[int, ...] | None = None if everything and not program.blocking else everything
-        self._loaded: dict[bool, tuple[int, iree.VmContext, iree.VmFunction]] = {}
+        self._loaded: Loaded = {} if loaded is None else loaded
         if queue != "inline":
             self._load(inline=False)  # now, for what IREE finds wrong with a program it says on loading
         self.call: Call = self._choose_call()
@@ -87,6 +93,10 @@ class Executable:
           RuntimeError: an argument was deleted, or the program could not be submitted (out of memory...).
         """
         return self.call(buffers)
+
+    def at(self, shapes: Sequence[tuple[int, ...]]) -> Executable:
+        """The program for arguments of these shapes: itself."""
+        return self
 
     def __repr__(self) -> str:
         return f"Executable({self.name!r}, {self.device!r}, queue={self.queue!r})"
@@ -219,6 +229,64 @@ class Executable:
         workers.submissions.submit(submit)
         self.device.in_flight.admit(deferred, self._result_nbytes, self.has_effects, buffers)
         return [Buffer(i, spec, deferred) for i, spec in enumerate(self.outputs)]
+
+
+class DynamicExecutable:
+    """A program whose shapes have dimension variables, on a device. It is loaded once, for all of them.
+
+    Attributes:
+      name, device: as of an Executable.
+      names: of the arguments, for messages.
+    """
+
+    def __init__(self, program: Any, device: Device, queue: str | None, names: Sequence[str] = ()) -> None:
+        self.name: str = program.name
+        self.device = device
+        constants = tuple(c if isinstance(c, Buffer) else put(c, device) for c in getattr(program, "constants", ()))
+        self._program = dataclasses.replace(program, constants=constants) if constants else program
+        self._fixed = tuple(constant.shape for constant in constants)
+        self._expected = tuple(tuple(shape) for shape, _ in program.inputs)
+        rest = range(len(names), len(program.inputs) - len(constants))
+        self.names = (*["a constant"] * len(constants), *names, *[f"argument {i}" for i in rest])
+        self._queue = queue
+        self._loaded: Loaded = {}
+        self._known: OrderedDict[tuple[tuple[int, ...], ...], Executable] = OrderedDict()
+
+    def __call__(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """Runs the program; see Executable. The shapes are checked."""
+        return self.at([buffer.shape for buffer in buffers]).call(buffers)
+
+    call = __call__
+
+    def __repr__(self) -> str:
+        return f"DynamicExecutable({self.name!r}, {self.device!r})"
+
+    def at(self, shapes: Sequence[tuple[int, ...]]) -> Executable:
+        """The program for arguments of these shapes.
+
+        Raises:
+          ValueError: they do not fit together.
+        """
+        key = tuple(shapes)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._concrete((*self._fixed, *key))
+            if len(self._known) > _REMEMBERED_SHAPES:
+                self._known.popitem(last=False)
+        return found
+
+    def _concrete(self, shapes: Sequence[tuple[int, ...]]) -> Executable:
+        program = self._program
+        try:
+            values = dimensions.solve(program.symbols, self._expected, shapes, self.names)
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from None
+        size = lambda n: dimensions.evaluate(n, values)
+        signature = lambda types: tuple((tuple(map(size, shape)), dtype) for shape, dtype in types)
+        changes = dict(inputs=signature(program.inputs), outputs=signature(program.outputs), work=size(program.work))
+        concrete = dataclasses.replace(program, symbols=dimensions.Symbols(), **changes)
+        queue = self._queue or _choose_queue(concrete, self.device)
+        return Executable(concrete, self.device, queue, self._loaded)
 
 
 def _error_of(pending: Pending) -> BaseException:
@@ -456,7 +524,9 @@ def _choose_queue(program: Any, device: Device) -> str:
     return "inline" if device.inline is not None and program.work <= INLINE_WORK else "threaded"
 
 
-def load(program: Any, device: Device | None = None, *, queue: str | None = None) -> Executable:
+def load(
+    program: Any, device: Device | None = None, *, queue: str | None = None, names: Sequence[str] = ()
+) -> Executable | DynamicExecutable:
     """Loads a compiled program onto a device.
 
     Args:
@@ -464,6 +534,7 @@ def load(program: Any, device: Device | None = None, *, queue: str | None = None
         host_calls, work, blocking).
       device: where to; by default the first device of the program's platform.
       queue: "inline", "threaded" or "deferred" overrules the choice by the program's work.
+      names: of the arguments, for messages about their shapes.
 
     Returns:
       The callable program.
@@ -475,10 +546,10 @@ def load(program: Any, device: Device | None = None, *, queue: str | None = None
         device = devices(program.backend)[0]
     if device.platform != program.backend:
         raise DeviceUnavailableError(f"load: {program.name} was compiled for {program.backend}, not for {device!r}")
-    if queue is None:
-        queue = _choose_queue(program, device)
-    elif queue not in ("inline", "threaded", "deferred"):
+    if queue not in (None, "inline", "threaded", "deferred"):
         raise ValueError(f"load: queue must be 'inline', 'threaded' or 'deferred', got {queue!r}")
-    elif queue == "inline" and device.inline is None:
+    if queue == "inline" and device.inline is None:
         raise ValueError(f"load: {device!r} has no inline queue")
-    return Executable(program, device, queue)
+    if program.symbols.sources:
+        return DynamicExecutable(program, device, queue, names)
+    return Executable(program, device, queue or _choose_queue(program, device))

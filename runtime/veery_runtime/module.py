@@ -15,6 +15,7 @@ from veery_runtime import executable, iree, structure
 from veery_runtime.artifact import Artifact, Code, Entry, from_bytes, load_artifact, refusal
 from veery_runtime.buffer import Buffer, put
 from veery_runtime.device import Device, devices
+from veery_runtime.dimensions import may_fit
 from veery_runtime.errors import DeviceUnavailableError, IncompatibleArtifactError
 
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
@@ -82,8 +83,8 @@ class Module:
 class Function:
     """A compiled function of an artifact.
 
-    Calling it takes and returns pytrees of NumPy arrays. Arrays must have the exact shapes and dtypes; Python numbers
-    and lists are converted. Results are read-only.
+    Calling it takes and returns pytrees of NumPy arrays. Arrays must have the exact dtypes and shapes, in which
+    symbolic dimensions are any sizes that fit together; Python numbers and lists are converted. Results are read-only.
 
     Attributes:
       name: its name in the artifact.
@@ -100,7 +101,7 @@ class Function:
         self._module = module
         self._wanted = device
         self._lock = threading.Lock()
-        self._executable: executable.Executable | None = None
+        self._executable: executable.Executable | executable.DynamicExecutable | None = None
         self._dtypes = tuple(iree.dtype_from_name(name) for _, name in self.inputs)
         self._build = structure.builder(entry.out_tree)
         positional, keywords = entry.in_tree["tuple"]
@@ -139,6 +140,7 @@ class Function:
 
         Raises:
           TypeError: the arguments differ in structure or type from those that the function was compiled for.
+          ValueError: the sizes of symbolic dimensions do not fit together.
           DeviceUnavailableError, IncompatibleArtifactError: no program of the artifact can run here.
           ExecutionError: the program failed.
         """
@@ -215,11 +217,11 @@ class Function:
         if isinstance(value, Buffer):
             if value.device is not device:
                 value = value.numpy()
-            elif value.shape == shape and value.dtype == dtype:
+            elif (value.shape == shape or may_fit(value.shape, shape)) and value.dtype == dtype:
                 return value
         if not isinstance(value, (np.ndarray, np.generic, Buffer)):
             value = self._converted(index, value)
-        if value.shape != shape or value.dtype != dtype:
+        if (value.shape != shape and not may_fit(value.shape, shape)) or value.dtype != dtype:
             raise self._mismatch(index, short_type(value.shape, str(value.dtype)), value)
         return put(np.asarray(value), device)
 
@@ -241,7 +243,7 @@ class Function:
         names = self._entry.names
         name = names[index] if index < len(names) else f"{index}"
         hint = ""
-        if value is not None and value.shape == shape:
+        if value is not None and may_fit(value.shape, shape):
             hint = f'; convert it with .astype("{dtype}")'
         elif value is not None and value.dtype == self._dtypes[index] and len(value.shape) == len(shape):
             hint = "; the function was compiled for one shape, so pad or compile it for this one"
@@ -249,13 +251,13 @@ class Function:
 
     # The program.
 
-    def _loaded(self) -> executable.Executable:
+    def _loaded(self) -> executable.Executable | executable.DynamicExecutable:
         with self._lock:
             if self._executable is None:
                 code, device = choose(self._entry.programs, self._wanted, f"{self._module._where}, {self.name}")
                 constants = tuple(self._module._constant(c, device) for c in self._entry.constants)
                 program = dataclasses.replace(code, constants=constants)
-                self._executable = executable.load(program, device)
+                self._executable = executable.load(program, device, names=self._entry.names)
             return self._executable
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from iree.compiler.api import Output, Session, Source
 
+from veery_runtime.dimensions import Symbols
+
 FLAGS = (
     "--iree-hal-target-device=local",
     "--iree-hal-local-target-device-backends=llvm-cpu",
@@ -38,6 +40,7 @@ class Program:
     backend: str = "cpu"
     donated: tuple[bool, ...] = ()
     host_calls: tuple[HostCall, ...] = ()
+    symbols: Symbols = Symbols()
     work: int = 0
     blocking: bool = False
     metadata: dict[str, str] = field(default_factory=dict)

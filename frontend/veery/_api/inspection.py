@@ -17,7 +17,7 @@ class ShapeDtypeStruct:
     """The shape and dtype of an array, without an array.
 
     Args:
-        shape: tuple of ints.
+        shape: tuple of ints, or of symbolic dimensions (see `veery.export.symbolic_shape`).
         dtype: the dtype.
         weak_type: whether the dtype gives way to others.
         sharding: accepted for compatibility.

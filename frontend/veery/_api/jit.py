@@ -7,17 +7,18 @@ import time
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from veery import _dispatch
-from veery._api.arguments import argument_names, function_name, positions_and_names
+from veery._api.arguments import argument_names, function_name, positions_and_names, signature
 from veery._api.cache_misses import explain_miss
 from veery._core import source, tree, tree_registry
 from veery._core.array import ArrayImpl
-from veery._core.avals import maybe_aval_of
+from veery._core.avals import ShapedArray, maybe_aval_of
 from veery._core.config import config
+from veery._core.dimensions import SymbolicScope, is_symbolic, parse_shape, scope_of
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo
 from veery._core.trace import Tracer, axis_env, current_trace, eval_trace, leaked_tracer_error
 from veery._core.tree import flatten_spec
@@ -58,6 +59,23 @@ class Entry:
     single: bool
 
 
+class DynamicShapes(NamedTuple):
+    """The shapes of arguments of which one program serves many: (argument's name, text or symbolic shape)..."""
+
+    specs: tuple[tuple[str, Any], ...]
+    scope: SymbolicScope
+
+    def abstracted(self, name: str, aval: ShapedArray) -> ShapedArray:
+        """The type that arrays in an argument are traced as."""
+        spec = dict(self.specs).get(name)
+        if spec is None:
+            return aval
+        shape = parse_shape(spec, self.scope, aval.shape) if isinstance(spec, str) else spec
+        if len(shape) != aval.ndim:
+            raise ValueError(f"jit: an array of {name} has the shape {aval.shape}, dynamic_shapes says {shape}")
+        return aval.update(shape=shape)
+
+
 @dataclass(frozen=True)
 class JitOptions:
     """The arguments of `jit` beside the function."""
@@ -69,6 +87,7 @@ class JitOptions:
     device: Any = None
     inline: bool = False
     compiler_options: tuple[tuple[str, Any], ...] = ()
+    dynamic: DynamicShapes | None = None
 
 
 # Traces are kept by function, so that `jit(f)` in a loop traces f once.
@@ -135,12 +154,14 @@ class JitFunction:
         if config.jax_disable_jit:
             return self._fun(*args, **kwargs)
         leaves, sig, donated = self._signature(args, kwargs)
+        if self._options.dynamic is not None and current_trace() is eval_trace:
+            sig = self._abstracted(sig, args, kwargs)
         traced = self._trace(sig, args, kwargs)
         inputs = [*traced.consts, *leaves]
         if current_trace() is eval_trace:
             donations = usable_donations(traced, donated)
             outs = self._execute(traced, inputs, donations)
-            self._remember(sig, leaves, traced, donations)
+            self._remember(sig, leaves, outs, traced, donations)
         elif self._options.inline:
             from veery._core.jaxpr import eval_jaxpr
 
@@ -159,7 +180,7 @@ class JitFunction:
         for x, given in zip(arrays, donations):
             if given:
                 x._buffer.delete()
-        outs = [ArrayImpl(aval, b, committed) for aval, b in zip(traced.closed.out_avals, buffers)]
+        outs = _dispatch.results(traced.closed.out_avals, buffers, committed)
         _dispatch.check_special(outs, f"jit({traced.name})", traced.closed, arrays)
         return outs
 
@@ -176,7 +197,9 @@ class JitFunction:
             traced.closed.derived[key] = found
         return found
 
-    def _remember(self, sig: Signature, leaves: Sequence[Any], traced: Traced, donations: tuple[bool, ...]) -> None:
+    def _remember(
+        self, sig: Signature, leaves: Sequence[Any], outs: Sequence[Any], traced: Traced, donations: tuple[bool, ...]
+    ) -> None:
         """Open the fast path for calls like this one: plain arrays, uncommitted, on the default device."""
         checks = config.jax_debug_nans or config.jax_debug_infs
         plain = all(type(x) is ArrayImpl and not x._committed for x in leaves)
@@ -185,20 +208,25 @@ class JitFunction:
         device = _dispatch.default_device()
         consts = [_concrete(c, traced.name) for c in traced.consts]
         executable = self._executable(traced, device, donations)
+        if self._options.dynamic is not None:
+            if len(self._entries) >= _MOST_DYNAMIC_ENTRIES:
+                self._entries.clear()
+            executable = executable.at([x.shape for x in (*consts, *leaves)])
         single = traced.out_tree == _LEAF
         static = () if self._dynamic_only else (sig.static,)
+        avals = [x.aval for x in leaves]
         entry = Entry(
             executable,
             executable.call,
             device,
             _dispatch.on_device(consts, device),
-            tuple(traced.closed.out_avals),
+            tuple(x.aval for x in outs),
             functools.partial(tree.tree_unflatten, traced.out_tree),
             single,
         )
-        self._entries[(sig.treedef.spec, sig.trace_key, *static, *sig.avals)] = entry
+        self._entries[(sig.treedef.spec, sig.trace_key, *static, *avals)] = entry
         if self._dynamic_only and flatten_spec((tuple(leaves), {}))[1] == sig.treedef.spec:
-            self._entries[(sig.trace_key, *sig.avals)] = entry
+            self._entries[(sig.trace_key, *avals)] = entry
 
     # Tracing.
 
@@ -225,6 +253,14 @@ class JitFunction:
             self._bad_argument(dynamic, dynamic_kwargs, leaves[avals.index(None)])
         sig = Signature(treedef, avals, static, config.trace_key(), axis_env())
         return leaves, sig, self._donated(args, kwargs, len(leaves))
+
+    def _abstracted(self, sig: Signature, args: tuple, kwargs: dict[str, Any]) -> Signature:
+        """The signature with the symbolic shapes of `dynamic_shapes`."""
+        dynamic = self._options.dynamic
+        if dynamic is None:
+            return sig
+        names = _leaf_arguments(self._fun, args, kwargs, self._options)
+        return sig._replace(avals=tuple(map(dynamic.abstracted, names, sig.avals)))
 
     def _donated(self, args: tuple, kwargs: dict[str, Any], count: int) -> tuple[bool, ...]:
         if not self._donates:
@@ -292,6 +328,7 @@ class JitFunction:
         from veery import stages
 
         leaves, sig, donated = self._signature(args, kwargs)
+        sig = self._abstracted(sig, args, kwargs)
         traced = self._trace(sig, args, kwargs)
         device = self._options.device or _dispatch.committed_device([*traced.consts, *leaves], self._name)
         return stages.Traced(self, traced, sig, usable_donations(traced, donated), device)
@@ -337,6 +374,8 @@ def usable_donations(traced: Traced, donated: tuple[bool, ...]) -> tuple[bool, .
 
 _LEAF = tree.tree_flatten(0)[1]
 _ARRAYS = {ArrayImpl}
+# Of one program for many shapes, so many have a fast path.
+_MOST_DYNAMIC_ENTRIES = 1024
 
 
 def _merge(dynamic: Sequence[Any], static: dict[int, Any]) -> list[Any]:
@@ -378,17 +417,40 @@ def check_outputs(leaves: Sequence[Any], out: Any, fun: Any) -> None:
 def debug_info(fun: Any, args: tuple, kwargs: dict[str, Any], options: JitOptions) -> DebugInfo:
     """What a jaxpr should remember of the function: its name, place and the names of its flat arguments."""
     place = source.of_function(fun)
-    dynamic = {i: x for i, x in enumerate(args) if i not in options.static_argnums}
-    names = argument_names(fun, args, {})
     paths = [
-        names[i] + tree_registry.keystr(path)
-        for i, x in dynamic.items()
+        name + tree_registry.keystr(path)
+        for name, x in _dynamic_arguments(fun, args, kwargs, options)
         for path, _ in tree.tree_flatten_with_path(x)[0]
     ]
-    for name in sorted(kwargs):
-        if name not in options.static_argnames:
-            paths += [name + tree_registry.keystr(path) for path, _ in tree.tree_flatten_with_path(kwargs[name])[0]]
     return DebugInfo(function_name(fun), place.file, place.line, tuple(paths))
+
+
+def _dynamic_arguments(fun: Any, args: tuple, kwargs: dict[str, Any], options: JitOptions) -> list[tuple[str, Any]]:
+    """Names and values of the arguments that are not static, in the order of their leaves."""
+    names = argument_names(fun, args, {})
+    positional = [(names[i], x) for i, x in enumerate(args) if i not in options.static_argnums]
+    return positional + [(name, kwargs[name]) for name in sorted(kwargs) if name not in options.static_argnames]
+
+
+def _leaf_arguments(fun: Any, args: tuple, kwargs: dict[str, Any], options: JitOptions) -> list[str]:
+    """For each leaf of the arguments that are not static the name of its argument."""
+    arguments = _dynamic_arguments(fun, args, kwargs, options)
+    return [name for name, x in arguments for _ in tree.tree_leaves(x)]
+
+
+def _dynamic_shapes(fun: Any, shapes: Mapping[str, Any] | None) -> DynamicShapes | None:
+    if shapes is None:
+        return None
+    sig = signature(fun)
+    unknown = [name for name in shapes if sig is not None and name not in sig.parameters]
+    if unknown:
+        raise ValueError(
+            f"jit: dynamic_shapes names {', '.join(map(repr, unknown))}; {function_name(fun)} takes the arguments "
+            f"{', '.join(sig.parameters) if sig else ''}"
+        )
+    given = [shape for shape in shapes.values() if not isinstance(shape, str)]
+    scope = scope_of(given) if any(map(is_symbolic, given)) else SymbolicScope()
+    return DynamicShapes(tuple((name, s if isinstance(s, str) else tuple(s)) for name, s in shapes.items()), scope)
 
 
 def jit(
@@ -406,6 +468,7 @@ def jit(
     in_shardings: Any = None,
     out_shardings: Any = None,
     compiler_options: dict[str, Any] | None = None,
+    dynamic_shapes: Mapping[str, Any] | None = None,
 ) -> Any:
     """Compile a function, once for each combination of types of its arguments.
 
@@ -425,13 +488,26 @@ def jit(
         in_shardings: accepted for compatibility; one device holds each array.
         out_shardings: accepted for compatibility.
         compiler_options: further options of IREE's compiler, e.g. {"iree-opt-level": "O2"}.
+        dynamic_shapes: for arguments by name a shape with names in place of sizes, such as {"x": "b, ..."}: one program
+            for all sizes from 1 on (in JAX, one for each shape). It holds for every array in the argument; `...` are
+            dimensions that stay; arguments in which a name occurs must agree on it. A tuple from
+            `export.symbolic_shape` brings constraints. See below.
 
     Returns:
         A function like `fun`, with methods `lower`, `trace`, `eval_shape` and `clear_cache`.
 
     Raises:
         TypeError: fun is not callable, or an argument or output is not an array.
-        ValueError: a static argument cannot be hashed or does not exist.
+        ValueError: a static or dynamically shaped argument does not exist, a static one cannot be hashed, or sizes do
+            not fit the dynamic shapes.
+        InconclusiveDimensionOperation: the function decides by a dynamic size, as in `if x.shape[0] > 8`.
+        LoweringError: an operation has no form for dynamic shapes (see below).
+
+    With dynamic shapes a function may broadcast, reshape, slice, join, reduce, contract and convolve, and apply any
+    elementwise function; `x.shape[0]` is a dimension for shapes and an integer for arithmetic. Ranks, dtypes, what
+    Python code decides by, and the sizes in sorting, scans, windows, random numbers and linear algebra are not dynamic.
+    Under other transformations each shape is compiled by itself: put jit outermost, as in
+    jit(grad(f), dynamic_shapes=...).
 
     >>> import veery, veery.numpy as jnp
     >>> @veery.jit
@@ -439,11 +515,14 @@ def jit(
     ...     return scale * jnp.where(x > 0, x, alpha * jnp.exp(x) - alpha)
     >>> selu(jnp.arange(3.0)).shape
     (3,)
+    >>> normalise = veery.jit(lambda x: x / x.sum(), dynamic_shapes={"x": "n"})
+    >>> [normalise(jnp.ones(n)).shape for n in (2, 3, 5)], normalise._cache_size()
+    ([(2,), (3,), (5,)], 1)
     """
     options = dict(
         static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
         donate_argnames=donate_argnames, device=device, backend=backend, inline=inline,
-        compiler_options=compiler_options,
+        compiler_options=compiler_options, dynamic_shapes=dynamic_shapes,
     )  # fmt: skip
     if fun is None:
         return lambda fun: jit(fun, **options)  # type: ignore[arg-type]
@@ -454,4 +533,5 @@ def jit(
     if backend is not None and device is None:
         device = _dispatch.first_device(backend)
     compiler = tuple(sorted((compiler_options or {}).items()))
-    return JitFunction(fun, JitOptions(*static, *donate, device, inline, compiler))
+    dynamic = _dynamic_shapes(fun, dynamic_shapes)
+    return JitFunction(fun, JitOptions(*static, *donate, device, inline, compiler, dynamic))

@@ -12,6 +12,7 @@ import numpy as np
 from veery._api.arguments import argument_names, function_name
 from veery._core import source, tree, tree_registry
 from veery._core.avals import aval_of, maybe_aval_of
+from veery._core.dimensions import as_dimension
 from veery._transforms import batching
 
 
@@ -131,11 +132,11 @@ def mapped_size(
     """
     sizes = [np.shape(x)[d] for x, d in zip(leaves, dims) if d is not None]
     if axis_size is not None:
-        sizes = [int(axis_size), *sizes]
+        sizes = [as_dimension(axis_size), *sizes]
     if not sizes:
         raise ValueError(f"{name} must have at least one non-None value in in_axes")
     if len(set(sizes)) == 1:
-        return int(sizes[0])
+        return as_dimension(sizes[0])
     raise ValueError(_size_message(fun, args, kwargs, leaves, dims, axis_size, name))
 
 

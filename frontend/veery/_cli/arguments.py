@@ -176,6 +176,8 @@ def concrete(value: Any, seed: int = 0) -> Any:
     def array(x: Any) -> Any:
         if not isinstance(x, ShapeDtypeStruct):
             return x
+        if not all(isinstance(size, int) for size in x.shape):
+            fail(f"the shape {x.shape} is symbolic; measure a program that is compiled for one shape")
         dtype = np.dtype(x.dtype)
         if dtype.kind == "b" or dtype.kind in "iu":
             return generator.integers(0, 2, x.shape).astype(dtype)

@@ -10,8 +10,9 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from veery._core import dtypes
+from veery._core.dimensions import DimExpr
 
-Shape = tuple[int, ...]
+Shape = tuple[int, ...]  # with a DimExpr where a size is symbolic
 
 
 class AbstractValue:
@@ -51,7 +52,7 @@ class ShapedArray(AbstractValue):
 
     @classmethod
     def _make(cls, shape: Any, dtype: Any, weak_type: bool) -> ShapedArray:
-        shape = tuple(int(d) for d in shape)
+        shape = tuple(d if type(d) is DimExpr else int(d) for d in shape)
         dtype = dtypes.as_dtype(dtype)
         key = (shape, dtype, bool(weak_type))
         self = cls._interned.get(key)
@@ -154,5 +155,6 @@ def _scalar_aval(x: complex) -> ShapedArray:
 
 aval_rules[np.ndarray] = _numpy_aval
 aval_rules[np.generic] = _numpy_aval
+aval_rules[DimExpr] = lambda dimension: _scalar_aval(0)
 for scalar in (bool, int, float, complex):
     aval_rules[scalar] = _scalar_aval

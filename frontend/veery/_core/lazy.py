@@ -8,6 +8,7 @@ from typing import Any
 zeros: Callable[[Any], Any]  # aval -> array of zeros (filled in by veery.lax)
 add: Callable[[Any, Any], Any]  # tangent addition (filled in by veery.lax)
 copy: Callable[[Any], Any]  # identity that is recorded as an operation (filled in by veery.lax)
+dimension_value: Callable[[Any], Any]  # a symbolic dimension as a traced integer (filled in by veery.lax)
 run_primitive: Callable[..., Any]  # eager evaluation of a primitive (filled in by veery._dispatch)
 array_from_numpy: Callable[[Any, Any], Any]  # (ndarray, aval) -> concrete array (filled in by veery._dispatch)
 execute: Callable[..., list[Any]]  # run a jaxpr without consts on concrete values (filled in by veery._dispatch)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from veery._core.avals import Shape
+from veery._core.dimensions import DimExpr, as_dimension, is_symbolic
 from veery._core.trace import Tracer
 
 
@@ -28,6 +29,12 @@ def canonicalize_shape(shape: Any, context: str = "") -> Shape:
         pass
     try:
         return tuple(operator.index(d) for d in shape)
+    except TypeError:
+        pass
+    if isinstance(shape, DimExpr):
+        return (shape,)  # type: ignore[return-value]
+    try:
+        return tuple(as_dimension(d) for d in shape)
     except TypeError:
         pass
     message = f"Shapes must be 1D sequences of concrete values of integer type, got {shape}."
@@ -53,6 +60,8 @@ def canonicalize_axis(axis: Any, ndim: int) -> int:
 
 def check_shapelike(function: str, argument: str, value: Any, positive: bool = False) -> None:
     """Raise TypeError unless the value is a 1D sequence of nonnegative (or positive) integers."""
+    if isinstance(value, tuple) and is_symbolic(value):
+        value = tuple(int(d >= 0) - 1 if isinstance(d, DimExpr) else d for d in value)
     entries = np.array(value)
     if not entries.size:
         return

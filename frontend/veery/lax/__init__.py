@@ -2,7 +2,7 @@
 
 from veery._core import lazy
 from veery._core.shapes import broadcast_shapes as broadcast_shapes
-from veery.lax import _arithmetic, _shape
+from veery.lax import _arithmetic, _dimension, _shape
 from veery.lax._arithmetic import RoundingMethod as RoundingMethod
 from veery.lax._arithmetic import abs as abs
 from veery.lax._arithmetic import abs_p as abs_p
@@ -344,5 +344,6 @@ from veery.lax._window import select_and_gather_add_p as select_and_gather_add_p
 from veery.lax._window import select_and_scatter_add_p as select_and_scatter_add_p
 
 lazy.zeros = _shape.zeros
+lazy.dimension_value = _dimension.dimension_value
 lazy.add = _arithmetic.add_p.bind
 lazy.copy = _shape.copy_p.bind

@@ -168,7 +168,7 @@ def conv_shape_tuple(
             f"lhs_shape[2:]={tuple(lhs_shape[2:])}"
         )
     space = tuple(steps(n, k, s) for n, k, s in zip(padded, rhs_shape[2:], strides))
-    return (int(lhs_shape[0]) // batch_group_count, int(rhs_shape[0]), *space)
+    return (lhs_shape[0] // batch_group_count, rhs_shape[0], *space)
 
 
 def _out_of(canonical: Shape, out_spec: Sequence[int]) -> Shape:

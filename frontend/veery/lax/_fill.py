@@ -39,6 +39,7 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, shar
     """
     from veery.lax import _convert
 
+    fill_value = _value(fill_value)
     if np.shape(fill_value):
         raise TypeError(f"full must be called with scalar fill_value, got fill_value.shape {np.shape(fill_value)}.")
     if dtype is not None:
@@ -46,6 +47,11 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, shar
         is_constant = not isinstance(fill_value, Array)
         fill_value = constant(fill_value, dtype) if is_constant else _convert.convert_element_type(fill_value, dtype)
     return _fill(fill_value, canonicalize_shape(shape))
+
+
+def _value(x: Any) -> Any:
+    """The array of an object that stands for one, such as a symbolic dimension."""
+    return x.__jax_array__() if hasattr(x, "__jax_array__") else x
 
 
 def constant(value: Any, dtype: Any) -> np.ndarray:
@@ -69,6 +75,7 @@ def full_like(
         shape: instead of that of x.
         sharding: must be None.
     """
+    fill_value = _value(fill_value)
     aval = x if isinstance(x, ShapedArray) else aval_of(x) if not _is_struct(x) else ShapedArray(x.shape, x.dtype)
     weak = dtype is None and aval.weak_type
     dtype = aval.dtype if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype, "full_like")

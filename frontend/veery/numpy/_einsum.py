@@ -12,6 +12,7 @@ import opt_einsum
 from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
+from veery._core.dimensions import is_symbolic_dim
 from veery.numpy._products import contract, sum_along
 from veery.numpy._promotion import check_arraylike, check_no_out, promote_dtypes, unwrap
 from veery.numpy._shaping import Array, ArrayLike, as_array
@@ -61,7 +62,7 @@ def einsum(
     """
     check_no_out("einsum", out)
     text, arrays = _parse(subscripts, operands)
-    steps = _steps(text, tuple(np.shape(x) for x in arrays), _hashable(optimize))
+    steps = _steps(text, tuple(_sizes(x) for x in arrays), _hashable(optimize))
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_and_canonicalize_user_dtype(preferred_element_type, "einsum")
     return _einsum(arrays, steps=steps, precision=precision, preferred=preferred_element_type)
@@ -84,6 +85,11 @@ class _Shaped:
     def __init__(self, shape: tuple[int, ...]):
         self.shape = shape
         self.ndim = len(shape)
+
+
+def _sizes(x: Any) -> tuple[int, ...]:
+    """The shape of an operand for the choice of a path: a symbolic dimension counts as a batch."""
+    return tuple(64 if is_symbolic_dim(size) else size for size in np.shape(x))
 
 
 def _hashable(optimize: Any) -> Any:

@@ -11,7 +11,8 @@ import numpy as np
 from veery._core import dtypes
 from veery._core.array import ArrayImpl
 from veery._core.config import config
-from veery._core.errors import NonConcreteBooleanIndexError
+from veery._core.dimensions import as_dimension, is_symbolic, max_dim, min_dim
+from veery._core.errors import InconclusiveDimensionOperation, NonConcreteBooleanIndexError
 from veery._core.trace import Tracer
 
 
@@ -197,15 +198,37 @@ def _slice(s: slice, n: int, position: int) -> Slice:
         raise IndexError(
             f"Slice entries must be static integers. Got slice({s.start}, {s.stop}, {s.step}) at position {position}"
         )
-    bounds = [v if v is None else operator.index(v) for v in (s.start, s.stop, s.step)]
+    bounds = [v if v is None else as_dimension(v) for v in (s.start, s.stop, s.step)]
+    if is_symbolic((n, *bounds)):
+        start, stop, step = bounds
+        return _symbolic_slice(start, stop, step, n)
     taken = range(n)[slice(*bounds)]
     return Slice(taken.start, len(taken), taken.step) if len(taken) else Slice(0, 0, 1)
+
+
+def _symbolic_slice(start: Any, stop: Any, step: int | None, n: Any) -> Slice:
+    """A slice of a dimension whose size, or whose bounds, are known at run time."""
+    step = 1 if step is None else step
+    if step < 0:
+        if start is not None or stop is not None:
+            raise InconclusiveDimensionOperation(
+                f"a slice with bounds and a negative step, [{start}:{stop}:{step}], of the symbolic dimension {n} is "
+                "not supported: slice first, then reverse with [::-1]"
+            )
+        return Slice(n - 1, -(-n // -step), step)
+    first, last = (_inside(v, n) for v in (0 if start is None else start, n if stop is None else stop))
+    return Slice(first, max_dim(-((first - last) // step), 0), step)
+
+
+def _inside(v: Any, n: Any) -> Any:
+    """A bound of a slice counted from the start, moved into [0, n]."""
+    return min_dim(v, n) if v >= 0 else max_dim(v + n, 0)
 
 
 def _checked_bounds(entries: list[Any], shape: Sequence[int]) -> tuple[Any, ...]:
     """Raise IndexError for ints that no element can stand for, or (if so set) that are out of bounds."""
     for axis, (e, n) in enumerate(zip(entries, shape)):
-        if isinstance(e, int) and not -n <= e < n:
+        if isinstance(e, int) and isinstance(n, int) and not -n <= e < n:
             if n == 0:
                 raise IndexError(f"index is out of bounds for axis {axis} with size 0")
             if config.jax_check_static_indices:

@@ -16,6 +16,7 @@ from veery import lax
 from veery._core import dtypes
 from veery._core.array import ArrayImpl
 from veery._core.config import config
+from veery._core.dimensions import max_dim, min_dim
 from veery._core.trace import Tracer, current_trace, eval_trace
 from veery.lax import GatherDimensionNumbers, GatherScatterMode
 from veery.numpy._arithmetic import as_array, choose
@@ -92,7 +93,7 @@ def _is_host_mask(x: Array, idx: Any) -> bool:
 
 def wrap(i: int, n: int) -> int:
     """A static index counted from the start, moved inside."""
-    return min(max(i + n if i < 0 else i, 0), n - 1)
+    return min_dim(max_dim(i + n if i < 0 else i, 0), n - 1)
 
 
 def _basic(x: Array, index: Index) -> Array:
@@ -222,7 +223,7 @@ def normalize(i: Any, n: int, wrap_negative: bool = True) -> Any:
     """Indices as int32 (or int64), negative ones counted from the end."""
     i = np.asarray(i) if isinstance(i, (int, np.generic)) else i
     i = to_dtype(i, dtypes.canonicalize_dtype(i.dtype)) if isinstance(i, np.ndarray) else i
-    wide = np.dtype(np.int64 if i.dtype.itemsize == 8 or n > 2**31 - 1 else np.int32)
+    wide = np.dtype(np.int64 if i.dtype.itemsize == 8 or (isinstance(n, int) and n > 2**31 - 1) else np.int32)
     if dtypes.issubdtype(i.dtype, np.unsignedinteger):
         if i.dtype.itemsize >= wide.itemsize:
             i = lax.min(i, np.asarray(min(n, 2**31 - 1)).astype(i.dtype)[()])

@@ -12,7 +12,7 @@ from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.config import config
-from veery._core.shapes import canonicalize_axis
+from veery._core.shapes import broadcast_shapes, canonicalize_axis
 from veery.numpy._arithmetic import multiply
 from veery.numpy._elementwise import run
 from veery.numpy._matrices import diagonal
@@ -46,7 +46,7 @@ def _contract(a: Any, b: Any, dims: Any, precision: Any, preferred: Preferred) -
 def _matmul(a: Array, b: Array, *, precision: Any, preferred: Preferred) -> Array:
     if a.ndim == 1 or b.ndim <= 2:  # a single product: of a vector, or of one matrix with a stack of rows
         return _contract(a, b, (((a.ndim - 1,), (max(b.ndim - 2, 0),)), ((), ())), precision, preferred)
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
     a = broadcast_to(a, (*batch, *a.shape[-2:]))
     b = broadcast_to(b, (*batch, *b.shape[-2:]))
     shared = tuple(range(len(batch)))
@@ -151,7 +151,7 @@ def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element
 
 
 def _vecdot(a: Array, b: Array, *, precision: Any, preferred: Preferred) -> Array:
-    batch = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+    batch = broadcast_shapes(a.shape[:-1], b.shape[:-1])
     a, b = broadcast_to(a, (*batch, a.shape[-1])), broadcast_to(b, (*batch, b.shape[-1]))
     if dtypes.issubdtype(a.dtype, np.complexfloating):
         a = lax.conj(a)
@@ -360,7 +360,7 @@ def cross(
 
 
 def _cross(a: Array, b: Array) -> Array:
-    batch = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+    batch = broadcast_shapes(a.shape[:-1], b.shape[:-1])
 
     def parts(x: Array) -> list[Array]:
         taken = [broadcast_to(lax.index_in_dim(x, i, x.ndim - 1, keepdims=False), batch) for i in range(x.shape[-1])]

@@ -12,6 +12,7 @@ from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.array import ArrayImpl
+from veery._core.dimensions import is_symbolic, is_symbolic_dim, max_dim
 from veery._core.errors import ConcretizationTypeError
 from veery._core.shapes import canonicalize_axis, concrete_int
 from veery._core.trace import Tracer, current_trace, eval_trace
@@ -30,6 +31,8 @@ from veery.numpy._promotion import (
 
 def _concrete_scalar(name: str, x: Any) -> Any:
     """The value of an argument of arange as a NumPy or Python scalar."""
+    if is_symbolic_dim(x):
+        return x
     if isinstance(x, Tracer):
         value = x.concrete_value()
         if value is None:
@@ -82,7 +85,7 @@ def arange(
     if not values:
         raise TypeError("must be real number, not NoneType")
     if dtype is None:
-        dtype = dtypes.result_type(*values.values())
+        dtype = dtypes.result_type(*(0 if is_symbolic_dim(x) else x for x in values.values()))
     else:
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "arange")
     if dtype == np.bool_:
@@ -97,6 +100,9 @@ def arange(
 
 def _arange(first: Any, last: Any, step: Any, dtype: Any, device: Any) -> Array:
     first, last, step = (x.item() if hasattr(x, "item") else x for x in (first, last, step))
+    if is_symbolic((first, last, step)):
+        count = lax.iota(dtype, max_dim(-((first - last) // step), 0))
+        return lax.add(lax.mul(count, lax.full_like(count, step)), lax.full_like(count, first))
     if isinstance(first, int) and isinstance(step, int) and isinstance(last, int):
         size = max(0, -((first - last) // step))
     else:

@@ -15,6 +15,8 @@ from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes, source
 from veery._core.array import ArrayImpl
+from veery._core.dimensions import is_symbolic_dim
+from veery._core.errors import InconclusiveDimensionOperation
 from veery._core.shapes import broadcast_shapes as broadcast_shapes
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_concrete, concrete_int
 from veery._core.trace import Tracer
@@ -91,6 +93,11 @@ def _resolve_shape(a: Any, shape: Any) -> tuple[int, ...]:
         raise TypeError(f"can only specify one unknown axis size with a `-1` value, got {new}")
     rest = math.prod(d for d in new if d != -1)
     if -1 in new:
+        if is_symbolic_dim(size % rest if rest else 0):
+            raise InconclusiveDimensionOperation(
+                f"Cannot divide evenly the sizes of shapes {old} and {new}: the remainder {size % rest} should be 0. "
+                f"If it is, say so in a constraint: '{size % rest} == 0'"
+            )
         if (rest and size % rest) or (not rest and size):
             raise TypeError(
                 f"cannot reshape array of shape {old} (size {size}) into shape {new} because the product of "

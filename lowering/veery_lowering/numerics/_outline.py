@@ -32,10 +32,14 @@ def _symbol(name: str, operands: Sequence[Value]) -> str:
     for operand in operands:
         type_ = ir.RankedTensorType(operand.type)
         element = str(type_.element_type).replace("complex<f32>", "c64").replace("complex<f64>", "c128")
-        text = "_".join([element, "x".join(map(str, type_.shape))]).rstrip("_")
+        text = "_".join([element, "x".join(_sizes(type_))]).rstrip("_")
         if text not in parts:
             parts.append(text)
     return f"math.{'_'.join(parts)}"
+
+
+def _sizes(type_: ir.RankedTensorType) -> list[str]:
+    return ["n" if type_.is_dynamic_dim(i) else str(size) for i, size in enumerate(type_.shape)]
 
 
 def outlined(name: str, formula: Callable[..., Value], operands: Sequence[Value]) -> Value:

@@ -9,7 +9,7 @@ from veery_lowering.registry import Context, Value, rule
 
 
 @rule("call_module")
-def _call_module(ctx: Context, *operands: Value, module: Any) -> list[Value]:
+def _call_module(ctx: Context, *operands: Value, module: Any, types: Any) -> list[Value]:
     if isinstance(module, foreign.ForeignByTarget):
         module = module.choose(ctx.target)
     return foreign.call(ctx.emitter, module, operands, ctx.avals_out)

@@ -11,6 +11,7 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.errors import LoweringError
 from veery_lowering.registry import Context, Value, rule
+from veery_lowering.types import is_static
 
 Combine = Callable[[Value, Value], Value]
 
@@ -112,7 +113,7 @@ def _apart(extreme: Value, x: Value, axes: Sequence[int]) -> Value:
     """
     shape = hlo.shape_of(x)
     last = len(shape) - 1
-    if last not in axes or shape[last] % 16 == 0 or shape[last] < 16:
+    if last not in axes or not is_static(shape[last]) or shape[last] % 16 == 0 or shape[last] < 16:
         return extreme
     return hlo.optimization_barrier([extreme])[0]
 

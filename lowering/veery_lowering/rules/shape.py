@@ -20,19 +20,20 @@ def _broadcast_in_dim(
 
 @rule("reshape")
 def _reshape(ctx: Context, x: Value, *, new_sizes: Sequence[int], dimensions: Any = None, **_: Any) -> Value:
+    old = ctx.avals_in[0].shape
     if dimensions is not None:
-        x = hlo.transpose(x, tuple(dimensions))
-    return hlo.reshape(x, tuple(new_sizes))
+        x, old = hlo.transpose(x, tuple(dimensions)), [old[i] for i in dimensions]
+    return hlo.reshape(x, tuple(new_sizes), old)
 
 
 @rule("squeeze")
 def _squeeze(ctx: Context, x: Value, **_: Any) -> Value:
-    return hlo.reshape(x, ctx.avals_out[0].shape)
+    return hlo.reshape(x, ctx.avals_out[0].shape, ctx.avals_in[0].shape)
 
 
 @rule("expand_dims")
 def _expand_dims(ctx: Context, x: Value, **_: Any) -> Value:
-    return hlo.reshape(x, ctx.avals_out[0].shape)
+    return hlo.reshape(x, ctx.avals_out[0].shape, ctx.avals_in[0].shape)
 
 
 @rule("transpose")
@@ -75,6 +76,11 @@ def reverse(x: Value, dimensions: Sequence[int]) -> Value:
 @rule("iota")
 def _iota(ctx: Context, *_: Value, dtype: Any, shape: Sequence[int], dimension: int, **__: Any) -> Value:
     return hlo.iota(dtype, tuple(shape), dimension)
+
+
+@rule("dim_as_value")
+def _dim_as_value(ctx: Context, *, dim: Any) -> Value:
+    return hlo.scalar_of_size(dim, ctx.avals_out[0].dtype)
 
 
 @rule("split")

@@ -50,6 +50,18 @@ from veery_lowering.stablehlo._contract import (
 from veery_lowering.stablehlo._contract import (
     transposed_product as transposed_product,
 )
+from veery_lowering.stablehlo._dynamic import (
+    Index as Index,
+)
+from veery_lowering.stablehlo._dynamic import (
+    cast_shape as cast_shape,
+)
+from veery_lowering.stablehlo._dynamic import (
+    dimension_values as dimension_values,
+)
+from veery_lowering.stablehlo._dynamic import (
+    scalar_of_size as scalar_of_size,
+)
 from veery_lowering.stablehlo._elementwise import (
     abs as abs,
 )

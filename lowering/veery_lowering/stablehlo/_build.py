@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,9 +15,20 @@ Value: TypeAlias = ir.Value
 Body: TypeAlias = Callable[..., "Value | Sequence[Value]"]
 
 
-def shape_of(x: Value) -> tuple[int, ...]:
-    """The static shape of a tensor value."""
-    return tuple(ir.RankedTensorType(x.type).shape)
+@dataclass(frozen=True)
+class Extent:
+    """The size of a tensor's dimension that is known at run time."""
+
+    tensor: Value
+    axis: int
+
+
+def shape_of(x: Value) -> tuple[Any, ...]:
+    """The shape of a tensor value: ints, and Extents where it is dynamic."""
+    type_ = ir.RankedTensorType(x.type)
+    if type_.has_static_shape:
+        return tuple(type_.shape)
+    return tuple(Extent(x, i) if type_.is_dynamic_dim(i) else n for i, n in enumerate(type_.shape))
 
 
 def dtype_of(x: Value) -> np.dtype:

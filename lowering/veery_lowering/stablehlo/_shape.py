@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from veery_lowering.mlir import ir
+from veery_lowering.stablehlo import _dynamic
 from veery_lowering.stablehlo._build import (
     Value,
     dtype_of,
@@ -19,7 +20,7 @@ from veery_lowering.stablehlo._build import (
     shape_of,
 )
 from veery_lowering.stablehlo._elementwise import complex, convert, imag, real
-from veery_lowering.types import physical_dtype, tensor_type
+from veery_lowering.types import is_static, physical_dtype, tensor_type
 
 # Constants of these do not compile (`failed to legalize 'memref.get_global'`); conversions to them do.
 _SUB_BYTE = {"int2": np.int8, "int4": np.int8, "uint2": np.uint8, "uint4": np.uint8}
@@ -81,7 +82,8 @@ def full(value: Any, shape: Sequence[int], dtype: Any = None) -> Value:
     if scalar.dtype == np.complex128:
         return complex(full(scalar.real, shape, np.float64), full(scalar.imag, shape, np.float64))
     element = ir.DenseElementsAttr.get(_raw(scalar), type=tensor_type((), scalar.dtype))
-    if scalar.dtype.kind == "c" and len(shape):  # the bindings make no complex splat
+    # The bindings make no complex splat, and there is none of unknown size.
+    if len(shape) and (scalar.dtype.kind == "c" or not all(map(is_static, shape))):
         return broadcast_in_dim(one("stablehlo.constant", [], element.type, {"value": element}), shape, ())
     type_ = tensor_type(shape, scalar.dtype)
     attribute = ir.DenseElementsAttr.get_splat(type_, element.get_splat_value()) if len(shape) else element
@@ -99,6 +101,8 @@ def iota(dtype: Any, shape: Sequence[int], dimension: int) -> Value:
     if physical.kind == "V" or physical.num >= 256:
         # bfloat16 iota does not compile for SPIR-V; small floats have none at all.
         return convert(iota(np.float32, shape, dimension), physical)
+    if not all(map(is_static, shape)):
+        return _dynamic.iota(physical, shape, dimension)
     return one("stablehlo.iota", [], tensor_type(shape, physical), {"iota_dimension": integer(dimension)})
 
 
@@ -106,6 +110,8 @@ def broadcast_in_dim(x: Value, shape: Sequence[int], dimensions: Sequence[int]) 
     """Broadcast to `shape`, x's dimension i becoming dimension `dimensions[i]`."""
     if tuple(shape) == shape_of(x):
         return x
+    if not all(map(is_static, shape)):
+        return _dynamic.broadcast(x, shape, dimensions)
     scalar = _scalar_constant(x)
     if scalar is not None:
         type_ = tensor_type(shape, dtype_of(x))
@@ -129,10 +135,18 @@ def spread(x: Value, shape: Sequence[int]) -> Value:
     return broadcast_in_dim(x, shape, range(len(shape_of(x))))
 
 
-def reshape(x: Value, shape: Sequence[int]) -> Value:
-    """The same elements in row-major order under another shape."""
+def reshape(x: Value, shape: Sequence[int], old: Sequence[int] | None = None) -> Value:
+    """The same elements in row-major order under another shape.
+
+    Args:
+        x: the tensor.
+        shape: the new shape.
+        old: the shape of x in dimension expressions, by default as its type has it.
+    """
     if tuple(shape) == shape_of(x):
         return x
+    if not all(map(is_static, shape_of(x))):
+        return _dynamic.regroup(x, shape_of(x) if old is None else old, shape)
     return one("stablehlo.reshape", [x], tensor_type(shape, dtype_of(x)))
 
 
@@ -147,8 +161,15 @@ def transpose(x: Value, permutation: Sequence[int]) -> Value:
 def slice(x: Value, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] | None = None) -> Value:
     """The static slice x[starts:limits:strides]."""
     steps = [1] * len(tuple(starts)) if strides is None else strides
+    if not all(map(is_static, shape_of(x))):
+        return _dynamic.extract_slice(x, starts, list(map(_count, starts, limits, steps)), steps)
     attributes = {"start_indices": integers(starts), "limit_indices": integers(limits), "strides": integers(steps)}
     return inferred("stablehlo.slice", [x], attributes)
+
+
+def _count(start: Any, limit: Any, step: int) -> Any:
+    """The number of elements of a slice."""
+    return limit if (start, step) == (0, 1) else -((start - limit) // step)
 
 
 def dynamic_slice(x: Value, starts: Sequence[Value], sizes: Sequence[int]) -> Value:
@@ -192,4 +213,6 @@ def reverse(x: Value, dimensions: Sequence[int]) -> Value:
 
 def optimization_barrier(operands: Sequence[Value]) -> list[Value]:
     """The operands, which nothing is moved or fused across."""
-    return list(operation("stablehlo.optimization_barrier", operands, [x.type for x in operands]).results)
+    results = operation("stablehlo.optimization_barrier", operands, [x.type for x in operands]).results
+    # IREE does not find out the sizes of what comes out of a barrier.
+    return list(map(_dynamic.tie_shape, results, operands))

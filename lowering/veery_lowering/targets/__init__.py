@@ -83,6 +83,10 @@ def resolve(name: str) -> Target:
         raise UnknownTargetError(str(error)) from None
 
 
+# What a dynamic dimension is taken for: a batch.
+_UNKNOWN_SIZE = 64
+
+
 def traits(module: ir.Module) -> Traits:
     """Walk a module for what its compilation options depend on."""
     operations: set[tuple[str, str]] = set()
@@ -90,6 +94,8 @@ def traits(module: ir.Module) -> Traits:
 
     def visit(op: Any) -> ir.WalkResult:
         if op.operands and isinstance(op.operands[0].type, ir.RankedTensorType):
+            if isinstance(op.operands[0].type.element_type, ir.IndexType):  # a shape
+                return ir.WalkResult.ADVANCE
             dtype = numpy_dtype(op.operands[0].type).name
             operations.add((op.name, dtype))
             if op.name == "stablehlo.dot_general":
@@ -101,7 +107,9 @@ def traits(module: ir.Module) -> Traits:
 
 
 def _product(op: Any, dtype: str) -> Product:
-    a_shape, b_shape = (ir.RankedTensorType(operand.type).shape for operand in op.operands)
+    a_shape, b_shape = (
+        [n if n >= 0 else _UNKNOWN_SIZE for n in ir.RankedTensorType(x.type).shape] for x in op.operands
+    )
     batch = math.prod(a_shape[axis] for axis in product_axes(op, "batching")[0])
     k = math.prod(a_shape[axis] for axis in product_axes(op, "contracting")[0])
     shared = max(1, batch * k)

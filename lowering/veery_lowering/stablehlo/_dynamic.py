@@ -1,0 +1,221 @@
+"""Sizes that are known at run time: as entries of shapes beside ints, and the operations that IREE compiles for them.
+
+An entry is an `Extent` (the size of a value's dimension, from `shape_of`) or a dimension expression of the jaxpr, whose
+variables have values within `dimension_values`. `dynamic_reshape`, `real_dynamic_slice` and `dynamic_broadcast_in_dim`
+without its hints do not compile with IREE 3.13; collapse and expand, `tensor.extract_slice` and the hints do.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from veery_lowering.mlir import ir
+from veery_lowering.stablehlo._build import Extent, Value, dtype_of, integer, integers, one, shape_of
+from veery_lowering.types import is_static, tensor_type
+
+_values: ContextVar[Mapping[str, Index]] = ContextVar("dimension values")
+
+
+@contextmanager
+def dimension_values(values: Mapping[str, Index]) -> Iterator[None]:
+    """The values of the dimension variables while a function is emitted."""
+    token = _values.set(values)
+    try:
+        yield
+    finally:
+        _values.reset(token)
+
+
+@dataclass(frozen=True)
+class Index:
+    """An integer of the host, with the arithmetic that dimension expressions need."""
+
+    value: Value
+
+    @staticmethod
+    def of(size: Any) -> Index:
+        """An entry of a shape, an int or an Index."""
+        if isinstance(size, Index):
+            return size
+        if isinstance(size, Extent):
+            return Index(one("tensor.dim", [size.tensor, Index.of(size.axis).value], ir.IndexType.get()))
+        if is_static(size):
+            attribute = ir.IntegerAttr.get(ir.IndexType.get(), int(size))
+            return Index(one("arith.constant", [], ir.IndexType.get(), {"value": attribute}))
+        return Index.of(size.evaluate(_values.get()))
+
+    def _binary(self, name: str, other: Any) -> Index:
+        return Index(one(f"arith.{name}", [self.value, Index.of(other).value], ir.IndexType.get()))
+
+    def __add__(self, other: Any) -> Index:
+        return self if other == 0 else self._binary("addi", other)
+
+    def __sub__(self, other: Any) -> Index:
+        return self if other == 0 else self._binary("subi", other)
+
+    def __mul__(self, other: Any) -> Index:
+        return self if other == 1 else self._binary("muli", other)
+
+    def __floordiv__(self, other: Any) -> Index:
+        return self if other == 1 else self._binary("floordivsi", other)
+
+    def __rfloordiv__(self, other: Any) -> Index:
+        return Index.of(other) // self
+
+    def __mod__(self, other: Any) -> Index:
+        return self - (self // other) * other
+
+    def __rmod__(self, other: Any) -> Index:
+        return Index.of(other) % self
+
+    def max(self, other: Any) -> Index:
+        return self._binary("maxsi", other)
+
+    def min(self, other: Any) -> Index:
+        return self._binary("minsi", other)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+
+def tie_shape(x: Value, like: Value) -> Value:
+    """x, of which IREE is told that it has the shape of another tensor; x itself where that is static."""
+    sizes = [Index.of(size).value for size in shape_of(like) if isinstance(size, Extent)]
+    return one("flow.tensor.tie_shape", [x, *sizes], x.type) if sizes else x
+
+
+def scalar_of_size(size: Any, dtype: Any) -> Value:
+    """A size as a rank-0 integer tensor."""
+    type_ = tensor_type((), dtype)
+    number = one("arith.index_cast", [Index.of(size).value], type_.element_type)
+    return one("tensor.from_elements", [number], type_)
+
+
+def shape_tensor(shape: Sequence[Any]) -> Value:
+    """A shape as a tensor of indices."""
+    sizes = [Index.of(size).value for size in shape]
+    return one("tensor.from_elements", sizes, ir.RankedTensorType.get([len(sizes)], ir.IndexType.get()))
+
+
+def broadcast(x: Value, shape: Sequence[Any], dimensions: Sequence[int]) -> Value:
+    """`broadcast_in_dim` to a shape of which some sizes are dynamic.
+
+    Sizes are equal or 1, so that nothing is left to do where none is 1. A broadcast of a broadcast becomes one: IREE
+    would merge them itself, lose the hints and fail.
+    """
+    if list(dimensions) == list(range(len(shape))) and not _stretched(x, shape, dimensions):
+        return x
+    while (inner := _broadcast_behind(x)) is not None:
+        dimensions = [dimensions[i] for i in ir.DenseI64ArrayAttr(inner.attributes["broadcast_dimensions"])]
+        x = inner.operands[0]
+    stretched = _stretched(x, shape, dimensions)
+    added = [size for i, size in enumerate(shape) if i not in dimensions]
+    if not stretched and list(dimensions) == sorted(dimensions) and all(size == 1 for size in added):
+        # Only dimensions of size 1 are new: IREE would make a reshape of it, which is not for dynamic shapes.
+        return regroup(x, [shape[to] for to in dimensions], shape)
+    attributes = {
+        "broadcast_dimensions": integers(dimensions),
+        "known_expanding_dimensions": integers(stretched),
+        "known_nonexpanding_dimensions": integers([i for i in range(len(dimensions)) if i not in stretched]),
+    }
+    result = tensor_type(shape, dtype_of(x))
+    return one("stablehlo.dynamic_broadcast_in_dim", [x, shape_tensor(shape)], result, attributes)
+
+
+def _stretched(x: Value, shape: Sequence[Any], dimensions: Sequence[int]) -> list[int]:
+    """The dimensions of size 1 that become wider."""
+    return [i for i, (size, to) in enumerate(zip(shape_of(x), dimensions)) if size == 1 != shape[to]]
+
+
+def _broadcast_behind(x: Value) -> Any:
+    """The operation whose result x is, where that is a broadcast."""
+    operation = None if isinstance(x.owner, ir.Block) else x.owner.operation
+    names = ("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
+    return operation if operation is not None and operation.name in names else None
+
+
+def iota(dtype: Any, shape: Sequence[Any], dimension: int) -> Value:
+    """`iota` of a shape of which some sizes are dynamic."""
+    attributes = {"iota_dimension": integer(dimension)}
+    return one("stablehlo.dynamic_iota", [shape_tensor(shape)], tensor_type(shape, dtype), attributes)
+
+
+def cast_shape(x: Value, type_: ir.Type) -> Value:
+    """x as a tensor of which other sizes are static."""
+    return one("tensor.cast", [x], type_)
+
+
+def extract_slice(x: Value, starts: Sequence[Any], sizes: Sequence[Any], strides: Sequence[int]) -> Value:
+    """The slice of `sizes` elements from `starts` in steps, which lies within x."""
+    entries = (starts, sizes, strides)
+    operands = [[Index.of(n).value for n in numbers if not is_static(n)] for numbers in entries]
+    names = ("static_offsets", "static_sizes", "static_strides")
+    attributes = {name: _static_entries(numbers) for name, numbers in zip(names, entries)}
+    attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([1, *map(len, operands)])
+    result = tensor_type(sizes, dtype_of(x))
+    return one("tensor.extract_slice", [x, *sum(operands, [])], result, attributes)
+
+
+def regroup(x: Value, old: Sequence[Any], new: Sequence[Any]) -> Value:
+    """Reshape x, of shape `old` in dimension expressions, to `new`.
+
+    Runs of dimensions with equal products collapse into one each, which expand.
+    """
+    groups = _groups(old, new)
+    flat = [_product([old[i] for i in source]) for source, _ in groups]
+    if any(len(source) > 1 for source, _ in groups):
+        x = _reassociate("tensor.collapse_shape", x, flat, [source for source, _ in groups], {}, [])
+    if any(len(target) > 1 for _, target in groups):
+        sizes = [Index.of(n).value for n in new if not is_static(n)]
+        static = {"static_output_shape": _static_entries(new)}
+        x = _reassociate("tensor.expand_shape", x, new, [target for _, target in groups], static, sizes)
+    return x
+
+
+def _groups(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[list[int], list[int]]]:
+    """The shortest runs of dimensions of both shapes that hold the same number of elements."""
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        source, target = [i], [j]
+        i, j = i + 1, j + 1
+        while (left := _product([old[k] for k in source])) != (right := _product([new[k] for k in target])):
+            if j < len(new) and (i == len(old) or _divides(right, left)):
+                target.append(j)
+                j += 1
+            elif i < len(old):
+                source.append(i)
+                i += 1
+            else:
+                raise AssertionError(f"reshape of {tuple(old)} to {tuple(new)}")
+        groups.append((source, target))
+    groups[-1][0].extend(range(i, len(old)))  # dimensions of size 1 that are left
+    groups[-1][1].extend(range(j, len(new)))
+    return groups
+
+
+def _divides(right: Any, left: Any) -> bool:
+    """Whether the left product has a factor that the right one still lacks."""
+    rest = left % right
+    return is_static(rest) and rest == 0
+
+
+def _product(sizes: Sequence[Any]) -> Any:
+    return functools.reduce(operator.mul, sizes) if sizes else 1
+
+
+def _reassociate(
+    name: str, x: Value, shape: Sequence[Any], groups: Sequence[Sequence[int]], attributes: Any, sizes: list[Value]
+) -> Value:
+    numbers = ir.ArrayAttr.get([ir.ArrayAttr.get([integer(i) for i in group]) for group in groups])
+    return one(name, [x, *sizes], tensor_type(shape, dtype_of(x)), {"reassociation": numbers, **attributes})
+
+
+def _static_entries(numbers: Sequence[Any]) -> ir.Attribute:
+    return integers([int(n) if is_static(n) else ir.ShapedType.get_dynamic_size() for n in numbers])

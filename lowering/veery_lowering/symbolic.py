@@ -1,0 +1,52 @@
+"""Programs for symbolic shapes: the values of the dimension variables, and the operations that take such shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.errors import LoweringError
+from veery_lowering.program import Symbols
+from veery_lowering.types import is_static
+
+# What lowers to operations that IREE compiles for dynamic shapes, each of them tested.
+_SUPPORTED = frozenset(
+    # elementwise
+    "abs acos acosh add add_any and asin asinh atan atan2 atanh cbrt ceil clamp complex conj convert_element_type "
+    "copy copy_p cos cosh div eq erf erf_inv erfc exp exp2 expm1 floor ge gt imag integer_pow is_finite le log log1p "
+    "logistic lt max min mul ne neg nextafter not or pow real reduce_precision rem round rsqrt select_n shift_left "
+    "shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh xor "
+    # shapes
+    "broadcast_in_dim concatenate dim_as_value expand_dims iota optimization_barrier pad reshape rev slice split "
+    "squeeze transpose "
+    # reductions and contractions
+    "argmax argmin conv_general_dilated dot_general reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum "
+    "reduce_xor "
+    # calls
+    "call_module custom_jvp_call custom_vjp_call jit name remat2 "
+    "".split()
+)
+
+
+def variables(symbols: Symbols, arguments: Sequence[Any]) -> dict[str, hlo.Index]:
+    """Emit the computation of the dimension variables from the shapes of the function's arguments."""
+    values: dict[str, hlo.Index] = {}
+    for name, argument, axis, factor, offset in symbols.sources:
+        with hlo.dimension_values(values):
+            size = hlo.Index.of(hlo.shape_of(arguments[argument])[axis])
+            values[name] = (size - (offset if is_static(offset) else hlo.Index.of(offset))) // factor
+    return values
+
+
+def check_symbolic(eqn: Any, where: str) -> None:
+    """Raise LoweringError for an operation on symbolic shapes whose lowering is for static ones."""
+    if eqn.primitive.name in _SUPPORTED:
+        return
+    for atom in (*eqn.invars, *eqn.outvars):
+        for size in getattr(atom.aval, "shape", ()):
+            if not is_static(size):
+                raise LoweringError(
+                    f"{eqn.primitive.name}: no lowering for the symbolic dimension '{size}' of {atom.aval.str_short()}"
+                    f"{where}. Compile it for one shape, or do without it in the part that is for all shapes"
+                )

@@ -1,0 +1,248 @@
+"""Symbolic shapes: one program for many batch sizes, by jit, by export and in artifacts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import veery
+import veery.numpy as jnp
+import veery_runtime
+from veery import export, lax, nn
+
+spec = veery.ShapeDtypeStruct
+rng = np.random.default_rng(0)
+W1, W2, KERNEL = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, 8), (8, 10), (3, 3, 2, 4)))
+BATCHES = (1, 2, 7, 64)
+
+
+def batch(b: int, *rest: int) -> np.ndarray:
+    return rng.standard_normal((b, *(rest or (5,)))).astype(np.float32)
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def mlp(x):
+    """An MLP with a layer norm and a softmax; with NumPy's arrays by NumPy."""
+    np_ = np if isinstance(x, np.ndarray) else jnp
+    h = np_.tanh(x @ W1)
+    h = (h - h.mean(-1, keepdims=True)) / np_.sqrt(h.var(-1, keepdims=True) + 1e-5)
+    return (softmax if np_ is np else nn.softmax)(h @ W2)
+
+
+def loss(x):
+    return (mlp(x) ** 2).mean()
+
+
+def gradient(x, step=1e-3):
+    """Of loss, by central differences in double precision."""
+    x = x.astype(np.float64)
+    result = np.zeros_like(x)
+    for i in np.ndindex(x.shape):
+        e = np.zeros_like(x)
+        e[i] = step
+        result[i] = (loss(x + e) - loss(x - e)) / (2 * step)
+    return result
+
+
+def convolve(x):
+    out = lax.conv_general_dilated(x, KERNEL, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return nn.relu(out).reshape(x.shape[0], -1).sum(-1)
+
+
+def convolve_reference(x):
+    wide = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    n, h, w, _ = x.shape
+    out = sum(wide[:, i : i + h, j : j + w] @ KERNEL[i, j] for i in range(3) for j in range(3))
+    return np.maximum(out, 0).reshape(n, -1).sum(-1)
+
+
+# name: function, its reference in NumPy, the shape of an element
+FUNCTIONS = {
+    "mlp": (mlp, mlp, (5,)),
+    "predict": (lambda x: jnp.argmax(mlp(x), -1), lambda x: np.argmax(mlp(x), -1), (5,)),
+    "gradient": (veery.grad(loss), gradient, (5,)),
+    "convolution": (convolve, convolve_reference, (6, 4, 2)),
+    "vmap": (veery.vmap(lambda r: jnp.sin(r) @ W1), lambda x: np.sin(x) @ W1, (5,)),
+    "batch norm": (lambda x: (x - x.mean(0)) / (x.std(0) + 1), lambda x: (x - x.mean(0)) / (x.std(0) + 1), (5,)),
+    "logsumexp": (lambda x: nn.logsumexp(x, -1), lambda x: np.log(np.exp(x).sum(-1)), (5,)),
+    "reshape": (lambda x: x.reshape(-1) * 2, lambda x: x.reshape(-1) * 2, (5,)),
+    "reshape apart": (lambda x: x.reshape(-1, 2, 3) + 1, lambda x: x.reshape(-1, 2, 3) + 1, (6,)),
+    "regroup": (lambda x: x.reshape(2 * x.shape[0], 3) + 1, lambda x: x.reshape(-1, 3) + 1, (6,)),
+    "concatenate": (lambda x: jnp.concatenate([x, x[:, :2]], 1), lambda x: np.concatenate([x, x[:, :2]], 1), (5,)),
+    "join batches": (lambda x: jnp.concatenate([x, x + 1]), lambda x: np.concatenate([x, x + 1]), (5,)),
+    "products": (lambda x: x @ x.T + (x.T @ x).sum(), lambda x: x @ x.T + (x.T @ x).sum(), (5,)),
+    "pairs": (lambda x: jnp.abs(x[:, None] - x[None]).sum(-1), lambda x: np.abs(x[:, None] - x[None]).sum(-1), (5,)),
+    "where": (lambda x: jnp.where(x > 0, x, 0.0), lambda x: np.maximum(x, 0), (5,)),
+    "rows": (lambda x: x * jnp.arange(x.shape[0])[:, None], lambda x: x * np.arange(len(x))[:, None], (5,)),
+    "tail": (lambda x: x[1:], lambda x: x[1:], (5,)),
+    "ends": (lambda x: x[0] + x[-1], lambda x: x[0] + x[-1], (5,)),
+    "steps": (lambda x: x[::2, ::3] + 1, lambda x: x[::2, ::3] + 1, (5,)),
+    "softmax": (lambda x: nn.softmax(x, -1), softmax, (20,)),
+    "attention": (lambda x: jnp.einsum("bij,bkj->bik", x, x), lambda x: np.einsum("bij,bkj->bik", x, x), (3, 4)),
+    "columns": (lambda x: x @ W1[:, :1] + (x @ W1[:, 1])[:, None], lambda x: x @ (W1[:, :1] + W1[:, 1:2]), (5,)),
+    "vectors": (lambda x: jnp.einsum("bij,bj->bi", x, x[:, 0]), lambda x: (x @ x[:, 0, :, None])[..., 0], (3, 4)),
+    "layers": (lambda x: x @ W1, lambda x: x @ W1, (3, 5)),
+    "backwards": (lambda x: x[::-1], lambda x: x[::-1], (5,)),
+    "zeros": (lambda x: jnp.zeros((x.shape[0], 2)) + x[:, :2], lambda x: x[:, :2], (5,)),
+    "size as a value": (lambda x: x * x.shape[0] / (x.shape[0] + 1), lambda x: x * len(x) / (len(x) + 1), (5,)),
+    "padding": (lambda x: jnp.pad(x, ((1, 0), (0, 2))), lambda x: np.pad(x, ((1, 0), (0, 2))), (5,)),
+    "integers": (lambda x: nn.one_hot(jnp.argmin(x, -1), 5), lambda x: np.eye(5)[np.argmin(x, -1)], (5,)),
+    "bools": (lambda x: (x > 0).any(-1) & (x < 3).all(-1), lambda x: (x > 0).any(-1) & (x < 3).all(-1), (5,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_one_program_for_all_batches(name):
+    function, reference, shape = FUNCTIONS[name]
+    compiled = veery.jit(lambda x: function(x), dynamic_shapes={"x": "b, ..."})
+    for b in BATCHES:
+        x = batch(b, *shape)
+        np.testing.assert_allclose(compiled(x), reference(x), rtol=3e-4, atol=2e-5)
+    assert compiled._cache_size() == 1
+
+
+def test_jit_of_several_arguments():
+    compiled = veery.jit(
+        lambda data, w, *, scale: {"y": data["x"] @ w * scale, "n": data["mask"].sum()},
+        dynamic_shapes={"data": "b, ...", "w": export.symbolic_shape("5, 2*k", constraints=["k >= 2"])},
+    )
+    for b, k in ((1, 2), (3, 4), (3, 2)):
+        data = {"x": batch(b), "mask": np.ones(b, np.int32)}
+        out = compiled(data, w := batch(5, 2 * k), scale=2.0)
+        np.testing.assert_allclose(out["y"], data["x"] @ w * 2, rtol=1e-5)
+        assert out["n"] == b
+    assert compiled._cache_size() == 1
+    ragged = {"x": batch(3), "mask": np.ones(4, np.int32)}
+    with pytest.raises(ValueError, match=r"dimension 0 of argument 1 must be 'b' = 4 with b = 4, k = 2, got 3"):
+        compiled(ragged, batch(5, 4), scale=2.0)
+    with pytest.raises(ValueError, match=r"dimension 1 of argument 2 is 3, which is '2\*k' for no integer k >= 1"):
+        compiled(data, batch(5, 3), scale=2.0)
+    with pytest.raises(ValueError, match="must fulfil k >= 2, got b = 3, k = 1"):
+        compiled(data, batch(5, 2), scale=2.0)
+    with pytest.raises(ValueError, match="has the shape .3,., dynamic_shapes says"):
+        compiled(data, batch(3, 1)[:, 0], scale=2.0)
+    with pytest.raises(ValueError, match="names 'z'; f takes the arguments x"):
+
+        def f(x): ...
+
+        veery.jit(f, dynamic_shapes={"z": "b"})
+
+
+def test_the_fast_path_serves_every_size():
+    compiled = veery.jit(lambda x: x + 1, dynamic_shapes={"x": "n"})
+    for _ in range(2):
+        for n in (1, 5):
+            x = jnp.zeros(n)
+            assert compiled(x).shape == (n,)
+    assert len({id(entry) for entry in compiled._entries.values()}) == 2 and compiled._cache_size() == 1
+
+
+@pytest.mark.parametrize(
+    "function, error, message",
+    [
+        (lambda x: jnp.sort(x), "LoweringError", r"sort: no lowering for the symbolic dimension 'b' of f32\[b,5\]"),
+        (lambda x: x if x.shape[0] > 8 else -x, "InconclusiveDimensionOperation", "'b' > '8' is inconclusive"),
+        (lambda x: x.reshape(-1, 3), "InconclusiveDimensionOperation", r"the remainder mod\(5\*b, 3\) should be 0"),
+        (lambda x: x + jnp.ones((3, 5)), "ValueError|TypeError", "ncompatible shapes"),
+        (lambda x: sum(range(x.shape[0])), "TypeError", "cannot be interpreted as an integer"),
+    ],
+)
+def test_what_cannot_be_dynamic(function, error, message):
+    with pytest.raises(Exception, match=message) as caught:
+        veery.jit(lambda x: function(x), dynamic_shapes={"x": "b, ..."})(batch(4))
+    assert caught.type.__name__ in error.split("|")
+
+
+@pytest.fixture(scope="module")
+def exported():
+    args = export.symbolic_args_specs((batch(4), batch(8)), ("b, ...", "2*b, ..."), constraints=["b <= 100"])
+    function = lambda x, y: (mlp(x), x.sum() + y.mean(0))
+    return export.export(veery.jit(function))(*args)
+
+
+def test_export(exported):
+    again = export.deserialize(exported.serialize(vjp_order=1))
+    assert list(map(str, again.in_avals)) == ["f32[b,5]", "f32[2*b,5]"]
+    assert list(map(str, again.out_avals)) == ["f32[b,10]", "f32[5]"]
+    assert "tensor<?x5xf32>" in again.mlir_module()
+    x, y = batch(7), batch(14)
+    p, q = again.call(x, y)
+    np.testing.assert_allclose(p, mlp(x), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(q, x.sum() + y.mean(0), rtol=1e-4, atol=1e-5)
+    gradients = again.vjp().call(x, y, np.zeros((7, 10), np.float32), np.ones(5, np.float32))
+    np.testing.assert_allclose(gradients[0], np.full((7, 5), 5), rtol=1e-6)
+    np.testing.assert_allclose(gradients[1], np.full((14, 5), 1 / 14), rtol=1e-6)
+    with pytest.raises(ValueError, match=r"dimension 0 of argument 1 is 7, and '2\*b' is 14 with 'b' = 7"):
+        again.call(x, x)
+    with pytest.raises(ValueError, match="constraint b <= 100, with 'b' = 101"):
+        again.call(batch(101), batch(202))
+    with pytest.raises(TypeError, match=r"must be f32\[b,5\], got f32\[7,4\]"):
+        again.call(batch(7, 4), y)
+
+
+def test_exported_in_a_function_for_many_shapes(exported):
+    shape = export.symbolic_shape("n, 5", constraints=["n <= 100"])
+    outer = veery.jit(lambda x: exported.call(x, jnp.concatenate([x, x]))[0], dynamic_shapes={"x": shape})
+    for n in (2, 3):
+        x = batch(n)
+        np.testing.assert_allclose(outer(x), mlp(x), rtol=1e-4, atol=1e-6)
+    assert outer._cache_size() == 1
+
+
+def test_export_needs_one_scope():
+    function = export.export(veery.jit(lambda x, y: x.sum() + y.sum()))
+    types = [spec(export.symbolic_shape("b, 4"), "float32") for _ in range(2)]
+    with pytest.raises(ValueError, match="Invalid mixing of symbolic scopes"):
+        function(*types)
+    with pytest.raises(ValueError, match="Cannot solve for values of dimension variables {'c'}"):
+        function(spec(export.symbolic_shape("floordiv(c, 2)"), "float32"), spec((3,), "float32"))
+
+
+def test_artifact(tmp_path):
+    b, twice = export.symbolic_shape("b, 2*b", constraints=["b <= 100"])
+    params = {"w": spec((5, 3), "float32")}
+    big = np.arange(1000, dtype=np.float32).reshape(200, 5) / 1000  # a constant apart from the code
+
+    def predict(params, x, y):
+        return {"p": nn.softmax(x @ params["w"]), "q": y + jnp.asarray(big).sum(), "all": (x @ big.T).sum(-1)}
+
+    path = tmp_path / "model.vmfb"
+    args = (params, spec((b, 5), "float32"), spec((twice,), "float32"))
+    veery.aot.compile(predict, args, targets=["cpu"], out=path, weights=tmp_path / "model.safetensors")
+    model = veery_runtime.load(path)
+    assert repr(model.predict) == (
+        "predict(params: {w: f32[5,3]}, x: f32[b,5], y: f32[2*b]) -> {all: f32[b], p: f32[b,3], q: f32[2*b]}"
+    )
+    weights = {"w": batch(5, 3)}
+    for n in (*BATCHES, 1):
+        x, y = batch(n), batch(1, 2 * n)[0]
+        out = model(weights, x, y)
+        np.testing.assert_allclose(out["p"], softmax(x @ weights["w"]), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(out["q"], y + big.sum(), rtol=1e-5)
+        np.testing.assert_allclose(out["all"], (x @ big.T).sum(-1), rtol=1e-3, atol=1e-3)
+    buffers = model.predict.launch(weights, x, y)
+    assert buffers["p"].shape == (1, 3)
+    with pytest.raises(ValueError, match=r"predict: dimension 0 of y must be '2\*b' = 4 with b = 2, got 3"):
+        model(weights, batch(2), np.zeros(3, np.float32))
+    with pytest.raises(ValueError, match="predict: the shapes of the arguments must fulfil b <= 100, got b = 101"):
+        model(weights, batch(101), np.zeros(202, np.float32))
+    with pytest.raises(TypeError, match=r"argument x must be f32\[b,5\], got f32\[2,4\]"):
+        model(weights, batch(2, 4), np.zeros(4, np.float32))
+    with pytest.raises(TypeError, match=r"argument x must be f32\[b,5\], got f64\[2,5\].*astype"):
+        model(weights, np.zeros((2, 5)), np.zeros(4, np.float32))
+
+
+def test_stages_of_a_function_for_many_shapes(tmp_path):
+    function = veery.jit(lambda x: {"y": 2 * x}, dynamic_shapes={"x": "n, ..."})
+    lowered = function.lower(batch(3))
+    assert "tensor<?x5xf32>" in lowered.as_text() and "n" in str(lowered.cost_analysis()["work"])
+    compiled = lowered.compile()
+    assert compiled(batch(6))["y"].shape == (6, 5)
+    with pytest.raises(TypeError, match=r"compiled with f32\[n,5\] and called with f32\[6,4\]"):
+        compiled(batch(6, 4))
+    compiled.save(tmp_path / "f.vmfb")
+    assert veery_runtime.load(tmp_path / "f.vmfb")(batch(2))["y"].shape == (2, 5)
