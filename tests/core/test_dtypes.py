@@ -160,8 +160,10 @@ def test_strict_promotion_names_the_setting():
 def test_float0_and_keys_do_not_promote():
     for dtype in (dtypes.float0, dtypes.key_dtype()):
         assert dtypes.result_type(dtype) == dtype
-        with pytest.raises(ValueError, match="not a valid dtype for type promotion"):
-            dtypes.result_type(dtype, 1)
+    with pytest.raises(ValueError, match="not a valid dtype for type promotion"):
+        dtypes.result_type(dtypes.key_dtype(), 1)
+    with pytest.raises(TypeError, match="do not support any operations by design"):
+        dtypes.result_type(dtypes.float0, 1)
 
 
 def test_canonicalize():

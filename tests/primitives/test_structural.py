@@ -20,6 +20,7 @@ from veery._core.config import enable_x64
 IDS = [f"{row.primitive}{i}" for i, row in enumerate(ROWS)]
 FAMILIES = (
     *("_shape", "_reduce", "_cumulative", "_contract", "_slicing", "_gather_scatter", "_sort", "_conv", "_window"),
+    "_barrier",
 )
 
 

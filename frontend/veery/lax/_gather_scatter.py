@@ -325,7 +325,7 @@ def scatter_apply(
 
     every = tuple(range(aval.ndim))
     most = _reduce.reduce_max(times, every)
-    return _while.fori_loop(0, most, step, operand)
+    return _while.fori_loop(np.int32(0), most, step, operand)
 
 
 def _is_single(index_shape: Shape) -> bool:

@@ -130,7 +130,8 @@ def fori_loop(
         i, value = loop_carry
         return (_add_one(i), body_fun(i, value)), None
 
-    (_, result), _ = scan(body, (first, init_val), None, length=max(last - first, 0), unroll=unroll or 1)
+    start = first if dtype == dtypes.default_int_dtype() else np.asarray(first, dtype)[()]
+    (_, result), _ = scan(body, (start, init_val), None, length=max(last - first, 0), unroll=unroll or 1)
     return result
 
 
