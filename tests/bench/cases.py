@@ -86,7 +86,7 @@ def dispatch_cases(name: str, jax: Any, jnp: Any) -> dict[str, float]:
     results = {}
     for title, (function, args, kwargs) in cases.items():
         jitted = jax.jit(function, static_argnames="n" if "n" in kwargs else ())
-        repeats = 10_000 if len(args) < 5 else 1_000
+        repeats = 3_000 if len(jax.tree.leaves(args)) < 5 else 200
         call = functools.partial(jitted, *args, **kwargs)
         results[title] = median_time(lambda call=call: jax.block_until_ready(call()), 9, repeats)
         if name == "veery":
