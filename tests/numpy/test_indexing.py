@@ -88,7 +88,7 @@ def traced_index(idx: tuple) -> tuple[list, object]:
     return values, rebuild
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(indexed_arrays())
 def test_reads_agree_with_numpy(case):
     x, idx = case
@@ -108,7 +108,7 @@ UPDATES = {
 }
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(indexed_arrays(), st.sampled_from(list(UPDATES)), st.booleans(), st.data())
 def test_updates_agree_with_numpy(case, name, scalar, data):
     x, idx = case
