@@ -1,7 +1,7 @@
 """All functions of veery.numpy over edge shapes and dtypes: values against NumPy in float64, dtypes against JAX's.
 
-Where JAX refuses operands, so must veery, or do as NumPy does. What JAX 0.10.2 gives is recorded in function_table.json
-by record_function_table.py.
+Where JAX refuses operands, so must veery, or do as NumPy does. function_table.json records what JAX 0.10.2 gives for
+the cases of each row: the dtypes of the results, with * those of weak type, or the name of the exception.
 """
 
 from __future__ import annotations

@@ -43,6 +43,23 @@ def test_buffers():
     for unsupported in (jnp.fromfile, jnp.fromiter):
         with pytest.raises(NotImplementedError, match="may be non-pure"):
             unsupported(data)
-    taken = jnp.from_dlpack(data)
-    data[0] = 7
-    assert taken.tolist() == [0, 1, 2, 3, 4] and taken.dtype == np.int16
+
+
+def test_memory_of_others_is_shared_where_it_may_be():
+    memory = np.zeros(1024, np.uint8)
+    start = -memory.ctypes.data % 64
+    aligned, odd = (memory[start + shift :][:10].view(np.int16) for shift in (0, 130))
+    for data, shared in ((aligned, True), (odd, False), (aligned[:, None].repeat(2, 1)[:, 0], False)):
+        for copy in (None, True, False):
+            if copy is False and not shared:
+                with pytest.raises(ValueError, match="must be shared, but it is not contiguous"):
+                    jnp.from_dlpack(data, copy=copy)
+                continue
+            data[:] = np.arange(5)
+            taken = jnp.from_dlpack(data, copy=copy)
+            assert taken.dtype == np.int16 and taken.tolist() == [0, 1, 2, 3, 4]
+            data[0] = 7
+            assert taken[0] == (7 if shared and not copy else 0)
+    assert jnp.from_dlpack(np.zeros((0, 3), np.int8), copy=False).shape == (0, 3)
+    with pytest.raises(TypeError, match="__dlpack__"):
+        jnp.from_dlpack([1, 2])

@@ -154,23 +154,28 @@ def test_transformations_agree(steps):
         close(veery.vmap(fun, in_axes=1, out_axes=1)(batch.T), np.stack([fun(x) for x in batch]).T, 1e-10)
 
 
+def check_reverse(fun):
+    """Compare the gradient with numerical differences, and with itself under jit and vmap in any order."""
+    gradient = veery.grad(fun)
+    reference = gradient(X)
+    close(reference, numerics.gradient(fun, X), 1e-5)
+    close(veery.jit(veery.grad(veery.jit(fun)))(X), reference, 1e-10)
+    batch = np.stack([X, X * 0.5])
+    rows = np.stack([gradient(x) for x in batch])
+    close(veery.vmap(gradient)(batch), rows, 1e-10)
+    close(veery.jit(veery.vmap(veery.grad(fun)))(batch), rows, 1e-10)
+    total = lambda b: lax.reduce_sum(veery.vmap(veery.jit(fun))(b), (0,))
+    close(veery.grad(total)(batch), rows, 1e-10)
+    check_jaxpr(veery.make_jaxpr(veery.vmap(veery.grad(fun)))(batch))
+    return gradient
+
+
 @settings(max_examples=12)
 @given(programs())
 def test_nestings_agree(steps):
     fun = scalar(function(steps))
     with veery.enable_x64(True), numpy_evaluation():
-        gradient = veery.grad(fun)
-        reference = gradient(X)
-        close(reference, numerics.gradient(fun, X), 1e-5)
-        close(veery.jit(veery.grad(veery.jit(fun)))(X), reference, 1e-10)
-        batch = np.stack([X, X * 0.5])
-        rows = np.stack([gradient(x) for x in batch])
-        close(veery.vmap(gradient)(batch), rows, 1e-10)
-        close(veery.jit(veery.vmap(veery.grad(fun)))(batch), rows, 1e-10)
-        total = lambda b: lax.reduce_sum(veery.vmap(veery.jit(fun))(b), (0,))
-        close(veery.grad(total)(batch), rows, 1e-10)
-        check_jaxpr(veery.make_jaxpr(veery.vmap(veery.grad(fun)))(batch))
-
+        gradient = check_reverse(fun)
         hessian = veery.hessian(fun)(X)
         close(hessian, np.transpose(hessian), 1e-8)
         close(veery.jacrev(gradient)(X), hessian, 1e-8)
@@ -185,15 +190,7 @@ def test_nestings_agree(steps):
 def test_reverse_rules_agree(steps):
     fun = scalar(function(steps))
     with veery.enable_x64(True), numpy_evaluation():
-        gradient = veery.grad(fun)
-        reference = gradient(X)
-        close(reference, numerics.gradient(fun, X), 1e-5)
-        close(veery.jit(veery.grad(veery.jit(fun)))(X), reference, 1e-10)
-        batch = np.stack([X, X * 0.5])
-        rows = np.stack([gradient(x) for x in batch])
-        close(veery.vmap(gradient)(batch), rows, 1e-10)
-        total = lambda b: lax.reduce_sum(veery.vmap(veery.jit(fun))(b), (0,))
-        close(veery.grad(total)(batch), rows, 1e-10)
+        gradient = check_reverse(fun)
         columns = [numerics.directional(gradient, [X], [e]) for e in np.eye(3)]
         close(veery.jacrev(gradient)(X), np.stack(columns), 1e-4)
 

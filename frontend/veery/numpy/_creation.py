@@ -507,11 +507,12 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     Args:
         x: an object with `__dlpack__` and `__dlpack_device__`.
         device: where to put it.
-        copy: whether the memory must be copied. Otherwise it is shared if it is contiguous and 64-byte aligned, and its
-            owner must not write to it.
+        copy: whether the memory must be copied (True) or shared (False). By default it is shared if it is contiguous and
+            64-byte aligned; the owner of shared memory must not write to it.
 
     Raises:
         TypeError: x does not speak DLPack.
+        ValueError: with `copy=False`, the memory cannot be shared.
 
     >>> from_dlpack(np.arange(3, dtype="int32"))
     Array([0, 1, 2], dtype=int32)
@@ -522,9 +523,16 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
         raise TypeError("The array passed to from_dlpack must have __dlpack__ and __dlpack_device__ methods.")
     value = np.from_dlpack(x)
     dtype = dtypes.dtype_of(value)
-    if copy or value.dtype != dtype:
+    if copy:
         return asarray(value, device=device)
-    return place(_dispatch.put(value, ShapedArray(value.shape, dtype), copy=False), device)
+    array = place(_dispatch.put(value, ShapedArray(value.shape, dtype), copy=False), device)
+    if copy is False and value.size and not np.may_share_memory(value, np.asarray(array)):
+        raise ValueError(
+            f"from_dlpack: with copy=False the memory of {dtypes.short_dtype_name(value.dtype)}{list(value.shape)} must be shared, "
+            "but it is not contiguous, not aligned to 64 bytes, of another dtype than arrays may have here, or on another "
+            "device. Let it be copied with copy=None."
+        )
+    return array
 
 
 def _impure(name: str, what: str) -> Any:
