@@ -55,10 +55,10 @@ def intermediate(emission: Emission, target: Target, options: Options, phase: st
     """
     flags = _with_options(target.attempts(traits(emission.module))[0], options, emission)
     if phase in CODE:
-        return _generated_code(inlined(emission.module), flags, target, phase)
+        return _generated_code(inlined(emission.module, target.attributes), flags, target, phase)
     if phase not in PHASES:
         raise ValueError(f"there is no dialect or phase {phase!r}; known are stablehlo, {', '.join((*PHASES, *CODE))}")
-    text, diagnostics = run_pipeline(inlined(emission.module), flags, phase)
+    text, diagnostics = run_pipeline(inlined(emission.module, target.attributes), flags, phase)
     if text is None:
         raise CompileError("\n".join(d.message for d in diagnostics))
     return text.decode()
@@ -92,7 +92,7 @@ def _with_options(flags: Flags, options: Options, emission: Emission) -> Flags:
 
 
 def _compile(emission: Emission, name: str, target: Target, attempts: Sequence[Flags]) -> bytes:
-    module = inlined(emission.module)
+    module = inlined(emission.module, target.attributes)
     diagnostics: list[Diagnostic] = []
     for flags in attempts:
         program, diagnostics = run_pipeline(module, flags)
@@ -105,7 +105,8 @@ def _key(emission: Emission, target: Target, attempts: Sequence[Flags]) -> str:
     """Hash of the IR without locations, and of all that the code depends on beside it."""
     text = emission.module.operation.get_asm(enable_debug_info=False, assume_verified=True)
     digest = hashlib.sha256()
-    for part in (_KEY_FORMAT, COMPILER_VERSION, target.name, target.machine, repr(attempts), text):
+    options = repr((attempts, target.attributes))
+    for part in (_KEY_FORMAT, COMPILER_VERSION, target.name, target.machine, options, text):
         digest.update(part.encode())
         digest.update(b"\0")
     return digest.hexdigest()

@@ -65,8 +65,8 @@ def bytecode(module: ir.Module) -> bytes:
     return stream.getvalue()
 
 
-def inlined(module: ir.Module) -> bytes:
-    """MLIR bytecode of a module without calls, in which nothing is computed twice.
+def inlined(module: ir.Module, attributes: tuple[tuple[str, str], ...]) -> bytes:
+    """MLIR bytecode of a module without calls, in which nothing is computed twice and functions have these attributes.
 
     IREE inlines too, but where two equal calls of a function read one reshaped value, and nothing else does, its
     conversion to linalg moves the function's first operation before the reshape and leaves the others behind: "failed
@@ -75,6 +75,9 @@ def inlined(module: ir.Module) -> bytes:
     copy = module.operation.clone()
     try:
         PassManager.parse("builtin.module(inline,cse)", module.context).run(copy)
+        for function in copy.regions[0].blocks[0]:
+            for name, text in attributes:
+                function.attributes[name] = ir.Attribute.parse(text, module.context)
         stream = io.BytesIO()
         copy.write_bytecode(stream)
         return stream.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,17 @@ def test_loops_and_branches(vulkan: Any) -> None:
     expected, actual = _everywhere(program, np.abs(_normal(10)), np.int32(7))
     for a, b in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+def test_programs_keep_to_one_queue(vulkan: Any) -> None:
+    """With work on both of its queues IREE lost llvmpipe's device after some calls of a loop."""
+    scan = veery.jit(lambda x: lax.scan(lambda c, a: (c * 0.9 + a, c), jnp.zeros(()), x))
+    x = veery.device_put(_normal(10), vulkan)
+    text = scan.lower(x).as_text("hal")
+    assert set(re.findall(r"hal.device.queue.*affinity\((.*?)\)", text)) == {"%c1_i64"}
+    expected = np.asarray(scan(x)[0])
+    for _ in range(300):
+        np.testing.assert_array_equal(scan(x)[0], expected)
 
 
 def test_random_numbers_have_the_cpus_bits(vulkan: Any) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from veery import _dispatch, lax
 from veery._core import dtypes, source
 from veery._core.array import ArrayImpl
-from veery._core.avals import ShapedArray
+from veery._core.avals import ShapedArray, aval_of
 from veery._core.shapes import canonicalize_shape
 from veery._core.trace import Tracer, current_trace, eval_trace
 from veery._core.transfers import guard
@@ -507,8 +507,8 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     Args:
         x: an object with `__dlpack__` and `__dlpack_device__`.
         device: where to put it.
-        copy: whether the memory must be copied (True) or shared (False). By default it is shared if it is contiguous and
-            64-byte aligned; the owner of shared memory must not write to it.
+        copy: whether the memory must be copied (True) or shared (False). By default it is shared if it is contiguous
+            and 64-byte aligned; the owner of shared memory must not write to it.
 
     Raises:
         TypeError: x does not speak DLPack.
@@ -528,9 +528,9 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     array = place(_dispatch.put(value, ShapedArray(value.shape, dtype), copy=False), device)
     if copy is False and value.size and not np.may_share_memory(value, np.asarray(array)):
         raise ValueError(
-            f"from_dlpack: with copy=False the memory of {dtypes.short_dtype_name(value.dtype)}{list(value.shape)} must be shared, "
-            "but it is not contiguous, not aligned to 64 bytes, of another dtype than arrays may have here, or on another "
-            "device. Let it be copied with copy=None."
+            f"from_dlpack: with copy=False the memory of {aval_of(value).str_short()} must be shared, but it is not "
+            "contiguous, not aligned to 64 bytes, of another dtype than arrays may have here, or on another device. "
+            "Let it be copied with copy=None."
         )
     return array
 
