@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -19,23 +20,15 @@ def test_threads_compile_and_call_the_same_functions():
     x = np.arange(12, dtype=np.float32)
     expected = [x.sum() * k + x.max() - k for k in range(20)]
     start = threading.Barrier(8)
-    wrong: list[object] = []
 
-    def work(seed: int) -> None:
+    def wrong(seed: int) -> list[int]:
         order = np.random.default_rng(seed).integers(0, 20, 500)
         start.wait()
-        try:
-            results = [functions[k](x) for k in order]
-            wrong.extend(k for k, result in zip(order, results) if float(result) != expected[k])
-        except BaseException as error:
-            wrong.append(error)
+        results = [functions[k](x) for k in order]
+        return [k for k, result in zip(order, results) if float(result) != expected[k]]
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(wrong, range(8))) == [[]] * 8
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="fork")

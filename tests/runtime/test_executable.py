@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import programs
@@ -239,21 +239,15 @@ def test_an_array_is_not_donated_and_read_in_one_call(device):
 
 def test_many_threads_call_the_same_programs(device):
     calls = [runtime.load(programs.add_one(), device, queue=queue) for queue in (*QUEUES, None)]
-    wrong = []
 
-    def work(seed: int) -> None:
+    def work(seed: int) -> list[float]:
         x = runtime.put(np.full(8, seed, np.float32), device)
         for i in range(250):
             (x,) = calls[(i + seed) % 4]([x])
-        if x.numpy().tolist() != [seed + 250.0] * 8:
-            wrong.append(x)
+        return x.numpy().tolist()
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(8))) == [[seed + 250.0] * 8 for seed in range(8)]
 
 
 def test_arguments_and_results_may_go_while_work_is_in_flight(device):
