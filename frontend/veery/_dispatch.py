@@ -53,8 +53,8 @@ def lowering() -> Any:
 
 
 @functools.cache
-def first_device(platform: str | None) -> Any:
-    """The device that computations go to when nothing else is said."""
+def first_device(platform: str) -> Any:
+    """The first device of a platform."""
     return runtime().devices(platform)[0]
 
 
@@ -63,7 +63,7 @@ def default_device() -> Any:
     chosen = config.jax_default_device
     if chosen is None:
         platforms = config.jax_platforms or config.jax_platform_name
-        return first_device(platforms.split(",")[0] if platforms else None)
+        return first_device(platforms.split(",")[0] if platforms else "cpu")
     return first_device(chosen) if isinstance(chosen, str) else chosen
 
 

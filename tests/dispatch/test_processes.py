@@ -31,6 +31,16 @@ def test_threads_compile_and_call_the_same_functions():
         assert list(pool.map(wrong, range(8))) == [[]] * 8
 
 
+def test_no_driver_is_opened_that_nobody_asked_for():
+    """Mesa's software device takes two cores once it is open, and a driver's start takes time."""
+    script = """
+import veery, veery_runtime.device
+print(veery.jit(lambda x: x + 1)(1.0), veery.devices(), veery_runtime.device._gpus)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "2.0 [CpuDevice(id=0)] {}\n", done.stderr[-3000:]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="fork")
 def test_a_forked_child_compiles(tmp_path, monkeypatch):
     """The compiler's threads do not come along; a child that used it as its parent did would hang."""
