@@ -41,11 +41,18 @@ def runtime() -> Any:
     return veery_runtime
 
 
-@functools.cache
 def lowering() -> Any:
-    """The lowering package."""
+    """The lowering package, its cache as the settings of the moment want it."""
     import veery_lowering
 
+    settings = veery_lowering.CacheSettings(
+        directory=config.jax_compilation_cache_dir,
+        limit=None if config.jax_compilation_cache_max_size < 0 else config.jax_compilation_cache_max_size,
+        min_seconds=config.jax_persistent_cache_min_compile_time_secs,
+        min_nbytes=config.jax_persistent_cache_min_entry_size_bytes,
+        strict=config.jax_raise_persistent_cache_errors,
+    )
+    veery_lowering.configure_cache(settings)
     return veery_lowering
 
 
@@ -91,11 +98,12 @@ def put(value: np.ndarray, aval: ShapedArray, device: Any = None, *, copy: bool 
     return ArrayImpl(aval, buffer, device is not None)
 
 
-def as_array(x: Any, device: Any = None) -> ArrayImpl:
+def as_array(x: Any, device: Any = None, aval: ShapedArray | None = None) -> ArrayImpl:
     """A value that may be an argument of an operation as a concrete array (uncommitted if it was none)."""
     if type(x) is ArrayImpl:
         return x
-    aval = aval_of(x)
+    if aval is None:
+        aval = aval_of(x)
     if hasattr(x, "__jax_array__"):
         x = x.__jax_array__()
     if isinstance(x, ArrayImpl):
@@ -183,7 +191,8 @@ def _symbols(closed: ClosedJaxpr) -> Symbols:
 
 
 def _options(compiler_options: tuple[tuple[str, Any], ...], choices: dict[str, Any]) -> Any:
-    return lowering().Options(flags=compiler_flags(dict(compiler_options)), **choices)
+    cached = config.jax_enable_compilation_cache
+    return lowering().Options(flags=compiler_flags(dict(compiler_options)), **{"cache": cached, **choices})
 
 
 def entry(name: str, programs: Sequence[Any], **fields: Any) -> Any:

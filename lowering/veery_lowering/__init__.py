@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from veery_lowering import links
-from veery_lowering.cache import CacheInfo, disk_cache
+from veery_lowering.cache import CacheInfo, CacheSettings, configure_cache, disk_cache
 from veery_lowering.errors import CacheWarning, CompileError, LoweringError
 from veery_lowering.program import STATIC, HostCall, Options, Program, Symbols, place_of
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CacheInfo",
     "CacheWarning",
+    "CacheSettings",
     "CompileError",
     "HostCall",
     "Lowered",
@@ -33,6 +34,7 @@ __all__ = [
     "cache_info",
     "clear_cache",
     "compile",
+    "configure_cache",
     "lower",
     "print_locations",
     "read_module",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import tempfile
 import threading
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import platformdirs
 
-from veery_lowering.errors import CacheWarning
+from veery_lowering.errors import CacheError, CacheWarning
 
 _MAGIC = b"veery-1\n"
 _DIGEST_SIZE = 32
@@ -41,12 +42,30 @@ class CacheInfo:
     misses: int
 
 
+@dataclass(frozen=True)
+class CacheSettings:
+    """What a program asks of the cache.
+
+    directory: the folder; None for VEERY_CACHE_DIR or the user's cache folder.
+    limit: how many bytes are kept; None for VEERY_CACHE_MAX_BYTES or 1 GiB.
+    min_seconds, min_nbytes: programs that took less time to compile, or are smaller, are not kept.
+    strict: faults of the cache raise CacheError; otherwise they are warned of.
+    """
+
+    directory: str | None = None
+    limit: int | None = None
+    min_seconds: float = 0
+    min_nbytes: int = 0
+    strict: bool = False
+
+
 class DiskCache:
     """A folder of compiled programs, at most `limit` bytes; the least recently used ones go first."""
 
-    def __init__(self, directory: Path, limit: int = _DEFAULT_LIMIT):
+    def __init__(self, directory: Path, limit: int = _DEFAULT_LIMIT, settings: CacheSettings | None = None):
         self.directory = directory
         self.limit = limit
+        self.settings = settings or CacheSettings()
         self.hits = 0
         self.misses = 0
         self._writes = 0
@@ -76,24 +95,23 @@ class DiskCache:
             return None
         entry = _decode(data)
         if entry is None:
-            warnings.warn(
-                f"veery: the cached program {path} is damaged; it is compiled again", CacheWarning, stacklevel=2
-            )
             _remove(path)
+            self._report(f"veery: the cached program {path} is damaged; it is compiled again")
         else:
             _touch(path)
         return entry
 
-    def put(self, key: str, entry: Entry) -> None:
-        """Keep an entry. A folder that cannot be written to is given up with one warning."""
-        self._write(self._path(key), entry)
+    def put(self, key: str, entry: Entry, seconds: float = math.inf) -> None:
+        """Keep an entry that took so long to compile. A folder that refuses it is given up with one warning."""
+        if seconds >= self.settings.min_seconds and len(entry[0]) >= self.settings.min_nbytes:
+            self._write(self._path(key), entry)
 
     def put_link(self, key: str, metadata: dict[str, str]) -> None:
         """Keep metadata that lead to an entry."""
         self._write(self._path(key, "link"), (b"", metadata))
 
     def _write(self, path: Path, entry: Entry) -> None:
-        if not self._usable:
+        if not (self._usable and self.limit):
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,13 +168,16 @@ class DiskCache:
     def _give_up(self, action: str, error: OSError) -> None:
         with self._lock:
             first, self._usable = self._usable, False
-        if first:
-            warnings.warn(
+        if first or self.settings.strict:
+            self._report(
                 f"veery: cannot {action} the folder of compiled programs {self.directory} ({error.strerror or error});"
-                " programs are compiled anew in each process. Set VEERY_CACHE_DIR to a writable folder",
-                CacheWarning,
-                stacklevel=2,
+                " programs are compiled anew in each process. Set VEERY_CACHE_DIR to a writable folder"
             )
+
+    def _report(self, fault: str) -> None:
+        if self.settings.strict:
+            raise CacheError(fault)
+        warnings.warn(fault, CacheWarning, stacklevel=3)
 
 
 def _encode(entry: Entry) -> bytes:
@@ -189,11 +210,21 @@ def _touch(path: Path) -> None:
         pass
 
 
-_caches: dict[tuple[str, int], DiskCache] = {}
+_caches: dict[tuple[str, int, CacheSettings], DiskCache] = {}
+_settings = CacheSettings()
+
+
+def configure_cache(settings: CacheSettings) -> None:
+    """Have `disk_cache` follow these settings."""
+    global _settings
+    _settings = settings
 
 
 def disk_cache() -> DiskCache:
-    """The cache of the folder VEERY_CACHE_DIR, by default the user's cache folder; VEERY_CACHE_MAX_BYTES bounds it."""
-    directory = os.environ.get("VEERY_CACHE_DIR") or platformdirs.user_cache_dir("veery")
-    limit = int(os.environ.get("VEERY_CACHE_MAX_BYTES") or _DEFAULT_LIMIT)
-    return _caches.setdefault((directory, limit), DiskCache(Path(directory), limit))
+    """The cache as it was configured; by default of the folder VEERY_CACHE_DIR, else of the user's cache folder."""
+    settings = _settings
+    directory = settings.directory or os.environ.get("VEERY_CACHE_DIR") or platformdirs.user_cache_dir("veery")
+    limit = settings.limit
+    if limit is None:
+        limit = int(os.environ.get("VEERY_CACHE_MAX_BYTES") or _DEFAULT_LIMIT)
+    return _caches.setdefault((directory, limit, settings), DiskCache(Path(directory), limit, settings))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,9 +37,10 @@ def compile_emission(
     key = _key(emission, target, attempts)
     found = cache.get(key) if cache else None
     if found is None:
+        start = time.perf_counter()
         found = _compile(emission, name, target, attempts), _metadata(target)
         if cache:
-            cache.put(key, found)
+            cache.put(key, found, time.perf_counter() - start)
     return *found, key
 
 

@@ -9,6 +9,10 @@ class CompileError(RuntimeError):
     """IREE's compiler refused a program; the message names the primitive and the user's line where they are known."""
 
 
+class CacheError(RuntimeError):
+    """The folder of compiled programs cannot be used, or an entry in it was damaged, and the settings forbid that."""
+
+
 class CacheWarning(UserWarning):
     """The folder of compiled programs cannot be used, or an entry in it was damaged; results are not affected."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ import numpy as np
 import pytest
 from support.jaxpr_graphs import Graph
 
+import veery
 import veery_lowering
 from veery_lowering import compiler, links
-from veery_lowering.cache import DiskCache
+from veery_lowering.cache import CacheSettings, DiskCache
+from veery_lowering.errors import CacheError
 from veery_lowering.targets import cpu
 
 
@@ -155,3 +159,38 @@ def test_another_compiler_or_cpu_is_a_miss(folder: Path, monkeypatch: pytest.Mon
         patch.setattr(links, "compiler_state", lambda: "another")
         patch.setattr(compiler, "COMPILER_VERSION", "another")
         assert misses() > 0
+
+
+def test_settings_of_the_cache(tmp_path: Path) -> None:
+    """JAX's settings, as the frontend passes them on."""
+
+    def kept(folder: Path, count: int, **settings: Any) -> list[Path]:
+        with _settings(jax_compilation_cache_dir=str(folder), **settings):
+            assert np.asarray(veery.jit(lambda x: x + count)(np.ones(3, np.float32)))[0] == 1 + count
+        return entries(folder)
+
+    assert len(kept(tmp_path / "a", 1)) == 1
+    assert not kept(tmp_path / "b", 2, jax_persistent_cache_min_compile_time_secs=1000.0)
+    assert not kept(tmp_path / "c", 3, jax_persistent_cache_min_entry_size_bytes=10**8)
+    assert not kept(tmp_path / "d", 4, jax_enable_compilation_cache=False)
+    assert not kept(tmp_path / "e", 5, jax_compilation_cache_max_size=0)
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(CacheError, match="cannot .* the folder of compiled programs"):
+        kept(tmp_path / "file" / "f", 6, jax_raise_persistent_cache_errors=True)
+    (damaged,) = (tmp_path / "a").glob("*/*.link")
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    with pytest.raises(CacheError, match="is damaged"):
+        kept(tmp_path / "a", 1, jax_raise_persistent_cache_errors=True)
+
+
+@contextlib.contextmanager
+def _settings(**values: Any) -> Iterator[None]:
+    before = {name: veery.config.read(name) for name in values}
+    try:
+        for name, value in values.items():
+            veery.config.update(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            veery.config.update(name, value)
+        veery_lowering.configure_cache(CacheSettings())

@@ -128,7 +128,7 @@ OPTIONS: dict[str, Option] = {
     "jax_debug_infs": Option(False, _boolean, True, "A result that holds an infinity raises FloatingPointError."),
     "jax_enable_checks": Option(False, _boolean, True, "Check every jaxpr after each transformation."),
     # How functions are called.
-    "jax_disable_jit": Option(False, _boolean, False, "jit runs its function as plain Python."),
+    "jax_disable_jit": Option(False, _boolean, True, "jit runs its function as plain Python."),
     "jax_check_tracer_leaks": Option(False, _boolean, True, "A tracer that outlives its trace raises."),
     "jax_check_static_indices": Option(False, _boolean, True, "Static indices out of bounds raise."),
     "jax_log_compiles": Option(False, _boolean, False, "Log each trace and compilation."),
@@ -146,10 +146,16 @@ OPTIONS: dict[str, Option] = {
     "jax_num_cpu_devices": Option(-1, _integer, False, "Number of CPU devices; -1: one."),
     "jax_cpu_enable_async_dispatch": Option(True, _boolean, False, "Calls on the CPU return before they are done."),
     "jax_enable_compilation_cache": Option(True, _boolean, False, "Keep compiled programs on disk."),
-    "jax_compilation_cache_dir": Option(None, _text, False, "Where they are kept."),
-    "jax_compilation_cache_max_size": Option(-1, _integer, False, "Bytes to keep at most; -1: the default bound."),
-    "jax_persistent_cache_min_compile_time_secs": Option(1.0, _number, False, "Accepted; every program is kept."),
-    "jax_persistent_cache_min_entry_size_bytes": Option(0, _integer, False, "Accepted; every program is kept."),
+    "jax_compilation_cache_dir": Option(
+        None, _text, False, "Where they are kept; None: VEERY_CACHE_DIR, else the user's cache folder."
+    ),
+    "jax_compilation_cache_max_size": Option(
+        -1, _integer, False, "Bytes to keep at most; -1: VEERY_CACHE_MAX_BYTES, else 1 GiB."
+    ),
+    "jax_persistent_cache_min_compile_time_secs": Option(
+        0.0, _number, False, "Programs compiled in less time are not kept (JAX's default is 1)."
+    ),
+    "jax_persistent_cache_min_entry_size_bytes": Option(0, _integer, False, "Smaller programs are not kept."),
     "jax_raise_persistent_cache_errors": Option(False, _boolean, False, "A fault of the cache raises, not warns."),
     # What the user sees.
     "jax_traceback_filtering": Option(
