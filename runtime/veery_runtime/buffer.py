@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veery_runtime import iree
+from veery_runtime import completion, iree, workers
 from veery_runtime.completion import DELETED, Deferred, Pending
 from veery_runtime.errors import DeletedBufferError
 
@@ -28,6 +28,21 @@ COUNTED_NBYTES = 1 << 14
 
 # Stands in `_host` for "memory that somebody else may see": such a buffer is copied instead of donated.
 SHARED = object()
+
+
+class HostCopy:
+    """Stands in `_host` for a copy to the host that a thread is making."""
+
+    __slots__ = ("done", "begun")
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.begun = completion.generation
+
+    def wait(self) -> None:
+        """Blocks until the thread is done; returns at once in a forked child, which has no such thread."""
+        while not self.done.wait(completion.SLICE_SECONDS) and self.begun == completion.generation:
+            pass
 
 
 class Spec:
@@ -51,11 +66,12 @@ class Spec:
 class Ledger:
     """Live and peak bytes of one device. The lock is re-entrant: a collection may free a buffer inside `add`."""
 
-    __slots__ = ("live", "peak", "lock")
+    __slots__ = ("live", "peak", "largest", "lock")
 
     def __init__(self) -> None:
         self.live = 0
         self.peak = 0
+        self.largest = 0
         self.lock = threading.RLock()
 
     def add(self, nbytes: int) -> None:
@@ -63,6 +79,8 @@ class Ledger:
             self.live += nbytes
             if self.live > self.peak:
                 self.peak = self.live
+            if nbytes > self.largest:
+                self.largest = nbytes
 
 
 class Tally:
@@ -159,8 +177,17 @@ class Buffer:
         array([0, 1, 2])
         """
         host = self._host
+        if type(host) is HostCopy:
+            host.wait()
+            if self._host is host:
+                self._host = None
+            host = self._host
         if host is not None and host is not SHARED:
             return host
+        host = self._host = self._read()
+        return host
+
+    def _read(self) -> np.ndarray[Any, Any]:
         if self._pending is not None:
             self.wait()
         spec = self._spec
@@ -172,8 +199,44 @@ class Buffer:
             host.flags.writeable = False
         else:
             host = spec.device.read(ref.deref(iree.HalBufferView), spec)
-        self._host = host
         return host
+
+    def copy_to_host_async(self) -> None:
+        """Begins to copy the contents to the host, where `numpy` finds them; nothing to do where memory is shared.
+
+        Raises:
+          RuntimeError: the buffer was deleted.
+        """
+        self._check_alive()
+        if self._spec.device.host_visible or not (self._host is None or self._host is SHARED):
+            return
+        copy = self._host = HostCopy()
+        pending = self._pending
+
+        def run() -> None:
+            value = None
+            reported = pending is not None and pending.reported
+            try:
+                value = self._read()
+            except BaseException:  # whoever reads the buffer meets it again
+                if pending is not None:
+                    pending.reported = reported
+            finally:
+                if self._host is copy:
+                    self._host = value
+                copy.done.set()
+
+        workers.host_copies.submit(run)
+
+    def unsafe_pointer(self) -> int:
+        """The address of the contents in the host's memory, after waiting for them.
+
+        Raises:
+          NotImplementedError: the device has memory of its own.
+        """
+        if not self._spec.device.host_visible:
+            raise NotImplementedError(f"unsafe_pointer: the memory of {self.device!r} has no address on the host")
+        return self.numpy().ctypes.data
 
     def delete(self) -> None:
         """Gives the memory up; later uses raise. Arrays handed out by `numpy` and work in flight stay valid."""

@@ -37,7 +37,8 @@ class Device:
     def __init__(self, id: int, device_kind: str) -> None:
         self.id = id
         self.device_kind = device_kind
-        self.process_index = 0
+        self.process_index = self.task_id = self.host_id = 0
+        self.local_hardware_id = id
         self.ledger = Ledger()
         self.in_flight = Flight()
         self._specs: dict[tuple[tuple[int, ...], np.dtype[Any]], Spec] = {}
@@ -87,20 +88,35 @@ class Device:
         """Blocks until all submitted work is done; raises the first failure that nobody has seen."""
         self.in_flight.drain()
 
+    def live_buffers(self) -> list[Buffer]:
+        """The buffers on this device that are neither deleted nor failed."""
+        return [b for b in gc.get_objects() if type(b) is Buffer and b._spec.device is self and b._ref is not None]
+
     def memory_stats(self) -> dict[str, int]:
-        """Bytes and buffers in use now and the peak of bytes (buffers under 16 KiB enter the peak only when asked)."""
-        mine = [b for b in gc.get_objects() if type(b) is Buffer and b._spec.device is self]
-        small = [b._spec.nbytes for b in mine if b._ref is not None and b._spec.nbytes < COUNTED_NBYTES]
+        """Bytes and buffers in use now and at most, under JAX's names.
+
+        Buffers under 16 KiB enter the peak, and the size of the largest, only when this is called.
+        """
+        mine = self.live_buffers()
+        small = [b._spec.nbytes for b in mine if b._spec.nbytes < COUNTED_NBYTES]
         large = sum(b._tally is not None for b in mine)
         with self.ledger.lock:
             in_use = self.ledger.live + sum(small)
             self.ledger.peak = max(self.ledger.peak, in_use)
-            return {
+            self.ledger.largest = max(self.ledger.largest, *small, 0)
+            stats = {
                 "bytes_in_use": in_use,
                 "peak_bytes_in_use": self.ledger.peak,
+                "largest_alloc_size": self.ledger.largest,
                 "num_allocs": large + len(small),
                 "calls_in_flight": len(self.in_flight.calls),
             }
+        limit = self.memory_limit()
+        return stats if limit is None else {**stats, "bytes_limit": limit}
+
+    def memory_limit(self) -> int | None:
+        """The bytes of memory that the device has; None where that is not known."""
+        return None
 
 
 _DEVICE_LOCAL = int(iree.MemoryType.DEVICE_LOCAL)
@@ -194,6 +210,12 @@ class CpuDevice(Device):
                 driver = iree.new_local_driver() if completion.generation else iree.get_driver("local-task")
                 self._task = iree.immortal(driver.create_default_device())
             return self._task
+
+    def memory_limit(self) -> int | None:
+        try:
+            return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        except (AttributeError, ValueError, OSError):  # not on Windows
+            return None
 
     @property
     def inline(self) -> iree.HalDevice:

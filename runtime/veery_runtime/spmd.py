@@ -175,6 +175,11 @@ class ShardedBuffer:
             self._host.flags.writeable = False
         return self._host
 
+    def copy_to_host_async(self) -> None:
+        """Begins to copy all shards to the host."""
+        for shard in self.shards:
+            shard.copy_to_host_async()
+
     def delete(self) -> None:
         """Frees all shards."""
         self._host = None

@@ -102,6 +102,8 @@ class Workers:
 
 submissions = Workers("veery-submit")
 host_calls = Workers("veery-host-call")
+host_copies = Workers("veery-host-copy")
+
 
 def drain() -> None:
     """Blocks until no thread of this package has anything left to do."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import threading
+import time
 
 import ml_dtypes
 import numpy as np
@@ -10,7 +12,8 @@ import programs
 import pytest
 
 import veery_runtime as runtime
-from veery_runtime.buffer import aligned_empty
+from veery_runtime import completion
+from veery_runtime.buffer import Buffer, HostCopy, Spec, aligned_empty
 
 DTYPES = {
     "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
@@ -150,3 +153,46 @@ def test_live_and_peak_bytes_are_counted(device):
     after = device.memory_stats()
     assert after["bytes_in_use"] - before["bytes_in_use"] == 1 << 20
     assert after["peak_bytes_in_use"] >= during["bytes_in_use"]
+    assert after["largest_alloc_size"] >= 1 << 20 and after.get("bytes_limit", 1 << 30) > after["bytes_in_use"]
+    (last,) = [each for each in device.live_buffers() if any(each is one for one in large)]
+    assert last is large[1] and last.unsafe_pointer() == last.numpy().ctypes.data
+
+
+class _Slow:
+    """A device with memory of its own, which lets a copy go when it is told to."""
+
+    host_visible = False
+
+    def __init__(self, device):
+        self.device, self.go, self.copies = device, threading.Event(), 0
+
+    def __getattr__(self, name):
+        return getattr(self.device, name)
+
+    def read(self, view, spec):
+        self.copies += 1
+        assert self.go.wait(60)
+        return self.device.read(view, spec).copy()
+
+
+def test_a_copy_to_the_host_begins_when_it_is_asked_for(device):
+    slow = _Slow(device)
+    (result,) = runtime.load(programs.add_one(), device)([runtime.put(np.zeros(8, np.float32), device)])
+    ours = Buffer(result._ref, Spec((8,), np.dtype(np.float32), slow))
+    for _ in range(2):
+        ours.copy_to_host_async()
+    while not slow.copies:
+        time.sleep(0.001)
+    assert type(ours._host) is HostCopy
+    slow.go.set()
+    assert ours.numpy().tolist() == [1.0] * 8 and ours.numpy() is ours.numpy() and slow.copies == 1
+    ours.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        ours.copy_to_host_async()
+
+
+def test_a_copy_of_failed_work_leaves_the_error_to_the_reader(device):
+    failed = Buffer(None, Spec((8,), np.dtype(np.float32), _Slow(device)), completion.Failed(KeyError("cause")))
+    failed.copy_to_host_async()
+    with pytest.raises(KeyError, match="cause"):
+        failed.numpy()

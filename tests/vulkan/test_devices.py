@@ -31,6 +31,7 @@ def test_values_of_any_length_survive_the_way_to_the_device_and_back(vulkan: Any
         values = (np.arange(size) % 3).astype(dtype)
         x = veery.device_put(values, vulkan)
         assert x.devices() == {vulkan}
+        x.copy_to_host_async()
         np.testing.assert_array_equal(np.asarray(x), values)
         back = veery.device_put(x, _cpu())
         assert back.devices() == {_cpu()}

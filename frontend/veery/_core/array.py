@@ -204,7 +204,20 @@ class ArrayImpl(Array):
         return self._buffer.is_ready()
 
     def copy_to_host_async(self) -> None:
-        """Begin to copy the value to the host (a no-op where memory is shared)."""
+        """Begin to copy the value to the host; there is nothing to do where memory is shared.
+
+        Raises:
+            RuntimeError: the array was deleted.
+        """
+        self._buffer.copy_to_host_async()
+
+    def unsafe_buffer_pointer(self) -> int:
+        """The address of the values in the host's memory, which must not be written to.
+
+        Raises:
+            NotImplementedError: the array is on a device with memory of its own.
+        """
+        return self._buffer.unsafe_pointer()
 
     def delete(self) -> None:
         """Free the buffer now; later uses raise RuntimeError."""
