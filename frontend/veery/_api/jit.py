@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from veery import _dispatch
 from veery._api.arguments import argument_names, function_name, positions_and_names, signature
 from veery._api.cache_misses import explain_miss
+from veery._api.unpacking import MISMATCH, STATIC, Unpack, unpacker
 from veery._core import source, tree, tree_registry
 from veery._core.array import ArrayImpl
-from veery._core.avals import ShapedArray, maybe_aval_of
+from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.config import config
 from veery._core.dimensions import SymbolicScope, is_symbolic, parse_shape, scope_of
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo
@@ -53,10 +54,20 @@ class Entry:
     executable: Any
     call: Any
     device: Any
+    is_default: bool  # whether arrays that nobody placed go to this device
+    committed: bool  # whether jit was told the device
     consts: list[Any]
     out_avals: tuple[Any, ...]
     unflatten: Any
     single: bool
+
+
+class Run(NamedTuple):
+    """A call that was made: by what, where, and on which arrays (closed-over ones first)."""
+
+    executable: Any
+    device: Any
+    arrays: list[ArrayImpl]
 
 
 class DynamicShapes(NamedTuple):
@@ -114,34 +125,74 @@ class JitFunction:
         self._donates = bool(options.donate_argnums or options.donate_argnames)
         self._traces: dict[Signature, Traced] = traces_of(fun, options)
         self._entries: dict[Any, Entry] = {}
+        self._unpack: Unpack = _unpack_nothing
+        self._unpackers: dict[Any, Unpack | None] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves: Sequence[Any]
-        if current_trace() is eval_trace:
-            try:
-                # nothing to flatten: 2 us less a call, and 0.3 us for each argument
-                if self._dynamic_only and not kwargs and {*map(type, args)} == _ARRAYS:
-                    leaves = args
-                    entry = self._entries[(config._trace_key, *[x.aval for x in args])]
-                # optree's own structure hashes in C++, PyTreeDef does not: 2 us less a call
-                elif self._dynamic_only:
-                    leaves, spec = flatten_spec((args, kwargs))
-                    entry = self._entries[(spec, config._trace_key, *[x.aval for x in leaves])]
-                else:
-                    dynamic, dynamic_kwargs, static = self._split(args, kwargs)
-                    leaves, spec = flatten_spec((dynamic, dynamic_kwargs))
-                    entry = self._entries[(spec, config._trace_key, static, *[x.aval for x in leaves])]
-                buffers = entry.consts + [x._buffer for x in leaves]
-            except (KeyError, AttributeError, TypeError):  # TypeError: a static argument that cannot be hashed
+        if current_trace() is not eval_trace:
+            return self._call(args, kwargs)
+        try:
+            # nothing to take apart: 1 us less a call
+            if self._dynamic_only and not kwargs and {*map(type, args)} == _ARRAYS:
+                leaves: Sequence[Any] = args
+                entry = self._entries[(config._trace_key, args[0]._buffer._spec.device, *[x.aval for x in args])]
+            else:
+                entry, leaves = self._find(args, kwargs)
+            buffers = entry.consts + [x._buffer for x in leaves]
+        except _UNKNOWN:
+            return self._call(args, kwargs)
+        device = entry.device
+        for buffer in buffers:
+            if buffer._spec.device is not device:
                 return self._call(args, kwargs)
-            device = entry.device
-            for buffer in buffers:
-                if buffer._spec.device is not device:
-                    return self._call(args, kwargs)
-            committed = True in [x._committed for x in leaves]
-            outs = [ArrayImpl(aval, buf, committed) for aval, buf in zip(entry.out_avals, entry.call(buffers))]
-            return outs[0] if entry.single else entry.unflatten(outs)
-        return self._call(args, kwargs)
+        committed = entry.committed or True in [x._committed for x in leaves]
+        if not (committed or entry.is_default):  # arrays that nobody put there go to the default device
+            return self._call(args, kwargs)
+        outs = [ArrayImpl(aval, buf, committed) for aval, buf in zip(entry.out_avals, entry.call(buffers))]
+        return outs[0] if entry.single else entry.unflatten(outs)
+
+    def _find(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Entry, Sequence[Any]]:
+        """What is known of calls like this one, and the leaves of the arguments as arrays.
+
+        Raises:
+            KeyError, or another of _UNKNOWN: nothing is known.
+        """
+        unpack = self._unpack
+        try:
+            leaves, static = unpack(args, kwargs)
+            return self._entry(unpack, static, leaves)
+        except _UNKNOWN:
+            dynamic, dynamic_kwargs, static = self._split(args, kwargs)
+            leaves, spec = flatten_spec((dynamic, dynamic_kwargs))
+            entry, arrays = self._entry(spec, static, leaves)
+            self._specialise(spec, args, kwargs, entry, leaves)
+            return entry, arrays
+
+    def _entry(self, structure: Any, static: tuple, leaves: list[Any]) -> tuple[Entry, Sequence[Any]]:
+        try:
+            return self._entries[_key(structure, static, leaves, [x.aval for x in leaves])], leaves
+        except AttributeError:  # NumPy arrays and Python scalars, or a tree in the place of a leaf
+            avals = [aval_of(x) for x in leaves]
+            entry = self._entries[_key(structure, static, leaves, avals)]
+            device = None if entry.is_default else entry.device
+            return entry, [_dispatch.as_array(x, device, aval) for x, aval in zip(leaves, avals)]
+
+    def _specialise(self, spec: Any, args: tuple, kwargs: dict[str, Any], entry: Entry, leaves: list[Any]) -> None:
+        """Take arguments of this structure apart faster from now on, at the second call that brings them."""
+        static_nums, static_names = self._options.static_argnums, self._options.static_argnames
+        layout = (spec, tuple([i in static_nums for i in range(len(args))]), static_names.intersection(kwargs))
+        if layout not in self._unpackers:
+            positional, named = tree.PyTreeDef(spec).children()
+            structures = iter(positional.children())
+            by_position = [STATIC if i in static_nums else next(structures) for i in range(len(args))]
+            names = sorted(kwargs.keys() - static_names)
+            by_name = dict(zip(names, named.children())) | {k: STATIC for k in sorted(layout[2])}
+            self._unpackers[layout] = unpacker(by_position, by_name)
+        unpack = self._unpackers[layout]
+        if unpack is not None:
+            _, static = unpack(args, kwargs)
+            self._entries[_key(unpack, static, leaves, [aval_of(x) for x in leaves])] = entry
+            self._unpack = unpack
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -159,9 +210,8 @@ class JitFunction:
         traced = self._trace(sig, args, kwargs)
         inputs = [*traced.consts, *leaves]
         if current_trace() is eval_trace:
-            donations = usable_donations(traced, donated)
-            outs = self._execute(traced, inputs, donations)
-            self._remember(sig, leaves, outs, traced, donations)
+            outs, call = self._execute(traced, inputs, usable_donations(traced, donated))
+            self._remember(sig, leaves, outs, traced, call)
         elif self._options.inline:
             from veery._core.jaxpr import eval_jaxpr
 
@@ -170,7 +220,7 @@ class JitFunction:
             outs = jit_p.bind(*inputs, name=traced.name, jaxpr=traced.closed)
         return tree.tree_unflatten(traced.out_tree, outs)
 
-    def _execute(self, traced: Traced, inputs: Sequence[Any], donations: tuple[bool, ...]) -> list[Any]:
+    def _execute(self, traced: Traced, inputs: Sequence[Any], donations: tuple[bool, ...]) -> tuple[list[Any], Run]:
         arrays = [_concrete(x, traced.name) for x in inputs]
         device = self._device(arrays, traced.name)
         executable = self._executable(traced, device, donations)
@@ -182,7 +232,7 @@ class JitFunction:
                 x._buffer.delete()
         outs = _dispatch.results(traced.closed.out_avals, buffers, committed)
         _dispatch.check_special(outs, f"jit({traced.name})", traced.closed, arrays)
-        return outs
+        return outs, Run(executable, device, arrays)
 
     def _device(self, arrays: Sequence[ArrayImpl], name: str) -> Any:
         return self._options.device or _dispatch.device_of(arrays, name)
@@ -197,36 +247,32 @@ class JitFunction:
             traced.closed.derived[key] = found
         return found
 
-    def _remember(
-        self, sig: Signature, leaves: Sequence[Any], outs: Sequence[Any], traced: Traced, donations: tuple[bool, ...]
-    ) -> None:
-        """Open the fast path for calls like this one: plain arrays, uncommitted, on the default device."""
+    def _remember(self, sig: Signature, leaves: Sequence[Any], outs: Sequence[Any], traced: Traced, call: Run) -> None:
+        """Open the fast path for calls like this one, whose arrays are all on the device that computes."""
         checks = config.jax_debug_nans or config.jax_debug_infs
-        plain = all(type(x) is ArrayImpl and not x._committed for x in leaves)
-        if not plain or checks or self._options.device is not None:
+        if checks or any(type(x) is ArrayImpl and x._buffer.device is not call.device for x in leaves):
             return
-        device = _dispatch.default_device()
-        consts = [_concrete(c, traced.name) for c in traced.consts]
-        executable = self._executable(traced, device, donations)
+        executable = call.executable
         if self._options.dynamic is not None:
             if len(self._entries) >= _MOST_DYNAMIC_ENTRIES:
                 self._entries.clear()
-            executable = executable.at([x.shape for x in (*consts, *leaves)])
-        single = traced.out_tree == _LEAF
-        static = () if self._dynamic_only else (sig.static,)
-        avals = [x.aval for x in leaves]
+            executable = executable.at([x.shape for x in call.arrays])
         entry = Entry(
             executable,
             executable.call,
-            device,
-            _dispatch.on_device(consts, device),
+            call.device,
+            call.device is _dispatch.default_device(),
+            self._options.device is not None,
+            _dispatch.on_device(call.arrays[: len(traced.consts)], call.device),
             tuple(x.aval for x in outs),
             functools.partial(tree.tree_unflatten, traced.out_tree),
-            single,
+            traced.out_tree == _LEAF,
         )
-        self._entries[(sig.treedef.spec, sig.trace_key, *static, *avals)] = entry
-        if self._dynamic_only and flatten_spec((tuple(leaves), {}))[1] == sig.treedef.spec:
-            self._entries[(sig.trace_key, *avals)] = entry
+        avals = [aval_of(x) for x in leaves]
+        spec = sig.treedef.spec
+        self._entries[_key(spec, sig.static, leaves, avals)] = entry
+        if leaves and self._dynamic_only and flatten_spec((tuple(leaves), {}))[1] == spec:
+            self._entries[(sig.trace_key, _device(leaves), *avals)] = entry
 
     # Tracing.
 
@@ -345,6 +391,7 @@ class JitFunction:
         """Forget what was traced and compiled for this function."""
         self._traces.clear()
         self._entries.clear()
+        self._unpackers.clear()
 
     def _cache_size(self) -> int:
         return len(self._traces)
@@ -372,8 +419,24 @@ def usable_donations(traced: Traced, donated: tuple[bool, ...]) -> tuple[bool, .
     return found
 
 
+def _unpack_nothing(args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Stands for an unpacking function until there is one."""
+    raise KeyError
+
+
+def _device(leaves: Sequence[Any]) -> Any:
+    """The device of the first array among the leaves."""
+    return next((x._buffer._spec.device for x in leaves if type(x) is ArrayImpl), None)
+
+
+def _key(structure: Any, static: tuple, leaves: Sequence[Any], avals: Sequence[Any]) -> tuple:
+    return (structure, config._trace_key, _device(leaves), static, *avals)
+
+
 _LEAF = tree.tree_flatten(0)[1]
 _ARRAYS = {ArrayImpl}
+# What the fast path meets in arguments that it does not know: a static one that cannot be hashed, no array at all...
+_UNKNOWN = (AttributeError, OverflowError, *MISMATCH)
 # Of one program for many shapes, so many have a fast path.
 _MOST_DYNAMIC_ENTRIES = 1024
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from veery._core import dtypes
+from veery._core.config import config
 from veery._core.dimensions import DimExpr
 
 Shape = tuple[int, ...]  # with a DimExpr where a size is symbolic
@@ -149,12 +151,17 @@ def _numpy_aval(x: np.ndarray | np.generic) -> ShapedArray:
     return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype))
 
 
-def _scalar_aval(x: complex) -> ShapedArray:
-    return ShapedArray((), dtypes.dtype_of(x), weak_type=not isinstance(x, bool))
+@functools.cache
+def _scalar_aval(kind: type, x64: bool) -> ShapedArray:
+    return ShapedArray((), dtypes.dtype_of(kind()), weak_type=kind is not bool)
+
+
+def _scalar_rule(kind: type) -> Callable[[Any], ShapedArray]:
+    return lambda x: _scalar_aval(kind, config.jax_enable_x64)
 
 
 aval_rules[np.ndarray] = _numpy_aval
 aval_rules[np.generic] = _numpy_aval
-aval_rules[DimExpr] = lambda dimension: _scalar_aval(0)
+aval_rules[DimExpr] = _scalar_rule(int)
 for scalar in (bool, int, float, complex):
-    aval_rules[scalar] = _scalar_aval
+    aval_rules[scalar] = _scalar_rule(scalar)

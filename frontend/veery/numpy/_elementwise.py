@@ -64,7 +64,8 @@ def _fast(fun: Callable[..., Any], compiled: Any, traced: Callable[..., Any]) ->
         for buffer in buffers:
             if buffer._spec.device is not entry.device:
                 return compiled(*args)
-        return ArrayImpl(entry.out_avals[0], entry.call(buffers)[0])
+        committed = True in [x._committed for x in args]
+        return ArrayImpl(entry.out_avals[0], entry.call(buffers)[0], committed)
 
     return call
 
@@ -72,10 +73,10 @@ def _fast(fun: Callable[..., Any], compiled: Any, traced: Callable[..., Any]) ->
 def _first_call(compiled: Any, entries: dict[Any, Any], args: tuple[Any, ...]) -> Any:
     """Call through jit, and remember the program where jit does and it has one result."""
     out = compiled(*args)
-    key = (config._trace_key, *[x.aval for x in args])
-    found = compiled._entries.get(key)
+    avals = [x.aval for x in args]
+    found = compiled._entries.get((config._trace_key, _dispatch.default_device(), *avals))
     if found is not None and found.single and not found.consts:
-        entries[key] = found
+        entries[(config._trace_key, *avals)] = found
     return out
 
 

@@ -1,0 +1,121 @@
+"""Calls of a compiled function: the short ways find what the long way finds."""
+
+from __future__ import annotations
+
+import collections
+import enum
+
+import numpy as np
+import pytest
+
+import veery
+import veery.numpy as jnp
+import veery_runtime
+from veery._api.jit import JitFunction
+
+Pair = collections.namedtuple("Pair", "a b")
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+X = jnp.arange(3.0)
+# Calls of one function, in which neighbours differ in one thing; each is made several times, in turn.
+CALLS = [
+    (({"a": X, "b": (2.5, None)},), {}),
+    (({"b": (2.5, None), "a": X},), {}),
+    (({"a": (X, X), "b": (2.5, None)},), {}),
+    (({"a": X, "b": (2.5, X)},), {}),
+    (({"a": X, "b": [2.5, None]},), {}),
+    (({"a": X, "b": Pair(2.5, None)},), {}),
+    (({"a": X, "c": (2.5, None)},), {}),
+    (({"a": X, "b": (2.5, None)},), {"n": 1}),
+    (({"a": X, "b": (2.5, None)},), {"n": True}),
+    (({"a": X, "b": (2.5, None)},), {"n": 2, "other": X}),
+    (({"a": X, "b": (2.5, None)},), {"other": [X]}),
+    (({"a": np.ones(3, np.float32), "b": (2, None)},), {}),
+    (({"a": np.ones(3), "b": (np.float32(2), None)},), {}),
+    (({"a": True, "b": (Level.LOW, None)},), {}),
+    ((collections.OrderedDict(z=X, a=1j),), {}),
+    (([],), {}),
+    ((X,), {}),
+    ((X, X), {}),
+    ((1.5,), {}),
+    ((-0.0,), {}),
+]
+
+
+def test_calls_of_many_structures_in_turn():
+    traced = []
+
+    def function(tree, *rest, n=0, other=None):
+        traced.append((tree, n))
+        return veery.tree.map(lambda x: 2 * x + n, (tree, rest, other)), type(n).__name__ == "bool"
+
+    compiled = veery.jit(function, static_argnames="n")
+    once = [veery.jit(function, static_argnames="n")(*args, **kwargs) for args, kwargs in CALLS]
+    before = len(traced)
+    for _ in range(4):
+        for (args, kwargs), expected in zip(CALLS, once):
+            found = compiled(*args, **kwargs)
+            assert veery.tree.structure(found) == veery.tree.structure(expected)
+            for x, y in zip(veery.tree.leaves(found), veery.tree.leaves(expected)):
+                assert x.aval is y.aval and np.array_equal(x, y)
+    assert len(traced) == before  # jit(function) again is the same function
+
+
+@pytest.mark.parametrize("call", [((X,), {}), (({"w": X, "b": [X]},), {"k": 1.5}), ((X, 2), {"k": np.ones(2)})])
+def test_known_calls_take_the_short_way(call, monkeypatch):
+    args, kwargs = call
+    compiled = veery.jit(lambda *args, k=None: veery.tree.leaves((args, k))[0] + 1, static_argnums=1)
+    for _ in range(2):
+        compiled(*args, **kwargs)
+    monkeypatch.setattr(JitFunction, "_call", None)
+    for _ in range(3):
+        compiled(*args, **kwargs)
+
+
+def test_the_short_way_on_another_device(monkeypatch):
+    veery_runtime.configure(num_cpu_devices=max(2, len(veery.devices("cpu"))))
+    second = veery.devices("cpu")[1]
+    there = veery.device_put(X, second)
+    compiled = veery.jit(lambda x, s: x * s)
+    with veery.default_device(second):
+        free = compiled(X, 2.0)
+    assert free.devices() == {second} and not free.committed
+    compiled(there, 2.0)
+    assert compiled(free, 2.0).devices() == {veery.devices()[0]}
+    with monkeypatch.context() as patch:
+        patch.setattr(JitFunction, "_call", None)
+        assert compiled(there, 2.0).devices() == {second}
+    assert (there + there).committed and (there + there).committed
+
+
+def test_settings_of_the_moment_hold_for_known_functions():
+    calls = []
+
+    @veery.jit
+    def function(x):
+        calls.append(x)
+        return x + 1
+
+    for _ in range(2):
+        function(X)
+    with veery.disable_jit():
+        function(X)
+    assert len(calls) == 2
+
+
+def test_wrong_arguments_of_known_functions():
+    compiled = veery.jit(lambda x, n=0: x + n, static_argnames="n")
+    for _ in range(3):
+        compiled(1)
+    for args, kwargs, error, message in [
+        ((2**40,), {}, OverflowError, "out of bounds for int32"),
+        (("text",), {}, TypeError, "interpreting argument"),
+        ((1,), {"n": [1]}, ValueError, "Non-hashable static arguments"),
+        ((1,), {"m": 1}, TypeError, "m"),
+    ]:
+        with pytest.raises(error, match=message):
+            compiled(*args, **kwargs)
