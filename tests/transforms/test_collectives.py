@@ -17,6 +17,10 @@ def over_i(fun):
     return veery.vmap(fun, axis_name="i")
 
 
+def over_k(fun):
+    return veery.vmap(fun, axis_name="k")
+
+
 CASES = {
     "psum": (lambda x: lax.psum(x, "i"), X, np.broadcast_to(X.sum(0), X.shape)),
     "pmean": (lambda x: lax.pmean(x, "i"), X, np.broadcast_to(X.mean(0), X.shape)),
@@ -112,6 +116,45 @@ def test_nested_axes(in_numpy):
     np.testing.assert_allclose(gathered[1, 2], X.reshape(-1), rtol=1e-12)
 
 
+OVER_TWO_AXES = {
+    "all_to_all": lambda a, names: lax.all_to_all(a, names, 0, 0),
+    "all_to_all tiled": lambda a, names: lax.all_to_all(a, names, 0, 0, tiled=True),
+    "psum_scatter": lambda a, names: lax.psum_scatter(a, names),
+    "psum_scatter tiled": lambda a, names: lax.psum_scatter(a, names, tiled=True),
+    "ppermute": lambda a, names: lax.ppermute(a, names, [(k, (k + 4) % 6) for k in range(5)]),
+    "pshuffle": lambda a, names: lax.pshuffle(a, names, [5, 0, 3, 1, 2, 4]),
+    "a list of names": lambda a, names: lax.psum(a, [*names]),
+    "names and dimensions": lambda a, names: lax.pmean(a, (*names, 0)),
+}
+
+
+@pytest.mark.parametrize("name", OVER_TWO_AXES)
+def test_exchanges_over_two_axes(in_numpy, name):
+    """Over a tuple of names they are those over one axis of as many positions, row by row."""
+    fun = OVER_TWO_AXES[name]
+    one = over_k(lambda a: lax.sin(fun(a, ("k",))))
+    row = veery.vmap(lambda a: lax.sin(fun(a, ("i", "j"))), axis_name="j")
+    two = lambda x: veery.vmap(row, axis_name="i")(lax.reshape(x, (2, 3, 6)))
+    x = np.arange(36.0).reshape(6, 6)
+    expected, pullback = veery.vjp(one, x)
+    out, pullback_of_two = veery.vjp(two, x)
+    np.testing.assert_allclose(np.reshape(out, np.shape(expected)), expected, rtol=1e-12)
+    cotangents = pullback_of_two(np.ones_like(out))[0], pullback(np.ones_like(expected))[0]
+    np.testing.assert_allclose(*cotangents, rtol=1e-12)
+
+
+def test_reductions_over_dimensions(in_numpy):
+    mapped = over_i(lambda x: (lax.psum(x, 0), lax.pmax(x, ("i", 0)), lax.pmean(x, (0,)), lax.pmin(x, ("i", -1))))(X)
+    for ours, theirs in zip(mapped, [X.sum(1), np.full(4, X.max()), X.mean(1), np.full(4, X.min())]):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_tangents_of_integers_leave_a_vmap(in_numpy):
+    outs, tangents = over_i(lambda x: veery.jvp(lambda x: (lax.axis_index("i"), lax.neg(x)), (x,), (x,)))(X)
+    assert tangents[0].shape == (4,) and tangents[0].dtype == veery.float0
+    np.testing.assert_array_equal(tangents[1], -X)
+
+
 def test_constants_are_summed_when_traced(in_numpy):
     sizes = []
     over_i(lambda x: sizes.append((lax.psum(1, "i"), lax.axis_size("i"))) or x)(X)
@@ -127,5 +170,15 @@ def test_unbound_and_malformed_axes(in_numpy):
         over_i(lambda x: lax.ppermute(x, "i", [(0, 1), (0, 2)]))(X)
     with pytest.raises(ValueError, match="exactly once"):
         over_i(lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1]]))(X)
+    with pytest.raises(ValueError, match="outside of the axis"):
+        over_i(lambda x: lax.ppermute(x, "i", [(0, 4)]))(X)
+    with pytest.raises(ValueError, match="does not represent a permutation"):
+        over_i(lambda x: lax.pshuffle(x, "i", [1, 0]))(X)
+    with pytest.raises(ValueError, match="all be the same size"):
+        over_i(lambda x: lax.all_gather(x, "i", axis_index_groups=[[0], [1, 2, 3]]))(X)
+    with pytest.raises(ValueError, match="axis 5 is out of bounds"):
+        over_i(lambda x: lax.all_gather(x, "i", axis=5))(X)
+    with pytest.raises(ValueError, match="duplicate axis names"):
+        over_i(lambda x: lax.psum(x, ("i", "i")))(X)
     with pytest.raises(ValueError, match="equal x.shape"):
         over_i(lambda x: lax.all_to_all(x, "i", 0, 0))(X)

@@ -70,13 +70,8 @@ def vmap(
                 f"passed to the function, but got len(in_axes)={len(in_axes)}, len(args)={len(args)}"
             )
         leaves, in_tree = tree.tree_flatten((args, kwargs))
-        for leaf in leaves:
-            if maybe_aval_of(leaf) is None:
-                raise TypeError(
-                    f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type in vmap of {function_name(fun)}"
-                )
         in_dims = _flat_axes("vmap in_axes", in_tree, (in_axes, 0), kwargs)
-        dims = [None if d is None else _normalize(d, x, "vmap") for d, x in zip(in_dims, leaves)]
+        dims = [None if d is None else normalize_axis(d, x, "vmap", fun) for d, x in zip(in_dims, leaves)]
         size = mapped_size(fun, args, kwargs, leaves, dims, axis_size, "vmap")
         out_tree: Any = None
 
@@ -87,7 +82,8 @@ def vmap(
             for leaf in out_leaves:
                 if maybe_aval_of(leaf) is None:
                     raise TypeError(
-                        f"Output from vmapped function {function_name(fun)} should be JAX types, got {type(leaf)}"
+                        f"Output from batched function {leaf!r} with type {type(leaf)} is not a valid JAX type. It was "
+                        f"returned by {function_name(fun)}, which may return arrays and pytrees of them."
                     )
             return out_leaves
 
@@ -105,7 +101,15 @@ def _flat_axes(what: str, treedef: Any, axes: Any, kwargs: dict[str, Any] | None
     return tree.flatten_axes(what, treedef, axes, tupled_args=kwargs is not None)
 
 
-def _normalize(dim: int, x: Any, name: str) -> int:
+def normalize_axis(dim: int, x: Any, name: str, fun: Any) -> int:
+    """The mapped axis of an argument, counted from the front.
+
+    Raises:
+        TypeError: the argument is no array.
+        ValueError: it does not have the axis.
+    """
+    if maybe_aval_of(x) is None:
+        raise TypeError(f"Argument '{x}' of type {type(x)} is not a valid JAX type in {name} of {function_name(fun)}")
     ndim = len(np.shape(x))
     if not -ndim <= dim < ndim:
         raise ValueError(
@@ -133,8 +137,13 @@ def mapped_size(
     sizes = [np.shape(x)[d] for x, d in zip(leaves, dims) if d is not None]
     if axis_size is not None:
         sizes = [as_dimension(axis_size), *sizes]
+    if not sizes and not args and not kwargs:
+        raise ValueError(
+            f"{name} wrapped function must be passed at least one argument containing an array or axis_size must be "
+            f"specified, got empty *args={args} and **kwargs={kwargs}"
+        )
     if not sizes:
-        raise ValueError(f"{name} must have at least one non-None value in in_axes")
+        raise ValueError(f"{name} must have at least one non-None value in in_axes or axis_size must be specified")
     if len(set(sizes)) == 1:
         return as_dimension(sizes[0])
     raise ValueError(_size_message(fun, args, kwargs, leaves, dims, axis_size, name))
@@ -174,5 +183,5 @@ def _place(x: Any, dim: int | None, wanted: int | None, size: int) -> Any:
         return x
     ndim = len(np.shape(x)) + (dim is None)
     if not -ndim <= wanted < ndim:
-        raise ValueError(f"axis {wanted} is out of bounds for array of dimension {ndim} (vmap out_axes)")
+        raise ValueError(f"axis {wanted} is out of bounds for array of dimension {ndim}, which out_axes asks for")
     return batching.move_batch(x, dim, int(wanted) % ndim, size)

@@ -9,6 +9,7 @@ import numpy as np
 
 from veery._core import leaks
 from veery._core.avals import aval_of
+from veery._core.dtypes import float0
 from veery._core.jaxpr import ClosedJaxpr, NamedAxisEffect, eval_jaxpr, memoized, subjaxprs
 from veery._core.primitive import Primitive
 from veery._core.trace import (
@@ -150,6 +151,8 @@ def move_batch(x: Any, dim: int | None, to: int, size: int) -> Any:
     """The batch with its batch dimension at `to`; what is not batched is broadcast."""
     from veery.lax import _shape
 
+    if isinstance(x, np.ndarray) and x.dtype == float0:  # no device holds these
+        return np.zeros((*x.shape[:to], size, *x.shape[to:]), float0) if dim is None else np.moveaxis(x, dim, to)
     if dim is None:
         shape = np.shape(x)
         dims = tuple(i for i in range(len(shape) + 1) if i != to)

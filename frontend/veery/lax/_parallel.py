@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import source, tree
+from veery._core import dtypes, source, tree
 from veery._core.ad import LINEAR, NONDIFFERENTIABLE, Zero, instantiate_zeros
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.jaxpr import NamedAxisEffect
 from veery._core.primitive import Primitive
-from veery._core.trace import Tracer
+from veery._core.shapes import canonicalize_axis
 from veery._core.trace import axis_size as size_in_scope
 from veery._transforms.batching import AxisData, move_batch
 from veery.lax import _arithmetic, _compare, _convert, _reduce, _shape, _slicing
@@ -25,17 +25,25 @@ Groups = tuple[tuple[int, ...], ...] | None
 
 
 def _names(axis_name: Any) -> tuple[Any, ...]:
-    return axis_name if isinstance(axis_name, tuple) else (axis_name,)
+    names = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
+    if len(set(names)) != len(names):
+        raise ValueError(f"duplicate axis names in {names}: each axis can be meant once")
+    return names
 
 
-def _groups(groups: Sequence[Sequence[int]] | None, size: int) -> Groups:
+def _groups(groups: Sequence[Sequence[int]] | None, size: int, equal: bool = False) -> Groups:
+    """Groups as tuples, checked: they cover the axis; where the shape of the result is their size, they are equal."""
     if groups is None:
         return None
+    if not isinstance(groups, Sequence):
+        raise TypeError(f"axis_index_groups must be a sequence of sequences of indices, got {groups!r}")
     found = tuple(tuple(int(i) for i in group) for group in groups)
     if sorted(i for group in found for i in group) != list(range(size)):
         raise ValueError(
             f"axis_index_groups must cover all indices of the axis exactly once; got {groups} for size {size}"
         )
+    if equal and len(set(map(len, found))) > 1:
+        raise ValueError(f"axis_index_groups must all be the same size here, since it is the result's; got {groups}")
     return found
 
 
@@ -73,7 +81,7 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] |
 
     Args:
         x: pytree of arrays.
-        axis_name: name of the axis, or a tuple of names.
+        axis_name: name of the axis, or a tuple of names. Integers among them are dimensions of x, which are summed too.
         axis_index_groups: lists of indices that cover the axis; sums are then within groups.
 
     Returns:
@@ -86,53 +94,69 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] |
     >>> veery.vmap(lambda x: x / veery.lax.psum(x, "i"), axis_name="i")(jnp.array([1.0, 3.0])).tolist()
     [0.25, 0.75]
     """
-    size = axis_size(axis_name)
+    names, dimensions = _names_and_dimensions(axis_name)
+    size = axis_size(names)
     groups = _groups(axis_index_groups, size)
 
     def one(leaf: Any) -> Any:
-        if not isinstance(leaf, Tracer) and not np.shape(leaf) and isinstance(leaf, (bool, int, float, complex)):
-            return leaf * (size if groups is None else len(groups[0]))
+        if isinstance(leaf, (bool, int, float, complex)) and not dimensions:
+            if groups is not None and len(set(map(len, groups))) > 1:
+                raise ValueError(f"axis_index_groups must all be the same size to sum a constant, got {groups}")
+            count = size if groups is None else len(groups[0])
+            return np.int32(leaf * count) if isinstance(leaf, bool) else leaf * count
         if aval_of(leaf).dtype == np.bool_:
             leaf = _convert.convert_element_type(leaf, np.int32)
-        return _reduce_over("psum", leaf, axis_name, groups)
+        return _reduce_over("psum", leaf, names, dimensions, groups)
 
     return tree.tree_map(one, x)
+
+
+def _names_and_dimensions(axis_name: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """Axis names, and the integers among them, which are dimensions of the operand."""
+    found = _names(axis_name)
+    return tuple(n for n in found if not isinstance(n, int)), tuple(n for n in found if isinstance(n, int))
 
 
 @source.api_boundary
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] | None = None) -> Any:
     """The mean over a named axis; arguments as for `psum`."""
+    names, dimensions = _names_and_dimensions(axis_name)
     total = psum(x, axis_name, axis_index_groups=axis_index_groups)
-    count = psum(1, axis_name, axis_index_groups=axis_index_groups)
+    members = psum(1, names, axis_index_groups=axis_index_groups)
 
-    def divide(leaf: Any) -> Any:
-        if isinstance(leaf, (int, float, complex)):
-            return leaf / count
-        if not np.issubdtype(aval_of(leaf).dtype, np.inexact) and aval_of(leaf).dtype.kind in "iub":
-            leaf = _convert.convert_element_type(leaf, np.float32)
-        return _arithmetic.div(leaf, np.asarray(count, aval_of(leaf).dtype)[()])
+    def divide(leaf: Any, summed: Any) -> Any:
+        count = members * int(np.prod([np.shape(leaf)[d] for d in dimensions], dtype=int))
+        if isinstance(summed, (int, float, complex)):
+            return summed / count
+        if aval_of(summed).dtype.kind in "iub":
+            summed = _convert.convert_element_type(summed, dtypes.canonicalize_dtype(np.float64))
+        return _arithmetic.div(summed, count)
 
-    return tree.tree_map(divide, total)
+    return tree.tree_map(divide, x, total)
 
 
 @source.api_boundary
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] | None = None) -> Any:
     """The maximum over a named axis; arguments as for `psum`."""
-    groups = _groups(axis_index_groups, axis_size(axis_name))
-    return tree.tree_map(lambda leaf: _reduce_over("pmax", leaf, axis_name, groups), x)
+    names, dimensions = _names_and_dimensions(axis_name)
+    groups = _groups(axis_index_groups, axis_size(names))
+    return tree.tree_map(lambda leaf: _reduce_over("pmax", leaf, names, dimensions, groups), x)
 
 
 @source.api_boundary
 def pmin(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] | None = None) -> Any:
     """The minimum over a named axis; arguments as for `psum`."""
-    groups = _groups(axis_index_groups, axis_size(axis_name))
-    return tree.tree_map(lambda leaf: _reduce_over("pmin", leaf, axis_name, groups), x)
+    names, dimensions = _names_and_dimensions(axis_name)
+    groups = _groups(axis_index_groups, axis_size(names))
+    return tree.tree_map(lambda leaf: _reduce_over("pmin", leaf, names, dimensions, groups), x)
 
 
-def _reduce_over(kind: str, x: Any, axis_name: Any, groups: Groups) -> Any:
-    names = _names(axis_name)
-    if groups is not None and len(names) > 1:
-        raise ValueError(f"{kind}: axis_index_groups needs a single axis name, got {names}")
+def _reduce_over(kind: str, x: Any, names: tuple[Any, ...], dimensions: tuple[int, ...], groups: Groups) -> Any:
+    if groups is not None and (len(names) > 1 or dimensions):
+        raise ValueError(f"{kind}: axis_index_groups needs a single axis name, got {(*names, *dimensions)}")
+    if dimensions:
+        ndim = len(np.shape(x))
+        x = _over_dimensions[kind](x, tuple(canonicalize_axis(d, ndim) for d in dimensions))
     for name in names:
         x = _reductions[kind].bind(x, axis_name=name, axis_size=size_in_scope(name), axis_index_groups=groups)
     return x
@@ -166,11 +190,11 @@ def all_gather(
     [[0, 1], [0, 1]]
     """
     names = _names(axis_name)
-    groups = _groups(axis_index_groups, axis_size(axis_name))
+    groups = _one_name("all_gather", names, axis_index_groups)
 
     def one(leaf: Any) -> Any:
         ndim = len(np.shape(leaf))
-        at = axis % (ndim if tiled else ndim + 1)
+        at = canonicalize_axis(axis, ndim if tiled else ndim + 1)
         for name in reversed(names):
             leaf = all_gather_p.bind(
                 leaf, all_gather_dimension=at, axis_name=name, axis_size=size_in_scope(name), axis_index_groups=groups
@@ -182,6 +206,13 @@ def all_gather(
         return _merge(leaf, at) if tiled else leaf
 
     return tree.tree_map(one, x)
+
+
+def _one_name(what: str, names: tuple[Any, ...], groups: Any) -> Groups:
+    """Groups of equal size, which are of positions along a single axis."""
+    if groups is not None and len(names) > 1:
+        raise ValueError(f"{what}: axis_index_groups needs a single axis name, got {names}")
+    return _groups(groups, axis_size(names), equal=True)
 
 
 def _merge(x: Any, at: int) -> Any:
@@ -213,26 +244,30 @@ def psum_scatter(
 
     Args:
         x: pytree of arrays whose `scatter_dimension` has the size of the axis (a multiple of it, if tiled).
-        axis_name: name of the axis.
+        axis_name: name of the axis, or a tuple of names.
         scatter_dimension: the dimension that is divided.
         axis_index_groups: groups to sum within; the dimension then has a group's size.
         tiled: whether the dimension stays, divided by the axis size, instead of going.
     """
-    size = size_in_scope(axis_name)
-    groups = _groups(axis_index_groups, size)
-    count = size if groups is None else len(groups[0])
+    names = _names(axis_name)
+    groups = _one_name("psum_scatter", names, axis_index_groups)
+    count = axis_size(names) if groups is None else len(groups[0])
 
     def one(leaf: Any) -> Any:
+        at = canonicalize_axis(scatter_dimension, len(np.shape(leaf)))
         if tiled:
-            leaf = _divide(leaf, scatter_dimension, count, "psum_scatter")
-        elif np.shape(leaf)[scatter_dimension] != count:
+            leaf = _divide(leaf, at, count, "psum_scatter")
+        elif np.shape(leaf)[at] != count:
             raise ValueError(
-                f"psum_scatter operand scatter dimension size {np.shape(leaf)[scatter_dimension]} must match shard "
-                f"count {count}"
+                f"psum_scatter operand scatter dimension size {np.shape(leaf)[at]} must match shard count {count}"
             )
-        return reduce_scatter_p.bind(
-            leaf, scatter_dimension=scatter_dimension, axis_name=axis_name, axis_size=size, axis_index_groups=groups
-        )
+        for name in names:  # what is left to divide stays in front of the rest of the dimension
+            size = size_in_scope(name)
+            leaf = leaf if len(names) == 1 else _divide(leaf, at, size, "psum_scatter")
+            leaf = reduce_scatter_p.bind(
+                leaf, scatter_dimension=at, axis_name=name, axis_size=size, axis_index_groups=groups
+            )
+        return leaf if len(names) == 1 else _shape.squeeze(leaf, (at,))
 
     return tree.tree_map(one, x)
 
@@ -251,18 +286,18 @@ def all_to_all(
 
     Args:
         x: pytree of arrays; `split_axis` has the size of the axis (a multiple of it, if tiled).
-        axis_name: name of the axis.
+        axis_name: name of the axis, or a tuple of names.
         split_axis: the dimension that is divided among positions.
         concat_axis: where the received slices are stacked (concatenated, if tiled).
         axis_index_groups: groups to exchange within.
         tiled: whether dimensions are divided and concatenated instead of removed and stacked.
     """
-    size = size_in_scope(axis_name)
-    groups = _groups(axis_index_groups, size)
-    count = size if groups is None else len(groups[0])
+    names = _names(axis_name)
+    groups = _one_name("all_to_all", names, axis_index_groups)
+    count = axis_size(names) if groups is None else len(groups[0])
 
     def one(leaf: Any) -> Any:
-        split, concat = split_axis % len(np.shape(leaf)), concat_axis % len(np.shape(leaf))
+        split, concat = (canonicalize_axis(a, len(np.shape(leaf))) for a in (split_axis, concat_axis))
         if tiled:
             leaf = _divide(leaf, split, count, "all_to_all")
         elif np.shape(leaf)[split] != count:
@@ -270,12 +305,28 @@ def all_to_all(
                 f"all_to_all requires the size of the mapped axis axis_name to equal x.shape[split_axis], but they are "
                 f"{count} and {np.shape(leaf)[split]} respectively."
             )
+        if len(names) > 1:
+            return _exchange_over_several(leaf, names, split, concat, tiled)
         out = all_to_all_p.bind(
-            leaf, split_axis=split, concat_axis=concat, axis_name=axis_name, axis_size=size, axis_index_groups=groups
-        )
+            leaf, split_axis=split, concat_axis=concat, axis_name=names[0], axis_size=axis_size(names),
+            axis_index_groups=groups,
+        )  # fmt: skip
         return _merge(out, concat) if tiled else out
 
     return tree.tree_map(one, x)
+
+
+def _exchange_over_several(x: Any, names: tuple[Any, ...], split: int, concat: int, tiled: bool) -> Any:
+    """An exchange along the axis that several named axes make together, row by row: one along each."""
+    sizes = [size_in_scope(name) for name in names]
+    shape = np.shape(x)
+    x = _shape.reshape(x, (*shape[:split], *sizes, *shape[split + 1 :]))
+    for k, (name, size) in enumerate(zip(names, sizes)):
+        x = all_to_all_p.bind(
+            x, split_axis=split + k, concat_axis=split + k, axis_name=name, axis_size=size, axis_index_groups=None
+        )
+    x = _shape.moveaxis(_shape.reshape(x, shape), split, concat)
+    return _merge(x, concat) if tiled else x
 
 
 def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
@@ -289,11 +340,11 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
 
     Args:
         x: pytree of arrays.
-        axis_name: name of the axis.
+        axis_name: name of the axis, or a tuple of names.
         perm: (source, destination) pairs; positions that receive nothing get zeros.
 
     Raises:
-        ValueError: a source or destination occurs twice.
+        ValueError: a source or destination occurs twice, or is none of the axis' positions.
 
     >>> import veery, veery.numpy as jnp
     >>> veery.vmap(lambda x: veery.lax.ppermute(x, "i", [(0, 1)]), axis_name="i")(jnp.array([5, 6])).tolist()
@@ -303,13 +354,28 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     for side, ends in (("source", [a for a, _ in pairs]), ("destination", [b for _, b in pairs])):
         if len(set(ends)) != len(ends):
             raise ValueError(f"ppermute: each {side} may occur once in perm, got {perm}")
-    size = size_in_scope(axis_name)
-    return tree.tree_map(lambda leaf: ppermute_p.bind(leaf, axis_name=axis_name, axis_size=size, perm=pairs), x)
+    names = _names(axis_name)
+    size = axis_size(names)
+    if any(not 0 <= end < size for pair in pairs for end in pair):
+        raise ValueError(f"ppermute: perm has positions outside of the axis, which has size {size}; got {perm}")
+    if len(names) > 1:
+        return tree.tree_map(lambda leaf: _permute_over_several(leaf, names, pairs), x)
+    return tree.tree_map(lambda leaf: ppermute_p.bind(leaf, axis_name=names[0], axis_size=size, perm=pairs), x)
+
+
+def _permute_over_several(x: Any, names: tuple[Any, ...], pairs: Sequence[tuple[int, int]]) -> Any:
+    """A permutation along the axis that several named axes make together: each position picks from all values."""
+    origins: Any = np.full(axis_size(names), -1, np.int32)
+    for start, destination in pairs:
+        origins[destination] = start
+    origin = _slicing.dynamic_index_in_dim(origins, axis_index(names), 0, keepdims=False)
+    picked = _slicing.dynamic_index_in_dim(all_gather(x, names), origin, 0, keepdims=False)
+    return _compare.select(_compare.ge(origin, np.int32(0)), picked, _shape.full_like(picked, 0))
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     """Permute values along a named axis: position i gets the value of position perm[i]."""
-    if set(perm) != set(range(len(perm))):
+    if sorted(perm) != list(range(axis_size(axis_name))):
         raise ValueError(f"`perm` does not represent a permutation: {perm}")
     return ppermute(x, axis_name, list(zip(perm, range(len(perm)))))
 
@@ -411,6 +477,7 @@ psum_p = _reduction("psum", lambda x: _reduce.reduce_sum(x, (0,)), LINEAR, _psum
 pmax_p = _reduction("pmax", lambda x: _reduce.reduce_max(x, (0,)), _extremum_jvp("pmax"))
 pmin_p = _reduction("pmin", lambda x: _reduce.reduce_min(x, (0,)), _extremum_jvp("pmin"))
 _reductions = {"psum": psum_p, "pmax": pmax_p, "pmin": pmin_p}
+_over_dimensions = {"psum": _reduce.reduce_sum, "pmax": _reduce.reduce_max, "pmin": _reduce.reduce_min}
 
 
 def _gather_aval(

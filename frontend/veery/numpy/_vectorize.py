@@ -101,7 +101,6 @@ def _is_mapped(x: Any) -> bool:
 
 
 def _apply(fun: Callable[..., Any], args: Sequence[Any], core: Any, where: str) -> Any:
-    check_arraylike("vectorize", *args)
     arrays = [asarray(x) for x in args]
     inputs, outputs = core if core is not None else ([()] * len(arrays), None)
     if len(inputs) != len(arrays):
