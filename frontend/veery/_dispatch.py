@@ -429,6 +429,18 @@ def execute_on_devices(
     return outs
 
 
+def stacking_axis(x: ArrayImpl) -> int | None:
+    """The axis along which an array is divided among devices."""
+    return getattr(x._buffer, "axis", None)
+
+
+def stacked_along(x: ArrayImpl, axis: int) -> ArrayImpl:
+    """The array whose slices along `axis` are those that x is divided into; they stay on their devices."""
+    shape = list(x.shape)
+    shape.insert(axis, shape.pop(x._buffer.axis))
+    return ArrayImpl(x.aval.update(shape=tuple(shape)), runtime().spmd.ShardedBuffer(x._buffer.shards, axis))
+
+
 def _device_executables(jaxpr: ClosedJaxpr, name: str, axis_name: Any, devices: tuple[Any, ...]) -> list[Any]:
     key = ("device executables", devices)
     if key not in jaxpr.derived:
@@ -444,7 +456,7 @@ def _device_executables(jaxpr: ClosedJaxpr, name: str, axis_name: Any, devices: 
 
 def _shards(x: ArrayImpl, mapped: bool, devices: Sequence[Any]) -> list[Any]:
     """A buffer for each device: slices along the leading axis, or the whole."""
-    held = getattr(x._buffer, "shards", None)
+    held = x._buffer.shards if stacking_axis(x) == 0 else None
     if mapped and held is not None and tuple(s.device for s in held) == tuple(devices):
         return list(held)
     if not mapped:

@@ -10,6 +10,7 @@ from typing import Any
 from veery import _dispatch
 from veery._api.inspection import out_struct
 from veery._core import source, tree
+from veery._core.avals import aval_of
 from veery._core.dimensions import may_fit
 from veery._core.jaxpr import ClosedJaxpr
 
@@ -192,7 +193,7 @@ class Compiled:
 
     @source.api_boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program.
+        """Run the program on the arguments that are not static: the values of those are part of it.
 
         Raises:
             TypeError: the arguments differ in structure or type from those that it was compiled for.
@@ -217,16 +218,16 @@ class Compiled:
         return tree.tree_unflatten(traced.out_tree, outs)
 
     def _checked(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
-        _, signature, _ = self._traced._function._signature(args, kwargs)
-        leaves, _ = tree.tree_flatten(self._traced._function._split(args, kwargs)[:2])
+        leaves, treedef = tree.tree_flatten((args, kwargs))
         expected = self._traced._signature
         name = self._traced.fun_name
-        if signature.treedef != expected.treedef:
+        if treedef != expected.treedef:
             raise TypeError(
                 f"Function compiled with input pytree does not match the input pytree it was called with. {name} was "
-                f"compiled for {expected.treedef} and called with {signature.treedef}."
+                f"compiled for {expected.treedef} and called with {treedef}. Static "
+                "arguments are not passed again."
             )
-        for i, (given, want) in enumerate(zip(signature.avals, expected.avals)):
+        for i, (given, want) in enumerate(zip(map(aval_of, leaves), expected.avals)):
             if not may_fit(given.shape, want.shape) or given.dtype != want.dtype:
                 raise TypeError(
                     f"Argument types differ from the types for which this computation was compiled. Argument {i} of "

@@ -238,6 +238,18 @@ class Buffer:
             raise NotImplementedError(f"unsafe_pointer: the memory of {self.device!r} has no address on the host")
         return self.numpy().ctypes.data
 
+    def reshaped(self, shape: tuple[int, ...]) -> Buffer:
+        """The same contents in another shape, after waiting for them: a buffer on the same memory."""
+        self.wait()
+        spec = self._spec.device.spec(shape, self.dtype)
+        if self._host is None:
+            self._host = SHARED
+        memory = self._ref.deref(iree.HalBufferView).get_buffer()
+        other = Buffer(iree.HalBufferView(memory, shape, spec.element_type).__iree_vm_ref__, spec)
+        other._host = SHARED
+        other._tally = None  # the memory is counted once
+        return other
+
     def delete(self) -> None:
         """Gives the memory up; later uses raise. Arrays handed out by `numpy` and work in flight stay valid."""
         self._pending = DELETED

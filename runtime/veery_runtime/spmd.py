@@ -142,14 +142,16 @@ def run(executables: Sequence[Executable], arguments: Sequence[Sequence[Buffer]]
 
 
 class ShardedBuffer:
-    """An array whose leading axis is divided among devices: one buffer for each index."""
+    """An array of which an axis is divided among devices: one buffer, without that axis, for each index."""
 
-    __slots__ = ("shards", "_spec", "_host", "__weakref__")
+    __slots__ = ("shards", "axis", "_spec", "_host", "__weakref__")
 
-    def __init__(self, shards: Sequence[Buffer]) -> None:
+    def __init__(self, shards: Sequence[Buffer], axis: int = 0) -> None:
         first = shards[0]
         self.shards = tuple(shards)
-        self._spec = _ShardedSpec((len(shards), *first.shape), first.dtype, first.nbytes * len(shards))
+        self.axis = axis
+        shape = (*first.shape[:axis], len(shards), *first.shape[axis:])
+        self._spec = _ShardedSpec(shape, first.dtype, first.nbytes * len(shards))
         self._host: np.ndarray[Any, Any] | None = None
 
     shape = property(lambda self: self._spec.shape)
@@ -161,6 +163,11 @@ class ShardedBuffer:
         """True when all shards are there."""
         return all(shard.is_ready() for shard in self.shards)
 
+    def slices(self) -> list[Buffer]:
+        """For each index the slice of the whole, in which the axis has size 1; on the shards' memory."""
+        shape = (*self.shape[: self.axis], 1, *self.shape[self.axis + 1 :])
+        return [shard.reshaped(shape) for shard in self.shards]
+
     def wait(self) -> None:
         """Blocks until all shards are there; raises what went wrong with any."""
         for shard in self.shards:
@@ -171,7 +178,7 @@ class ShardedBuffer:
         if self.is_deleted():
             raise DeletedBufferError("Array has been deleted.")
         if self._host is None:
-            self._host = np.stack([shard.numpy() for shard in self.shards])
+            self._host = np.stack([shard.numpy() for shard in self.shards], self.axis)
             self._host.flags.writeable = False
         return self._host
 

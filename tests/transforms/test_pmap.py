@@ -24,7 +24,9 @@ SCRIPTS = {
         np.testing.assert_allclose(np.asarray(y), x * x, rtol=1e-6)
         assert y.devices() == set(veery.devices())
         assert [s.device.id for s in y.addressable_shards] == list(range(8))
-        np.testing.assert_allclose(np.asarray(y.addressable_shards[3].data), x[3] ** 2, rtol=1e-6)
+        assert y.addressable_shards[3].index == (slice(3, 4), slice(None))
+        piece = veery.jit(lax.neg)(y.addressable_shards[3].data)
+        np.testing.assert_allclose(np.asarray(piece), -x[3:4] ** 2, rtol=1e-6)
         z = veery.pmap(lax.neg)(y)  # shards stay where they are
         np.testing.assert_allclose(np.asarray(z), -x * x, rtol=1e-6)
         whole = veery.jit(lambda a: lax.reduce_sum(a, (0, 1)))(y)  # and can be used as a whole
@@ -65,6 +67,8 @@ SCRIPTS = {
         out, tangent = veery.jvp(veery.pmap(inner, axis_name="i"), (x,), (np.ones_like(x),))
         expected = veery.jvp(veery.vmap(inner, axis_name="i"), (x,), (np.ones_like(x),))[1]
         np.testing.assert_allclose(np.asarray(tangent), np.asarray(expected), rtol=1e-5)
+        both = veery.pmap(lambda a, b: (lax.neg(a), lax.neg(b)))  # what does not depend on a batch is not batched
+        assert veery.vmap(both, in_axes=(1, None), out_axes=(1, None))(np.stack([x, x], 1), x)[1].shape == (8, 2)
         batched = veery.vmap(veery.pmap(inner, axis_name="i"), in_axes=1, out_axes=1)(np.stack([x, 2 * x], 1))
         expected = np.asarray(veery.vmap(inner, axis_name="i")(2 * x))
         np.testing.assert_allclose(np.asarray(batched[:, 1]), expected, rtol=1e-5)
@@ -75,6 +79,14 @@ SCRIPTS = {
         np.testing.assert_allclose(np.asarray(fun(3, x.T, np.float32(1))), 3 * x.T + 1, rtol=1e-6)
         same = veery.pmap(lambda a: lax.psum(a, "i"), axis_name="i", out_axes=None)(x)
         np.testing.assert_allclose(np.asarray(same), x.sum(0), rtol=1e-5)
+        turned = veery.pmap(lax.neg, out_axes=1)(x)  # slices stay on their devices, there and back
+        assert [s.data.shape for s in turned.addressable_shards] == [(2, 1)] * 8
+        back = veery.pmap(lax.neg, in_axes=1)(turned)
+        np.testing.assert_array_equal(np.asarray(turned), -x.T)
+        np.testing.assert_array_equal(np.asarray(back), x)
+        lowered = fun.lower(3, x.T, np.float32(1))
+        assert "stablehlo.multiply" in lowered.as_text()
+        np.testing.assert_allclose(np.asarray(lowered.compile()(x.T, np.float32(1))), 3 * x.T + 1, rtol=1e-6)
         two = veery.pmap(lax.neg, devices=veery.devices()[4:6])(x[:2])
         assert {d.id for d in two.devices()} == {4, 5}
         given = veery.device_put(x)
@@ -86,6 +98,21 @@ SCRIPTS = {
             veery.pmap(lax.neg)(np.ones(9, np.float32))
         with pytest.raises(ValueError, match="pmap got inconsistent sizes"):
             veery.pmap(lax.add)(np.ones(3, np.float32), np.ones(4, np.float32))
+        with pytest.raises(ValueError, match="at least one non-None value in in_axes"):
+            veery.pmap(lax.neg, in_axes=None)(x)
+        with pytest.raises(ValueError, match="along axis 2, which implies that its rank should be at least 3"):
+            veery.pmap(lax.neg, in_axes=2)(x)
+        with pytest.raises(ValueError, match="axis 5 is out of bounds"):
+            veery.pmap(lax.neg, out_axes=5)(x)
+        with pytest.raises(TypeError, match="in_axes and out_axes must be an int, None"):
+            veery.pmap(lax.neg, in_axes="a")
+        static = veery.pmap(lambda a, n: lax.mul(a, float(n)), static_broadcasted_argnums=1)
+        with pytest.raises(ValueError, match="must be passed positionally"):
+            static(x, n=3)
+        with pytest.raises(ValueError, match="Non-hashable static arguments"):
+            static(x, [3])
+        with pytest.raises(ValueError, match="cannot intersect"):
+            veery.pmap(lax.neg, static_broadcasted_argnums=0, donate_argnums=0)
         with pytest.raises(NameError, match="unbound axis name: j"):
             veery.pmap(lambda a: lax.psum(a, "j"), axis_name="i")(x)
         def diverging(a):

@@ -10,11 +10,13 @@ import numpy as np
 
 from veery import _dispatch
 from veery._api.arguments import as_tuple, function_name
-from veery._api.jit import JitOptions, debug_info
-from veery._api.vectorize import mapped_size, vmap
+from veery._api.jit import JitOptions, debug_info, jit
+from veery._api.vectorize import mapped_size, normalize_axis, vmap
 from veery._core import source, tree
+from veery._core.array import ArrayImpl
 from veery._core.avals import aval_of, maybe_aval_of
 from veery._core.jaxpr import ClosedJaxpr
+from veery._core.shapes import canonicalize_axis
 from veery._core.trace import Trace, current_trace, extend_axis_env
 from veery._transforms import spmd
 from veery._transforms.batching import move_batch
@@ -54,10 +56,13 @@ def pmap(
         donate_argnums: positions of arguments that are deleted after the call.
 
     Returns:
-        A function of whole arrays. Its results are arrays whose slices live on the devices.
+        A function of whole arrays, with methods `trace` and `lower`. Its results are arrays whose slices live on the
+        devices.
 
     Raises:
-        ValueError: sizes differ, or there are fewer devices than slices. One process shows several CPU devices with
+        TypeError: fun is not callable, or an argument is not an array.
+        ValueError: sizes differ, an axis does not exist, a static argument is missing, cannot be hashed or is donated
+            too, or there are fewer devices than slices. One process shows several CPU devices with
             `VEERY_NUM_CPU_DEVICES=8` or `config.update("jax_num_cpu_devices", 8)` before their first use.
 
     Within `jit` the slices are computed on one device, like those of `vmap`.
@@ -68,13 +73,22 @@ def pmap(
     """
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun!r}")
+    for axis in (*tree.tree_leaves(in_axes), *tree.tree_leaves(out_axes)):
+        if not isinstance(axis, (int, np.integer)):
+            raise TypeError(
+                "pmap in_axes and out_axes must be an int, None, or (nested) container with those types as leaves, "
+                f"but got {axis!r}."
+            )
     name = _Anonymous() if axis_name is None else axis_name
-    static = as_tuple(static_broadcasted_argnums)
+    static, donated = as_tuple(static_broadcasted_argnums), as_tuple(donate_argnums)
+    if set(static) & set(donated):
+        raise ValueError(f"static_broadcasted_argnums {static} and donate_argnums {donated} cannot intersect.")
     programs: dict[Any, tuple[ClosedJaxpr, list[Any], Any]] = {}
 
     @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
     @source.api_boundary
     def pmap_fun(*args: Any, **kwargs: Any) -> Any:
+        _check_static(fun, args, static)
         call, dynamic, axes = _without_static(fun, args, static, in_axes)
         if _is_staging(current_trace()):
             return vmap(call, axes, out_axes, name, axis_size)(*dynamic, **kwargs)
@@ -85,7 +99,7 @@ def pmap(
                     f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type in pmap of {function_name(fun)}"
                 )
         dims = tree.flatten_axes("pmap in_axes", in_tree, (axes, 0 if kwargs else {}), tupled_args=True)
-        dims = [None if d is None else d % len(np.shape(x)) for d, x in zip(dims, leaves)]
+        dims = [None if d is None else normalize_axis(d, x, "pmap", fun) for d, x in zip(dims, leaves)]
         size = mapped_size(fun, dynamic, kwargs, leaves, dims, axis_size, "pmap")
         placed = _devices(devices, backend, size)
         avals = [_slice_aval(aval_of(x), d) for x, d in zip(leaves, dims)]
@@ -102,7 +116,7 @@ def pmap(
             programs[key] = _trace(call, fun, in_tree, avals, name, size, dynamic, kwargs)
         closed, consts, out_tree = programs[key]
         wanted = tree.flatten_axes("pmap out_axes", out_tree, out_axes)
-        moved = [x if d in (0, None) else move_batch(x, d, 0, size) for x, d in zip(leaves, dims)]
+        moved = [x if d in (0, None) else _in_front(x, d, size) for x, d in zip(leaves, dims)]
         outs = spmd.pmap_p.bind(
             *consts,
             *moved,
@@ -114,10 +128,28 @@ def pmap(
             out_mapped=tuple(w is not None for w in wanted),
             devices=placed,
         )
-        _donate(as_tuple(donate_argnums), args)
+        _donate(donated, args)
         return tree.tree_unflatten(out_tree, [_place(x, w, size) for x, w in zip(outs, wanted)])
 
+    ahead = jit(pmap_fun, static_argnums=static)
+    pmap_fun.trace, pmap_fun.lower = ahead.trace, ahead.lower  # type: ignore[attr-defined]
     return pmap_fun
+
+
+def _check_static(fun: Any, args: Sequence[Any], static: tuple[int, ...]) -> None:
+    for i in static:
+        if not -len(args) <= i < len(args):
+            raise ValueError(
+                f"pmapped function has static_broadcasted_argnums={static} but was called with only {len(args)} "
+                "positional arguments. All static broadcasted arguments must be passed positionally."
+            )
+        try:
+            hash(args[i])
+        except TypeError:
+            raise ValueError(
+                f"Non-hashable static arguments are not supported: static argument (index {i}) of type {type(args[i])} "
+                f"for function {function_name(fun)}. Use a hashable value, such as a tuple."
+            ) from None
 
 
 def _without_static(fun: Any, args: Sequence[Any], static: tuple[int, ...], in_axes: Any) -> tuple[Any, tuple, Any]:
@@ -182,15 +214,25 @@ def _trace(
     return closed, consts, out_tree
 
 
+def _in_front(x: Any, dim: Any, size: int) -> Any:
+    if isinstance(x, ArrayImpl) and _dispatch.stacking_axis(x) == dim:
+        return _dispatch.stacked_along(x, 0)
+    return move_batch(x, dim, 0, size)
+
+
 def _place(x: Any, wanted: int | None, size: int) -> Any:
     if wanted in (0, None):
         return x
-    ndim = len(np.shape(x))
-    return move_batch(x, 0, wanted % ndim, size)  # type: ignore[operator]
+    axis = canonicalize_axis(wanted, len(np.shape(x)))
+    if isinstance(x, ArrayImpl):  # its slices stay where they are
+        return _dispatch.stacked_along(x, axis)
+    return move_batch(x, 0, axis, size)
 
 
 def _donate(positions: tuple[int, ...], args: Sequence[Any]) -> None:
     for i in positions:
+        if not -len(args) <= i < len(args):
+            continue
         for leaf in tree.tree_leaves(args[i]):
             if hasattr(leaf, "delete"):
                 leaf.delete()

@@ -148,9 +148,13 @@ class ArrayImpl(Array):
         shards = getattr(self._buffer, "shards", None)
         if shards is None:
             return [Shard(self._buffer.device, (slice(None),) * self.ndim, self)]
-        aval = self.aval.update(shape=self.shape[1:])
-        rest = (slice(None),) * aval.ndim
-        return [Shard(s.device, (slice(i, i + 1), *rest), ArrayImpl(aval, s, True)) for i, s in enumerate(shards)]
+        axis = self._buffer.axis
+        aval = self.aval.update(shape=(*self.shape[:axis], 1, *self.shape[axis + 1 :]))
+        before, after = [slice(None)] * axis, [slice(None)] * (self.ndim - axis - 1)
+        return [
+            Shard(s.device, (*before, slice(i, i + 1), *after), ArrayImpl(aval, s, True))
+            for i, s in enumerate(self._buffer.slices())
+        ]
 
     @property
     def global_shards(self) -> list[Shard]:

@@ -251,9 +251,9 @@ def _batch(
     args = [x if d is None else move_batch(x, d, 1 if m else 0, axis.size) for x, d, m in zip(args, dims, in_mapped)]
     inner = [None if d is None else 0 for d in dims]
     with _in_axis(params):
-        batched, out_dims = batch_jaxpr(jaxpr, axis, inner, (True,) * len(out_mapped))
+        batched, out_dims = batch_jaxpr(jaxpr, axis, inner, (False,) * len(out_mapped))
     outs = pmap_p.bind(*args, jaxpr=batched, in_mapped=in_mapped, out_mapped=out_mapped, **params)
-    return outs, [1 if m else 0 for m in out_mapped]
+    return outs, [None if d is None else 1 if m else 0 for d, m in zip(out_dims, out_mapped)]
 
 
 pmap_p = Primitive(
