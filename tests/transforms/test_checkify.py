@@ -34,6 +34,7 @@ def test_checks_of_the_user(in_numpy):
     error, _ = checkify.checkify(positive)(-2.0)
     with pytest.raises(checkify.JaxRuntimeError, match="-2.0 is not positive"):
         error.throw()
+    assert type(error.get_exception()).__name__ == "FailedCheckError"
     with pytest.raises(ValueError, match="is not positive"):
         positive(-2.0)  # at once, outside traced functions
     f = lambda x: (positive(x), checkify.check(lax.lt(x, 10.0), "{} is too large", x))[0]

@@ -14,15 +14,26 @@ from veery._core.trace import Tracer
 from veery._core.tree_registry import register_pytree_node
 from veery._transforms import staging
 from veery._transforms.calls import jit_p
-from veery._transforms.checkify import DIVISION, INDEX, NAN, USER, Checker, CheckFailed, Failure, Site, check_p
+from veery._transforms.checkify import (
+    Checker,
+    DivisionByZeroError,
+    FailedCheckError,
+    Failure,
+    JaxException,
+    JaxRuntimeError,
+    Kind,
+    NaNError,
+    OOBError,
+    Site,
+    check_p,
+)
 
-ErrorCategory = str
-JaxRuntimeError = CheckFailed
+ErrorCategory = Kind
 
-user_checks = frozenset({USER})
-nan_checks = frozenset({NAN})
-index_checks = frozenset({INDEX})
-div_checks = frozenset({DIVISION})
+user_checks = frozenset({FailedCheckError})
+nan_checks = frozenset({NaNError})
+index_checks = frozenset({OOBError})
+div_checks = frozenset({DivisionByZeroError})
 float_checks = nan_checks | div_checks
 automatic_checks = float_checks | index_checks
 all_checks = automatic_checks | user_checks
@@ -59,10 +70,13 @@ class Error:
         """Raise JaxRuntimeError if a check failed."""
         check_error(self)
 
-    def get_exception(self) -> Exception | None:
-        """The exception that `throw` would raise."""
+    def get_exception(self) -> JaxException | None:
+        """What went wrong, as an exception of the kind of the first check that failed."""
         message = self.get()
-        return None if message is None else CheckFailed(message)
+        if message is None:
+            return None
+        codes = np.asarray(self.code)
+        return self._sites[int(codes[codes != 0][0]) - 1].kind(message)
 
     def __repr__(self) -> str:
         return f"Error({'traced' if isinstance(self.code, Tracer) else self.get()})"
@@ -116,7 +130,7 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
         args, kwargs = tree.tree_unflatten(treedef, [x.item() if not x.shape else x for x in payload])
         return f"{msg.format(*args, **kwargs)} (`check` failed)"
 
-    check_p.bind(pred, *leaves, site=Site(USER, message), debug=debug)
+    check_p.bind(pred, *leaves, site=Site(FailedCheckError, message), debug=debug)
 
 
 def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
@@ -133,9 +147,9 @@ def check_error(error: Error) -> None:
     if not isinstance(error, Error):
         raise ValueError(f"check_error takes an Error as argument, got type {type(error)} instead.")
     if not isinstance(error.code, Tracer):
-        exception = error.get_exception()
-        if exception is not None:
-            raise exception
+        message = error.get()
+        if message is not None:
+            raise JaxRuntimeError(message)
         return
     from veery.lax import ne
 
@@ -144,7 +158,7 @@ def check_error(error: Error) -> None:
         check_p.bind(pred, *payload, site=error._sites[position], debug=False)
 
 
-def checkify(f: Callable[..., Any], errors: frozenset[str] = user_checks) -> Callable[..., Any]:
+def checkify(f: Callable[..., Any], errors: frozenset[ErrorCategory] = user_checks) -> Callable[..., Any]:
     """A function that returns an error value beside its result, instead of raising.
 
     Args:
@@ -188,7 +202,7 @@ def checkify(f: Callable[..., Any], errors: frozenset[str] = user_checks) -> Cal
     return checked
 
 
-def _functionalized(closed: Any, operands: Sequence[Any], enabled: frozenset[str]) -> tuple[Checker, dict, Any]:
+def _functionalized(closed: Any, operands: Sequence[Any], enabled: frozenset[Kind]) -> tuple[Checker, dict, Any]:
     """The jaxpr with checks as results: the code, the values of each site, the outputs."""
     checker = Checker(enabled)
     sizes: dict[int, int] = {}

@@ -108,6 +108,34 @@ class EvalTrace(Trace):
         return call.fun(*args)
 
 
+class CompileTimeTrace(Trace):
+    """Evaluates at once what depends on no tracer; the rest goes to the trace around it."""
+
+    __slots__ = ("around",)
+
+    def __init__(self, parent: Trace, around: Trace):
+        super().__init__(parent)
+        self.around = around
+
+    def _trace_of(self, args: Sequence[Any]) -> Trace:
+        return self.around if any(isinstance(x, Tracer) for x in args) else self.parent  # type: ignore[return-value]
+
+    def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        trace = self._trace_of(args)
+        with set_current_trace(trace):
+            return trace.process_primitive(primitive, args, params)
+
+    def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        trace = self._trace_of(args)
+        with set_current_trace(trace):
+            return trace.process_custom_jvp_call(call, args)
+
+    def process_custom_vjp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        trace = self._trace_of(args)
+        with set_current_trace(trace):
+            return trace.process_custom_vjp_call(call, args)
+
+
 def check_alive(tracer: Tracer, where: str) -> None:
     """Raise UnexpectedTracerError for a tracer whose transformation has ended."""
     if not tracer._trace.alive:
@@ -171,7 +199,8 @@ def ensure_compile_time_eval() -> Iterator[None]:
     trace: Trace | None = _state.trace
     while trace is not None and not isinstance(trace, EvalTrace):
         trace = trace.parent
-    with set_current_trace(trace or eval_trace):
+    around = _state.trace
+    with set_current_trace(around if trace is around else CompileTimeTrace(trace or eval_trace, around)):
         yield
 
 
