@@ -188,6 +188,27 @@ def test_branches_keep_what_policies_say_of_them(in_numpy):
             close(veery.vmap(gradient)(np.stack([X, -X]))[0], gradient(X))
 
 
+NESTED = {
+    "called": lambda inner: lambda x: inner(lax.sin(x), W),
+    "called by a jitted function": lambda inner: lambda x: veery.jit(inner)(lax.sin(x), W),
+    "in a scan": lambda inner: lambda x: lax.scan(lambda c, _: (inner(c, W), None), x, None, length=4)[0],
+}
+
+
+@pytest.mark.parametrize("where", NESTED)
+@pytest.mark.parametrize("policy, kept", [("nothing", 0), ("names", 1), ("dots", 1), ("both", 2)])
+def test_a_policy_reaches_into_what_is_checkpointed_inside(in_numpy, where, policy, kept):
+    """What is kept follows the outer policy, whatever the inner one says."""
+    for inside in "default", "everything", "names":
+        f = NESTED[where](veery.checkpoint(block, policy=POLICIES[inside]))
+        outer = veery.checkpoint(lambda x, f=f: lax.reduce_sum(lax.sin(f(x)), (0,)), policy=POLICIES[policy])
+        saved = [aval.shape for aval, text in saved_residuals(outer, X) if "argument" not in text]
+        assert len([shape for shape in saved if shape not in ((), W.shape)]) == kept, (inside, saved)
+        plain = NESTED[where](block)
+        expected = veery.grad(lambda x, f=plain: lax.reduce_sum(lax.sin(f(x)), (0,)))(X)
+        np.testing.assert_allclose(veery.grad(outer)(X), expected, rtol=1e-12)
+
+
 def test_saved_residuals_say_where_values_come_from(in_numpy, capsys):
     print_saved_residuals(lambda a, b: lax.mul(lax.sin(a["x"]), b), {"x": 1.0}, 2.0)
     lines = capsys.readouterr().out.splitlines()

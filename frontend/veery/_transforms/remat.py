@@ -14,7 +14,7 @@ import numpy as np
 from veery._core import source
 from veery._core.ad import Zero, is_undefined_primal
 from veery._core.effects import has_debug, has_io
-from veery._core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, eval_jaxpr, reference_eval
+from veery._core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, eval_jaxpr, reference_eval, subjaxprs
 from veery._core.primitive import Primitive
 from veery._transforms import staging
 from veery._transforms.batching import AxisData, batch_jaxpr
@@ -208,8 +208,35 @@ def split(closed: ClosedJaxpr, nonzeros: tuple[bool, ...], policy: Policy) -> Sp
         if has_io(closed.effects):
             io = [effect for effect in closed.effects if has_io([effect])]
             raise NotImplementedError(f"Effects not supported in partial-eval of `checkpoint`/`remat`: {io}")
-        closed.derived[key] = _split(closed, linearize_jaxpr(closed, nonzeros), policy)
+        linearized = linearize_jaxpr(closed if policy is None else _under_policy(closed, policy), nonzeros)
+        closed.derived[key] = _split(closed, linearized, policy)
     return closed.derived[key]
+
+
+def _under_policy(closed: ClosedJaxpr, policy: Policy) -> ClosedJaxpr:
+    """The jaxpr in which functions that are checkpointed inside save what the policy says, not what theirs does."""
+    if not _has_checkpoint(closed):
+        return closed
+    eqns = []
+    for eqn in closed.eqns:
+        if eqn.primitive is checkpoint_p:  # what is inside of it in turn meets the policy when it is linearised
+            params = eqn.params | {"policy": policy}
+        else:
+            params = {name: _param_under_policy(value, policy) for name, value in eqn.params.items()}
+        eqns.append(eqn.replace(params=params))
+    return ClosedJaxpr(closed.jaxpr.replace(eqns=eqns), closed.consts)
+
+
+def _has_checkpoint(jaxpr: ClosedJaxpr | Jaxpr) -> bool:
+    return any(eqn.primitive is checkpoint_p or any(map(_has_checkpoint, subjaxprs(eqn.params))) for eqn in jaxpr.eqns)
+
+
+def _param_under_policy(value: Any, policy: Policy) -> Any:
+    if isinstance(value, ClosedJaxpr):
+        return _under_policy(value, policy)
+    if isinstance(value, tuple) and value and isinstance(value[0], ClosedJaxpr):
+        return tuple(_under_policy(v, policy) for v in value)
+    return value
 
 
 def _split(closed: ClosedJaxpr, linearized: LinearizedJaxpr, policy: Policy) -> Split:
