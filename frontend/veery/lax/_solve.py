@@ -45,7 +45,7 @@ def custom_linear_solve(
         matvec: the linear function A, from a pytree like b to one like b.
         b: the right-hand side.
         solve: `solve(matvec, b)` -> x with matvec(x) = b.
-        transpose_solve: the same for the transposed function; needed for reverse mode unless symmetric.
+        transpose_solve: the same for the transposed function; needed for reverse mode unless symmetric, unused then.
         symmetric: whether matvec is symmetric, so that `solve` serves for both.
         has_aux: whether `solve` returns a pair of the solution and auxiliary output, which is not differentiated.
 
@@ -53,15 +53,13 @@ def custom_linear_solve(
         The solution x (and auxiliary output).
 
     Raises:
-        TypeError: the functions' outputs are not like b.
+        ValueError: the functions' outputs are not like b.
 
     >>> import veery, veery.numpy as jnp
     >>> double = lambda x: 2.0 * x
     >>> float(veery.lax.custom_linear_solve(double, 6.0, lambda f, y: y / 2.0, symmetric=True))
     3.0
     """
-    if transpose_solve is not None and symmetric:
-        raise ValueError("custom_linear_solve: a symmetric problem needs no transpose_solve")
     leaves, treedef = tree.tree_flatten(b)
     in_tree = tree.tree_structure((b,))
     avals = [aval_of(x) for x in leaves]
@@ -97,7 +95,8 @@ def _staged(
             raise ValueError(f"{name}() must return a pair of solution and auxiliary output, got {out_tree}")
         out_tree = children[0]
     if out_tree != treedef:
-        raise TypeError(f"{name}() output pytree structure must match {like}, got {out_tree} and {treedef}.")
+        error = ValueError if like == "b" else TypeError
+        raise error(f"{name}() output pytree structure must match {like}, got {out_tree} and {treedef}.")
     shapes = [a.shape for a in body.jaxpr.out_avals[: len(avals)]]
     if shapes != [a.shape for a in avals]:
         raise ValueError(f"{name}() output shapes must match {like}, got {shapes} and {[a.shape for a in avals]}")

@@ -140,7 +140,7 @@ sort_p = Primitive(
 # top_k
 
 
-def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
+def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> list[Array]:
     """The k largest elements along an axis, in descending order, and their indices. NaN is largest.
 
     Args:
@@ -149,7 +149,7 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
         axis: along which to look.
 
     Returns:
-        values, and int32 indices; of equal elements the first comes first.
+        A list of the values and their int32 indices; of equal elements the first comes first.
 
     Raises:
         ValueError: k is negative or too large, or the operand is complex.
@@ -161,8 +161,7 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     k = operator.index(k)
     if k < 0:
         raise ValueError(f"k argument to top_k must be nonnegative, got {k}")
-    values, indices = top_k_p.bind(operand, k=k, axis=canonicalize_axis(axis, np.ndim(operand)))
-    return values, indices
+    return top_k_p.bind(operand, k=k, axis=canonicalize_axis(axis, np.ndim(operand)))
 
 
 def _top_k_abstract_eval(x: ShapedArray, *, k: int, axis: int) -> list[ShapedArray]:
@@ -218,7 +217,7 @@ def approx_max_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Array, Array]:
+) -> list[Array]:
     """The k largest elements along a dimension and their indices: exactly those (a recall of 1), see top_k.
 
     Args:
@@ -243,11 +242,11 @@ def approx_min_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Array, Array]:
+) -> list[Array]:
     """The k smallest elements along a dimension and their indices, exactly; see approx_max_k."""
     _check_approximate(operand, recall_target)
     values, indices = top_k(_arithmetic.neg(operand), k, axis=reduction_dimension)
-    return _arithmetic.neg(values), indices
+    return [_arithmetic.neg(values), indices]
 
 
 def _check_approximate(operand: Any, recall_target: float) -> None:
