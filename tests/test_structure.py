@@ -94,11 +94,13 @@ COLLECTIVES = {"psum", "pmax", "pmin", "all_gather", "reduce_scatter", "all_to_a
 def test_every_primitive_has_its_rules():
     """Each primitive of lax has abstract evaluation, derivative, batching and a lowering (or its reason is here)."""
     import veery.lax
+    import veery.lax.linalg
     from veery._core.primitive import Primitive
     from veery_lowering import registry
 
     lowered = registry.rule_names()
-    primitives = {v for n, v in vars(veery.lax).items() if n.endswith("_p") and isinstance(v, Primitive)}
+    public = [*vars(veery.lax).items(), *vars(veery.lax.linalg).items()]
+    primitives = {v for n, v in public if n.endswith("_p") and isinstance(v, Primitive)}
     assert len(primitives) > 100
     for primitive in sorted(primitives, key=lambda p: p.name):
         assert primitive.abstract_eval is not None, f"{primitive} has no abstract evaluation"

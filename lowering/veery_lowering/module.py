@@ -218,7 +218,7 @@ class ModuleEmitter:
             check_symbolic(eqn, _where(eqn))
         avals_in = tuple(atom.aval for atom in eqn.invars)
         avals_out = tuple(var.aval for var in eqn.outvars)
-        ctx = Context(name, self.target, avals_in, avals_out, self)
+        ctx = Context(name, self.target, avals_in, avals_out, self, eqn.primitive)
         try:
             produced = self._apply(lowering, ctx, operands, eqn.params)
         except LoweringError as error:

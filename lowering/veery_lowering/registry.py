@@ -39,6 +39,7 @@ class Context:
 
     avals_in, avals_out: the ShapedArrays of the operands and of the results.
     target: "cpu", "vulkan" or "cuda".
+    definition: the primitive itself, for its NumPy reference and its composition of other primitives.
     """
 
     primitive: str
@@ -46,6 +47,7 @@ class Context:
     avals_in: tuple[Any, ...]
     avals_out: tuple[Any, ...]
     emitter: Emitter
+    definition: Any = None
 
     def call(self, closed_jaxpr: Any, *operands: Value, name: str | None = None) -> list[Value]:
         """Call the function of a jaxpr; equal jaxprs share one function."""

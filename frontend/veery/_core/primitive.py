@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakSet
@@ -33,6 +34,8 @@ class Primitive:
         batch: `(args, dims, **params) -> (out, out_dim)`.
         axis_batch: `(axis_data, args, dims, **params)`, for operations that need the axis' name or size.
         reference: `(*ndarrays, **params)` in NumPy.
+        composition: `(*operands, **params)` in terms of other primitives: what it is lowered to where a target, or a
+            program that is saved, has nothing better.
         impl: eager evaluation; None compiles the operation.
         effects: `(*avals, **params)` -> set of effects.
         multiple_results: whether rules take and give lists of results.
@@ -49,6 +52,7 @@ class Primitive:
         batch: Rule | None = None,
         axis_batch: Rule | None = None,
         reference: Rule | None = None,
+        composition: Rule | None = None,
         impl: Rule | None = None,
         effects: Rule | None = None,
         multiple_results: bool = False,
@@ -61,6 +65,7 @@ class Primitive:
         self.batch = batch
         self.axis_batch = axis_batch
         self.reference = reference
+        self.composition = composition
         self.impl = impl
         self.effects = effects
         self.multiple_results = multiple_results
@@ -96,6 +101,14 @@ class Primitive:
         if self.impl is not None:
             return self.impl(*args, **params)
         return lazy.run_primitive(self, args, params)
+
+    @functools.lru_cache(maxsize=256)  # noqa: B019  primitives live as long as the program
+    def composed(self, avals: tuple[Any, ...], params: tuple[tuple[str, Any], ...]) -> Any:
+        """The composition for operands of some avals as a closed jaxpr."""
+        if self.composition is None:
+            raise NotImplementedError(f"{self.name} has no composition")
+        results = lambda out: out if self.multiple_results else [out]
+        return lazy.stage(lambda *operands: results(self.composition(*operands, **dict(params))), avals)
 
     def apply_jvp(self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Any]:
         """Outputs and tangents, by whichever form of jvp rule the primitive has."""

@@ -1,0 +1,321 @@
+"""Linear algebra: factors against their definitions, loops against LAPACK, derivatives, batching and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.numpy_trace import numpy_evaluation
+from support.rule_checks import check_backward, check_batching, check_forward, check_second_order
+
+import veery
+from veery import lax
+from veery._core.config import enable_x64
+from veery.lax import _linalg_loops as loops
+from veery.lax import _linalg_reference as lapack
+from veery.lax import linalg
+from veery.lax._matrix import adjoint, matmul
+
+
+@pytest.fixture(autouse=True)
+def x64() -> Any:
+    with enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def references() -> Any:
+    with numpy_evaluation() as trace:
+        yield trace
+
+
+_rng = np.random.default_rng(0)
+
+
+def random(*shape: int, complex: bool = False) -> np.ndarray:
+    x = _rng.normal(size=shape)
+    return x + 1j * _rng.normal(size=shape) if complex else x
+
+
+def dagger(x: Any) -> np.ndarray:
+    return np.conj(np.swapaxes(np.asarray(x), -1, -2))
+
+
+def definite(*shape: int, complex: bool = False) -> np.ndarray:
+    x = random(*shape, complex=complex)
+    return x @ dagger(x) + np.eye(shape[-1])
+
+
+def close(actual: Any, expected: Any, tolerance: float = 1e-11) -> None:
+    np.testing.assert_allclose(np.asarray(actual), expected, rtol=tolerance, atol=tolerance)
+
+
+def check_unitary(q: Any) -> None:
+    close(dagger(q) @ np.asarray(q), np.broadcast_to(np.eye(q.shape[-1]), (*q.shape[:-2], *[q.shape[-1]] * 2)))
+
+
+# Loops and LAPACK have one contract; their pivots and signs agree too, but for those of eigenvectors.
+
+SQUARE = [(0, 0), (1, 1), (2, 2), (5, 5), (2, 4, 4)]
+ANY = [(0, 2), (3, 0), (1, 3), (4, 3), (2, 2, 5)]
+
+
+@pytest.mark.parametrize("complex", [False, True])
+@pytest.mark.parametrize("shape", SQUARE)
+def test_loops_on_square_matrices(shape: tuple[int, ...], complex: bool, references: Any) -> None:
+    x, s = random(*shape, complex=complex), definite(*shape, complex=complex)
+    close(loops.cholesky(s), lapack.cholesky(s))
+    close(lapack.cholesky(s) @ dagger(lapack.cholesky(s)), s)
+    for lower in (True, False):
+        v, w = loops.eigh(s, lower=lower)
+        close(w, lapack.eigh(s, lower=lower)[1])
+        close(np.asarray(v) * np.asarray(w)[..., None, :] @ dagger(v), s)
+        check_unitary(v)
+    for code in range(32):
+        names = ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")
+        params = {name: bool(code >> i & 1) for i, name in enumerate(names)}
+        b = random(*shape, complex=complex)
+        expected = lapack.triangular_solve(x, b, **params)
+        close(loops.triangular_solve(x, b, **params), expected, 1e-9)
+        a = np.tril(x) if params["lower"] else np.triu(x)
+        a = np.where(np.eye(shape[-1], dtype=bool), 1, a) if params["unit_diagonal"] else a
+        a = a.conj() if params["conjugate_a"] else a
+        a = np.swapaxes(a, -1, -2) if params["transpose_a"] else a
+        close(a @ expected if params["left_side"] else expected @ a, b, 1e-9)
+
+
+@pytest.mark.parametrize("complex", [False, True])
+@pytest.mark.parametrize("shape", [*SQUARE, *ANY])
+def test_loops_on_matrices(shape: tuple[int, ...], complex: bool, references: Any) -> None:
+    x = random(*shape, complex=complex)
+    m, n = shape[-2:]
+    k = min(m, n)
+    for actual, expected in zip(loops.lu(x), lapack.lu(x)):
+        close(actual, expected)
+    factors, pivots, permutation = lapack.lu(x)
+    lower = np.tril(factors, -1)[..., :k] + np.eye(m, k)
+    close(lower @ np.triu(factors)[..., :k, :], np.take_along_axis(x, permutation[..., None].astype(int), -2))
+    close(loops.lu_pivots_to_permutation(pivots, permutation_size=m), permutation)
+    for full in (False, True):
+        for pivoting in (False, True):
+            q, r, *order = lapack.qr(x, full_matrices=full, pivoting=pivoting)
+            for actual, expected in zip(loops.qr(x, full_matrices=full, pivoting=pivoting), [q, r, *order]):
+                close(actual, expected)
+            moved = np.take_along_axis(x, order[0][..., None, :].astype(int), -1) if pivoting else x
+            close(q @ r, moved)
+        s, u, vh = loops.svd(x, full_matrices=full, compute_uv=True)
+        close(s, lapack.svd(x, full_matrices=full, compute_uv=True)[0])
+        close(loops.svd(x, full_matrices=full, compute_uv=False)[0], s)
+        check_unitary(u)
+        check_unitary(dagger(vh))
+        close(np.asarray(u)[..., :k] * np.asarray(s)[..., None, :] @ np.asarray(vh)[..., :k, :], x)
+
+
+def test_loops_on_awkward_matrices(references: Any) -> None:
+    low = random(6, 2) @ random(2, 4)
+    graded = np.diag(10.0 ** -np.arange(0, 40, 5)) @ random(8, 8)
+    for x in (low, low.T, graded, np.zeros((3, 2)), np.ones((4, 4)), 1e-200 * random(3, 3)):
+        for full in (False, True):
+            s, u, vh = loops.svd(x, full_matrices=full, compute_uv=True)
+            scale = max(np.abs(x).max(), 1e-300)
+            k = min(x.shape)
+            close(s / scale, np.linalg.svd(x, compute_uv=False) / scale)
+            close((u[:, :k] * s) @ vh[:k] / scale, x / scale)
+            check_unitary(u)
+            check_unitary(dagger(vh))
+    hilbert = 1 / (np.arange(8)[:, None] + np.arange(8) + 1.0)
+    clustered = np.diag([1.0, 1.0, 1.0, 1.0 + 1e-15]) + 1e-16
+    for x in (hilbert, clustered, np.zeros((3, 3)), np.diag([1.0, -1.0, 1.0])):
+        v, w = loops.eigh(x, lower=True)
+        close(w, np.linalg.eigvalsh(x))
+        check_unitary(v)
+        close((v * w) @ v.T, x)
+
+
+@pytest.mark.parametrize("module", [loops, lapack])
+def test_failures_are_nan_in_their_matrix_alone(module: Any, references: Any) -> None:
+    good, bad = np.array([[4.0, 2.0], [2.0, 5.0]]), np.array([[1.0, 2.0], [2.0, 1.0]])
+    factors = module.cholesky(np.stack([good, bad, np.full((2, 2), np.nan)]))
+    close(factors[0], [[2.0, 0.0], [1.0, 2.0]])
+    assert np.isnan(factors[1:]).all()
+    nan = np.full((3, 3), np.nan)
+    assert np.isnan(module.eigh(nan, lower=True)[1]).all()
+    assert np.isnan(module.svd(nan, full_matrices=False, compute_uv=False)[0]).all()
+    singular, _, _ = module.lu(np.array([[1.0, 2.0], [1.0, 2.0]]))
+    close(singular, [[1.0, 2.0], [1.0, 0.0]])
+
+
+def test_eig_of_lapack(references: Any) -> None:
+    for x in (random(2, 4, 4), random(3, 3, complex=True), np.array([[0.0, 1.0], [-1.0, 0.0]]), random(0, 0)):
+        w, left, right = (np.asarray(y) for y in linalg.eig(x))
+        close(x @ right, right * w[..., None, :])
+        close(dagger(left) @ x, w[..., :, None] * dagger(left))
+        assert w.dtype == np.complex128
+    assert np.isnan(np.asarray(linalg.eig(np.full((2, 2), np.nan))[0])).all()
+
+
+def test_householder_product_is_that_of_reflections(references: Any) -> None:
+    for complex in (False, True):
+        a, taus = random(2, 4, 3, complex=complex), random(2, 2, complex=complex)
+        expected = np.broadcast_to(np.eye(4), (2, 4, 4))
+        for i in range(2):
+            v = np.where(np.arange(4) > i, a[..., i], np.arange(4) == i)[..., None]
+            expected = expected @ (np.eye(4) - taus[:, i, None, None] * v @ dagger(v))
+        for module in (loops, lapack):
+            close(module.householder_product(a, taus), expected[..., :3])
+
+
+# Derivatives. What has a free phase is made independent of it.
+
+
+def _svd_parts(x: Any, part: int) -> Any:
+    u, s, vh = linalg.svd(x, full_matrices=False)
+    return (s, lax.abs(u), lax.abs(vh), matmul(u, vh))[part]
+
+
+def _eigh_projections(x: Any) -> Any:
+    v, w = linalg.eigh(x)
+    weights = lax.convert_element_type(np.arange(1.0, 4.0), lax.dtype(v))
+    return matmul(lax.mul(v, lax.broadcast_in_dim(weights, np.shape(v), (np.ndim(v) - 1,))), adjoint(v))
+
+
+def _eig_values(x: Any) -> Any:
+    return linalg.eig(x, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
+
+
+def _eig_vectors(x: Any) -> Any:
+    params = {"compute_left_eigenvectors": False, "enable_eigvec_derivs": True}
+    return lax.abs(linalg.eig(x, **params)[1])
+
+
+_solve = linalg.triangular_solve
+SMOOTH: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {}
+for _name, _c in (("real", False), ("complex", True)):
+    _x, _s, _b = random(3, 3, complex=_c), definite(3, 3, complex=_c), random(3, 2, complex=_c)
+    _tall, _wide = random(4, 2, complex=_c), random(2, 4, complex=_c)
+    SMOOTH |= {
+        f"cholesky-{_name}": (linalg.cholesky, (_s,)),
+        f"triangular_solve-{_name}": (lambda a, b: _solve(a, b, left_side=True, lower=True), (_s, _b)),
+        f"triangular_solve-right-{_name}": (
+            lambda a, b: _solve(a, b, transpose_a=True, conjugate_a=True, unit_diagonal=True),
+            (_x, _b.T.copy()),
+        ),
+        f"lu-{_name}": (lambda x: linalg.lu(x)[0], (_x,)),
+        f"lu-tall-{_name}": (lambda x: linalg.lu(x)[0], (_tall,)),
+        f"lu-wide-{_name}": (lambda x: linalg.lu(x)[0], (_wide,)),
+        f"qr-q-{_name}": (lambda x: linalg.qr(x, full_matrices=False)[0], (_tall,)),
+        f"qr-r-{_name}": (lambda x: linalg.qr(x, pivoting=True)[1], (_x,)),
+        f"householder_product-{_name}": (linalg.householder_product, (_tall, random(2, complex=_c))),
+        f"eigh-values-{_name}": (lambda x: linalg.eigh(x)[1], (_s,)),
+        f"eigh-vectors-{_name}": (_eigh_projections, (_s,)),
+        f"svd-values-{_name}": (lambda x: linalg.svd(x, compute_uv=False), (_wide,)),
+        f"svd-u-{_name}": (lambda x: _svd_parts(x, 1), (_tall,)),
+        f"svd-v-{_name}": (lambda x: _svd_parts(x, 2), (_wide,)),
+        f"svd-polar-{_name}": (lambda x: _svd_parts(x, 3), (_tall,)),
+        f"eig-values-{_name}": (_eig_values, (_x,)),
+        f"eig-vectors-{_name}": (_eig_vectors, (_x,)),
+    }
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_derivatives_equal_numerical_differences(name: str, references: Any) -> None:
+    fun, operands = SMOOTH[name]
+    wanted = range(len(operands))
+    check_forward(fun, operands, wanted, 1e-5)
+    check_backward(fun, operands, wanted, 1e-8)
+
+
+@pytest.mark.parametrize("name", [name for name in SMOOTH if "eig-" not in name and "householder" not in name])
+def test_second_derivatives_equal_numerical_differences(name: str, references: Any) -> None:
+    fun, operands = SMOOTH[name]
+    check_second_order(fun, operands, [0], 1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name in SMOOTH if name.endswith("real")])
+def test_batching_equals_a_loop(name: str, references: Any) -> None:
+    check_batching(*SMOOTH[name], 1e-7)
+
+
+def test_pivots_are_batched(references: Any) -> None:
+    pivots = np.array([1, 2], np.int32)
+    check_batching(lambda p: linalg.lu_pivots_to_permutation(p, 3), (pivots,))
+
+
+# Compiled.
+
+SINGLE = [("float32", 2e-5), ("complex64", 2e-5), ("float64", 1e-12)]
+
+
+def _factors(x: Any) -> list[Any]:
+    """All factorisations of a square matrix, multiplied together again, and what does not depend on signs."""
+    s = lax.add(matmul(x, adjoint(x)), np.eye(np.shape(x)[-1], dtype=lax.dtype(x)))
+    factor = linalg.cholesky(s)
+    v, w = linalg.eigh(s)
+    u, values, vh = linalg.svd(x)
+    spread = lambda d: lax.convert_element_type(lax.broadcast_in_dim(d, np.shape(x), (1,)), lax.dtype(x))
+    return [
+        *(factor, linalg.triangular_solve(factor, x, left_side=True, lower=True), *linalg.lu(x)),
+        *(*linalg.qr(x, pivoting=True), w, values),
+        *(matmul(lax.mul(v, spread(w)), adjoint(v)), matmul(lax.mul(u, spread(values)), vh)),
+    ]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), SINGLE)
+def test_programs_that_call_the_host(dtype: str, tolerance: float) -> None:
+    x = random(5, 5, complex=dtype.startswith("c")).astype(dtype)
+    actual = veery.jit(_factors)(x)
+    with numpy_evaluation():
+        expected = _factors(x)
+    for a, b in zip(actual, expected, strict=True):
+        assert a.dtype == b.dtype
+        close(a, b, 10 * tolerance)
+
+
+def test_saved_programs_do_without_the_host(tmp_path: Path) -> None:
+    import veery_runtime
+    from veery import aot
+
+    operands = (definite(4, 4).astype("float32"), definite(4, 4, complex=True).astype("complex64"))
+
+    def fun(x: Any, y: Any) -> list[Any]:
+        v, w = linalg.eigh(y)
+        factor = linalg.cholesky(x)
+        solution = linalg.triangular_solve(factor, x, left_side=True, lower=True)
+        return [factor, solution, *linalg.lu(x), linalg.svd(x, full_matrices=False)[1], w, lax.abs(v)]
+
+    aot.compile(fun, operands, out=tmp_path / "factors.vmfb")
+    actual = veery_runtime.load(tmp_path / "factors.vmfb")(*operands)
+    with numpy_evaluation():
+        expected = fun(*operands)
+    for a, b in zip(actual, expected, strict=True):
+        close(a, b, 1e-4)
+
+
+ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (lambda: linalg.cholesky(np.ones((2, 3))), TypeError, "incompatible shapes"),
+    (lambda: linalg.cholesky(np.ones((2, 3)), symmetrize_input=False), ValueError, "must be a square matrix"),
+    (lambda: linalg.lu(np.ones(3)), TypeError, "Input 0 to lu must have rank at least 2"),
+    (lambda: linalg.qr(np.ones((2, 2), int)), TypeError, "qr does not accept dtype int64"),
+    (lambda: linalg.qr(np.ones((2, 2), np.float16)), NotImplementedError, "unsupported dtype float16"),
+    (lambda: _solve(np.ones((2, 2)), np.ones((3, 2)), left_side=True), ValueError, "Incompatible shapes for argu"),
+    (lambda: _solve(np.ones((2, 2)), np.ones((1, 3, 2))), TypeError, "same number of batch dimensions"),
+    (lambda: linalg.eigh(np.ones((2, 3)), symmetrize_input=False), ValueError, r"must have shape \[\.\.\., n, n\]"),
+    (lambda: linalg.eigh(np.eye(2), subset_by_index=(1, 3)), ValueError, "must be a range within 0 and 2"),
+    (lambda: linalg.svd(np.eye(2), subset_by_index=(0, 1)), ValueError, "cannot both be set"),
+    (lambda: linalg.householder_product(np.ones((2, 3)), np.ones(2)), ValueError, "at least as many rows as columns"),
+    (lambda: linalg.lu_pivots_to_permutation(np.ones(3, np.int32), 2), ValueError, "has to exceed the trailing dim"),
+    (lambda: check_forward(lambda x: linalg.qr(x)[0], (random(3, 2),), [0]), NotImplementedError, "QR decomposition"),
+    (lambda: check_forward(lambda x: linalg.svd(x)[0], (random(3, 2),), [0]), NotImplementedError, "full matrices"),
+    (lambda: check_forward(lambda x: linalg.eig(x)[1], (random(2, 2),), [0]), NotImplementedError, "non-symmetric"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "words"), ERRORS)
+def test_errors_have_type_and_words(
+    call: Callable[[], Any], error: type[Exception], words: str, references: Any
+) -> None:
+    with pytest.raises(error, match=words):
+        call()
