@@ -1,4 +1,4 @@
-"""Linear algebra: norms, powers, and products of vectors and matrices."""
+"""Linear algebra: factorisations and systems, norms, powers, and products of vectors and matrices."""
 
 from __future__ import annotations
 
@@ -12,8 +12,26 @@ from veery import lax
 from veery._core import dtypes
 from veery._core.shapes import canonicalize_axis
 from veery.numpy import _arithmetic, _products, _reductions
+from veery.numpy._decompositions import cholesky as cholesky
+from veery.numpy._decompositions import eig as eig
+from veery.numpy._decompositions import eigh as eigh
+from veery.numpy._decompositions import eigvals as eigvals
+from veery.numpy._decompositions import eigvalsh as eigvalsh
+from veery.numpy._decompositions import lstsq as lstsq
+from veery.numpy._decompositions import matrix_rank as matrix_rank
+from veery.numpy._decompositions import pinv as pinv
+from veery.numpy._decompositions import qr as qr
+from veery.numpy._decompositions import svd as svd
+from veery.numpy._decompositions import svdvals as svdvals
 from veery.numpy._einsum import einsum
 from veery.numpy._elementwise import run
+from veery.numpy._linear_systems import check_square
+from veery.numpy._linear_systems import det as det
+from veery.numpy._linear_systems import inv as inv
+from veery.numpy._linear_systems import slogdet as slogdet
+from veery.numpy._linear_systems import solve as solve
+from veery.numpy._linear_systems import tensorinv as tensorinv
+from veery.numpy._linear_systems import tensorsolve as tensorsolve
 from veery.numpy._matrices import diagonal as _diagonal
 from veery.numpy._matrices import eye
 from veery.numpy._promotion import (
@@ -25,11 +43,14 @@ from veery.numpy._promotion import (
     promote_args_inexact,
     promote_dtypes,
 )
+from veery.numpy._selection import where
 from veery.numpy._shaping import matrix_transpose as _matrix_transpose
+from veery.numpy._shaping import moveaxis as _moveaxis
 
 __all__ = [
-    *("cross", "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "multi_dot", "norm", "outer"),
-    *("tensordot", "trace", "vecdot", "vector_norm"),
+    *("cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matmul"),
+    *("matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr"),
+    *("slogdet", "solve", "svd", "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace", "vecdot", "vector_norm"),
 ]
 
 # Norms.
@@ -46,13 +67,13 @@ def norm(
     Args:
         x: array.
         ord: which norm. By default the root of the sum of squares. Of vectors: `inf`, `-inf`, 0 (how many elements are
-            not zero), or any other number p for `sum(abs(x) ** p) ** (1 / p)`. Of matrices: "fro", 1, -1, inf or -inf.
+            not zero), or any other number p for `sum(abs(x) ** p) ** (1 / p)`. Of matrices: "fro", 1, -1, inf or
+            -inf; 2, -2 or "nuc" for the largest, the smallest or the sum of the singular values.
         axis: one axis for vectors, two for matrices; by default all axes of x.
         keepdims: whether the axes stay, with size 1.
 
     Raises:
         ValueError: there is no such norm, or there are neither one nor two axes.
-        NotImplementedError: the norm of a matrix by its singular values: ord is 2, -2 or "nuc".
 
     >>> import veery.numpy as jnp
     >>> norm(jnp.array([3.0, 4.0])).tolist()
@@ -106,11 +127,10 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: int | float | s
     Args:
         x: array.
         keepdims: whether the two dimensions stay, with size 1.
-        ord: "fro", 1, -1, inf or -inf.
+        ord: "fro", 1, -1, inf, -inf; 2, -2 or "nuc" for the largest, the smallest or the sum of the singular values.
 
     Raises:
         ValueError: there is no such norm, or x has fewer than two dimensions.
-        NotImplementedError: the norm by singular values: ord is 2, -2 or "nuc".
 
     >>> import veery.numpy as jnp
     >>> matrix_norm(jnp.array([[3.0, -4.0], [0.0, 2.0]]), ord=1).tolist()
@@ -128,12 +148,7 @@ def _vector_order(ord: Any) -> float:
 
 
 def _matrix_order(ord: Any) -> Any:
-    if ord in (2, -2, "nuc"):
-        raise NotImplementedError(
-            f"The matrix norm of order {ord!r} needs singular values, which veery does not compute yet. "
-            "Orders 'fro', 1, -1, inf and -inf are there."
-        )
-    if ord not in ("fro", 1, -1, np.inf, -np.inf):
+    if ord not in ("fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf):
         raise ValueError(f"Invalid order '{ord}' for matrix norm.")
     return ord
 
@@ -156,6 +171,11 @@ def _vector_norm(x: Array, *, ord: float, axes: tuple[int, ...], keepdims: bool)
 def _matrix_norm(x: Array, *, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Array:
     if ord == "fro":
         return _vector_norm(x, ord=2, axes=axes, keepdims=keepdims)
+    if ord in (2, -2, "nuc"):
+        s = lax.linalg.svd(_moveaxis(x, axes, (-2, -1)), compute_uv=False)
+        reduce: Any = {2: _reductions.max, -2: _reductions.min, "nuc": _reductions.sum}[ord]
+        out = reduce(s, axis=-1, **({"initial": 0} if ord == 2 else {}))
+        return lax.expand_dims(out, axes) if keepdims else out
     row, column = axes if abs(ord) == 1 else axes[::-1]
     sums = _reductions.sum(_arithmetic.abs(x), axis=row, keepdims=True)
     if ord > 0:
@@ -177,6 +197,42 @@ def _real_dtype(x: Array) -> Any:
     return dtypes.finfo(dtypes.to_inexact_dtype(x.dtype)).dtype
 
 
+def cond(x: ArrayLike, p: int | float | str | None = None) -> Array:
+    """The condition numbers of matrices: the norm times the norm of the inverse.
+
+    Args:
+        x: array of shape (..., m, n), square unless p is None, 2 or -2.
+        p: which norm; None for the largest by the smallest singular value.
+
+    Raises:
+        ValueError: x is empty or has fewer than two dimensions, or there is no such norm.
+
+    >>> import veery.numpy as jnp
+    >>> cond(jnp.array([[4.0, 0.0], [0.0, 2.0]])).tolist()
+    2.0
+    """
+    (x,) = promote_args_inexact("jnp.linalg.cond", x)
+    if np.ndim(x) < 2 or 0 in np.shape(x)[-2:]:
+        raise ValueError(f"jnp.linalg.cond: input array must be at least 2D and not empty; got shape {np.shape(x)}")
+    if p not in (None, 2, -2):
+        check_square("cond", x)
+        _matrix_order(p)
+    return run(_cond, x, p=p)
+
+
+def _cond(x: Array, *, p: Any) -> Array:
+    if p in (None, 2, -2):
+        s: Any = lax.linalg.svd(x, compute_uv=False)
+        out = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+    else:
+        axes = (x.ndim - 2, x.ndim - 1)
+        product = [_matrix_norm(y, ord=p, axes=axes, keepdims=False) for y in (x, inv(x))]
+        out = product[0] * product[1]
+    # The norm of an inverse that is not there is NaN, or 0 / 0 is: infinite, unless x itself has a NaN.
+    given = _reductions.any(lax.ne(x, x), axis=(-2, -1))
+    return where(lax.ne(out, out) & ~given, lax.full_like(out, np.inf), out)
+
+
 # Powers and chains of products.
 
 
@@ -185,11 +241,10 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
 
     Args:
         a: array of shape (..., m, m).
-        n: the exponent; not negative.
+        n: the exponent; the power by a negative one is that of the inverse.
 
     Raises:
         TypeError: n is no integer, or the matrices are not square.
-        NotImplementedError: n is negative.
 
     >>> import veery.numpy as jnp
     >>> matrix_power(jnp.array([[1, 1], [0, 1]]), 5).tolist()
@@ -206,9 +261,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
     except TypeError as error:
         raise TypeError(f"exponent must be an integer, got {n}") from error
     if n < 0:
-        raise NotImplementedError(
-            f"matrix_power by a negative exponent, here {n}, needs the inverse, which veery does not compute yet."
-        )
+        a, n = inv(a), -n
     return run(_matrix_power, a, n=n)
 
 
