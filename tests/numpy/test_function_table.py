@@ -71,7 +71,7 @@ def test_calls_of_known_values():
 ELSEWHERE = """
     mask_indices einsum_path array_repr array_str printoptions set_printoptions get_printoptions save savez load
     from_dlpack frombuffer fromfile fromiter fromstring unique_all unique_counts unique_inverse unique_values vectorize
-    can_cast isdtype issubdtype promote_types result_type
+    can_cast isdtype issubdtype promote_types result_type polyfit roots
 """
 
 

@@ -3,6 +3,7 @@
 from veery._core import lazy
 from veery._core.shapes import broadcast_shapes as broadcast_shapes
 from veery.lax import _arithmetic, _dimension, _shape
+from veery.lax import linalg as linalg
 from veery.lax._arithmetic import RoundingMethod as RoundingMethod
 from veery.lax._arithmetic import abs as abs
 from veery.lax._arithmetic import abs_p as abs_p
@@ -136,6 +137,9 @@ from veery.lax._cumulative import cumprod as cumprod
 from veery.lax._cumulative import cumprod_p as cumprod_p
 from veery.lax._cumulative import cumsum as cumsum
 from veery.lax._cumulative import cumsum_p as cumsum_p
+from veery.lax._fft import FftType as FftType
+from veery.lax._fft import fft as fft
+from veery.lax._fft import fft_p as fft_p
 from veery.lax._gather_scatter import gather as gather
 from veery.lax._gather_scatter import gather_p as gather_p
 from veery.lax._gather_scatter import scatter as scatter

@@ -9,6 +9,7 @@ from numpy import pi as pi
 
 from veery._core.array import Array as ndarray
 from veery.numpy import _array_methods, _dtypes
+from veery.numpy import fft as fft
 from veery.numpy import linalg as linalg
 from veery.numpy._arithmetic import abs as abs
 from veery.numpy._arithmetic import absolute as absolute
@@ -289,10 +290,12 @@ from veery.numpy._polynomials import poly as poly
 from veery.numpy._polynomials import polyadd as polyadd
 from veery.numpy._polynomials import polyder as polyder
 from veery.numpy._polynomials import polydiv as polydiv
+from veery.numpy._polynomials import polyfit as polyfit
 from veery.numpy._polynomials import polyint as polyint
 from veery.numpy._polynomials import polymul as polymul
 from veery.numpy._polynomials import polysub as polysub
 from veery.numpy._polynomials import polyval as polyval
+from veery.numpy._polynomials import roots as roots
 from veery.numpy._products import cross as cross
 from veery.numpy._products import dot as dot
 from veery.numpy._products import inner as inner

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import numpy as np
 
 from veery import lax
 from veery._api.jit import jit
-from veery.numpy._arithmetic import add, multiply, negative, subtract
+from veery._core import dtypes
+from veery.numpy import linalg
+from veery.numpy._arithmetic import add, multiply, negative, sqrt, subtract
 from veery.numpy._creation import asarray, full, zeros_like
+from veery.numpy._elementwise import run
+from veery.numpy._matrices import eye, vander
 from veery.numpy._promotion import (
     Array,
     ArrayLike,
@@ -18,6 +23,8 @@ from veery.numpy._promotion import (
     promote_dtypes,
     promote_dtypes_inexact,
 )
+from veery.numpy._selection import where
+from veery.numpy._shaping import roll
 
 
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
@@ -184,14 +191,22 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
 def poly(seq_of_zeros: ArrayLike) -> Array:
     """The polynomial with given zeros and leading coefficient 1.
 
+    Args:
+        seq_of_zeros: the zeros; or a square matrix, whose eigenvalues they are (its characteristic polynomial).
+
+    Raises:
+        ValueError: the array is neither of one dimension nor a square matrix.
+
     >>> poly(np.array([1, 2]))
     Array([ 1., -3.,  2.], dtype=float32)
     """
     check_arraylike("poly", seq_of_zeros)
     (zeros,) = promote_dtypes_inexact(seq_of_zeros)
     zeros = asarray(zeros)
+    if zeros.ndim == 2 and zeros.shape[0] == zeros.shape[1] != 0:
+        zeros = linalg.eigvals(zeros)
     if zeros.ndim != 1:
-        raise ValueError("input must be 1d: the characteristic polynomial of a matrix is not available")
+        raise ValueError("input must be 1d or non-empty square 2d array.")
     if not zeros.size:
         return full((), 1, zeros.dtype)
     out = full((1,), 1, zeros.dtype)
@@ -199,3 +214,123 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
         factor = lax.concatenate([full((1,), 1, zeros.dtype), negative(zeros[i : i + 1])], 0)
         out = _polymul(out, factor)
     return out
+
+
+def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
+    """The zeros of a polynomial: the eigenvalues of its companion matrix, on the CPU alone, as in JAX.
+
+    Args:
+        p: coefficients.
+        strip_zeros: whether leading zeros are dropped, for which their number must be known (not while traced). Else
+            there is a NaN at the end of the result for each of them.
+
+    Returns:
+        Complex numbers, in no order.
+
+    Raises:
+        ValueError: p is not of one dimension.
+
+    >>> roots(np.array([1.0, -3.0, 2.0])).real.tolist()
+    [2.0, 1.0]
+    """
+    check_arraylike("roots", p)
+    (x,) = map(asarray, promote_dtypes_inexact(p))
+    if x.ndim != 1:
+        raise ValueError("Input must be a rank-1 array.")
+    if x.shape[0] < 2:
+        return full((0,), 0, dtypes.to_complex_dtype(x.dtype))
+    if not strip_zeros:
+        return _roots_with_zeros(x)
+    x = x[int(_leading_zeros(x)) :]
+    return run(_companion_roots, x) if x.shape[0] > 1 else full((0,), 0, dtypes.to_complex_dtype(x.dtype))
+
+
+@jit
+def _leading_zeros(p: Array) -> Array:
+    return lax.reduce_sum(lax.cumprod(lax.convert_element_type(p == 0, np.int32)), (0,))
+
+
+def _companion_roots(p: Array) -> Array:
+    n = p.shape[0] - 1
+    first = lax.expand_dims(negative(p[1:]) / p[0], (0,))
+    return linalg.eigvals(lax.concatenate([first, eye(n - 1, n, dtype=p.dtype)], 0))
+
+
+@jit
+def _roots_with_zeros(p: Array) -> Array:
+    """Zeros in front, moved to the end, are zeros of the polynomial, which are then made NaN."""
+    leading = _leading_zeros(p)
+    rolled = where((p == 0).all(), 1, roll(p, -leading))
+    found = _companion_roots(rolled)
+    _, found = lax.sort((found == 0, found), num_keys=1)
+    return where(np.arange(found.shape[0]) < found.shape[0] - leading, found, np.nan)
+
+
+def polyfit(
+    x: ArrayLike,
+    y: ArrayLike,
+    deg: int,
+    rcond: float | None = None,
+    full: bool = False,
+    w: ArrayLike | None = None,
+    cov: bool | str = False,
+) -> Array | tuple[Array, ...]:
+    """The polynomial of a degree that comes nearest to points, by least squares.
+
+    Args:
+        x: where the points are, of shape (m,).
+        y: their values, of shape (m,), or (m, k) for k polynomials.
+        deg: the degree.
+        rcond: singular values below it, relative to the largest, count as zero; by default m times the dtype's epsilon.
+        full: whether the sums of squared residuals, rank, singular values and rcond are returned too.
+        w: weights of the differences, of shape (m,).
+        cov: whether the covariance of the coefficients is returned too; "unscaled" where weights are known errors.
+
+    Raises:
+        ValueError: the degree is negative, or there are not enough points for the covariance.
+        TypeError: the arrays' shapes do not fit.
+
+    >>> polyfit(np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 5.0]), 1).round(3).tolist()
+    [2.0, 1.0]
+    """
+    check_arraylike("polyfit", x, y)
+    deg = operator.index(deg)
+    if deg < 0:
+        raise ValueError("expected deg >= 0")
+    points, values = map(asarray, promote_dtypes_inexact(x, y))
+    if points.ndim != 1:
+        raise TypeError("expected 1D vector for x")
+    if not points.size:
+        raise TypeError("expected non-empty vector for x")
+    if values.ndim not in (1, 2):
+        raise TypeError("expected 1D or 2D array for y")
+    if points.shape[0] != values.shape[0]:
+        raise TypeError("expected x and y to have same length")
+    if rcond is None:
+        rcond = points.shape[0] * float(dtypes.finfo(points.dtype).eps)
+    matrix, right = vander(points, deg + 1), values
+    if w is not None:
+        check_arraylike("polyfit", w)
+        weights = asarray(w).astype(right.dtype)
+        if weights.ndim != 1:
+            raise TypeError("expected a 1-d array for weights")
+        if weights.shape[0] != values.shape[0]:
+            raise TypeError("expected w and y to have the same length")
+        matrix, right = matrix * weights[:, None], right * (weights[:, None] if right.ndim == 2 else weights)
+    scale = sqrt((matrix * matrix).sum(axis=0))
+    matrix = matrix / scale
+    coefficients, residuals, rank, s = linalg.lstsq(matrix, right, rcond)
+    coefficients = coefficients / (scale[:, None] if values.ndim == 2 else scale)
+    if full:
+        return coefficients, residuals, rank, s, asarray(rcond)
+    if not cov:
+        return coefficients
+    base = linalg.inv(matrix.T @ matrix) / (scale[:, None] * scale[None, :])
+    if cov == "unscaled":
+        factor: Any = np.ones((), base.dtype)
+    else:
+        if points.shape[0] <= deg + 1:
+            raise ValueError("the number of data points must exceed order to scale the covariance matrix")
+        factor = residuals / (points.shape[0] - (deg + 1))
+        factor = factor[0] if values.ndim == 1 else factor
+    return coefficients, base * factor if values.ndim == 1 else base[:, :, None] * factor
