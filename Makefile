@@ -41,6 +41,7 @@ bench: install  ## timings beside NumPy, and JAX if JAX_PYTHON names an interpre
 	$(BIN)/python tests/bench/run.py $(if $(JAX_PYTHON),--jax-python $(JAX_PYTHON))
 
 examples: install  ## run every example
+	$(BIN)/python -m pip install --quiet --no-deps silero-vad==6.2.3
 	@set -e; for example in examples/*.py; do echo "== $$example"; $(BIN)/python $$example; done
 	@set -e; folder=$$(mktemp -d); trap 'rm -r "$$folder"' EXIT; \
 	for script in train ask; do echo "== examples/deploy/$$script.py"; \

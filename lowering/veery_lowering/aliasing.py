@@ -18,10 +18,14 @@ from typing import Any
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.mlir import ir
+from veery_lowering.types import is_static
 
 Use = tuple[Any, int]  # operation, operand number
 
-_IN_PLACE = frozenset(("stablehlo.dynamic_update_slice", "stablehlo.scatter", "stablehlo.sort"))
+_IN_PLACE = frozenset(
+    ("stablehlo.dynamic_update_slice", "stablehlo.scatter", "stablehlo.sort", "tensor.insert_slice")
+)
+_UPDATE = {"stablehlo.dynamic_update_slice": 1, "tensor.insert_slice": 0}  # which operand is the update
 
 # Operations that can become one of these operands when folded (None: any of them).
 _FORWARDING: dict[str, tuple[int, ...] | None] = {
@@ -34,6 +38,13 @@ _FORWARDING: dict[str, tuple[int, ...] | None] = {
     "pad": (0,),
     "dynamic_slice": (0,),
     "gather": (0,),
+    **dict.fromkeys(
+        (
+            "dynamic_broadcast_in_dim tensor.cast tensor.collapse_shape tensor.expand_shape tensor.extract_slice"
+            " flow.tensor.tie_shape"
+        ).split(),
+        (0,),
+    ),
     "reduce": None,
     "reduce_window": None,
     "select": (1, 2),
@@ -109,8 +120,8 @@ class _Flow:
 
     @staticmethod
     def _overwritten(op: Any) -> range:
-        if op.name == "stablehlo.dynamic_update_slice":
-            return range(1)
+        if op.name in _UPDATE:
+            return range(1 - _UPDATE[op.name], 2 - _UPDATE[op.name])
         return range(len(op.results))
 
     def is_write(self, use: Use) -> bool:
@@ -147,7 +158,7 @@ class _Flow:
             if parent.name == "stablehlo.while":
                 return {parent.results[index], *(region.blocks[0].arguments[index] for region in parent.regions)}
             return {parent.results[index]} if parent.name in ("stablehlo.case", "stablehlo.if") else set()
-        if name == "dynamic_update_slice" and index == 1:
+        if index == _UPDATE.get(op.name):
             return set(op.results)  # a full-size update is the result
         return set(op.results) if index in self._forwarded(op) else set()
 
@@ -176,8 +187,8 @@ class _Flow:
                 yield function.regions[0].blocks[0].operations[-1].operands[index]
         elif op.name == "stablehlo.optimization_barrier":
             yield op.operands[index]
-        elif op.name == "stablehlo.dynamic_update_slice":
-            yield op.operands[1]
+        elif op.name in _UPDATE:
+            yield op.operands[_UPDATE[op.name]]
         else:
             yield from (op.operands[i] for i in self._forwarded(op))
 
@@ -241,10 +252,11 @@ def _copy(value: ir.Value, uses: list[Use]) -> None:
         here = ir.InsertionPoint.after(owner.operation)
     with here, ir.Location.name("keep", ir.Location.unknown()):
         # An iota of one element folds to zero: make it two.
-        one_element = math.prod(shape) == 1
+        one_element = all(map(is_static, shape)) and math.prod(shape) == 1
         x = hlo.broadcast_in_dim(hlo.reshape(value, (1,)), (2,), (0,)) if one_element else value
         wide = hlo.shape_of(x)
-        index = hlo.iota("int32", wide, max(range(len(wide)), key=wide.__getitem__))
+        longest = max(range(len(wide)), key=lambda i: wide[i] if is_static(wide[i]) else math.inf)
+        index = hlo.iota("int32", wide, longest)
         copy = hlo.select(hlo.compare(index, hlo.full_like(index, -1), "GT"), x, hlo.full_like(x, 0))
         if one_element:
             copy = hlo.reshape(hlo.slice(copy, (0,), (1,)), shape)

@@ -14,6 +14,7 @@ from typing import Any
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.mlir import ir
+from veery_lowering.types import is_static
 
 # What is smaller costs no time to allocate.
 _SMALLEST = 1 << 16
@@ -44,7 +45,7 @@ def reuse_donated(module: ir.Module, donated: tuple[bool, ...]) -> None:
     taken: dict[int, int] = {}  # argument: result
     for number, given in enumerate(donated):
         argument = block.arguments[number]
-        if given and _nbytes(argument) >= _SMALLEST:
+        if given and all(map(is_static, hlo.shape_of(argument))) and _nbytes(argument) >= _SMALLEST:
             index = _successor(argument, returned, set(taken.values()))
             if index is not None:
                 taken[number] = index

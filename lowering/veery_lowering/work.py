@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from veery_lowering.types import physical_dtype
+from veery_lowering.types import is_static, physical_dtype
 
 _UNKNOWN_TRIPS = 16
 
@@ -53,7 +53,8 @@ def is_selected(eqn: Any) -> bool:
 
     jaxprs = [branch.jaxpr for branch in eqn.params["branches"]]
     results = sum(_nbytes(var.aval) for var in eqn.outvars) * len(jaxprs)
-    return sum(map(estimate_work, jaxprs)) + results <= _SELECTED_WORK and all(map(plain, jaxprs))
+    work = sum(map(estimate_work, jaxprs)) + results
+    return is_static(work) and work <= _SELECTED_WORK and all(map(plain, jaxprs))
 
 
 def trip_count(eqn: Any) -> int | None:
@@ -126,7 +127,7 @@ def _window_work(eqn: Any) -> int:
 
 def _sort_work(eqn: Any) -> int:
     size = math.prod(eqn.invars[0].aval.shape)
-    return _touched(eqn) + 8 * size * max(1, size.bit_length())
+    return _touched(eqn) + 8 * size * (max(1, size.bit_length()) if is_static(size) else 16)
 
 
 def _while_work(eqn: Any) -> int:
@@ -136,7 +137,12 @@ def _while_work(eqn: Any) -> int:
 
 
 def _scan_work(eqn: Any) -> int:
-    return int(eqn.params["length"]) * estimate_work(eqn.params["jaxpr"].jaxpr) + _touched(eqn)
+    return eqn.params["length"] * estimate_work(eqn.params["jaxpr"].jaxpr) + _touched(eqn)
+
+
+def _most(works: list[Any]) -> Any:
+    """The greatest; of symbolic ones, which may have no order, the sum."""
+    return max(works, default=0) if all(map(is_static, works)) else sum(works)
 
 
 _WORK: dict[str, Callable[[Any], int]] = {
@@ -151,5 +157,5 @@ _WORK: dict[str, Callable[[Any], int]] = {
     "top_k": _sort_work,
     "while": _while_work,
     "scan": _scan_work,
-    "cond": lambda eqn: max((estimate_work(branch.jaxpr) for branch in eqn.params["branches"]), default=0),
+    "cond": lambda eqn: _most([estimate_work(branch.jaxpr) for branch in eqn.params["branches"]]),
 }

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import dtypes, lazy
 from veery._core.ad import LINEAR, Zero, instantiate_zeros, is_undefined_primal, zeros_like_aval
 from veery._core.array import Array
 from veery._core.avals import Shape, ShapedArray, aval_of
+from veery._core.dimensions import is_symbolic, is_symbolic_dim
 from veery._core.primitive import Primitive
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_shapelike
 from veery.lax import _shape
@@ -230,7 +231,9 @@ def _index_dtype(shape: Shape, indices: Sequence[Any]) -> Any:
     """The dtype for indices in which the sizes fit: that of the arrays among them, but wide enough."""
     dtype = next((dtypes.dtype_of(i) for i in indices if not dtypes.is_python_scalar(i)), np.dtype(np.int32))
     is_integer = dtypes.issubdtype(dtype, np.integer)
-    return np.dtype(np.int32) if is_integer and max(shape, default=0) > dtypes.iinfo(dtype).max else dtype
+    narrow = is_integer and any(n > dtypes.iinfo(dtype).max for n in shape if not is_symbolic_dim(n))
+    small = is_integer and is_symbolic(shape) and np.dtype(dtype).itemsize < 4
+    return np.dtype(np.int32) if narrow or small else dtype
 
 
 def _normalize_index(index: Any, size: int, allow_negative: bool, dtype: Any) -> Any:
@@ -239,13 +242,19 @@ def _normalize_index(index: Any, size: int, allow_negative: bool, dtype: Any) ->
     if isinstance(index, (int, np.integer)):
         if index < 0 and not allow_negative:
             raise ValueError(f"Index {index} is out of bounds for dimension {size} if allow_negative_indices=False")
+        if index < 0 and is_symbolic_dim(size):
+            return _convert.convert_element_type(lazy.dimension_value(index + size), dtype)
         return _clip_to_dtype(int(index) + (size if index < 0 else 0), dtype)
     own = dtypes.dtype_of(index)
     if dtypes.issubdtype(own, np.integer) and np.dtype(own).itemsize < np.dtype(dtype).itemsize:
         index, own = _convert.convert_element_type(index, dtype), dtype
     if not allow_negative or not dtypes.issubdtype(own, np.signedinteger) or np.shape(index):
         return index
-    zero, extent = np.zeros((), own), np.asarray(size).astype(own)
+    zero = np.zeros((), own)
+    if is_symbolic_dim(size):
+        extent = _convert.convert_element_type(lazy.dimension_value(size), own)
+    else:
+        extent = np.asarray(size).astype(own)
     return _compare.select(_compare.lt(index, zero), _arithmetic.add(index, extent), index)
 
 

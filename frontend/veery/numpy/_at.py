@@ -31,7 +31,16 @@ from veery.numpy._indexing import (
     unify,
     wrap,
 )
-from veery.numpy._promotion import Array, ArrayLike, broadcast_to, check_arraylike, promote_dtypes, to_dtype, unwrap
+from veery.numpy._promotion import (
+    Array,
+    ArrayLike,
+    broadcast_to,
+    check_arraylike,
+    promote_dtypes,
+    size_as,
+    to_dtype,
+    unwrap,
+)
 
 Update = Callable[[Any, Any], Any]  # (what was there, the value) -> what will be there
 
@@ -336,10 +345,10 @@ def _places(shape: tuple[int, ...], plan: Plan, starts: Sequence[Any]) -> tuple[
     inside: list[Array] = []
     for s, n in zip(plan.slices, shape):
         if s is not None:
-            places.append(np.int32(s.start if s.step > 0 else s.start - s.size + 1))
+            places.append(size_as(s.start if s.step > 0 else s.start - s.size + 1, np.dtype(np.int32)))
             continue
         start = normalize(next(rest), n, plan.wrap)
-        clamped = lax.clamp(start.dtype.type(0), start, start.dtype.type(n - 1))
+        clamped = lax.clamp(start.dtype.type(0), start, size_as(n - 1, start.dtype))
         if plan.mode not in CLAMPING[1:] and not isinstance(start, (np.ndarray, np.generic)):
             inside.append(lax.eq(start, clamped))
         places.append(clamped)
@@ -409,7 +418,7 @@ def scatter_layout(
             values = s.start + s.step * np.arange(s.size, dtype=np.int32)
             columns.append(values.reshape((-1,) + (1,) * (len(strided) - 1 - strided.index(i))))
         elif i in partial:
-            columns.append(np.int32(s.start if s.step > 0 else s.start - s.size + 1))
+            columns.append(size_as(s.start if s.step > 0 else s.start - s.size + 1, np.dtype(np.int32)))
         else:
             continue
         mapped.append(i)

@@ -16,14 +16,14 @@ from veery import lax
 from veery._core import dtypes
 from veery._core.array import ArrayImpl
 from veery._core.config import config
-from veery._core.dimensions import max_dim, min_dim
+from veery._core.dimensions import is_symbolic_dim, max_dim, min_dim
 from veery._core.trace import Tracer, current_trace, eval_trace
 from veery.lax import GatherDimensionNumbers, GatherScatterMode
 from veery.numpy._arithmetic import as_array, choose
 from veery.numpy._creation import from_host
 from veery.numpy._elementwise import jitted
 from veery.numpy._index_expressions import Index, Slice, concrete_mask, parse
-from veery.numpy._promotion import Array, to_dtype
+from veery.numpy._promotion import Array, size_as, to_dtype
 
 CLAMPING = (None, GatherScatterMode.CLIP, GatherScatterMode.PROMISE_IN_BOUNDS)
 
@@ -221,18 +221,25 @@ def _gather_program(plan: Plan) -> Any:
 
 def normalize(i: Any, n: int, wrap_negative: bool = True) -> Any:
     """Indices as int32 (or int64), negative ones counted from the end."""
+    if is_symbolic_dim(i):  # counted from the start already
+        return size_as(i, np.dtype(np.int32))
     i = np.asarray(i) if isinstance(i, (int, np.generic)) else i
     i = to_dtype(i, dtypes.canonicalize_dtype(i.dtype)) if isinstance(i, np.ndarray) else i
     wide = np.dtype(np.int64 if i.dtype.itemsize == 8 or (isinstance(n, int) and n > 2**31 - 1) else np.int32)
     if dtypes.issubdtype(i.dtype, np.unsignedinteger):
         if i.dtype.itemsize >= wide.itemsize:
-            i = lax.min(i, np.asarray(min(n, 2**31 - 1)).astype(i.dtype)[()])
+            i = lax.min(i, size_as(min_dim(n, 2**31 - 1), i.dtype))
         return to_dtype(i, wide)
     i = to_dtype(i, wide)
+    if not wrap_negative:
+        return i
     if isinstance(i, (np.ndarray, np.generic)):
         known = np.asarray(i)
-        return np.where(known < 0, known + wide.type(n), known) if wrap_negative else i
-    return choose(lax.lt(i, wide.type(0)), lax.add(i, wide.type(n)), i) if wrap_negative else i
+        if not (known < 0).any():
+            return known
+        if not is_symbolic_dim(n):
+            return np.where(known < 0, known + wide.type(n), known)
+    return choose(lax.lt(i, wide.type(0)), lax.add(i, size_as(n, wide)), i)
 
 
 def index_vectors(arrays: Sequence[Any], sizes: Sequence[int], wrap_negative: bool) -> tuple[Array, tuple[int, ...]]:

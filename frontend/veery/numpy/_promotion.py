@@ -13,6 +13,7 @@ from veery._core import dtypes, source
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.config import config
+from veery._core.dimensions import is_symbolic_dim
 from veery._core.trace import Tracer
 from veery.lax._convert import convert_element_type_p
 
@@ -91,6 +92,11 @@ def to_dtype(x: ArrayLike, dtype: Any, weak: bool = False) -> Any:
     if aval.dtype == dtype and aval.weak_type == weak:
         return x
     return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=weak)
+
+
+def size_as(n: Any, dtype: np.dtype) -> Any:
+    """A size as a scalar of a dtype; that of a symbolic dimension is traced."""
+    return to_dtype(n.__jax_array__(), dtype) if is_symbolic_dim(n) else dtype.type(n)
 
 
 def _scalar_to_dtype(x: complex, dtype: Any, weak: bool) -> Any:

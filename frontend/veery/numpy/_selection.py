@@ -12,6 +12,7 @@ from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.array import ArrayImpl
+from veery._core.dimensions import is_symbolic_dim
 from veery._core.errors import ConcretizationTypeError
 from veery._core.shapes import canonicalize_axis
 from veery._core.trace import Tracer
@@ -461,7 +462,10 @@ def _along(shape: tuple[int, ...], index_shape: tuple[int, ...], axis: int, indi
         elif shape[i] == 1:
             entries.append(np.zeros((1,) * ndim, np.int32))
         else:
-            entries.append(np.arange(shape[i], dtype=np.int32).reshape((-1,) + (1,) * (ndim - 1 - i)))
+            place = [-1 if j == i else 1 for j in range(i, ndim)]
+            symbolic = is_symbolic_dim(shape[i])
+            numbers: Any = lax.iota(np.int32, shape[i]) if symbolic else np.arange(shape[i], dtype=np.int32)
+            entries.append(numbers.reshape(place))
     return tuple(entries)
 
 

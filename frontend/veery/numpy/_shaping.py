@@ -22,7 +22,7 @@ from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_conc
 from veery._core.trace import Tracer
 from veery.numpy import _promotion
 from veery.numpy._promotion import broadcast_to as _broadcast_to
-from veery.numpy._promotion import check_arraylike, ensure_arraylike, is_arraylike, to_dtype
+from veery.numpy._promotion import check_arraylike, ensure_arraylike, is_arraylike, size_as, to_dtype
 
 ArrayLike = Any  # an Array, a tracer, a NumPy array or scalar, a Python scalar
 Array = Any  # an Array or a tracer
@@ -341,6 +341,8 @@ def roll(a: ArrayLike, shift: Any, axis: Axes | None = None) -> Array:
     axes = axes * len(shifts) if len(axes) == 1 else axes
     if len(axes) != len(shifts):
         raise ValueError(f"roll: shift {shift} and axis {axis} must broadcast to one length")
+    if any(is_symbolic_dim(np.shape(a)[i]) for i in axes):
+        return _roll_by_array(a, np.array(shifts, np.int32), axes=axes)
     return _roll(a, shifts=tuple(shifts), axes=axes)
 
 
@@ -362,7 +364,7 @@ def _roll_by_array(a: Array, shift: Any, *, axes: tuple[int, ...]) -> Array:
         if n == 0:
             continue
         amount = lax.squeeze(lax.slice_in_dim(shifts, i, i + 1, axis=0), (0,))
-        size = np.asarray(n, amount.dtype)
+        size = size_as(n, amount.dtype)
         start = lax.rem(lax.sub(size, lax.rem(lax.add(lax.rem(amount, size), size), size)), size)
         a = lax.dynamic_slice_in_dim(lax.concatenate([a, a], axis), start, n, axis)
     return a

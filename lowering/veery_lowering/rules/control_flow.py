@@ -11,7 +11,7 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.calls import INLINED
 from veery_lowering.registry import Context, Value, rule
-from veery_lowering.types import aval_type
+from veery_lowering.types import aval_type, is_static
 from veery_lowering.work import increment, is_selected
 
 
@@ -153,17 +153,34 @@ def _scan(
         changed = dict(zip(moving, state))
         return [changed[k] if k in changed else _stepped(carry[k], steps[k], trip) for k in range(num_carry)]
 
+    element_shapes = [aval.shape for aval in jaxpr.in_avals[num_consts + num_carry :]]
+    result_shapes = [aval.shape for aval in jaxpr.out_avals[num_carry:]]
+    trips = length if is_static(length) else hlo.scalar_of_size(length, np.int32)
+
     def step(trip: Value, state: Sequence[Value]) -> list[Value]:
         """One trip: from (changing carry, results so far) to the same after it."""
-        i = hlo.subtract(hlo.constant(np.int32(length - 1)), trip) if reverse else trip
-        elements = [_element(x, i) for x in xs]
+        i = _from_end(trips, trip) if reverse else trip
+        elements = [_element(x, i, shape) for x, shape in zip(xs, element_shapes)]
         out = ctx.inline(jaxpr, *consts, *carry_at(trip, state), *elements)
-        written = [_with_element(ys, y, i) for ys, y in zip(state[len(moving) :], out[num_carry:])]
+        written = [
+            _with_element(ys, y, i, shape)
+            for ys, y, shape in zip(state[len(moving) :], out[num_carry:], result_shapes)
+        ]
         return [*(out[k] for k in moving), *written]
 
-    unrolled = length if unroll is True else max(1, min(int(unroll), length))
-    state = _count(length, unrolled, step, [*(carry[k] for k in moving), *stacked])
-    return [*carry_at(length, state), *state[len(moving) :]]
+    state = [*(carry[k] for k in moving), *stacked]
+    if isinstance(trips, int):
+        unrolled = trips if unroll is True else max(1, min(int(unroll), trips))
+        state = _count(trips, unrolled, step, state)
+    else:
+        state = _count_to(trips, step, state)
+    return [*carry_at(trips, state), *state[len(moving) :]]
+
+
+def _from_end(trips: Value | int, trip: Value) -> Value:
+    """The position that a reversed scan reads in a trip."""
+    last = trips - 1 if isinstance(trips, int) else hlo.subtract(trips, hlo.constant(np.int32(1)))
+    return hlo.subtract(hlo.constant(np.int32(last)) if isinstance(last, int) else last, trip)
 
 
 def _known_steps(jaxpr: Any, num_consts: int, num_carry: int) -> dict[int, int]:
@@ -222,21 +239,30 @@ def _count(
     return state
 
 
+def _count_to(
+    trips: Value, step: Callable[[Value, Sequence[Value]], list[Value]], state: Sequence[Value]
+) -> list[Value]:
+    """Apply `step` for i below a number that is known at run time."""
+
+    def body(i: Value, *current: Value) -> list[Value]:
+        return [hlo.add(i, hlo.constant(np.int32(1))), *step(i, current)]
+
+    return hlo.while_([hlo.constant(np.int32(0)), *state], lambda i, *_: hlo.compare(i, trips, "LT"), body)[1:]
+
+
 def _starts(x: Value, i: Value) -> list[Value]:
     zero = hlo.constant(np.int32(0))
     return [i, *[zero] * (len(hlo.shape_of(x)) - 1)]
 
 
-def _element(x: Value, i: Value) -> Value:
-    shape = hlo.shape_of(x)[1:]
+def _element(x: Value, i: Value, shape: Sequence[int]) -> Value:
     if 0 in shape:
         return hlo.full(0, shape, hlo.dtype_of(x))
-    return hlo.reshape(hlo.dynamic_slice(x, _starts(x, i), (1, *shape)), shape)
+    return hlo.reshape(hlo.dynamic_slice(x, _starts(x, i), (1, *shape)), shape, (1, *shape))
 
 
-def _with_element(stacked: Value, y: Value, i: Value) -> Value:
-    shape = hlo.shape_of(y)
+def _with_element(stacked: Value, y: Value, i: Value, shape: Sequence[int]) -> Value:
     if 0 in shape:
         return stacked
-    row = hlo.reshape(y, (1, *shape))
+    row = hlo.reshape(y, (1, *shape), shape)
     return hlo.dynamic_update_slice(stacked, row, _starts(stacked, i))

@@ -7,38 +7,45 @@ That is linear in the length; the running fold as one window of the axis' length
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.registry import Context, Value, rule
+from veery_lowering.rules.gather_scatter import take_rows
 from veery_lowering.rules.reduce import highest, lowest
+from veery_lowering.types import is_static
 
 Combine = Callable[[Value, Value], Value]
+Shape = Sequence[Any]
 
 _BLOCK = 32
 
 
-def _running(x: Value, axis: int, reverse: bool, combine: Combine, neutral: Any, within: Callable[..., Value]) -> Value:
-    shape = hlo.shape_of(x)
+def _running(
+    x: Value, shape: Shape, axis: int, reverse: bool, combine: Combine, neutral: Any, within: Callable[..., Value]
+) -> Value:
     length = shape[axis]
     if length <= _BLOCK:
-        return within(x, axis, reverse, combine, neutral)
+        return within(x, shape, axis, reverse, combine, neutral)
     blocks = -(-length // _BLOCK)
     padding = blocks * _BLOCK - length
     padded = _extend(x, axis, neutral, 0 if not reverse else padding, padding if not reverse else 0)
-    split = hlo.reshape(padded, (*shape[:axis], blocks, _BLOCK, *shape[axis + 1 :]))
-    inner = within(split, axis + 1, reverse, combine, neutral)
+    resized = lambda *sizes: (*shape[:axis], *sizes, *shape[axis + 1 :])
+    split = hlo.reshape(padded, resized(blocks, _BLOCK), resized(blocks * _BLOCK))
+    inner = within(split, resized(blocks, _BLOCK), axis + 1, reverse, combine, neutral)
     edge = 0 if reverse else _BLOCK - 1
-    totals = hlo.reshape(_take(inner, axis + 1, edge, edge + 1), (*shape[:axis], blocks, *shape[axis + 1 :]))
-    before = _running(totals, axis, reverse, combine, neutral, within)
+    last = _take(inner, resized(blocks, _BLOCK), axis + 1, edge, edge + 1)
+    totals = hlo.reshape(last, resized(blocks), resized(blocks, 1))
+    before = _running(totals, resized(blocks), axis, reverse, combine, neutral, within)
     before = _extend(before, axis, neutral, -1 if reverse else 1, 1 if reverse else -1)
     dims = [i for i in range(len(shape) + 1) if i != axis + 1]
-    joined = combine(hlo.broadcast_in_dim(before, hlo.shape_of(inner), dims), inner)
-    flat = hlo.reshape(joined, hlo.shape_of(padded))
-    return _take(flat, axis, padding, padding + length) if reverse else _take(flat, axis, 0, length)
+    joined = combine(hlo.broadcast_in_dim(before, resized(blocks, _BLOCK), dims), inner)
+    flat = hlo.reshape(joined, resized(blocks * _BLOCK), resized(blocks, _BLOCK))
+    start = padding if reverse else 0
+    return _take(flat, resized(blocks * _BLOCK), axis, start, start + length)
 
 
 def _extend(x: Value, axis: int, value: Any, low: int, high: int) -> Value:
@@ -50,8 +57,7 @@ def _extend(x: Value, axis: int, value: Any, low: int, high: int) -> Value:
     return hlo.pad(x, hlo.constant(value, hlo.dtype_of(x)), lows, highs)
 
 
-def _take(x: Value, axis: int, start: int, limit: int) -> Value:
-    shape = hlo.shape_of(x)
+def _take(x: Value, shape: Shape, axis: int, start: int, limit: int) -> Value:
     if (start, limit) == (0, shape[axis]):
         return x
     starts = [start if i == axis else 0 for i in range(len(shape))]
@@ -59,36 +65,59 @@ def _take(x: Value, axis: int, start: int, limit: int) -> Value:
     return hlo.slice(x, starts, limits)
 
 
-def _by_window(x: Value, axis: int, reverse: bool, combine: Combine, neutral: Any) -> Value:
+def _by_window(x: Value, shape: Shape, axis: int, reverse: bool, combine: Combine, neutral: Any) -> Value:
     """One window of the axis' length: fastest for few elements, quadratic."""
-    shape = hlo.shape_of(x)
-    window = [n if i == axis else 1 for i, n in enumerate(shape)]
+    window = [shape[axis] if i == axis else 1 for i in range(len(shape))]
     side = (0, shape[axis] - 1) if reverse else (shape[axis] - 1, 0)
     padding = [side if i == axis else (0, 0) for i in range(len(shape))]
     init = hlo.constant(neutral, hlo.dtype_of(x))
     return hlo.reduce_window([x], [init], window, combine, padding=padding)[0]
 
 
-def _by_doubling(x: Value, axis: int, reverse: bool, combine: Combine, neutral: Any) -> Value:
+def _by_doubling(x: Value, shape: Shape, axis: int, reverse: bool, combine: Combine, neutral: Any) -> Value:
     """Joins with the result of 1, 2, 4, ... places before: for functions that no window operation has."""
     distance = 1
-    while distance < hlo.shape_of(x)[axis]:
+    while distance < shape[axis]:
         low, high = (-distance, distance) if reverse else (distance, -distance)
         x = combine(x, _extend(x, axis, neutral, low, high))
         distance *= 2
     return x
 
 
+def _by_doubling_to(x: Value, shape: Shape, axis: int, reverse: bool, combine: Combine, neutral: Any) -> Value:
+    """As _by_doubling, for a length that is known at run time."""
+    length = hlo.scalar_of_size(shape[axis], np.int32)
+    place = hlo.iota(np.int32, (shape[axis],), 0)
+    spread = lambda number: hlo.broadcast_in_dim(number, (shape[axis],), ())
+
+    def trip(distance: Value, y: Value) -> list[Value]:
+        far = hlo.add(place, spread(distance)) if reverse else hlo.subtract(place, spread(distance))
+        inside = hlo.compare(far, spread(length), "LT") if reverse else hlo.compare(far, hlo.full_like(far, 0), "GE")
+        there = hlo.reshape(hlo.select(inside, far, place), (shape[axis], 1), (shape[axis],))
+        others = take_rows(y, there, shape, axis)
+        nothing = hlo.full(neutral, shape, hlo.dtype_of(y))
+        others = hlo.select(hlo.broadcast_in_dim(inside, shape, (axis,)), others, nothing)
+        return [hlo.add(distance, distance), combine(y, others)]
+
+    more = lambda distance, y: hlo.compare(distance, length, "LT")
+    return hlo.while_([hlo.constant(np.int32(1)), x], more, trip)[1]
+
+
 def _register(name: str, combine: Combine, neutral: Callable[[np.dtype], Any], within: Callable[..., Value]) -> None:
     @rule(name)
     def lower(ctx: Context, x: Value, *, axis: int, reverse: bool = False, **_: Any) -> Value:
-        if 0 in hlo.shape_of(x):
+        shape = ctx.avals_in[0].shape
+        if 0 in shape:
             return x
         dtype = hlo.dtype_of(x)
         wide = _working_dtype(dtype)
         y = hlo.convert(x, wide) if wide != dtype else x
-        # IREE has no windows of unsigned integers, and dies of complex ones.
-        y = _running(y, axis, reverse, combine, neutral(wide), _by_doubling if wide.kind in "uc" else within)
+        if is_static(shape[axis]):
+            # IREE has no windows of unsigned integers or dynamic shapes, and dies of complex ones.
+            by = within if all(map(is_static, shape)) and wide.kind not in "uc" else _by_doubling
+            y = _running(y, shape, axis, reverse, combine, neutral(wide), by)
+        else:
+            y = _by_doubling_to(y, shape, axis, reverse, combine, neutral(wide))
         return hlo.convert(y, dtype) if wide != dtype else y
 
 

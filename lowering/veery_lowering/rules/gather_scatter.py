@@ -17,8 +17,10 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.registry import Context, Value, rule
 from veery_lowering.rules.reduce import highest, lowest
+from veery_lowering.types import is_static
 
 Combine = Callable[[Value, Value], Value]
+Shapes = tuple[Sequence[int], Sequence[int], Sequence[int]]  # of the operand, the updates, the batch of index vectors
 
 
 def fills(mode: Any) -> bool:
@@ -45,16 +47,24 @@ def bound(indices: Value, limits: Sequence[int], mask: bool) -> Bounded:
     if dtype.itemsize < 4:
         indices, dtype = hlo.convert(indices, np.int32), np.dtype(np.int32)
     shape = hlo.shape_of(indices)
-    top = np.iinfo(dtype).max
-    upper = hlo.constant(np.broadcast_to(np.array([min(max(n, 0), top) for n in limits], dtype), shape))
+    upper = _upper(limits, shape, dtype)
     zero = hlo.full_like(indices, 0)
     valid = None
     if mask:
         each = hlo.and_(hlo.compare(indices, zero, "GE"), hlo.compare(indices, upper, "LE"))
         valid = hlo.reduce(each, hlo.constant(np.True_), (len(shape) - 1,), hlo.and_)
     clamped = hlo.minimum(hlo.maximum(indices, zero), upper)
-    wide = max(limits, default=0) > np.iinfo(np.int32).max
+    wide = max(filter(is_static, limits), default=0) > np.iinfo(np.int32).max
     return Bounded(hlo.convert(clamped, np.int64 if wide else np.int32), valid)
+
+
+def _upper(limits: Sequence[Any], shape: Sequence[Any], dtype: np.dtype) -> Value:
+    """The limits as index vectors of a shape."""
+    if all(map(is_static, (*limits, *shape))):
+        top = np.iinfo(dtype).max
+        return hlo.constant(np.broadcast_to(np.array([min(max(n, 0), top) for n in limits], dtype), shape))
+    parts = [hlo.broadcast_in_dim(hlo.scalar_of_size(n, dtype), (*shape[:-1], 1), ()) for n in limits]
+    return parts[0] if len(parts) == 1 else hlo.concatenate(parts, len(shape) - 1)
 
 
 @rule("gather")
@@ -70,15 +80,16 @@ def _gather(
     indices_are_sorted: bool = False,
     **_: Any,
 ) -> Value:
-    numbers, shape = dimension_numbers, hlo.shape_of(operand)
+    numbers, shape = dimension_numbers, ctx.avals_in[0].shape
     out = tuple(ctx.avals_out[0].shape)
     fill = _fill_value(hlo.dtype_of(operand), fill_value) if fills(mode) else 0
     limits = [shape[axis] - slice_sizes[axis] for axis in numbers.start_index_map]
-    if 0 in out or min(limits, default=0) < 0:
+    if 0 in out or any(n < 0 for n in limits):
         return hlo.full(fill, out, hlo.dtype_of(operand))
     bounded = bound(indices, limits, fills(mode))
     if len(hlo.shape_of(indices)) == 1:
-        result = hlo.reshape(_one_slice(operand, bounded.indices, numbers.start_index_map, slice_sizes), out)
+        window = _one_slice(operand, bounded.indices, numbers.start_index_map, slice_sizes)
+        result = hlo.reshape(window, out, slice_sizes)
     else:
         result = hlo.gather(
             operand,
@@ -91,12 +102,27 @@ def _gather(
             index_vector_dim=len(hlo.shape_of(indices)) - 1,
             slice_sizes=slice_sizes,
             indices_are_sorted=indices_are_sorted,
+            shape=out,
         )
     if bounded.valid is None:
         return result
     batch_dims = [axis for axis in range(len(out)) if axis not in numbers.offset_dims]
     valid = hlo.broadcast_in_dim(bounded.valid, out, batch_dims)
     return hlo.select(valid, result, hlo.full(fill, out, hlo.dtype_of(operand)))
+
+
+def take_rows(x: Value, index: Value, shape: Sequence[int], axis: int = 0) -> Value:
+    """x, of this shape, at an index [N, 1] along an axis of N elements, which is in bounds."""
+    return hlo.gather(
+        x,
+        index,
+        offset_dims=[i for i in range(len(shape)) if i != axis],
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+        index_vector_dim=1,
+        slice_sizes=[1 if i == axis else n for i, n in enumerate(shape)],
+        shape=shape,
+    )
 
 
 def _fill_value(dtype: np.dtype, given: Any) -> Any:
@@ -172,7 +198,8 @@ def _register(name: str, combiner: Combiner) -> None:
         unique_indices: bool = False,
         **_: Any,
     ) -> Value:
-        return _scatter(operand, indices, updates, combiner, dimension_numbers, fills(mode), unique_indices)
+        shapes = ctx.avals_in[0].shape, ctx.avals_in[2].shape, ctx.avals_in[1].shape[:-1]
+        return _scatter(operand, indices, updates, shapes, combiner, dimension_numbers, fills(mode), unique_indices)
 
 
 for _name, _combiner in _COMBINERS.items():
@@ -182,19 +209,26 @@ for _name, _combiner in _COMBINERS.items():
 
 
 def _scatter(
-    operand: Value, indices: Value, updates: Value, combiner: Combiner, numbers: Any, drop: bool, unique: bool
+    operand: Value,
+    indices: Value,
+    updates: Value,
+    shapes: Shapes,
+    combiner: Combiner,
+    numbers: Any,
+    drop: bool,
+    unique: bool,
 ) -> Value:
-    shape, update_shape = hlo.shape_of(operand), hlo.shape_of(updates)
+    shape, update_shape, _ = shapes
     if 0 in update_shape:
         return operand
     window = _window_sizes(shape, update_shape, numbers)
     limits = [shape[axis] - window[axis] for axis in numbers.scatter_dims_to_operand_dims]
-    if min(limits, default=0) < 0:
+    if any(n < 0 for n in limits):
         return operand  # no window fits
     bounded = bound(indices, limits, drop)
     if len(hlo.shape_of(indices)) == 1:
-        return _update_one(operand, updates, bounded, combiner, numbers, window)
-    return _Points(operand, updates, bounded, numbers, window).scatter(combiner, unique)
+        return _update_one(operand, updates, update_shape, bounded, combiner, numbers, window, shape)
+    return _Points(operand, updates, shapes, bounded, numbers, window).scatter(combiner, unique)
 
 
 def _window_sizes(shape: Sequence[int], update_shape: Sequence[int], numbers: Any) -> list[int]:
@@ -205,17 +239,24 @@ def _window_sizes(shape: Sequence[int], update_shape: Sequence[int], numbers: An
 
 
 def _update_one(
-    operand: Value, updates: Value, bounded: Bounded, combiner: Combiner, numbers: Any, window: Sequence[int]
+    operand: Value,
+    updates: Value,
+    update_shape: Sequence[int],
+    bounded: Bounded,
+    combiner: Combiner,
+    numbers: Any,
+    window: Sequence[int],
+    shape: Sequence[int],
 ) -> Value:
     """One window: read it, combine, write it back; an update that falls outside writes back what was read."""
     starts = _starts(bounded.indices, numbers.scatter_dims_to_operand_dims, len(window))
-    update = hlo.reshape(updates, tuple(window))
+    update = hlo.reshape(updates, tuple(window), update_shape)
     if combiner.neutral is not None or bounded.valid is not None:
         old = hlo.dynamic_slice(operand, starts, window)
         update = combiner.join(old, update)
         if bounded.valid is not None:
             update = hlo.select(hlo.broadcast_in_dim(bounded.valid, tuple(window), ()), update, old)
-    if tuple(window) == hlo.shape_of(operand):
+    if tuple(window) == tuple(shape):
         return update
     return hlo.dynamic_update_slice(operand, update, starts)
 
@@ -223,14 +264,15 @@ def _update_one(
 class _Points:
     """A scatter as one of rows [P, R] into [N, R]: N runs over the axes that indices or partial windows address.
 
-    operand, updates, bounded, numbers, window: as in `_scatter`.
+    operand, updates, shapes, bounded, numbers, window: as in `_scatter`.
     """
 
-    def __init__(self, operand: Value, updates: Value, bounded: Bounded, numbers: Any, window: Sequence[int]):
+    def __init__(
+        self, operand: Value, updates: Value, shapes: Shapes, bounded: Bounded, numbers: Any, window: Sequence[int]
+    ):
         self.operand, self.updates, self.numbers, self.window = operand, updates, numbers, window
         self.bounded = bounded
-        self.shape = hlo.shape_of(operand)
-        self.batch = hlo.shape_of(bounded.indices)[:-1]
+        self.shape, self.update_shape, self.batch = shapes
         # An axis that each window covers wholly is part of the row, the others are addressed.
         rank = len(self.shape)
         self.batching = tuple(getattr(numbers, "operand_batching_dims", ()))
@@ -238,20 +280,23 @@ class _Points:
         self.row_axes = [i for i in range(rank) if i not in self.addressed]
         self.count = math.prod(self.shape[i] for i in self.addressed)
         self.row = math.prod(self.shape[i] for i in self.row_axes)
-        self.index_dtype = np.dtype(np.int64 if self.count > np.iinfo(np.int32).max else np.int32)
+        wide = is_static(self.count) and self.count > np.iinfo(np.int32).max
+        self.index_dtype = np.dtype(np.int64 if wide else np.int32)
 
     def scatter(self, combiner: Combiner, unique: bool) -> Value:
         """The operand with the updates joined in."""
         order = [*self.addressed, *self.row_axes]
         moved = hlo.transpose(self.operand, order)
-        rows = hlo.reshape(moved, (self.count, self.row))
+        moved_shape = [self.shape[i] for i in order]
+        rows = hlo.reshape(moved, (self.count, self.row), moved_shape)
         if self.count == 1:
             # The compiler dies of a scatter into one row (SIGSEGV).
             rows = hlo.concatenate([rows, hlo.full_like(rows, 0)], 0)
         points, updates, valid = self._points(), self._update_rows(), self._valid()
+        total = math.prod(self._grid())
         if valid is not None:
-            points, updates = _redirect(rows, points, updates, valid, combiner)
-        points = hlo.reshape(points, (hlo.shape_of(points)[0], 1))
+            points, updates = _redirect(rows, points, updates, (total, self.row), valid, combiner)
+        points = hlo.reshape(points, (total, 1), (total,))
         # Fused into the scatter, whose updates are taken in order, their computation goes through the stack: more than
         # 32 KB of it do not compile.
         points, updates = hlo.optimization_barrier([points, updates])
@@ -268,7 +313,7 @@ class _Points:
         )
         if self.count == 1:
             result = hlo.slice(result, (0, 0), (1, self.row))
-        back = hlo.reshape(result, hlo.shape_of(moved))
+        back = hlo.reshape(result, moved_shape, (self.count, self.row))
         return hlo.transpose(back, list(np.argsort(order)))
 
     def _grid(self) -> tuple[int, ...]:
@@ -283,21 +328,27 @@ class _Points:
         def add(term: Value, dims: Sequence[int], stride: int) -> None:
             nonlocal total
             wide = hlo.broadcast_in_dim(hlo.convert(term, self.index_dtype), grid, dims)
-            total = hlo.add(total, hlo.multiply(wide, hlo.full(stride, grid, self.index_dtype)))
+            total = hlo.add(total, hlo.multiply(wide, self._filled(stride, grid)))
 
         batch_dims = range(len(self.batch))
         for k, axis in enumerate(self.numbers.scatter_dims_to_operand_dims):
             if axis in strides:
                 rank = len(self.batch)
                 component = hlo.slice(self.bounded.indices, [*[0] * rank, k], [*self.batch, k + 1])
-                add(hlo.reshape(component, self.batch), batch_dims, strides[axis])
+                add(hlo.reshape(component, self.batch, (*self.batch, 1)), batch_dims, strides[axis])
         for axis, dim in zip(self.batching, getattr(self.numbers, "scatter_indices_batching_dims", ())):
             add(hlo.iota(self.index_dtype, (self.shape[axis],), 0), [dim], strides[axis])
         for position, axis in enumerate(i for i in self.addressed if i not in self.batching):
-            if self.window[axis] > 1:
+            if self.window[axis] != 1:
                 step = hlo.iota(self.index_dtype, (self.window[axis],), 0)
                 add(step, [len(self.batch) + position], strides[axis])
-        return hlo.reshape(total, (math.prod(grid),))
+        return hlo.reshape(total, (math.prod(grid),), grid)
+
+    def _filled(self, value: Any, shape: Sequence[int]) -> Value:
+        """A size in all places of a shape."""
+        if is_static(value):
+            return hlo.full(value, shape, self.index_dtype)
+        return hlo.broadcast_in_dim(hlo.scalar_of_size(value, self.index_dtype), shape, ())
 
     def _strides(self) -> dict[int, int]:
         strides, stride = {}, 1
@@ -309,31 +360,35 @@ class _Points:
     def _update_rows(self) -> Value:
         """The updates as [P, R]."""
         window_dims = tuple(self.numbers.update_window_dims)
-        rank = len(hlo.shape_of(self.updates))
+        rank = len(self.update_shape)
         batch_dims = [i for i in range(rank) if i not in window_dims]
         absent = {*self.numbers.inserted_window_dims, *self.batching}
         present = [axis for axis in range(len(self.shape)) if axis not in absent]
         place = dict(zip(present, window_dims))
         order = [place[axis] for axis in (*self.addressed, *self.row_axes) if axis in place]
-        updates = hlo.transpose(self.updates, [*batch_dims, *order])
-        return hlo.reshape(updates, (math.prod(self._grid()), self.row))
+        axes = [*batch_dims, *order]
+        updates = hlo.transpose(self.updates, axes)
+        return hlo.reshape(updates, (math.prod(self._grid()), self.row), [self.update_shape[i] for i in axes])
 
     def _valid(self) -> Value | None:
         """Whether each point's window is in bounds, [P]."""
         if self.bounded.valid is None:
             return None
         grid = self._grid()
-        return hlo.reshape(hlo.broadcast_in_dim(self.bounded.valid, grid, range(len(self.batch))), (math.prod(grid),))
+        spread = hlo.broadcast_in_dim(self.bounded.valid, grid, range(len(self.batch)))
+        return hlo.reshape(spread, (math.prod(grid),), grid)
 
 
-def _redirect(rows: Value, points: Value, updates: Value, valid: Value, combiner: Combiner) -> tuple[Value, Value]:
+def _redirect(
+    rows: Value, points: Value, updates: Value, shape: tuple[int, int], valid: Value, combiner: Combiner
+) -> tuple[Value, Value]:
     """Points and updates among which those out of bounds change nothing.
 
     Where a neutral update exists they get it. A replacement out of bounds repeats the last one that is in bounds,
     which is the last to write its row anyway; if there is none, all write what row 0 holds. So nothing of the
     operand's size is copied.
     """
-    count, row = hlo.shape_of(updates)
+    count, row = shape
     dtype = hlo.dtype_of(updates)
     wide = hlo.broadcast_in_dim(valid, (count, row), (0,))
     if combiner.neutral is not None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.registry import Context, Value, rule
+from veery_lowering.types import is_static
 
 # Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011), table 3 and section 3.3.
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -101,13 +102,12 @@ def _unsigned(x: Value) -> Value:
 # Streams of keys and bits.
 
 
-def _stream(keys: Value, count: int) -> tuple[Value, Value]:
-    """Both words of the generator for each key and each position below `count`: shape (*keys.shape, count)."""
-    key_shape = hlo.shape_of(keys)
+def _stream(keys: Value, key_shape: Sequence[int], count: int) -> tuple[Value, Value]:
+    """Both words of the generator for each key and each position below `count`: shape (*key_shape, count)."""
     shape = (*key_shape, count)
     axes = tuple(range(len(key_shape)))
     key0, key1 = (hlo.broadcast_in_dim(word, shape, axes) for word in _words(keys))
-    if count <= 2**32:
+    if not is_static(count) or count <= 2**32:  # no more fit into memory where the size is known at run time
         low, high = hlo.iota(_U32, shape, len(axes)), hlo.full(0, shape, _U32)
     else:
         low, high = _words(hlo.iota(_U64, shape, len(axes)))
@@ -119,11 +119,12 @@ def _random_bits(ctx: Context, keys: Value, *, bit_width: int, shape: Sequence[i
     out_shape = tuple(ctx.avals_out[0].shape)
     if 0 in out_shape:
         return hlo.full(0, out_shape, np.dtype(f"uint{bit_width}"))
-    first, second = _stream(keys, math.prod(shape))
+    key_shape, count = ctx.avals_in[0].shape, math.prod(shape)
+    first, second = _stream(keys, key_shape, count)
     bits = _pack(second, first) if bit_width == 64 else hlo.xor(first, second)
     if bit_width < 32:
         bits = hlo.convert(bits, np.dtype(f"uint{bit_width}"))
-    return hlo.reshape(bits, out_shape)
+    return hlo.reshape(bits, out_shape, (*key_shape, count))
 
 
 @rule("random_split")
@@ -131,7 +132,8 @@ def _random_split(ctx: Context, keys: Value, *, shape: Sequence[int], **_: Any) 
     out_shape = tuple(ctx.avals_out[0].shape)
     if 0 in out_shape:
         return hlo.full(0, out_shape, _U64)
-    return hlo.reshape(_pack(*_stream(keys, math.prod(shape))), out_shape)
+    key_shape, count = ctx.avals_in[0].shape, math.prod(shape)
+    return hlo.reshape(_pack(*_stream(keys, key_shape, count)), out_shape, (*key_shape, count))
 
 
 @rule("random_fold_in")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ def _slice(
     strides: Sequence[int] | None,
     **_: Any,
 ) -> Value:
-    if tuple(limit_indices) == hlo.shape_of(x) and not any(start_indices) and set(strides or (1,)) == {1}:
+    if tuple(limit_indices) == ctx.avals_in[0].shape and not any(start_indices) and set(strides or (1,)) == {1}:
         return x
     out = hlo.slice(x, start_indices, limit_indices, strides)
     if set(strides or (1,)) == {1}:
@@ -34,7 +33,7 @@ def _slice(
 
 @rule("dynamic_slice")
 def _dynamic_slice(ctx: Context, x: Value, *starts: Value, slice_sizes: Sequence[int], **_: Any) -> Value:
-    if tuple(slice_sizes) == hlo.shape_of(x):
+    if tuple(slice_sizes) == ctx.avals_in[0].shape:
         return x
     if 0 in slice_sizes:
         return hlo.full(0, tuple(slice_sizes), hlo.dtype_of(x))
@@ -43,9 +42,9 @@ def _dynamic_slice(ctx: Context, x: Value, *starts: Value, slice_sizes: Sequence
 
 @rule("dynamic_update_slice")
 def _dynamic_update_slice(ctx: Context, x: Value, update: Value, *starts: Value, **_: Any) -> Value:
-    if math.prod(hlo.shape_of(update)) == 0:
+    if 0 in ctx.avals_in[1].shape:
         return x
-    if hlo.shape_of(update) == hlo.shape_of(x):
+    if ctx.avals_in[1].shape == ctx.avals_in[0].shape:
         return update
     return hlo.dynamic_update_slice(x, update, start_indices(starts))
 

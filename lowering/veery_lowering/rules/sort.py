@@ -1,8 +1,9 @@
 """Sorting and top_k.
 
 IREE's own sort is not used: it is quadratic (10^4 float32: 0.1 s), unstable, in place, and does not compile when it is
-fused with what makes its operands. On the CPU NumPy sorts (10^4: 0.02 ms and 3 to 5 us for the call); elsewhere, and
-in programs that must do without the host, a bitonic network with the position as the last key, so that it is stable.
+fused with what makes its operands. On the CPU NumPy sorts (10^4: 0.02 ms and 3 to 5 us for the call); elsewhere, in
+programs that must do without the host, and in those for many shapes, a bitonic network with the position as the last
+key, so that it is stable.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.registry import Context, Value, rule
+from veery_lowering.rules.gather_scatter import take_rows
+from veery_lowering.types import is_static
 
 
 @dataclass(frozen=True)
@@ -97,14 +100,16 @@ def _descending(key: np.ndarray) -> np.ndarray:
 
 @rule("sort")
 def _sort(ctx: Context, *operands: Value, dimension: int, num_keys: int = 1, **_: Any) -> list[Value]:
-    return _ordered(list(operands), dimension, num_keys)
+    return _ordered(list(operands), ctx.avals_in[0].shape, dimension, _Order(num_keys))
 
 
 @rule("sort", target="cpu")
 def _sort_cpu(ctx: Context, *operands: Value, dimension: int, num_keys: int = 1, **_: Any) -> list[Value]:
-    shape = hlo.shape_of(operands[0])
-    if shape[dimension] < 2 or 0 in shape:
+    shape = ctx.avals_in[0].shape
+    if shape[dimension] in (0, 1) or 0 in shape:
         return list(operands)
+    if not all(map(is_static, shape)):  # the host is called with arrays of known shapes
+        return _ordered(list(operands), shape, dimension, _Order(num_keys))
     return ctx.host_call(HostSort(dimension, num_keys), operands, ctx.avals_out)
 
 
@@ -115,118 +120,90 @@ def _top_k(ctx: Context, x: Value, *, k: int, axis: int = -1, **_: Any) -> list[
 
 @rule("top_k", target="cpu")
 def _top_k_cpu(ctx: Context, x: Value, *, k: int, axis: int = -1, **_: Any) -> list[Value]:
-    rank = len(hlo.shape_of(x))
-    if axis % rank != rank - 1:
+    shape = ctx.avals_in[0].shape
+    if axis % len(shape) != len(shape) - 1 or not all(map(is_static, shape)):
         return _top_k_without_host(ctx, x, k, axis)
     return ctx.host_call(HostTopK(k, np.dtype(ctx.avals_out[1].dtype).name), [x], ctx.avals_out)
 
 
 def _top_k_without_host(ctx: Context, x: Value, k: int, axis: int) -> list[Value]:
-    shape = hlo.shape_of(x)
+    shape = ctx.avals_in[0].shape
     axis %= len(shape)
     index = hlo.iota(ctx.avals_out[1].dtype, shape, axis)
-    ordered = _ordered([x, index], axis, 1, descending=True)
+    ordered = _ordered([x, index], shape, axis, _Order(1, descending=True))
     limits = [k if i == axis else n for i, n in enumerate(shape)]
     return [hlo.slice(y, [0] * len(shape), limits) for y in ordered]
 
 
-def _ordered(operands: list[Value], axis: int, num_keys: int, descending: bool = False) -> list[Value]:
-    """Sort without the host."""
-    shape = hlo.shape_of(operands[0])
-    if shape[axis] < 2 or 0 in shape:
-        return operands
-    return _by_network(operands, axis, _Order(num_keys, descending))
+def _ordered(operands: list[Value], shape: Sequence[Any], axis: int, order: _Order) -> list[Value]:
+    """Sort without the host: log2(n) * (log2(n) + 1) / 2 exchanges of whole arrays, in one loop, which compiles fast.
 
-
-def _by_network(operands: list[Value], axis: int, order: _Order) -> list[Value]:
-    """Bitonic sort: log2(n) * (log2(n) + 1) / 2 exchanges of whole arrays, as one loop so that it compiles fast.
-
-    In each trip element i meets element i xor distance; the loop reads block and distance from tables.
+    The bitonic network in which all exchanges put the lesser element first: in each trip element i meets element
+    i xor mask, and keeps its own where that is beyond the end. So the length need be no power of two, nor known.
     """
-    shape = hlo.shape_of(operands[0])
-    length = shape[axis]
-    size = 1 << (length - 1).bit_length()
-    stages = [(block, d) for block in _powers(2, size) for d in reversed(_powers(1, block // 2))]
-    blocks, distances = (hlo.constant(np.array(column, np.int32)) for column in zip(*stages))
+    if shape[axis] in (0, 1) or 0 in shape:
+        return operands
     # The sorted axis goes first: what meets is whole rows.
     to_front = [axis, *(i for i in range(len(shape)) if i != axis)]
-    rows = [hlo.reshape(hlo.transpose(x, to_front), (length, math.prod(shape) // length)) for x in operands]
-    columns = [_pad_end(x, size) for x in rows]
-    columns.append(hlo.iota(np.int32, hlo.shape_of(columns[0]), 0))
+    moved = [shape[i] for i in to_front]
+    flat = (moved[0], math.prod(moved[1:]))
+    columns = [hlo.reshape(hlo.transpose(x, to_front), flat, moved) for x in operands]
+    columns.append(hlo.iota(np.int32, flat, 0))
+    count, masks = _network(moved[0])
 
     def trip(k: Value, *current: Value) -> list[Value]:
-        block, distance = (hlo.reshape(hlo.dynamic_slice(x, [k], (1,)), ()) for x in (blocks, distances))
-        return [hlo.add(k, hlo.constant(np.int32(1))), *_exchange(current, block, distance, length, order)]
+        mask = hlo.reshape(hlo.dynamic_slice(masks, [k], (1,)), ())
+        return [hlo.add(k, hlo.constant(np.int32(1))), *_exchange(current, flat, mask, order)]
 
-    def more(k: Value, *current: Value) -> Value:
-        return hlo.compare(k, hlo.constant(np.int32(len(stages))), "LT")
-
-    columns = hlo.while_([hlo.constant(np.int32(0)), *columns], more, trip)[1:]
-    moved = [shape[i] for i in to_front]
+    columns = hlo.while_([hlo.constant(np.int32(0)), *columns], lambda k, *_: hlo.compare(k, count, "LT"), trip)[1:]
     back = [int(i) for i in np.argsort(to_front)]
-    kept = [hlo.slice(x, (0, 0), (length, hlo.shape_of(x)[1])) for x in columns[:-1]]
-    return [hlo.transpose(hlo.reshape(x, moved), back) for x in kept]
+    return [hlo.transpose(hlo.reshape(x, moved, flat), back) for x in columns[:-1]]
 
 
-def _powers(first: int, last: int) -> list[int]:
-    """first, 2 * first, ... last."""
-    return [first << i for i in range((last // first).bit_length())]
+def _network(length: Any) -> tuple[Value, Value]:
+    """The number of trips, and the mask of each (of more than these, where the length is known at run time)."""
+    levels = (length - 1).bit_length() if is_static(length) else 31
+    # Blocks of 2, 4, 8... elements: sorted halves meet in reverse order, then halves of halves side by side.
+    masks = [m for level in range(1, levels + 1) for m in (2**level - 1, *(2**i for i in reversed(range(level - 1))))]
+    table = hlo.constant(np.array(masks, np.int32))
+    if is_static(length):
+        return hlo.constant(np.int32(len(masks))), table
+    halves = hlo.constant(2 ** np.arange(levels, dtype=np.int32))  # level i is needed for more than 2**(i - 1) elements
+    needed = hlo.compare(hlo.broadcast_in_dim(hlo.scalar_of_size(length, np.int32), (levels,), ()), halves, "GT")
+    trips = hlo.select(needed, hlo.constant(np.arange(1, levels + 1, dtype=np.int32)), hlo.full_like(halves, 0))
+    return hlo.reduce(trips, hlo.constant(np.int32(0)), (0,), hlo.add), table
 
 
-def _pad_end(x: Value, size: int) -> Value:
-    rows, width = hlo.shape_of(x)
-    if rows == size:
-        return x
-    return hlo.concatenate([x, hlo.full(0, (size - rows, width), hlo.dtype_of(x))], 0)
-
-
-def _exchange(columns: Sequence[Value], block: Value, distance: Value, length: int, order: _Order) -> list[Value]:
-    """Each element takes itself or the one `distance` away, as the direction of its block asks."""
-    size, width = hlo.shape_of(columns[0])
-    place = hlo.iota(np.int32, (size,), 0)
-    distances, blocks = (hlo.broadcast_in_dim(x, (size,), ()) for x in (distance, block))
-    partner = hlo.reshape(hlo.xor(place, distances), (size, 1))
-    others = [_rows(x, partner) for x in columns]
-    zero = hlo.full(0, (size,), np.int32)
-    first = hlo.compare(hlo.and_(place, distances), zero, "EQ")
-    ascending = hlo.compare(hlo.and_(place, blocks), zero, "EQ")
-    wants_less = hlo.broadcast_in_dim(hlo.compare(first, ascending, "EQ"), (size, width), (0,))
-    keep = hlo.compare(order.precedes(columns, others, length), wants_less, "EQ")
+def _exchange(columns: Sequence[Value], shape: tuple[Any, Any], mask: Value, order: _Order) -> list[Value]:
+    """Each element takes itself or the one that it meets: the first of the two the lesser."""
+    length = shape[:1]
+    place = hlo.iota(np.int32, length, 0)
+    met = hlo.xor(place, hlo.broadcast_in_dim(mask, length, ()))
+    absent = hlo.compare(met, hlo.broadcast_in_dim(hlo.scalar_of_size(shape[0], np.int32), length, ()), "GE")
+    met = hlo.select(absent, place, met)
+    others = [take_rows(x, hlo.reshape(met, (*length, 1), length), shape) for x in columns]
+    first = hlo.broadcast_in_dim(hlo.compare(place, met, "LE"), shape, (0,))
+    # One that meets itself neither precedes itself nor, as the first of the two, would take the other.
+    keep = hlo.compare(order.precedes(others, columns), first, "NE")
     return [hlo.select(keep, mine, other) for mine, other in zip(columns, others)]
-
-
-def _rows(x: Value, index: Value) -> Value:
-    """Rows of x [N, W] by an index [N, 1] that is in bounds."""
-    return hlo.gather(
-        x,
-        index,
-        offset_dims=(1,),
-        collapsed_slice_dims=(0,),
-        start_index_map=(0,),
-        index_vector_dim=1,
-        slice_sizes=(1, hlo.shape_of(x)[1]),
-    )
 
 
 @dataclass(frozen=True)
 class _Order:
-    """The strict total order of a sort: keys, then positions; places beyond the end come last."""
+    """The strict total order of a sort: keys, then positions."""
 
     num_keys: int
-    descending: bool
+    descending: bool = False
 
-    def precedes(self, left: Sequence[Value], right: Sequence[Value], length: int) -> Value:
+    def precedes(self, left: Sequence[Value], right: Sequence[Value]) -> Value:
         """Whether each left element comes before the right one; the last columns are the positions."""
-        positions = left[-1], right[-1]
-        before = hlo.compare(*positions, "LT")
+        before = hlo.compare(left[-1], right[-1], "LT")
         for a, b in reversed(list(zip(left[: self.num_keys], right[: self.num_keys]))):
             less, equal = _compare(a, b)
             if self.descending:
                 less = hlo.not_(hlo.or_(less, equal))
             before = hlo.or_(less, hlo.and_(equal, before))
-        end = hlo.full_like(positions[0], length)
-        inside = [hlo.compare(position, end, "LT") for position in positions]
-        return hlo.and_(inside[0], hlo.or_(hlo.not_(inside[1]), before))
+        return before
 
 
 def _compare(a: Value, b: Value) -> tuple[Value, Value]:

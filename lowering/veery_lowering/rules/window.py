@@ -12,6 +12,7 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.errors import LoweringError
 from veery_lowering.registry import Context, Value, rule
 from veery_lowering.rules.reduce import highest, lowest
+from veery_lowering.types import is_static
 
 Combine = Callable[[Value, Value], Value]
 Pads = Sequence[tuple[int, int]]
@@ -37,13 +38,15 @@ def _register(name: str, combine: Combine, neutral: Callable[[np.dtype], Any]) -
         if 0 in ctx.avals_out[0].shape:
             return hlo.full(0, ctx.avals_out[0].shape, dtype)
         init = hlo.constant(neutral(wide), wide)
-        if 0 in hlo.shape_of(x):
+        if 0 in ctx.avals_in[0].shape:
             return hlo.convert(hlo.full(neutral(wide), ctx.avals_out[0].shape, wide), dtype)
-        if dtype.kind in "uc" or ctx.target == "vulkan":
-            # IREE has no windows of unsigned integers, its compiler dies of some complex ones, and dilated ones are
-            # wrong from SPIR-V.
+        dynamic = not all(map(is_static, ctx.avals_in[0].shape))
+        if dtype.kind in "uc" or dynamic or ctx.target == "vulkan":
+            # IREE has no windows of unsigned integers, and of dynamic shapes few, its compiler dies of some complex
+            # ones, and dilated ones are wrong from SPIR-V.
+            x = hlo.convert(x, wide) if wide != dtype else x
             window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
-            return _place_by_place(x, init, ctx.avals_out[0].shape, combine, *window)
+            return hlo.convert(_place_by_place(x, init, ctx.avals_out[0].shape, combine, *window), dtype)
         (result,) = hlo.reduce_window(
             [hlo.convert(x, wide) if wide != dtype else x],
             [init],
@@ -158,8 +161,8 @@ def _select_and_scatter_add(
     IREE compiles `select_and_scatter` for disjoint windows only. So: one strided slice for each place in the window to
     find the place that wins; then each element looks at the windows that it lies in, for whether it is their winner.
     """
-    out, shape = hlo.shape_of(source), hlo.shape_of(operand)
-    winner = _winners(operand, out, select_prim, window_dimensions, window_strides, padding)
+    out, shape = (aval.shape for aval in ctx.avals_in)
+    winner = _winners(operand, shape, out, select_prim, window_dimensions, window_strides, padding)
     extents = [n + low + high for n, (low, high) in zip(shape, padding)]
     blocks = [-(-extent // step) for extent, step in zip(extents, window_strides)]
     # Elements as (block, place in the block) for each axis; blocks are as long as the strides, and the windows that
@@ -172,11 +175,11 @@ def _select_and_scatter_add(
         if any(b >= block for b, block in zip(back, blocks)):
             continue
         numbers = hlo.constant(_place_numbers(back, window_dimensions, window_strides))
-        begun, value = (_begun_before(x, back, blocks, outside) for x, outside in ((winner, -1), (source, 0)))
+        begun, value = (_begun_before(x, out, back, blocks, outside) for x, outside in ((winner, -1), (source, 0)))
         begun, value = (hlo.broadcast_in_dim(x, wide, block_axes) for x in (begun, value))
         won = hlo.compare(begun, hlo.broadcast_in_dim(numbers, wide, place_axes), "EQ")
         total = hlo.add(total, hlo.select(won, value, zeros))
-    full = hlo.reshape(total, [block * step for block, step in zip(blocks, window_strides)])
+    full = hlo.reshape(total, [block * step for block, step in zip(blocks, window_strides)], wide)
     return hlo.slice(full, [low for low, _ in padding], [low + n for n, (low, _) in zip(shape, padding)])
 
 
@@ -188,9 +191,11 @@ def _place_numbers(back: Sequence[int], window: Sequence[int], strides: Sequence
     return np.where(inside, numbers, -2).astype(np.int32).reshape(strides)
 
 
-def _begun_before(x: Value, back: Sequence[int], blocks: Sequence[int], outside: int) -> Value:
+def _begun_before(
+    x: Value, shape: Sequence[int], back: Sequence[int], blocks: Sequence[int], outside: int
+) -> Value:
     """For each block, the value of the window that begins `back` blocks before it."""
-    kept = [min(n, block - b) for n, block, b in zip(hlo.shape_of(x), blocks, back)]
+    kept = [min(n, block - b) for n, block, b in zip(shape, blocks, back)]
     x = hlo.slice(x, [0] * len(kept), kept)
     high = [block - b - n for n, block, b in zip(kept, blocks, back)]
     return _padded(x, hlo.constant(np.array(outside, hlo.dtype_of(x))), list(zip(back, high)))
@@ -198,6 +203,7 @@ def _begun_before(x: Value, back: Sequence[int], blocks: Sequence[int], outside:
 
 def _winners(
     operand: Value,
+    shape: Sequence[int],
     out: Sequence[int],
     select_prim: Any,
     window: Sequence[int],
@@ -208,7 +214,7 @@ def _winners(
     direction = {"ge": "GE", "gt": "GT", "le": "LE", "lt": "LT"}[getattr(select_prim, "name", str(select_prim))]
     dtype = hlo.dtype_of(operand)
     padded = _padded(operand, hlo.constant(np.zeros((), dtype)), padding)
-    inside = _padded(hlo.full(True, hlo.shape_of(operand), np.bool_), hlo.constant(np.False_), padding)
+    inside = _padded(hlo.full(True, shape, np.bool_), hlo.constant(np.False_), padding)
     best = taken = winner = None
     for number, offset in enumerate(_offsets(window)):
         value, valid = (_strided(x, offset, out, strides) for x in (padded, inside))
@@ -237,7 +243,7 @@ def _select_and_gather_add(
 ) -> Value:
     """The tangent of the element of each window that is picked: the derivative of a windowed maximum."""
     out = ctx.avals_out[0].shape
-    winner = _winners(operand, out, select_prim, window_dimensions, window_strides, padding)
+    winner = _winners(operand, ctx.avals_in[1].shape, out, select_prim, window_dimensions, window_strides, padding)
     dtype = hlo.dtype_of(tangents)
     padded = _padded(tangents, hlo.constant(np.zeros((), dtype)), padding)
     total = hlo.full(0, out, dtype)

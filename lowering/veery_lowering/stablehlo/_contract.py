@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from veery_lowering.mlir import ir
+from veery_lowering.stablehlo import _dynamic
 from veery_lowering.stablehlo._build import (
     Value,
     boolean,
@@ -24,7 +25,7 @@ from veery_lowering.stablehlo._build import (
     precision_config,
     shape_of,
 )
-from veery_lowering.types import tensor_type
+from veery_lowering.types import is_static, tensor_type
 
 
 def dot_general(
@@ -145,8 +146,16 @@ def gather(
     operand_batching_dims: Sequence[int] = (),
     start_indices_batching_dims: Sequence[int] = (),
     indices_are_sorted: bool = False,
+    shape: Sequence[Any] = (),
 ) -> Value:
-    """Gather slices. IREE does not clamp the indices in every form: clamp them first."""
+    """Gather slices. IREE does not clamp the indices in every form: clamp them first.
+
+    With sizes that are known at run time, index vectors lie along the last dimension, and `shape` is the result's.
+    """
+    if not all(map(is_static, (*slice_sizes, *shape, *shape_of(operand)))):
+        batching = (operand_batching_dims, start_indices_batching_dims)
+        numbers = _dynamic.Gathered(offset_dims, collapsed_slice_dims, start_index_map, *batching)
+        return _dynamic.gather(operand, indices, shape, numbers)
     fields = {
         "offset_dims": list(offset_dims),
         "collapsed_slice_dims": list(collapsed_slice_dims),

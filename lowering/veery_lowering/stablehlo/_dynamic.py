@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from veery_lowering.mlir import ir
-from veery_lowering.stablehlo._build import Extent, Value, dtype_of, integer, integers, one, shape_of
+from veery_lowering.stablehlo._build import Extent, Value, dtype_of, integer, integers, one, operation, shape_of
+from veery_lowering.stablehlo._elementwise import bitcast_convert, convert
 from veery_lowering.types import is_static, tensor_type
 
 _values: ContextVar[Mapping[str, Index]] = ContextVar("dimension values")
@@ -44,7 +47,7 @@ class Index:
         if isinstance(size, Index):
             return size
         if isinstance(size, Extent):
-            return Index(one("tensor.dim", [size.tensor, Index.of(size.axis).value], ir.IndexType.get()))
+            return Index(_extent(size.tensor, size.axis))
         if is_static(size):
             attribute = ir.IntegerAttr.get(ir.IndexType.get(), int(size))
             return Index(one("arith.constant", [], ir.IndexType.get(), {"value": attribute}))
@@ -84,15 +87,50 @@ class Index:
     __rmul__ = __mul__
 
 
+def _signless(function: Callable[..., Value]) -> Callable[..., Value]:
+    """IREE converts StableHLO's unsigned integers, and not those of the operations below: they see signed ones."""
+
+    @functools.wraps(function)
+    def of_signed(x: Value, *args: Any, **kwargs: Any) -> Value:
+        dtype = dtype_of(x)
+        if dtype.kind != "u":
+            return function(x, *args, **kwargs)
+        signed = _signed(dtype)
+        is_alike = lambda value: isinstance(value, ir.Value) and dtype_of(value) == dtype
+        args = tuple(bitcast_convert(a, signed) if is_alike(a) else a for a in args)
+        return bitcast_convert(function(bitcast_convert(x, signed), *args, **kwargs), dtype)
+
+    return of_signed
+
+
+def _extent(x: Value, axis: int) -> Value:
+    dtype = dtype_of(x)
+    if dtype.kind == "u":
+        x = bitcast_convert(x, _signed(dtype))
+    return one("tensor.dim", [x, Index.of(axis).value], ir.IndexType.get())
+
+
+def _signed(dtype: np.dtype) -> np.dtype:
+    return np.dtype(f"int{8 * dtype.itemsize}")
+
+
 def tie_shape(x: Value, like: Value) -> Value:
     """x, of which IREE is told that it has the shape of another tensor; x itself where that is static."""
     sizes = [Index.of(size).value for size in shape_of(like) if isinstance(size, Extent)]
-    return one("flow.tensor.tie_shape", [x, *sizes], x.type) if sizes else x
+    return _tied(x, sizes) if sizes else x
+
+
+@_signless
+def _tied(x: Value, sizes: Sequence[Value]) -> Value:
+    return one("flow.tensor.tie_shape", [x, *sizes], x.type)
 
 
 def scalar_of_size(size: Any, dtype: Any) -> Value:
     """A size as a rank-0 integer tensor."""
     type_ = tensor_type((), dtype)
+    if is_static(size):
+        value = ir.DenseElementsAttr.get(np.asarray(size, dtype), type=type_)
+        return one("stablehlo.constant", [], type_, {"value": value})
     number = one("arith.index_cast", [Index.of(size).value], type_.element_type)
     return one("tensor.from_elements", [number], type_)
 
@@ -151,17 +189,120 @@ def cast_shape(x: Value, type_: ir.Type) -> Value:
     return one("tensor.cast", [x], type_)
 
 
+@_signless
 def extract_slice(x: Value, starts: Sequence[Any], sizes: Sequence[Any], strides: Sequence[int]) -> Value:
     """The slice of `sizes` elements from `starts` in steps, which lies within x."""
+    operands, attributes = _slice_entries(starts, sizes, strides, leading=1)
+    return one("tensor.extract_slice", [x, *operands], tensor_type(sizes, dtype_of(x)), attributes)
+
+
+def crop(x: Value, low: Sequence[int], high: Sequence[int]) -> Value:
+    """x without so many elements at the ends of each dimension."""
+    if not any((*low, *high)):
+        return x
+    extents = [n if is_static(n) else Index.of(n) for n in shape_of(x)]
+    return extract_slice(x, low, [n - (a + b) for n, a, b in zip(extents, low, high)], [1] * len(extents))
+
+
+def _slice_entries(
+    starts: Sequence[Any], sizes: Sequence[Any], strides: Sequence[int], leading: int
+) -> tuple[list[Value], dict[str, ir.Attribute]]:
+    """The operands for what is dynamic in a slice, and the attributes for the rest, after `leading` operands."""
     entries = (starts, sizes, strides)
     operands = [[Index.of(n).value for n in numbers if not is_static(n)] for numbers in entries]
     names = ("static_offsets", "static_sizes", "static_strides")
     attributes = {name: _static_entries(numbers) for name, numbers in zip(names, entries)}
-    attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([1, *map(len, operands)])
-    result = tensor_type(sizes, dtype_of(x))
-    return one("tensor.extract_slice", [x, *sum(operands, [])], result, attributes)
+    segments = [*[1] * leading, *map(len, operands)]
+    return sum(operands, []), {**attributes, "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments)}
 
 
+def dynamic_slice(x: Value, starts: Sequence[Value], sizes: Sequence[Any]) -> Value:
+    """The slice of `sizes` elements at run-time `starts` (rank-0 integers), which are clamped so that it fits."""
+    extents = shape_of(x)
+    return extract_slice(x, list(map(_clamped, starts, extents, sizes)), sizes, [1] * len(extents))
+
+
+@_signless
+def dynamic_update_slice(x: Value, update: Value, starts: Sequence[Value]) -> Value:
+    """x with `update` written at run-time `starts` (rank-0 integers), which are clamped so that it fits."""
+    sizes = shape_of(update)
+    offsets = list(map(_clamped, starts, shape_of(x), sizes))
+    operands, attributes = _slice_entries(offsets, sizes, [1] * len(sizes), leading=2)
+    return one("tensor.insert_slice", [update, x, *operands], x.type, attributes)
+
+
+def _clamped(start: Value, extent: Any, size: Any) -> Any:
+    """A start as an index between 0 and extent - size."""
+    if is_zero(start):
+        return 0
+    if dtype_of(start).kind == "u":  # which no index is made of
+        start = convert(start, np.int64)
+    number = one("tensor.extract", [start], ir.RankedTensorType(start.type).element_type)
+    index = Index(one("arith.index_cast", [number], ir.IndexType.get()))
+    return index.min(Index.of(extent) - (size if is_static(size) else Index.of(size))).max(0)
+
+
+def is_zero(x: Value) -> bool:
+    """Whether a value is the constant 0 of rank 0."""
+    if isinstance(x.owner, ir.Block) or x.owner.operation.name != "stablehlo.constant" or shape_of(x) != ():
+        return False
+    attribute = x.owner.operation.attributes["value"]
+    return isinstance(attribute, ir.DenseIntElementsAttr) and attribute[0] == 0
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What is what in a gather, as in StableHLO's attribute; index vectors lie along the last dimension."""
+
+    offset_dims: Sequence[int]
+    collapsed_slice_dims: Sequence[int]
+    start_index_map: Sequence[int]
+    operand_batching_dims: Sequence[int]
+    start_indices_batching_dims: Sequence[int]
+
+
+@_signless
+def gather(operand: Value, indices: Value, shape: Sequence[Any], numbers: Gathered) -> Value:
+    """A gather, whose indices are in bounds, as a loop over the elements of the result, of this shape.
+
+    StableHLO's operation has windows of static sizes, its dynamic one does not compile.
+    """
+    kind = ir.RankedTensorType(operand.type).element_type
+    result = tensor_type(shape, dtype_of(operand))
+    empty = one("tensor.empty", [Index.of(n).value for n in shape if not is_static(n)], result)
+    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+    attributes = {
+        "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(ir.AffineMap.get_identity(len(shape)))]),
+        "iterator_types": ir.ArrayAttr.get([parallel] * len(shape)),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 1]),
+    }
+    made = operation("linalg.generic", [empty], [result], attributes, regions=1)
+    block = made.regions[0].blocks.append(kind, arg_locs=[ir.Location.current])
+    with ir.InsertionPoint(block):
+        place = [
+            one("linalg.index", [], ir.IndexType.get(), {"dim": integer(dimension)}) for dimension in range(len(shape))
+        ]
+        at = _operand_place(indices, place, len(shape_of(operand)), numbers)
+        operation("linalg.yield", [one("tensor.extract", [operand, *(index.value for index in at)], kind)], [])
+    return made.results[0]
+
+
+def _operand_place(indices: Value, place: Sequence[Value], rank: int, numbers: Gathered) -> list[Index]:
+    """Which element of the operand stands at a place of the result."""
+    kind = ir.RankedTensorType(indices.type).element_type
+    batch = [index for dimension, index in enumerate(place) if dimension not in numbers.offset_dims]
+    window = iter([place[dimension] for dimension in numbers.offset_dims])
+    absent = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    at = [Index.of(0) if axis in absent else Index(next(window)) for axis in range(rank)]
+    for axis, dimension in zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims):
+        at[axis] = Index(batch[dimension])
+    for component, axis in enumerate(numbers.start_index_map):
+        number = one("tensor.extract", [indices, *batch, Index.of(component).value], kind)
+        at[axis] = at[axis] + Index(one("arith.index_cast", [number], ir.IndexType.get()))
+    return at
+
+
+@_signless
 def regroup(x: Value, old: Sequence[Any], new: Sequence[Any]) -> Value:
     """Reshape x, of shape `old` in dimension expressions, to `new`.
 

@@ -174,12 +174,16 @@ def _count(start: Any, limit: Any, step: int) -> Any:
 
 def dynamic_slice(x: Value, starts: Sequence[Value], sizes: Sequence[int]) -> Value:
     """The slice of `sizes` at run-time `starts` (rank-0 integers), which are clamped so that it fits."""
+    if not all(map(is_static, (*shape_of(x), *sizes))):
+        return _dynamic.dynamic_slice(x, starts, sizes)
     result = tensor_type(sizes, dtype_of(x))
     return one("stablehlo.dynamic_slice", [x, *starts], result, {"slice_sizes": integers(sizes)})
 
 
 def dynamic_update_slice(x: Value, update: Value, starts: Sequence[Value]) -> Value:
     """x with `update` written at run-time `starts` (rank-0 integers), which are clamped so that it fits."""
+    if not all(map(is_static, (*shape_of(x), *shape_of(update)))):
+        return _dynamic.dynamic_update_slice(x, update, starts)
     return one("stablehlo.dynamic_update_slice", [x, update, *starts], x.type)
 
 
@@ -193,6 +197,10 @@ def pad(
     if dtype_of(x).kind == "c":
         return complex(pad(real(x), real(value), low, high, interior), pad(imag(x), imag(value), low, high, interior))
     between = [0] * len(tuple(low)) if interior is None else interior
+    if not all(map(is_static, shape_of(x))) and not any(between):
+        # IREE crops no dynamic shapes by padding.
+        x = _dynamic.crop(x, [max(0, -n) for n in low], [max(0, -n) for n in high])
+        low, high = [max(0, n) for n in low], [max(0, n) for n in high]
     attributes = {
         "edge_padding_low": integers(low),
         "edge_padding_high": integers(high),
