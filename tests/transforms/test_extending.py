@@ -214,3 +214,68 @@ def test_gradient_checks(in_numpy):
     with pytest.raises(AssertionError, match="JVP of f, VJP of f|VJP of f, JVP of f|JVP of f, JVP of f"):
         check(late, (0.5,), order=2)
     veery.test_util.check_vjp(lax.sin, lambda x: veery.vjp(lax.sin, x), (0.5,))
+
+
+def test_chains_of_transformations():
+    from veery.extend import linear_util as lu
+
+    @lu.transformation_with_aux2
+    def noting(f, store, note, x):
+        store.store((note, x))
+        return f(x)
+
+    @lu.transformation
+    def shifted(by, x):
+        y = yield (x + by,), {}
+        yield 2 * y
+
+    def core(x):
+        return abs(x)
+
+    calls = []
+
+    @lu.cache
+    def remembered(fun, x):
+        calls.append(x)
+        return fun.call_wrapped(x)
+
+    for _ in range(2):  # a chain that is built again is known
+        fun, aux = noting(shifted(lu.wrap_init(core), -3), "note")
+        with pytest.raises(lu.StoreException, match="Store empty"):
+            aux()
+        assert remembered(fun, 1) == 4 and aux() == ("note", 1)
+    assert calls == [1]
+    assert remembered(noting(shifted(lu.wrap_init(core), -4), "note")[0], 1) == 6 and calls == [1, 1]
+    with pytest.raises(lu.StoreException, match="Store occupied"):
+        fun.call_wrapped(1)
+    other = noting(lu.wrap_init(core), "other")[1]
+    assert lu.merge_linear_aux(other, aux) == (False, ("note", 1))
+    assert lu.merge_linear_aux(aux, other) == (True, ("note", 1))
+    with pytest.raises(lu.StoreException, match="neither"):
+        lu.merge_linear_aux(other, other)
+
+
+def test_places_in_the_users_program():
+    from veery.extend import source_info_util
+
+    with veery.named_scope("outer"):
+        place = source_info_util.current()
+        assert source_info_util.current_name_stack() == place.name_stack == "outer"
+    assert "test_extending.py" in source_info_util.summarize(place)
+
+
+def test_compile_time_evaluation_meets_tracers(in_numpy):
+    def f(x):
+        with veery.ensure_compile_time_eval():
+            known = float(lax.sin(np.float64(0.5)))
+            return lax.add(lax.mul(x, known), lax.add(1.0, 2.0))
+
+    for g in f, veery.jit(f), veery.vmap(f):
+        np.testing.assert_allclose(g(np.arange(3.0)), np.arange(3.0) * np.sin(0.5) + 3, rtol=1e-12)
+    assert [e.primitive.name for e in veery.make_jaxpr(f)(1.0).eqns] == ["mul", "add"]
+    np.testing.assert_allclose(veery.grad(f)(2.0), np.sin(0.5))
+
+
+def test_static_arguments_of_make_jaxpr_are_there():
+    with pytest.raises(ValueError, match="only 2 positional arguments"):
+        veery.make_jaxpr(lambda n, x: x, static_argnums=5)(3, 1.0)

@@ -131,6 +131,8 @@ def make_jaxpr(
 
         from veery._core.trace import extend_axis_env
 
+        if any(not -len(args) <= n < len(args) for n in static):
+            raise ValueError(f"make_jaxpr: static_argnums={static}, there are only {len(args)} positional arguments.")
         tracer = JitFunction(fun, JitOptions(static_argnums=tuple(n % len(args) for n in static)))
         with contextlib.ExitStack() as stack:
             for name, size in axis_env or ():

@@ -1,3 +1,5 @@
 """For libraries that extend veery: the core's data types and all primitives."""
 
 from veery.extend import core as core
+from veery.extend import linear_util as linear_util
+from veery.extend import source_info_util as source_info_util

@@ -1,0 +1,14 @@
+"""Where in the user's program operations are made, and the names of the scopes around them."""
+
+from veery._core.source import SourceInfo as SourceInfo
+from veery._core.source import current as current
+from veery._core.source import current_name_stack as current_name_stack
+from veery._core.source import extend_name_stack as extend_name_stack
+from veery._core.source import fresh
+
+reset_name_stack = fresh
+
+
+def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
+    """The file, line and function of a place, as text."""
+    return str(source_info)
