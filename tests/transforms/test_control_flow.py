@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from support import numerics
@@ -321,24 +319,17 @@ def test_solvers_with_auxiliary_output_and_errors(in_numpy):
     close(veery.grad(veery.grad(square_root))(4.0), -1 / 32)
 
 
-def test_compile_time_of_a_scans_gradient_does_not_depend_on_its_length(tmp_path, monkeypatch):
-    monkeypatch.setenv("VEERY_CACHE_DIR", str(tmp_path))
+def test_the_program_of_a_scans_gradient_does_not_depend_on_its_length():
+    """Nor does the time to trace, lower and compile it: in operations of the jaxpr and lines of the module."""
 
-    def compile_seconds(length):
+    def sizes(length):
         w = np.full((2, 2), 0.1, np.float32)
         step = lambda c, _: (lax.mul(lax.dot(w, c), c), None)
-        f = lambda x: lax.reduce_sum(lax.scan(step, x, None, length=length)[0], (0,))
-        lowered = veery.jit(veery.grad(f)).lower(np.ones(2, np.float32))
-        text = lowered.as_text()
-        start = time.perf_counter()
-        compiled = lowered.compile()
-        return time.perf_counter() - start, len(text), compiled(np.ones(2, np.float32))
+        f = veery.grad(lambda x: lax.reduce_sum(lax.scan(step, x, None, length=length)[0], (0,)))
+        x = np.ones(2, np.float32)
+        return str(veery.make_jaxpr(f)(x)).count("\n"), veery.jit(f).lower(x).as_text().count("\n")
 
-    compile_seconds(11)  # imports
-    short, long = compile_seconds(10), compile_seconds(1000)
-    assert long[1] <= short[1] * 1.1  # nothing is unrolled
-    assert long[0] <= max(short[0], compile_seconds(12)[0], compile_seconds(13)[0]) * 1.5
-    assert np.isfinite(np.asarray(long[2])).all()
+    assert sizes(10) == sizes(1000)
 
 
 def test_compiled():

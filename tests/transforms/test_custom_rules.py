@@ -356,6 +356,8 @@ def test_errors_of_vjp_rules(in_numpy, wrap):
         ValueError, r"at output\[1\] the bwd rule produced an output of type f64\[2\] .* the shapes do not match"
     ):
         differentiate(product, lambda _, ct: (ct, np.ones(2)))
+    with raises(ValueError, r"produced an output of type c128\[\] .* the dtypes do not match"):
+        differentiate(product, lambda _, ct: (ct, lax.complex(ct, ct)))
     if wrap is veery.jit:
         with raises(TypeError, r"first element had container/pytree structure:\s+\(f64\[\],\)"):
             differentiate(lambda x, y: ((x,), None), lambda _, ct: (ct, ct))

@@ -425,8 +425,11 @@ def _checked_cotangent(ct: Any, aval: Any, path: str) -> Any:
         return None
     zero = isinstance(ct, SymbolicZero)
     given = ct.aval if zero else aval_of(ct)
+    # of another precision it is converted; the imaginary part of a complex one would be lost
+    complex_for_real = given.dtype.kind == "c" and expected.dtype.kind != "c"
     fits = given.shape == expected.shape and (
-        given.dtype == expected.dtype or given.weak_type or dtypes.issubdtype(given.dtype, np.inexact)
+        given.dtype == expected.dtype
+        or (given.weak_type or dtypes.issubdtype(given.dtype, np.inexact)) and not complex_for_real
     )
     if not fits:
         what = "a SymbolicZero" if zero else "an output"

@@ -182,6 +182,7 @@ from veery.lax._parallel import pswapaxes as pswapaxes
 from veery.lax._parallel import reduce_scatter_p as reduce_scatter_p
 from veery.lax._platform import platform_dependent as platform_dependent
 from veery.lax._platform import platform_index_p as platform_index_p
+from veery.lax._ragged import ragged_dot as ragged_dot
 from veery.lax._reduce import argmax as argmax
 from veery.lax._reduce import argmax_p as argmax_p
 from veery.lax._reduce import argmin as argmin
