@@ -74,6 +74,7 @@ from veery._core.config import transfer_guard as transfer_guard
 from veery._core.config import transfer_guard_device_to_device as transfer_guard_device_to_device
 from veery._core.config import transfer_guard_device_to_host as transfer_guard_device_to_host
 from veery._core.config import transfer_guard_host_to_device as transfer_guard_host_to_device
+from veery._core.device import Device as Device
 from veery._core.dtypes import float0 as float0
 from veery._core.source import named_scope as named_scope
 from veery._core.trace import ensure_compile_time_eval as ensure_compile_time_eval
@@ -88,6 +89,7 @@ from veery import core as core
 from veery import custom_batching as custom_batching
 from veery import custom_derivatives as custom_derivatives
 from veery import debug as debug
+from veery import dlpack as dlpack
 from veery import dtypes as dtypes
 from veery import errors as errors
 from veery import experimental as experimental
@@ -97,6 +99,7 @@ from veery import interpreters as interpreters
 from veery import lax as lax
 from veery import nn as nn
 from veery import numpy as numpy
+from veery import ops as ops
 from veery import random as random
 from veery import stablehlo as stablehlo
 from veery import stages as stages

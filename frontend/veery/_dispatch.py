@@ -19,6 +19,7 @@ from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
 from veery._core.config import default_device as use_default_device
+from veery._core.device import Device
 from veery._core.dimensions import Symbols, is_symbolic, symbols_of
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from veery._core.primitive import Primitive
@@ -36,6 +37,7 @@ def runtime() -> Any:
     """The runtime package."""
     import veery_runtime
 
+    Device.register(veery_runtime.Device)
     if config.jax_num_cpu_devices and config.jax_num_cpu_devices > 0:
         veery_runtime.configure(num_cpu_devices=config.jax_num_cpu_devices)
     return veery_runtime
