@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+
+from veery._cli import application
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,7 +38,31 @@ def broken(x):
     return x.nothing
 '''
 
-Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+class Result(NamedTuple):
+    """What a command gave back."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Result]
+
+
+def run_process(folder: Path, arguments: tuple[str, ...]) -> Result:
+    """`veery` in a process of its own."""
+    path = os.pathsep.join(str(ROOT / p) for p in ("frontend", "lowering", "runtime"))
+    done = subprocess.run(
+        [sys.executable, "-m", "veery", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture
@@ -45,18 +73,23 @@ def folder(tmp_path) -> Path:
 
 
 @pytest.fixture
-def veery(folder) -> Command:
-    """Runs `veery` in the folder."""
+def process(folder) -> Command:
+    """Runs `veery` in the folder, as a shell would."""
+    return lambda *arguments: run_process(folder, arguments)
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        path = os.pathsep.join(str(ROOT / p) for p in ("frontend", "lowering", "runtime"))
-        return subprocess.run(
-            [sys.executable, "-m", "veery", *arguments],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+
+@pytest.fixture
+def veery(folder, monkeypatch, capfd) -> Command:
+    """Runs `veery` in the folder and in this process, which saves starting many."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "model", raising=False)
+
+    def run(*arguments: str) -> Result:
+        capfd.readouterr()
+        with warnings.catch_warnings():
+            code = application.run(list(arguments))
+        return Result(code, *capfd.readouterr())
 
     return run

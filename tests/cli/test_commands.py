@@ -7,8 +7,6 @@ import json
 import numpy as np
 import pytest
 
-from veery._cli import application
-
 ARGS = ("--args", "{w: f32[5,3], b: f32[3]}, f32[2,5]")
 
 
@@ -18,11 +16,11 @@ def ok(result):
     return result.stdout
 
 
-def test_inspect_shows_the_stages(veery):
+def test_inspect_shows_the_stages(veery, process):
     assert "dot_general" in ok(veery("inspect", "model.py:layer", *ARGS))
     text = ok(veery("inspect", "model.py:loss", *ARGS, "--grad", "--stage", "stablehlo", "--annotate"))
     assert '// model.py:6  y = lax.dot_general(x, params["w"]' in text and "loc(" not in text
-    text = ok(veery("inspect", "model.py:layer", *ARGS, "--stage", "flow", "--annotate"))
+    text = ok(process("inspect", "model.py:layer", *ARGS, "--stage", "flow", "--annotate"))
     assert "flow.dispatch @main_dispatch_0" in text and "// model.py:6" in text
     assert "vmap" not in ok(veery("inspect", "model:double", "--args", "f32[4]", "--vmap", "--jit"))
 
@@ -42,15 +40,15 @@ def test_statistics_and_differences(veery):
     assert "+++ model.py:loss" in text and "reduce_sum" in text
 
 
-def test_compile_inspect_run(veery, tmp_path):
+def test_compile_inspect_run(veery, process, tmp_path):
     targets = ("--target", "cpu:generic", "--target", "cuda:sm_89")
-    ok(veery("compile", "model.py:double", "--args", "f32[3]", *targets, "-o", "d.vmfb"))
+    ok(process("compile", "model.py:double", "--args", "f32[3]", *targets, "-o", "d.vmfb"))
     text = ok(veery("inspect", "d.vmfb"))
     assert "double(x: f32[3]) -> {y: f32[3]}" in text and "cuda:sm_89" in text and "_dispatch_0_" in text
     found = json.loads(ok(veery("inspect", "d.vmfb", "--json")))
     assert [t["target"] for t in found["functions"][0]["targets"]] == ["cpu:generic", "cuda:sm_89"]
     np.save(tmp_path / "x.npy", np.float32([1, 2, 3]))
-    ok(veery("run", "d.vmfb", "--input", "x=@x.npy", "--output", "out.npz"))
+    ok(process("run", "d.vmfb", "--input", "x=@x.npy", "--output", "out.npz"))
     np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["result['y']"], [2, 4, 6])
     assert json.loads(ok(veery("run", "d.vmfb", "--input", "3xf32=1 2 3", "--json"))) == {"result['y']": [2, 4, 6]}
     device = veery("run", "d.vmfb", "--input", "3xf32=1", "--device", "cuda")
@@ -64,10 +62,10 @@ def test_stablehlo_files(veery, tmp_path):
     assert "flow.dispatch" in ok(veery("inspect", "m.mlir", "--stage", "flow"))
 
 
-def test_measurements(veery):
+def test_measurements(veery, process):
     found = json.loads(ok(veery("bench", "model.py:double", "--args", "f32[3]", "--repeats", "5", "--json")))
     assert found["results"][0]["median"] > 0 and found["results"][0]["relative"] == 1
-    found = json.loads(ok(veery("profile", "model.py:loss", *ARGS, "--json")))
+    found = json.loads(ok(process("profile", "model.py:loss", *ARGS, "--json")))
     assert any("model.py:" in d["source"] for d in found["dispatches"])
 
 
@@ -97,16 +95,14 @@ BAD = [
 
 
 @pytest.mark.parametrize("arguments, code, message", BAD, ids=[" ".join(b[0]) for b in BAD])
-def test_bad_input_is_told_in_a_line(arguments, code, message, folder, monkeypatch, capfd):
-    monkeypatch.chdir(folder)
-    returned = application.run(list(arguments))  # in this process, which saves starting many
-    told = capfd.readouterr()
-    assert (returned, told.out) == (code, "")
-    assert message in told.err and told.err.count("\n") <= 2 and "Traceback" not in told.err
+def test_bad_input_is_told_in_a_line(arguments, code, message, veery):
+    told = veery(*arguments)
+    assert (told.returncode, told.stdout) == (code, "")
+    assert message in told.stderr and told.stderr.count("\n") <= 2 and "Traceback" not in told.stderr
 
 
-def test_errors_of_the_process(veery):
-    result = veery("inspect", "absent.py:f")
+def test_errors_of_the_process(process):
+    result = process("inspect", "absent.py:f")
     assert result.returncode == 2 and result.stderr == "veery: error: there is no file absent.py\n"
 
 

@@ -7,14 +7,24 @@ import shutil
 import subprocess
 
 import pytest
+from cli.conftest import MODEL, run_process
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "model.py").write_text(MODEL)
+    args = ("--args", "{w: f32[5,3], b: f32[3]}, f32[2,5]")
+    result = run_process(folder, ("inspect", "model.py:loss", *args, "--html", "page.html"))
+    assert result.returncode == 0, result.stderr
+    return (folder / "page.html").read_text()
 
 
 @pytest.fixture
-def page(veery, tmp_path):
-    args = ("--args", "{w: f32[5,3], b: f32[3]}, f32[2,5]")
-    result = veery("inspect", "model.py:loss", *args, "--html", "page.html")
-    assert result.returncode == 0, result.stderr
-    return tmp_path / "page.html"
+def page(written, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(written)
+    return path
 
 
 def test_every_stage_knows_the_source(page):
