@@ -55,6 +55,22 @@ def test_compile_inspect_run(veery, process, tmp_path):
     assert device.returncode == 3 and "No cuda device" in device.stderr and device.stderr.count("\n") <= 2
 
 
+def test_symbolic_arguments(veery):
+    args = ("--args", "{w: f32[5,3], b: f32[3]}, f32[2*n,5]")
+    assert "f32[2*n,3]" in ok(veery("inspect", "model.py:layer", *args))
+    assert "n" in json.loads(ok(veery("inspect", "model.py:layer", *args, "--stats", "--json")))["result_bytes"]
+    text = ok(veery("compile", "model.py:layer", *args, "-o", "l.vmfb"))
+    assert "x: f32[2*n,5]) -> f32[2*n,3]" in text
+    parts = ("--input", "params['w']=5x3xf32=0", "--input", "params['b']=3xf32=0")
+    for rows in (2, 4):
+        out = json.loads(ok(veery("run", "l.vmfb", *parts, "--input", f"x={rows}x5xf32=1", "--json")))
+        assert out == {"result": [[0.0] * 3] * rows}
+    wrong = veery("run", "l.vmfb", *parts, "--input", "x=3x5xf32=1")
+    assert wrong.returncode == 2 and "dimension 0 of x is 3, which is '2*n' for no integer n >= 1" in wrong.stderr
+    wrong = veery("bench", "model.py:layer", *args)
+    assert wrong.returncode == 2 and "symbolic" in wrong.stderr
+
+
 def test_stablehlo_files(veery, tmp_path):
     text = ok(veery("inspect", "model.py:double", "--args", "f32[3]", "--stage", "stablehlo"))
     (tmp_path / "m.mlir").write_text(text)
@@ -83,7 +99,9 @@ BAD = [
     (("inspect", "no_such_module:f"), 2, "there is no module 'no_such_module'"),
     (("inspect", "model.py"), 2, "names no function; write file.py:function"),
     (("inspect", "model.py:double", "--args", "f33[2]"), 2, "'f33' is no dtype at column 1"),
-    (("inspect", "model.py:double", "--args", "f32[2"), 2, "expected , at column"),
+    (("inspect", "model.py:double", "--args", "f32[2"), 2, "expected ] at column 6"),
+    (("inspect", "model.py:double", "--args", "f32[2,b*]"), 2, "cannot read 'b*' at column 4"),
+    (("inspect", "absent.vmfb"), 2, "there is no file absent.vmfb"),
     (("inspect", "model.py:double"), 1, "missing 1 required positional argument"),
     (("inspect", "model.py:broken", "--args", "f32[2]"), 1, "has no attribute 'nothing'"),
     (("inspect", "model.py:double", "--args", "f32[2]", "--stage", "flow", "--target", "tpu"), 2, "target 'tpu'"),

@@ -11,11 +11,12 @@ import numpy as np
 from veery._api.inspection import ShapeDtypeStruct
 from veery._cli.application import fail
 from veery._core import dtypes
+from veery._core.dimensions import SymbolicScope, parse_shape
 
 _LETTERS = {"f": "float", "bf": "bfloat", "i": "int", "u": "uint", "c": "complex", "s": "int"}
 _TOKEN = re.compile(
     r"\s*(?:(?P<string>'[^']*'|\"[^\"]*\")|(?P<number>[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)(?![\w]))"
-    r"|(?P<word>[A-Za-z_][\w]*(?:<\w+>)?)|(?P<mark>[\[\](){},:=]))"
+    r"|(?P<word>[A-Za-z_][\w]*(?:<\w+>)?)|(?P<mark>[\[\](){},:=*+^-]))"
 )
 _CONSTANTS = {"None": None, "True": True, "False": False, "true": True, "false": False}
 
@@ -54,6 +55,7 @@ class Parser:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.scope = SymbolicScope()
         self.tokens: list[tuple[str, str, int]] = []
         at = 0
         while text[at:].strip():
@@ -115,20 +117,19 @@ class Parser:
             self._fail(f"{text!r} is no dtype", at)
         return ShapeDtypeStruct(self._shape(), dtype)
 
-    def _shape(self) -> tuple[int, ...]:
+    def _shape(self) -> tuple[Any, ...]:
         if self.peek() != "[":
             return ()
-        self.take("[")
-        shape = []
-        while self.peek() != "]":
-            kind, text, at = self.take()
-            if not text.isdigit():
-                self._fail(f"a dimension must be a number, got {text!r},", at)
-            shape.append(int(text))
-            if self.peek() != "]":
-                self.take(",")
-        self.take("]")
-        return tuple(shape)
+        _, _, start = self.take("[")
+        while self.take("]" if self.at >= len(self.tokens) else None)[1] != "]":
+            pass
+        try:
+            shape = parse_shape(self.text[start + 1 : self.tokens[self.at - 1][2]], self.scope)
+        except ValueError as error:
+            self._fail(str(error), start)
+        if any(isinstance(size, int) and size < 0 for size in shape):
+            self._fail(f"a dimension must not be negative, got {list(shape)}", start)
+        return shape
 
     def _items(self, end: str) -> list[Any]:
         items = []
@@ -157,9 +158,9 @@ def parse(text: str) -> Arguments:
     """The arguments that a text describes.
 
     Args:
-        text: types separated by commas: `f32[8,784]`, `bf16[3]`, `i32` (a scalar), containers `{w: f32[3]}`,
-            `[f32[1], f32[2]]`, `(f32, i32)`, Python numbers, `None`, keyword arguments `k=f32`, and strings in quotes,
-            which are static arguments.
+        text: types separated by commas: `f32[8,784]`, `bf16[3]`, `i32` (a scalar), `f32[b,784]` (for any size b, see
+            `veery.export.symbolic_shape`), containers `{w: f32[3]}`, `[f32[1], f32[2]]`, `(f32, i32)`, Python numbers,
+            `None`, keyword arguments `k=f32`, and strings in quotes, which are static arguments.
 
     >>> parse("f32[8,784], {w: f32[784,10]}").args[1]["w"]
     ShapeDtypeStruct(shape=(784, 10), dtype=float32)

@@ -64,6 +64,8 @@ def output_type(spec: tuple[tuple[int, ...], str]) -> str:
 
 def show(path: str, as_json: bool, stage: str | None) -> None:
     """Print what a file holds."""
+    if not Path(path).is_file():
+        fail(f"there is no file {path}")
     if stage is not None:
         fail("an artifact holds machine code only; --stage needs the function or a .mlir file")
     found = describe(path)

@@ -26,6 +26,7 @@ def compile_command(
       veery compile model.py:predict --args "f32[8,784]" -o model.vmfb
       veery compile model.py:predict --args "f32[8,784]" --target cpu:generic --target cpu:x86-64-v3 -o model.vmfb
       veery compile model.py:predict --args "f32[8,784]" --target cpu:aarch64-linux -o pi.vmfb
+      veery compile model.py:predict --args "f32[b,784]" -o any_batch.vmfb
       veery compile model.py:loss --grad --args "f32[8]" -o grad.vmfb --weights grad.safetensors
     """
     from veery import aot

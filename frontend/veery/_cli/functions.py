@@ -71,7 +71,9 @@ def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
 def function_options(command: Any) -> Any:
     """The options of all commands that take a function."""
     options = [
-        click.option("--args", "args_text", default="", help='Types of the arguments: "f32[8,784], {w: f32[784,10]}".'),
+        click.option(
+            "--args", "args_text", default="", help='Types of the arguments: "f32[8,784], {w: f32[n,10]}" (any n).'
+        ),
         click.option("--grad", is_flag=True, callback=_note, expose_value=False, help="Differentiate the function."),
         click.option("--value-and-grad", is_flag=True, callback=_note, expose_value=False, help="Value and gradient."),
         click.option("--vmap", is_flag=True, callback=_note, expose_value=False, help="Map over leading axes."),

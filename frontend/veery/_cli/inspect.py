@@ -142,7 +142,7 @@ def _stats(subject: Subject, as_json: bool) -> None:
     if as_json:
         return output.emit_json(found)
     operations = found.pop("operations")
-    output.table("", ["quantity", "value"], [[key.replace("_", " "), f"{value:,}"] for key, value in found.items()])
+    output.table("", ["quantity", "value"], [[key.replace("_", " "), output.number(n)] for key, n in found.items()])
     click.echo("")
     rows = [[name, d["count"], d["flops"], d["bytes"]] for name, d in operations.items()]
     output.table("", ["operation", "count", "flops", "bytes"], rows)

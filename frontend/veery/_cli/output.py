@@ -56,6 +56,11 @@ def table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
 
 
+def number(value: Any) -> str:
+    """A number with its thousands apart, or an expression."""
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def size(nbytes: int) -> str:
     """A number of bytes for people: "12.3 KiB"."""
     value = float(nbytes)

@@ -39,7 +39,7 @@ def run_command(
     values = bind(function, inputs)
     try:
         results = function.call_flat(values)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:  # of the arguments: what happens on a device is an ExecutionError
         fail(str(error), error)
     names = function.result_names
     if out is not None:

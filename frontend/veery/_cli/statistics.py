@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterator
 from typing import Any
 
+from veery._core.dimensions import is_symbolic, max_dim
 from veery._core.jaxpr import Literal
 
 # Operations that compute nothing, and those that cost more than one FLOP an element (counted as XLA does: one).
@@ -44,7 +46,7 @@ def _inner(eqn: Any) -> Iterator[Any]:
 def _count(jaxpr: Any, times: int, found: dict[str, dict[str, int]]) -> None:
     for eqn in jaxpr.eqns:
         inner = list(_inner(eqn))
-        trips = int(eqn.params["length"]) if eqn.primitive.name == "scan" else 1
+        trips = eqn.params["length"] if eqn.primitive.name == "scan" else 1
         for each in inner:
             _count(each, times * trips, found)
         if inner:
@@ -62,8 +64,8 @@ def peak_bytes(jaxpr: Any) -> int:
     live = peak = sum(_nbytes(v.aval) for v in (*jaxpr.invars, *jaxpr.constvars))
     for i, eqn in enumerate(jaxpr.eqns):
         live += sum(_nbytes(v.aval) for v in eqn.outvars)
-        inside = max((peak_bytes(inner) for inner in _inner(eqn)), default=0)
-        peak = max(peak, live + inside)
+        inside = functools.reduce(max_dim, map(peak_bytes, _inner(eqn)), 0)
+        peak = max_dim(peak, live + inside)
         done = {v for v in eqn.invars if not isinstance(v, Literal) and last[v] == i and v not in keep}
         unused = [v for v in eqn.outvars if v not in last and v not in keep]
         live -= sum(_nbytes(v.aval) for v in (*done, *unused))
@@ -76,11 +78,16 @@ def dispatches(flow: str) -> list[str]:
 
 
 def statistics(traced: Any, lowered: Any) -> dict[str, Any]:
-    """Operations with counts, FLOPs and bytes; totals; dispatches and the code's size; memory."""
+    """Operations with counts, FLOPs and bytes; totals; dispatches and the code's size; memory.
+
+    With symbolic shapes the numbers are expressions, and the operations in the order of the program.
+    """
     jaxpr = traced.jaxpr.jaxpr
     operations: dict[str, dict[str, int]] = {}
     _count(jaxpr, 1, operations)
-    ordered = dict(sorted(operations.items(), key=lambda item: (-item[1]["flops"], -item[1]["bytes"], item[0])))
+    rank = lambda item: (-item[1]["flops"], -item[1]["bytes"], item[0])
+    symbolic = is_symbolic(d[key] for d in operations.values() for key in ("count", "flops", "bytes"))
+    ordered = operations if symbolic else dict(sorted(operations.items(), key=rank))
     total = lambda key: sum(d[key] for d in operations.values())
     return {
         "operation_count": total("count"),
