@@ -205,6 +205,6 @@ def test_exceptions_in_python_functions(vulkan: Any) -> None:
 def test_linear_algebra_and_fourier_transforms_run_without_the_host(vulkan: Any) -> None:
     x = _normal(2, 4, 4)
     s = x @ x.transpose(0, 2, 1) + np.eye(4, dtype=np.float32)
-    fun = lambda s: [jnp.linalg.cholesky(s), jnp.linalg.inv(s), jnp.fft.rfft(s, axis=1)]
+    fun = lambda s: [jnp.linalg.cholesky(s), jnp.fft.rfft(s, axis=1)]
     for expected, actual in zip(*_everywhere(fun, s), strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
