@@ -28,8 +28,10 @@ from veery._api.inspection import ShapeDtypeStruct, _with_consts
 from veery._api.jit import JitFunction, jit
 from veery._core import dtypes, tree
 from veery._core.avals import ShapedArray, aval_of
-from veery._core.dimensions import SymbolicScope, is_symbolic_dim, parse_shape, scope_of
+from veery._core.dimensions import SymbolicScope, is_symbolic_dim, may_fit, parse_shape, scope_of
 from veery._core.jaxpr import eval_jaxpr
+from veery._core.tree import tree_leaves_with_path
+from veery._core.tree_registry import keystr
 from veery._transforms.foreign import Types, avals_of, call_module_p
 
 __all__ = [
@@ -89,7 +91,9 @@ class Exported:
     out_shardings_hlo = property(lambda self: (None,) * len(self.out_avals))
 
     def mlir_module(self, platform: str | None = None) -> str:
-        """The StableHLO module as text, for the first platform or the one named."""
+        """The StableHLO module as text, for the first platform or the one named; ValueError for one without."""
+        if platform not in (None, *self.platforms):
+            raise ValueError(f"{self.fun_name} was exported for the platforms {self.platforms}, not for {platform!r}")
         index = 0 if platform is None else self.platforms.index(platform)
         return _dispatch.module_text(self._modules[index])
 
@@ -101,25 +105,25 @@ class Exported:
         """The derivative: a function of the flat arguments and the results' cotangents to the arguments' cotangents.
 
         Raises:
-            ValueError: it was not serialised (see `serialize`), or is itself a second derivative.
+            ValueError: it was not serialised (see `serialize`).
         """
         if self._vjp is None:
-            raise ValueError(f"No VJP is available for {self.fun_name}: serialize it with vjp_order=1")
+            raise ValueError(f"No VJP is available for {self.fun_name}: serialize it with a greater vjp_order")
         return self._vjp()
 
     def serialize(self, vjp_order: int = 0) -> bytearray:
         """The exported function as bytes.
 
         Args:
-            vjp_order: 1 to take the derivative with it.
+            vjp_order: 1 to take the derivative with it, 2 the second one too, ...
 
         Raises:
-            ValueError: containers that cannot be described, an order other than 0 and 1.
+            ValueError: containers that cannot be described, a negative order.
 
         The StableHLO within is bound to this version of IREE: its bindings do not offer versioned serialisation.
         """
-        if vjp_order not in (0, 1):
-            raise ValueError(f"serialize: vjp_order must be 0 or 1, got {vjp_order}")
+        if vjp_order < 0:
+            raise ValueError(f"serialize: vjp_order must not be negative, got {vjp_order}")
         content = {
             "name": self.fun_name,
             "trees": [aot.describe(self.in_tree), aot.describe(self.out_tree)],
@@ -128,26 +132,41 @@ class Exported:
             "constraints": scope_of(a.shape for a in self.in_avals).constraints,
             "platforms": self.platforms,
             "modules": [base64.b64encode(m).decode() for m in self._modules],
-            "vjp": base64.b64encode(self.vjp().serialize()).decode() if vjp_order else None,
+            "vjp": base64.b64encode(self.vjp().serialize(vjp_order - 1)).decode() if vjp_order else None,
         }
         body = json.dumps(content, separators=(",", ":")).encode()
         return bytearray(_MAGIC + hashlib.sha256(body).digest() + body)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the function. It may be called in functions under jit, and differentiated once where the vjp is there.
+        """Run the function. It may be called in functions under jit, and differentiated where the vjp is there.
 
         Raises:
             ValueError: the arguments differ in structure or type, or this platform was not exported for.
         """
         leaves, treedef = tree.tree_flatten((args, kwargs))
-        if treedef != self.in_tree:
+        if treedef != self.in_tree and not _is_described_alike(treedef, self.in_tree):
             raise ValueError(
                 f"The invocation args and kwargs must have the same pytree structure as when the function "
                 f"'{self.fun_name}' was exported, but they have {treedef} instead of {self.in_tree}"
             )
+        self._check(leaves, args, kwargs)
         if not self._called:
             self._called.append(self._callable())
         return tree.tree_unflatten(self.out_tree, self._called[0](*leaves))
+
+    def _check(self, leaves: Sequence[Any], args: Any, kwargs: Any) -> None:
+        """Raise ValueError for arguments of other types; sizes of symbolic dimensions are checked by the program."""
+        for i, (given, wanted) in enumerate(zip(map(aval_of, leaves), self.in_avals)):
+            if given.dtype == wanted.dtype and may_fit(given.shape, wanted.shape):
+                continue
+            (which, *rest), _ = tree_leaves_with_path((args, kwargs))[i]
+            what, *types = "Shape", tuple(wanted.shape), tuple(given.shape)
+            if given.dtype != wanted.dtype:
+                what, *types = "Dtype", wanted.dtype, given.dtype
+            raise ValueError(
+                f"{what} mismatch for {('args', 'kwargs')[which.idx]}{keystr(tuple(rest))} of {self.fun_name}: "
+                f"expected {types[0]} and called with {types[1]}"
+            )
 
     def _callable(self) -> Callable[..., Any]:
         module = _dispatch.read_modules(dict(zip(self.platforms, self._modules)))
@@ -157,8 +176,6 @@ class Exported:
             return tuple(call_module_p.bind(*leaves, module=module, types=types))
 
         plain.__name__ = plain.__qualname__ = f"call_{self.fun_name}"
-        if self._vjp is None:
-            return jit(plain)
         differentiable = custom_vjp(plain)
 
         def backward(leaves: tuple[Any, ...], cts: Any) -> tuple[Any, ...]:
@@ -166,8 +183,17 @@ class Exported:
             found = self.vjp().call(*leaves, *given)
             return tuple(_cotangents(found, self.in_avals))
 
-        differentiable.defvjp(lambda *leaves: (plain(*leaves), leaves), backward)
+        # Itself, not plain: for derivatives of the derivative.
+        differentiable.defvjp(lambda *leaves: (differentiable(*leaves), leaves), backward)
         return jit(differentiable)
+
+
+def _is_described_alike(left: Any, right: Any) -> bool:
+    """Whether two structures differ at most in the types of named tuples, which are not serialised."""
+    try:
+        return aot.describe(left) == aot.describe(right)
+    except ValueError:  # of containers that no description has
+        return False
 
 
 def _cotangents(values: Sequence[Any], avals: Sequence[ShapedArray]) -> list[Any]:
@@ -282,7 +308,7 @@ def export(
     (('cpu', 'vulkan'), (ShapedArray(float32[3]),))
     """
     function = fun_jit if isinstance(fun_jit, JitFunction) else jit(fun_jit)
-    chosen = tuple(platforms or (default_export_platform(),))
+    chosen = (platforms,) if isinstance(platforms, str) else tuple(platforms or (default_export_platform(),))
 
     def exporter(*args: Any, **kwargs: Any) -> Exported:
         traced = function.trace(*args, **kwargs)
@@ -313,10 +339,7 @@ def _export_vjp(
         return tuple(g if _has_tangent(a) else np.zeros(a.shape, np.bool_) for g, a in zip(found, avals))
 
     derivative.__name__ = f"{name}_vjp"
-    first = export(jit(derivative), platforms=platforms)(*map(spec, avals), *map(spec, outs))
-    return Exported(
-        first.fun_name, first.in_tree, first.in_avals, first.out_tree, first.out_avals, first.platforms, first._modules
-    )
+    return export(jit(derivative), platforms=platforms)(*map(spec, avals), *map(spec, outs))
 
 
 def deserialize(blob: bytes | bytearray) -> Exported:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+
 import numpy as np
 import pytest
 
@@ -58,11 +60,33 @@ def test_derivative(exported):
         again.vjp().vjp()
 
 
+def test_named_tuples_are_known_by_their_names():
+    pair = collections.namedtuple("pair", "left right")
+    swap = export.export(veery.jit(lambda p: pair(p.right, p.left)))(pair(np.float32(1), np.float32(2)))
+    out = export.deserialize(swap.serialize()).call(pair(np.float32(3), np.float32(4)))
+    assert type(out).__name__ == "pair" and (out.left, out.right) == (4, 3)
+    with pytest.raises(ValueError, match="same pytree structure"):
+        swap.call((np.float32(3), np.float32(4)))
+
+
+def test_second_derivative():
+    cube = export.export(veery.jit(lambda x: x**3))(spec((), "float32"))
+    again = export.deserialize(cube.serialize(vjp_order=2))
+    assert veery.grad(veery.grad(again.call))(np.float32(2)) == 12
+    with pytest.raises(ValueError, match="No VJP is available"):
+        veery.grad(export.deserialize(cube.serialize()).call)(np.float32(2))
+    assert again.vjp().vjp().in_avals == cube.vjp().vjp().in_avals and not again.vjp().vjp().has_vjp()
+
+
 def test_misuse(exported):
     with pytest.raises(ValueError, match="same pytree structure as when the function 'model' was exported"):
         exported.call(1.0)
-    with pytest.raises(TypeError, match=r"must be f32\[2,3\], got f32\[3,2\]"):
+    with pytest.raises(ValueError, match=r"Shape mismatch for args\[1\] of model: expected .2, 3. and called with .3"):
         exported.call(ARGS[0], np.ones((3, 2), np.float32), scale=np.float32(2))
+    with pytest.raises(ValueError, match=r"Dtype mismatch for kwargs\['scale'\] .* expected float32 .* int32"):
+        exported.call(*ARGS, scale=np.int32(2))
+    with pytest.raises(ValueError, match="exported for the platforms .'cpu', 'vulkan'., not for 'cuda'"):
+        exported.mlir_module("cuda")
     data = exported.serialize()
     data[len(data) // 2] ^= 1
     with pytest.raises(ValueError, match="damaged"):
