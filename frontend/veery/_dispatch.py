@@ -21,6 +21,7 @@ from veery._core.config import config
 from veery._core.config import default_device as use_default_device
 from veery._core.device import Device
 from veery._core.dimensions import Symbols, is_symbolic, symbols_of
+from veery._core.errors import JaxRuntimeError
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from veery._core.primitive import Primitive
 from veery._core.trace import eval_trace, set_current_trace
@@ -40,6 +41,7 @@ def runtime() -> Any:
     Device.register(veery_runtime.Device)
     if config.jax_num_cpu_devices and config.jax_num_cpu_devices > 0:
         veery_runtime.configure(num_cpu_devices=config.jax_num_cpu_devices)
+    veery_runtime.errors.raise_also_as(JaxRuntimeError)
     return veery_runtime
 
 
@@ -84,7 +86,9 @@ def target_of(device: Any) -> str:
 # Arrays.
 
 
-def put(value: np.ndarray, aval: ShapedArray, device: Any = None, *, copy: bool = True) -> ArrayImpl:
+def put(
+    value: np.ndarray, aval: ShapedArray, device: Any = None, *, copy: bool = True, sole: bool = False
+) -> ArrayImpl:
     """A concrete array from host memory.
 
     Args:
@@ -92,11 +96,12 @@ def put(value: np.ndarray, aval: ShapedArray, device: Any = None, *, copy: bool 
         aval: the type of the array.
         device: where it goes; None for the default device (it is then not committed).
         copy: whether the values are copied if they could be shared.
+        sole: of shared values, whether nobody else has them.
     """
     physical = getattr(aval.dtype, "physical", aval.dtype)
     if value.dtype != physical:
         value = value.astype(physical)
-    buffer = runtime().put(value, device or default_device(), copy=copy)
+    buffer = runtime().put(value, device or default_device(), copy=copy, sole=sole)
     return ArrayImpl(aval, buffer, device is not None)
 
 

@@ -17,6 +17,7 @@ from veery_runtime.device import synchronize as synchronize
 from veery_runtime.errors import ArtifactError as ArtifactError
 from veery_runtime.errors import CorruptArtifactError as CorruptArtifactError
 from veery_runtime.errors import DeletedBufferError as DeletedBufferError
+from veery_runtime.errors import DeviceLostError as DeviceLostError
 from veery_runtime.errors import DeviceUnavailableError as DeviceUnavailableError
 from veery_runtime.errors import ExecutionError as ExecutionError
 from veery_runtime.errors import ForkedProcessError as ForkedProcessError

@@ -182,9 +182,8 @@ class Buffer:
             if self._host is host:
                 self._host = None
             host = self._host
-        if host is not None and host is not SHARED:
-            return host
-        host = self._host = self._read()
+        if type(host) is not np.ndarray:
+            host = self._host = self._read()
         return host
 
     def _read(self) -> np.ndarray[Any, Any]:
@@ -208,7 +207,7 @@ class Buffer:
           RuntimeError: the buffer was deleted.
         """
         self._check_alive()
-        if self._spec.device.host_visible or not (self._host is None or self._host is SHARED):
+        if self._spec.device.host_visible or type(self._host) in (HostCopy, np.ndarray):
             return
         copy = self._host = HostCopy()
         pending = self._pending
@@ -291,7 +290,7 @@ class Buffer:
             raise BufferError("Buffer.__dlpack__ shares its memory; copy in the consumer instead")
         if dl_device is not None and tuple(dl_device) != device.dlpack_device:
             raise BufferError(f"Buffer.__dlpack__: the contents are on {device!r}, not on DLPack device {dl_device}")
-        if self._host is None:
+        if type(self._host) is not np.ndarray:
             self._host = SHARED
         view = self._ref.deref(iree.HalBufferView)
         return device.hal.create_dlpack_capsule(view, *device.dlpack_device)
@@ -321,7 +320,7 @@ def import_view(array: np.ndarray[Any, Any], spec: Spec) -> iree.HalBufferView:
     return iree.HalBufferView(view.get_buffer(), spec.shape, spec.element_type)
 
 
-def put(array: np.ndarray[Any, Any], device: Device, copy: bool = True) -> Buffer:
+def put(array: np.ndarray[Any, Any], device: Device, copy: bool = True, sole: bool = False) -> Buffer:
     """Places a NumPy array on a device.
 
     Args:
@@ -329,6 +328,7 @@ def put(array: np.ndarray[Any, Any], device: Device, copy: bool = True) -> Buffe
       device: where to.
       copy: False gives the memory away: it may be shared instead of copied (when 64-byte aligned and contiguous), and
         must not be written to afterwards.
+      sole: with copy=False, nobody else has the memory: it may be donated without a copy.
 
     Returns:
       The buffer. The caller may change `array` at once when `copy` is true.
@@ -352,7 +352,7 @@ def put(array: np.ndarray[Any, Any], device: Device, copy: bool = True) -> Buffe
     contiguous = array.flags.c_contiguous
     if not copy and contiguous and array.ctypes.data % ALIGNMENT == 0:
         buffer = Buffer(import_view(array, spec).__iree_vm_ref__, spec)
-        buffer._host = SHARED
+        buffer._host = None if sole else SHARED
         return buffer
     if spec.small:
         return Buffer(device.upload(array if contiguous else np.array(array, order="C"), spec), spec)

@@ -12,6 +12,10 @@ class ExecutionError(RuntimeError):
     """A compiled program failed on its device."""
 
 
+class DeviceLostError(ExecutionError):
+    """A device gave up: its driver reset it or it was unplugged. What it held is gone; other devices go on."""
+
+
 class DeletedBufferError(RuntimeError):
     """A buffer was used after it had been deleted or donated."""
 
@@ -35,6 +39,9 @@ class CorruptArtifactError(ArtifactError):
 class IncompatibleArtifactError(ArtifactError):
     """An intact artifact was made for another CPU, IREE version or format version."""
 
+
+# What drivers say of a device that does not answer any more.
+_LOST = re.compile(r"DEVICE_LOST|CUDA_ERROR_(ILLEGAL_ADDRESS|LAUNCH_FAILED|ECC_UNCORRECTABLE|CONTEXT_IS_DESTROYED)")
 
 # IREE carries a failure along fences as text. A marker in that text leads back to the Python exception object, so
 # that a reader far downstream gets the original type and traceback. Bounded: exceptions keep frames alive.
@@ -60,6 +67,20 @@ def recall(error: BaseException) -> BaseException | None:
     return original and original.with_traceback(traceback)
 
 
+# The class that is raised for each class of errors of programs.
+_raised: dict[type[ExecutionError], type[ExecutionError]] = {}
+
+
+def raise_also_as(base: type[RuntimeError]) -> None:
+    """Makes errors of programs from now on instances of a further class, the one that a caller's users know."""
+    for kind in (ExecutionError, DeviceLostError):
+        _raised[kind] = type(kind.__name__, (kind, base), {"__module__": kind.__module__, "__doc__": kind.__doc__})
+
+
+def _error(kind: type[ExecutionError], message: str) -> ExecutionError:
+    return _raised.get(kind, kind)(message)
+
+
 def translate(name: str, error: BaseException) -> BaseException:
     """The exception to raise where the result of the failed program `name` is read."""
     original = recall(error)
@@ -68,6 +89,12 @@ def translate(name: str, error: BaseException) -> BaseException:
     if isinstance(error, ExecutionError):
         return error
     text = str(error)
+    if _LOST.search(text):
+        return _error(
+            DeviceLostError,
+            f"{name}: the device was lost while this program was running or waiting for it. Its arrays are gone; other "
+            f"devices, such as the CPU, can still be used, this one not before the process is started anew ({text})",
+        )
     if "RESOURCE_EXHAUSTED" in text:
-        return ExecutionError(f"{name}: out of memory on the device ({text})")
-    return ExecutionError(f"{name}: the program failed on its device: {text}")
+        return _error(ExecutionError, f"{name}: out of memory on the device ({text})")
+    return _error(ExecutionError, f"{name}: the program failed on its device: {text}")

@@ -394,6 +394,8 @@ def _donating_call(executable: Executable, call: Call) -> Call:
             buffer = given[index]
             if any(other is buffer for i, other in enumerate(given) if i != index):
                 raise ValueError(f"{executable.name}: the same array is donated and passed as another argument")
+            if type(buffer._host) is Undecided:
+                buffer._host = buffer._host.decide()
             if buffer._host is not None or _is_read(buffer):
                 given[index] = put(buffer.numpy(), buffer.device)
         results = call(given)
@@ -430,7 +432,13 @@ def _binding_call(constants: tuple[Buffer, ...], call: Call) -> Call:
 
 
 class Probe:
-    """The memory of one call's arguments and results, kept until both can be looked at."""
+    """The memory of one call's arguments and results, kept until both can be looked at.
+
+    Attributes:
+      found: the results that share memory, once they are known; until then None.
+    """
+
+    found: tuple[int, ...] | None = None
 
     def __init__(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer]) -> None:
         self.inputs = [(buffer._ref, buffer._spec) for buffer in inputs]
@@ -439,6 +447,14 @@ class Probe:
 
     def done(self) -> bool:
         return all(pending.done() for pending in self.pending)
+
+    def wait(self) -> None:
+        for pending in self.pending:
+            reported = pending.reported
+            try:
+                pending.wait()
+            except Exception:  # it belongs to whoever reads the result
+                pending.reported = reported
 
     def aliasing(self) -> tuple[int, ...] | None:
         """The results that share memory with an argument or another result; None when that cannot be seen."""
@@ -461,6 +477,27 @@ def _extent(ref: Any, spec: Spec) -> tuple[int, int]:
     return (start, start + spec.nbytes)
 
 
+class Undecided:
+    """Stands in `_host` for memory of which a program's first call, when it is done, will tell whether it is shared."""
+
+    __slots__ = ("executable", "probe", "result")
+
+    def __init__(self, executable: Executable, probe: Probe, result: int | None) -> None:
+        self.executable = executable
+        self.probe = probe
+        self.result = result  # its number; None for an argument
+
+    def decide(self) -> Any:
+        """What to put in the place of this, after waiting for that call: SHARED, or None."""
+        if workers.nested():
+            return SHARED
+        self.probe.wait()
+        found = _decided(self.executable, self.probe)
+        if found is None:
+            return SHARED
+        return SHARED if (found if self.result is None else self.result in found) else None
+
+
 def _sharing_call(executable: Executable, call: Call) -> Call:
     """Marks results and arguments that share memory."""
     first = len(executable.constants)
@@ -471,35 +508,47 @@ def _sharing_call(executable: Executable, call: Call) -> Call:
         results = call(buffers)
         arguments = [buffers[i] for i in kept]
         aliasing = executable._aliasing
+        probe = None
         if aliasing is None:
-            aliasing = _learn_aliases(executable, arguments, results)
+            aliasing, probe = _learn_aliases(executable, arguments, results)
         if aliasing:
-            for buffer in (*arguments, *(results[i] for i in aliasing)):
-                if buffer._host is None and buffer._pending is not DELETED:
-                    buffer._host = SHARED
+            for buffer, i in (*((b, None) for b in arguments), *((results[i], i) for i in aliasing)):
+                if buffer._pending is not DELETED and type(buffer._host) in (type(None), Undecided):
+                    if probe is None or buffer._host is not None:
+                        buffer._host = SHARED
+                    else:
+                        buffer._host = Undecided(executable, probe, i)
         return results
 
     return share
 
 
-def _learn_aliases(executable: Executable, arguments: list[Buffer], results: list[Buffer]) -> tuple[int, ...]:
-    """The results to be marked after this call: all, while nothing is known."""
+def _learn_aliases(
+    executable: Executable, arguments: list[Buffer], results: list[Buffer]
+) -> tuple[tuple[int, ...], Probe | None]:
+    """The results to be marked after this call (all, while nothing is known) and the call that will tell more."""
     everything = tuple(range(len(results)))
     probe = executable._probe
     if probe is None:
         unsettled = any(isinstance(b._pending, (Deferred, Failed, Deleted)) for b in (*arguments, *results))
         if unsettled or not executable.device.host_visible:
-            return everything
+            return everything, None
         probe = executable._probe = Probe(arguments, results)
-    if not probe.done():
-        return everything
-    executable._probe = None
-    aliasing = probe.aliasing()
-    if aliasing is None:
-        return everything
-    executable._aliasing = aliasing
-    executable.call = executable._choose_call()
-    return aliasing
+    found = _decided(executable, probe) if probe.done() else None
+    return (everything, probe) if found is None else (found, None)
+
+
+def _decided(executable: Executable, probe: Probe) -> tuple[int, ...] | None:
+    """The results of a program that share memory, as its probed call, which is done, shows."""
+    if probe.found is None:
+        probe.found = probe.aliasing()
+        if executable._probe is probe:
+            executable._probe = None
+            if probe.found is not None:
+                executable._aliasing = probe.found
+                executable.call = executable._choose_call()
+        probe.inputs = probe.outputs = []
+    return probe.found
 
 
 def load_module(

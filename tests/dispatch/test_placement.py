@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import gc
+
 import numpy as np
 import pytest
 
@@ -72,11 +75,33 @@ def test_donated_memory_is_used_again():
     np.testing.assert_allclose(mean, np.full_like(x, 1 - 0.9**6), rtol=1e-5)
 
 
+def test_a_training_loop_holds_its_state_twice_at_most():
+    """The state that was, which is donated, and the state that will be; nothing is copied on the way."""
+    device = veery.devices()[0]
+
+    @functools.partial(veery.jit, donate_argnums=0)
+    def step(state, batch):
+        loss = lambda weights: jnp.sum(jnp.tanh(batch @ weights) ** 2)
+        weights, velocity = state
+        velocity = 0.9 * velocity + veery.grad(loss)(weights)
+        return weights - 1e-3 * velocity, velocity
+
+    batch = jnp.ones((32, 256))
+    state = jnp.ones((256, 512)), jnp.zeros((256, 512))
+    gc.collect()
+    device.ledger.peak = before = device.ledger.live
+    for _ in range(10):
+        state = step(state, batch)
+    veery.block_until_ready(state)
+    nbytes = sum(x.nbytes for x in state)
+    assert device.memory_stats()["peak_bytes_in_use"] - before <= 1.05 * nbytes
+
+
 def test_errors_of_the_device_name_the_function_and_its_line():
     def enormous(x):
         return jnp.zeros((1 << 30, 1 << 12)) + x
 
-    with pytest.raises(RuntimeError, match=r"enormous \(.*test_placement.py:\d+\): out of memory"):
+    with pytest.raises(veery.errors.JaxRuntimeError, match=r"enormous \(.*test_placement.py:\d+\): out of memory"):
         np.asarray(veery.jit(enormous)(1.0))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,6 +14,7 @@ import pytest
 
 import veery_runtime as runtime
 from veery_runtime import completion, iree
+from veery_runtime.executable import Undecided
 
 QUEUES = ("inline", "threaded", "deferred")
 
@@ -83,7 +85,7 @@ def test_work_in_flight_is_bounded(device):
 
 
 def _failing(device):
-    """A buffer whose work fails a little later."""
+    """A buffer whose work ends, or fails, when its fence is told."""
     (result,) = runtime.load(programs.add_one(), device, queue="threaded")([_row(device)])
     result.wait()
     semaphore = device.hal.create_semaphore(0)
@@ -106,6 +108,18 @@ def test_a_failure_surfaces_at_the_read_and_later_calls_work(device, queue, when
         fence.fail("boom")
     for buffer in (y, x, bad, y):
         with pytest.raises(runtime.ExecutionError, match="boom"):
+            buffer.numpy()
+    assert add([_row(device)])[0].numpy().tolist() == [1.0] * 8
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+def test_a_lost_device_is_told_and_others_go_on(device, queue):
+    add = runtime.load(programs.add_one(), device, queue=queue)
+    bad, fence = _failing(device)
+    (x,) = add([bad])
+    fence.fail("INTERNAL; VK_ERROR_DEVICE_LOST; vkWaitSemaphores")
+    for buffer in (x, bad):
+        with pytest.raises(runtime.DeviceLostError, match="doomed|add.*device was lost.*VK_ERROR_DEVICE_LOST"):
             buffer.numpy()
     assert add([_row(device)])[0].numpy().tolist() == [1.0] * 8
 
@@ -176,6 +190,18 @@ def test_donation_writes_into_the_donated_memory(device):
     address = np.frombuffer(x._ref.deref(iree.HalBufferView).map(), np.uint8).ctypes.data
     (y,) = add([x])
     assert y.numpy().ctypes.data == address
+
+
+def test_donation_waits_for_the_first_call_instead_of_copying(device):
+    """Until the first call of a program is done, nobody knows what its results share."""
+    late, fence = _failing(device)
+    (x,) = runtime.load(programs.add_one(), device, queue="threaded")([late])
+    assert type(x._host) is Undecided
+    reference = x._ref
+    threading.Timer(0.1, fence.signal).start()
+    (y,) = runtime.load(programs.add_in_place(), device, queue="threaded")([x])
+    assert x.is_deleted() and y.numpy().tolist() == [3.0] * 8
+    assert y.numpy().ctypes.data == np.frombuffer(reference.deref(iree.HalBufferView).map(), np.uint8).ctypes.data
 
 
 def test_memory_that_others_see_is_copied_instead_of_donated(device):

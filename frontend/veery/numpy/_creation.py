@@ -21,11 +21,11 @@ from veery.numpy._promotion import Array, ArrayLike, broadcast_to, check_arrayli
 _PYTHON_SCALARS = frozenset((bool, int, float, complex))
 
 
-def from_host(value: np.ndarray, weak_type: bool = False, device: Any = None) -> ArrayImpl:
-    """A concrete array that takes over a NumPy array, which nobody else may write to."""
+def from_host(value: np.ndarray, weak_type: bool = False, device: Any = None, sole: bool = False) -> ArrayImpl:
+    """A concrete array that takes over a NumPy array, which nobody else may write to (`sole`: or read)."""
     aval = ShapedArray(value.shape, value.dtype, weak_type)
     guard("host_to_device", aval, device or "the default device")
-    return _dispatch.put(value, aval, device, copy=False)
+    return _dispatch.put(value, aval, device, copy=False, sole=sole)
 
 
 def place(x: Array, device: Any) -> Array:
@@ -334,7 +334,7 @@ def _filled(shape: Any, value: complex, dtype: Any, weak_type: bool, device: Any
     number = constant(value, dtype)
     if current_trace() is eval_trace:
         host = np.zeros(shape, dtype) if not value else np.full(shape, number, dtype)
-        return place(from_host(host, weak_type), device)
+        return place(from_host(host, weak_type, sole=True), device)
     if weak_type:
         number = convert_element_type_p.bind(number, new_dtype=dtype, weak_type=True)
     return lax.broadcast_in_dim(number, shape, ())

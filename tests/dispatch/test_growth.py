@@ -1,0 +1,86 @@
+"""What calls and compilations leave behind: nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+_PRELUDE = """
+import gc, json
+import numpy as np
+import veery, veery.numpy as jnp
+from veery._api.jit import JitFunction
+from veery._core.jaxpr import Jaxpr
+from veery_runtime import synchronize
+from veery_runtime.executable import Executable
+
+def state():
+    synchronize()
+    gc.collect()
+    objects = gc.get_objects()
+    kinds = [sum(type(x) is kind for x in objects) for kind in (Executable, Jaxpr, JitFunction)]
+    pages = int(open("/proc/self/statm").read().split()[1])
+    return {"objects": len(objects), "kinds": kinds, "KiB": pages * 4}
+"""
+
+
+def _grown(script: str) -> tuple[dict, dict]:
+    done = subprocess.run([sys.executable, "-c", _PRELUDE + script], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    before, after = map(json.loads, done.stdout.splitlines())
+    return before, after
+
+
+def test_ten_thousand_calls():
+    before, after = _grown("""
+x, large = jnp.ones(8), jnp.ones((300, 300))
+combine = veery.jit(lambda tree, scale, *, n: veery.tree.map(lambda a: a * scale + n, tree), static_argnames="n")
+product = veery.jit(lambda a: a @ a / 300)
+shift = veery.jit(lambda a: a + 1, donate_argnums=0)
+
+def burst(count):
+    y, z = x, large
+    for i in range(count):
+        combine({"a": y, "b": [np.ones(3, np.float32), 2.0]}, 0.5, n=1)
+        y = shift(y + x)
+        if i % 50 == 0:
+            z = product(z)
+            z.copy_to_host_async()
+    return np.asarray(y), np.asarray(z)
+
+burst(500)
+print(json.dumps(state()))
+burst(3300)  # of each of three functions
+print(json.dumps(state()))
+""")
+    assert after["kinds"] == before["kinds"]
+    assert after["objects"] - before["objects"] < 100
+    assert after["KiB"] - before["KiB"] < 4096  # 0.4 KiB a call
+
+
+def test_three_hundred_functions():
+    """Traced, loaded and dropped; 14 KiB each may be lost, where a loaded program takes 56 KiB."""
+    before, after = _grown("""
+def call(factor):
+    veery.jit(lambda x: x * factor)(jnp.ones(3))
+
+def compilations(factors, cached):
+    veery.config.update("jax_enable_compilation_cache", cached)
+    for factor in factors:
+        call(factor)
+
+compilations([2.0] * 30, True)
+compilations([3.0, 4.0], False)
+print(json.dumps(state()))
+compilations([2.0] * 300, True)
+compilations([5.0 + i for i in range(8)], False)
+print(json.dumps(state()))
+""")
+    assert after["kinds"] == before["kinds"]
+    assert after["objects"] - before["objects"] < 300
+    assert after["KiB"] - before["KiB"] < 4096
