@@ -2,8 +2,9 @@
 
 from veery._core.effects import DebugEffect as DebugEffect
 from veery._core.effects import OrderedDebugEffect as OrderedDebugEffect
+from veery.lax._breakpoint import debug_breakpoint as breakpoint
 from veery.lax._debug import debug_callback as callback
 from veery.lax._debug import debug_log as log
 from veery.lax._debug import debug_print as print
 
-__all__ = ["DebugEffect", "OrderedDebugEffect", "callback", "log", "print"]
+__all__ = ["DebugEffect", "OrderedDebugEffect", "breakpoint", "callback", "log", "print"]
