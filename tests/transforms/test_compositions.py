@@ -216,6 +216,15 @@ def test_second_derivatives_at_ties_follow_the_rule(in_numpy):
         close(curvature, veery.grad(veery.grad(f))(1.0, 1.0 + 1e-6))
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_derivatives_of_sums_of_exponentials_at_ties(in_numpy, reverse):
+    """They are smooth: equal elements, and equal partial sums, are no special places at any order."""
+    f = lambda x: lax.reduce_sum(lax.sin(lax.cumlogsumexp(x, 0, reverse)), (0,))
+    tied, apart = np.zeros(3), np.array([0.0, 1e-7, -1e-7])
+    for derivative in veery.hessian(f), veery.jacfwd(veery.hessian(f)):
+        np.testing.assert_allclose(derivative(tied), derivative(apart), atol=1e-6)
+
+
 def test_perturbations_are_not_confused(in_numpy):
     # d/dx (x * d/dy (x + y)) at x=1: the inner derivative is 1, so the outer one is 1 (not 2)
     fun = lambda x: lax.mul(x, veery.grad(lambda y: lax.add(x, y))(1.0))

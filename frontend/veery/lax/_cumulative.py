@@ -123,10 +123,14 @@ def _add_in_logarithms(a: Any, t_a: Any, b: Any, t_b: Any) -> tuple[Any, Any]:
 
 
 def _logaddexp(a: Any, b: Any) -> Any:
-    """max + log1p(e^-|a - b|), where a - b is NaN (of equal infinities) their sum."""
-    difference = _arithmetic.sub(a, b)
-    small = _transcendental.log1p(_transcendental.exp(_arithmetic.neg(_arithmetic.abs(difference))))
-    out = _arithmetic.add(_arithmetic.max(a, b), small)
+    """high + log1p(e^(low - high)), where the difference is NaN (of equal infinities) their sum.
+
+    Chosen by select, the two have derivatives of any order where they are equal; those of max and abs are wrong there.
+    """
+    above = _compare.ge(a, b)
+    high, low = _compare.select(above, a, b), _compare.select(above, b, a)
+    difference = _arithmetic.sub(low, high)
+    out = _arithmetic.add(high, _transcendental.log1p(_transcendental.exp(difference)))
     return _compare.select(_compare.ne(difference, difference), _arithmetic.add(a, b), out)
 
 
