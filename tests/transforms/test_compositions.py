@@ -225,6 +225,12 @@ def test_derivatives_of_sums_of_exponentials_at_ties(in_numpy, reverse):
         np.testing.assert_allclose(derivative(tied), derivative(apart), atol=1e-6)
 
 
+def test_second_derivatives_at_poles_have_their_sign(in_numpy):
+    with np.errstate(all="ignore"):
+        assert veery.grad(veery.grad(lax.cbrt))(0.0) == -np.inf
+        assert veery.grad(veery.grad(lax.sqrt))(0.0) == -np.inf
+
+
 def test_perturbations_are_not_confused(in_numpy):
     # d/dx (x * d/dy (x + y)) at x=1: the inner derivative is 1, so the outer one is 1 (not 2)
     fun = lambda x: lax.mul(x, veery.grad(lambda y: lax.add(x, y))(1.0))

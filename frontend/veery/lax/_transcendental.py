@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veery.lax._arithmetic import add, div, is_complex, mul, neg, square, sub
+from veery.lax._arithmetic import add, div, integer_pow, is_complex, mul, neg, square, sub
 from veery.lax._declare import FLOAT, INEXACT, binary, unary
 from veery.lax._operands import Array, ArrayLike, apply
 from veery.lax._reference import in_double
@@ -346,4 +346,6 @@ rsqrt_p = unary(
     reference=in_double(lambda x: 1 / np.sqrt(x)),
     jvp=lambda t, out, x: mul(t, div(mul(out, -0.5), x)),
 )
-cbrt_p = unary("cbrt", FLOAT, reference=in_double(np.cbrt), jvp=lambda t, out, x: mul(t, div(1 / 3, square(out))))
+cbrt_p = unary(
+    "cbrt", FLOAT, reference=in_double(np.cbrt), jvp=lambda t, out, x: mul(t, mul(integer_pow(out, -2), 1 / 3))
+)
