@@ -8,15 +8,17 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from veery_lowering.cache import disk_cache
 from veery_lowering.errors import CompileError
-from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, inlined, run_pipeline
+from veery_lowering.loops import settle
+from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, inlined, ir, run_pipeline
 from veery_lowering.module import Emission
 from veery_lowering.program import Options
 from veery_lowering.targets import Flags, Target, traits
 
-_KEY_FORMAT = "1"
+_KEY_FORMAT = "2"
 _NO_MULTI_USE_FUSION = "--iree-dispatch-creation-fuse-multi-use=false"
 # Calls with effects return when they are done. With fences IREE 3.13 loses some of calls without results: of two that
 # stem from one dispatch one is never signalled, and in loops a fence may be waited for before the call that signals it.
@@ -57,10 +59,10 @@ def intermediate(emission: Emission, target: Target, options: Options, phase: st
     """
     flags = _with_options(target.attempts(traits(emission.module))[0], options, emission)
     if phase in CODE:
-        return _generated_code(inlined(emission.module, target.attributes), flags, target, phase)
+        return _generated_code(_prepared(emission, target), flags, target, phase)
     if phase not in PHASES:
         raise ValueError(f"there is no dialect or phase {phase!r}; known are stablehlo, {', '.join((*PHASES, *CODE))}")
-    text, diagnostics = run_pipeline(inlined(emission.module, target.attributes), flags, phase)
+    text, diagnostics = run_pipeline(_prepared(emission, target), flags, phase)
     if text is None:
         raise CompileError("\n".join(d.message for d in diagnostics))
     return text.decode()
@@ -93,8 +95,20 @@ def _with_options(flags: Flags, options: Options, emission: Emission) -> Flags:
     return (*flags, *multi_use, *model, *options.flags)
 
 
+def _prepared(emission: Emission, target: Target) -> bytes:
+    """The module as the compiler gets it."""
+
+    def change(module: Any) -> None:
+        settle(module)
+        for function in module.regions[0].blocks[0]:
+            for name, text in target.attributes:
+                function.attributes[name] = ir.Attribute.parse(text, module.context)
+
+    return inlined(emission.module, change)
+
+
 def _compile(emission: Emission, name: str, target: Target, attempts: Sequence[Flags]) -> bytes:
-    module = inlined(emission.module, target.attributes)
+    module = _prepared(emission, target)
     diagnostics: list[Diagnostic] = []
     for flags in attempts:
         program, diagnostics = run_pipeline(module, flags)

@@ -11,10 +11,11 @@ import io
 import itertools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import iree.compiler
 from iree.compiler import ir as ir
@@ -65,8 +66,8 @@ def bytecode(module: ir.Module) -> bytes:
     return stream.getvalue()
 
 
-def inlined(module: ir.Module, attributes: tuple[tuple[str, str], ...]) -> bytes:
-    """MLIR bytecode of a module without calls, in which nothing is computed twice and functions have these attributes.
+def inlined(module: ir.Module, change: Callable[[Any], None]) -> bytes:
+    """MLIR bytecode of a module without calls, in which nothing is computed twice, and which `change` may then change.
 
     IREE inlines too, but where two equal calls of a function read one reshaped value, and nothing else does, its
     conversion to linalg moves the function's first operation before the reshape and leaves the others behind: "failed
@@ -75,9 +76,7 @@ def inlined(module: ir.Module, attributes: tuple[tuple[str, str], ...]) -> bytes
     copy = module.operation.clone()
     try:
         PassManager.parse("builtin.module(inline,cse)", module.context).run(copy)
-        for function in copy.regions[0].blocks[0]:
-            for name, text in attributes:
-                function.attributes[name] = ir.Attribute.parse(text, module.context)
+        change(copy)
         stream = io.BytesIO()
         copy.write_bytecode(stream)
         return stream.getvalue()

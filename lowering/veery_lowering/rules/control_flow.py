@@ -123,12 +123,22 @@ def _while(
 ) -> list[Value]:
     cond_consts = operands[:cond_nconsts]
     body_consts = operands[cond_nconsts : cond_nconsts + body_nconsts]
-    carry = operands[cond_nconsts + body_nconsts :]
-    return hlo.while_(
-        carry,
-        lambda *state: ctx.inline(cond_jaxpr, *cond_consts, *state),
-        lambda *state: ctx.inline(body_jaxpr, *body_consts, *state),
-    )
+    carry = list(operands[cond_nconsts + body_nconsts :])
+    body = body_jaxpr.jaxpr
+    # What the body passes on as it is stays outside of the loop.
+    changing = [i for i, (x, y) in enumerate(zip(body.invars[body_nconsts:], body.outvars)) if x is not y]
+    changing = changing or list(range(len(carry)))
+
+    def whole(state: Sequence[Value]) -> list[Value]:
+        values = dict(zip(changing, state))
+        return [values.get(i, x) for i, x in enumerate(carry)]
+
+    def step(*state: Value) -> list[Value]:
+        outs = ctx.inline(body_jaxpr, *body_consts, *whole(state))
+        return [outs[i] for i in changing]
+
+    goes_on = lambda *state: ctx.inline(cond_jaxpr, *cond_consts, *whole(state))
+    return whole(hlo.while_([carry[i] for i in changing], goes_on, step))
 
 
 @rule("scan")

@@ -1,0 +1,116 @@
+"""Loops in the form that IREE compiles rightly.
+
+IREE 3.13 turns loops about, so that the body comes before the condition, and then drops what the body does not read and
+what it returns twice. Its conversion to streams takes the types before such a loop for those after it all the same: the
+compiler dies of memory that it overwrote ("LLVM ERROR: out of memory"), as for (x, done) -> (x * 2, sum(x) > 9). And
+where arrays go round in a circle, (a, b) -> (b, a), their offsets do so in 64-bit registers, for which the program's
+code has a word too little: the numbers are wrong. So bodies read all that they are given, return nothing twice, and
+compute what goes round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.mlir import ir
+from veery_lowering.registry import Value
+
+
+def settle(module: Any) -> None:
+    """Change the loops of a module operation in place."""
+    loops: list[Any] = []
+
+    def visit(op: Any) -> ir.WalkResult:
+        if op.name == "stablehlo.while":
+            loops.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.walk(visit)
+    for loop in loops:
+        _settle(loop)
+
+
+def _settle(loop: Any) -> None:
+    condition, body = (region.blocks[0] for region in loop.regions)
+    given, end = list(body.arguments), _end(body)
+    returned = list(end.operands)
+    moved = _one_of_each_circle(given, returned)
+    bound = [] if _counts(condition) else _bound(body, given, returned)
+    if not moved and not bound:
+        return
+    with loop.location:
+        if moved:
+            with ir.InsertionPoint(loop):
+                (zero,) = hlo.optimization_barrier([hlo.constant(np.uint8(0))])
+        with ir.InsertionPoint(end):
+            for i in moved:
+                returned[i] = _computed(returned[i], zero)
+            if bound:
+                kept = hlo.optimization_barrier([*(returned[i] for i in bound), *(given[i] for i in bound)])
+                for i, x in zip(bound, kept):
+                    returned[i] = x
+    for i, x in enumerate(returned):
+        end.operands[i] = x
+
+
+def _end(block: Any) -> Any:
+    return block.operations[len(block.operations) - 1]
+
+
+def _counts(condition: Any) -> bool:
+    """Whether a loop goes on while a number of its own is less than another: IREE makes a counted loop of it."""
+    (goes_on,) = _end(condition).operands
+    test = goes_on.owner
+    return (
+        not isinstance(test, ir.Block)
+        and test.name == "stablehlo.compare"
+        and "LT" in str(test.attributes["comparison_direction"])
+        and np.issubdtype(hlo.dtype_of(test.operands[0]), np.integer)
+    )
+
+
+def _bound(body: Any, given: Sequence[Value], returned: Sequence[Value]) -> list[int]:
+    """The carries that the body does not read, returns in another place too, or returns without computing them."""
+    return [
+        i
+        for i, (old, new) in enumerate(zip(given, returned))
+        if not any(True for _ in old.uses) or new in returned[:i] or not _is_computed(new, body)
+    ]
+
+
+def _is_computed(x: Value, body: Any) -> bool:
+    if isinstance(x.owner, ir.Block):
+        return False
+    return x.owner.operation.block == body and x.owner.name != "stablehlo.constant"
+
+
+def _one_of_each_circle(given: Sequence[Value], returned: Sequence[Value]) -> list[int]:
+    """For each circle of carries that take the places of each other, the number of one of them."""
+    source = {i: given.index(x) for i, x in enumerate(returned) if x in given and x.type.has_static_shape}
+    found, seen = [], set()
+    for start in source:
+        path, i = [], start
+        while i in source and i not in seen:
+            seen.add(i)
+            path.append(i)
+            i = source[i]
+        if i in path and len(path) - path.index(i) > 1:
+            found.append(i)
+    return found
+
+
+def _computed(x: Value, zero: Value) -> Value:
+    """A value equal to x that no compiler takes for x: its bits, and a zero that is not known to be one."""
+    dtype = hlo.dtype_of(x)
+    if dtype == np.bool_:
+        return hlo.or_(x, hlo.spread(hlo.convert(zero, np.bool_), x.type.shape))
+    if dtype.kind == "c":
+        return hlo.complex(_computed(hlo.real(x), zero), _computed(hlo.imag(x), zero))
+    bits = np.dtype(f"uint{8 * dtype.itemsize}")
+    return hlo.bitcast_convert(
+        hlo.or_(hlo.bitcast_convert(x, bits), hlo.spread(hlo.convert(zero, bits), x.type.shape)), dtype
+    )
