@@ -39,7 +39,7 @@ def _settle(loop: Any) -> None:
     given, end = list(body.arguments), _end(body)
     returned = list(end.operands)
     moved = _one_of_each_circle(given, returned)
-    bound = [] if _counts(condition) else _bound(body, given, returned)
+    bound = [] if _counts(condition, given, returned) else _bound(body, given, returned)
     if not moved and not bound:
         return
     with loop.location:
@@ -61,16 +61,20 @@ def _end(block: Any) -> Any:
     return block.operations[len(block.operations) - 1]
 
 
-def _counts(condition: Any) -> bool:
-    """Whether a loop goes on while a number of its own is less than another: IREE makes a counted loop of it."""
+def _counts(condition: Any, given: Sequence[Value], returned: Sequence[Value]) -> bool:
+    """Whether a loop adds to a number while that is less than another: IREE makes a counted loop of it."""
     (goes_on,) = _end(condition).operands
     test = goes_on.owner
-    return (
-        not isinstance(test, ir.Block)
-        and test.name == "stablehlo.compare"
-        and "LT" in str(test.attributes["comparison_direction"])
-        and np.issubdtype(hlo.dtype_of(test.operands[0]), np.integer)
-    )
+    if isinstance(test, ir.Block) or test.name != "stablehlo.compare":
+        return False
+    if "LT" not in str(test.attributes["comparison_direction"]):
+        return False
+    number = test.operands[0]
+    if not np.issubdtype(hlo.dtype_of(number), np.integer) or number not in list(condition.arguments):
+        return False
+    i = list(condition.arguments).index(number)
+    step = returned[i].owner
+    return not isinstance(step, ir.Block) and step.name == "stablehlo.add" and given[i] in list(step.operands)
 
 
 def _bound(body: Any, given: Sequence[Value], returned: Sequence[Value]) -> list[int]:

@@ -85,9 +85,10 @@ def test_measurements(veery, process):
     assert any("model.py:" in d["source"] for d in found["dispatches"])
 
 
-def test_reports(veery):
-    assert ok(veery("devices")).splitlines()[1].startswith("cpu")
-    assert json.loads(ok(veery("doctor", "--json")))["test"]["ok"]
+def test_reports(veery, process):
+    # In processes of their own: they open every driver, and Mesa's polls on two cores from then on.
+    assert ok(process("devices")).splitlines()[1].startswith("cpu")
+    assert json.loads(ok(process("doctor", "--json")))["test"]["ok"]
     assert json.loads(ok(veery("cache", "info", "--json")))["entries"] >= 0
     for command in ((), ("inspect",), ("run",)):
         assert "Examples:" in ok(veery(*command, "--help"))

@@ -33,6 +33,11 @@ LOOPS: dict[str, tuple[Any, Any, tuple[Any, ...]]] = {
         lambda c: (c[0] * THREE_HALVES, c[0] * THREE_HALVES, c[0] + HALF, c[0] + HALF),
         (X, X, X, X + HALF),
     ),
+    "an integer that is no counter": (
+        lambda c: c[0] < 60,
+        lambda c: (c[1].sum(), c[1] * 2, c[1] * 2),
+        (ZERO, X.astype(np.int32), X.astype(np.int32)),
+    ),
     "values that move up": (
         lambda c: c[2].sum() < 60,
         lambda c: (c[1], c[2], c[2] * THREE_HALVES, c[3]),
