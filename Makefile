@@ -25,7 +25,7 @@ demo: install  ## a tour on real data: digits, gradients, a saved program
 test: install  ## lint, types, all tests, all examples in docstrings
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(PYTEST) -n $(JOBS) --dist loadgroup
+	$(PYTEST) -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 	$(PYTEST) -n $(JOBS) --doctest-modules frontend lowering runtime
 
 test-fast: install  ## the tests that need no compiler

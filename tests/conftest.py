@@ -26,7 +26,10 @@ def _restore_settings():
 
 @pytest.fixture(autouse=True)
 def _vulkan_stays_closed(request):
-    """Mesa's software device polls on two cores once it is open: all else would take three times as long."""
+    """Mesa's software device polls on two cores once it is open: all else would take three times as long.
+
+    The tests of Vulkan come last, therefore: `make test` keeps pytest-xdist from running large groups first.
+    """
     is_open = lambda: "vulkan" in getattr(sys.modules.get("veery_runtime.device"), "_gpus", ())
     before = is_open()
     yield
