@@ -37,6 +37,23 @@ def _vulkan_stays_closed(request):
     assert may_open or not is_open(), "open Vulkan in tests/vulkan, or in a process of its own"
 
 
+@pytest.fixture
+def x64():
+    from veery._core.config import enable_x64
+
+    with enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def references():
+    """Operations are evaluated by their NumPy references, without a compiler."""
+    from support.numpy_trace import numpy_evaluation
+
+    with numpy_evaluation() as trace:
+        yield trace
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # Compiled programs must not be found from an earlier run of another version of the lowering.
     if "VEERY_CACHE_DIR" not in os.environ:

@@ -10,33 +10,18 @@ import numpy as np
 import pytest
 from support.numpy_trace import numpy_evaluation
 from support.rule_checks import check_backward, check_batching, check_forward
+from support.samples import normal_samples
 
 import veery
 import veery.numpy as jnp
 from veery import lax
-from veery._core.config import enable_x64
 from veery.lax._fft import FftType, _fft_composition
 
-_rng = np.random.default_rng(2)
+random = normal_samples(2)
 KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
 FUNCTIONS = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
 
-
-@pytest.fixture(autouse=True)
-def x64() -> Any:
-    with enable_x64(True):
-        yield
-
-
-@pytest.fixture
-def references() -> Any:
-    with numpy_evaluation() as trace:
-        yield trace
-
-
-def random(*shape: int, complex: bool = False) -> np.ndarray:
-    x = _rng.normal(size=shape)
-    return x + 1j * _rng.normal(size=shape) if complex else x
+pytestmark = pytest.mark.usefixtures("x64")
 
 
 def operand(kind: str, *shape: int) -> np.ndarray:

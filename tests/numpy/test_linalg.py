@@ -9,34 +9,16 @@ import numpy as np
 import pytest
 from support.numpy_trace import numpy_evaluation
 from support.rule_checks import check_backward, check_forward, check_second_order
+from support.samples import normal_samples
 
 import veery
 import veery.numpy as jnp
-from veery._core.config import enable_x64
 
 la, nl = jnp.linalg, np.linalg
 
+pytestmark = pytest.mark.usefixtures("x64")
 
-@pytest.fixture(autouse=True)
-def x64() -> Any:
-    with enable_x64(True):
-        yield
-
-
-@pytest.fixture
-def references() -> Any:
-    with numpy_evaluation() as trace:
-        yield trace
-
-
-_rng = np.random.default_rng(1)
-
-
-def random(*shape: int, complex: bool = False) -> np.ndarray:
-    x = _rng.normal(size=shape)
-    return x + 1j * _rng.normal(size=shape) if complex else x
-
-
+random = normal_samples(1)
 # Calls that NumPy's module and veery's take alike, on a stack of square matrices x, one of tall ones, and vectors.
 CALLS: list[Callable[..., Any]] = [
     lambda m, x, tall, b: m.cholesky(x @ np.conj(np.swapaxes(x, -1, -2)) + np.eye(x.shape[-1])),

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from primitives import table_elementwise as table
 from primitives.table_elementwise import ROWS, Row, dtype_of, smooth
-from support.numpy_trace import numpy_evaluation
 from support.rule_checks import (
     backward,
     check_backward,
@@ -21,7 +20,6 @@ from support.rule_checks import (
 from veery import lax
 from veery._core.ad import NONDIFFERENTIABLE
 from veery._core.avals import ShapedArray
-from veery._core.config import enable_x64
 
 WIDE = ("float64", "complex128")
 SMOOTH = [
@@ -36,17 +34,7 @@ BATCHED = [
     for name in (*row.dtypes[:1], *row.dtypes[-1:])
 ]
 
-
-@pytest.fixture(autouse=True)
-def x64() -> Any:
-    with enable_x64(True):
-        yield
-
-
-@pytest.fixture
-def references() -> Any:
-    with numpy_evaluation() as trace:
-        yield trace
+pytestmark = pytest.mark.usefixtures("x64")
 
 
 def functions(row: Row) -> list[Any]:

@@ -11,7 +11,6 @@ from primitives.table_elementwise import ALL, ROWS, Row, dtype_of, samples, smoo
 from support.compiled import assert_close, results
 
 from veery import lax
-from veery._core.config import enable_x64
 
 # One worker has all cases of a dtype: they are compiled at once.
 CASES = [
@@ -24,11 +23,7 @@ CASES = [
     for j, params in enumerate(row.params)
 ]
 
-
-@pytest.fixture(autouse=True)
-def x64() -> Any:
-    with enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("x64")
 
 
 @functools.cache

@@ -10,34 +10,18 @@ import numpy as np
 import pytest
 from support.numpy_trace import numpy_evaluation
 from support.rule_checks import check_backward, check_batching, check_forward, check_second_order
+from support.samples import normal_samples
 
 import veery
 from veery import lax
-from veery._core.config import enable_x64
 from veery.lax import _linalg_loops as loops
 from veery.lax import _linalg_reference as lapack
 from veery.lax import linalg
 from veery.lax._matrix import adjoint, matmul
 
+pytestmark = pytest.mark.usefixtures("x64")
 
-@pytest.fixture(autouse=True)
-def x64() -> Any:
-    with enable_x64(True):
-        yield
-
-
-@pytest.fixture
-def references() -> Any:
-    with numpy_evaluation() as trace:
-        yield trace
-
-
-_rng = np.random.default_rng(0)
-
-
-def random(*shape: int, complex: bool = False) -> np.ndarray:
-    x = _rng.normal(size=shape)
-    return x + 1j * _rng.normal(size=shape) if complex else x
+random = normal_samples(0)
 
 
 def dagger(x: Any) -> np.ndarray:

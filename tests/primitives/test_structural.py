@@ -23,17 +23,7 @@ FAMILIES = (
     "_barrier",
 )
 
-
-@pytest.fixture(autouse=True)
-def x64() -> Any:
-    with enable_x64(True):
-        yield
-
-
-@pytest.fixture
-def references() -> Any:
-    with numpy_evaluation() as trace:
-        yield trace
+pytestmark = pytest.mark.usefixtures("x64")
 
 
 def test_every_primitive_has_a_row() -> None:

@@ -14,7 +14,6 @@ from support.numpy_trace import numpy_evaluation
 import veery
 from veery import lax
 from veery._core import dtypes
-from veery._core.config import enable_x64
 
 # What rounding once per operation, in any order, may differ by; sums are compared with their largest elements.
 TOLERANCE = {
@@ -46,11 +45,7 @@ CASES = [
     for i, row in rows_of(name)
 ]
 
-
-@pytest.fixture(autouse=True)
-def x64() -> Any:
-    with enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("x64")
 
 
 @pytest.fixture(scope="module")
