@@ -198,8 +198,8 @@ def _symbols(closed: ClosedJaxpr) -> Symbols:
 
 
 def _options(compiler_options: tuple[tuple[str, Any], ...], choices: dict[str, Any]) -> Any:
-    cached = config.jax_enable_compilation_cache
-    return lowering().Options(flags=compiler_flags(dict(compiler_options)), **{"cache": cached, **choices})
+    settings = {"cache": config.jax_enable_compilation_cache, "isolation": config.veery_compiler_isolation}
+    return lowering().Options(flags=compiler_flags(dict(compiler_options)), **{**settings, **choices})
 
 
 def entry(name: str, programs: Sequence[Any], **fields: Any) -> Any:

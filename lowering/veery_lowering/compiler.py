@@ -1,4 +1,4 @@
-"""StableHLO module to program, by IREE's compiler in this process, through the cache on disk."""
+"""StableHLO module to program, by IREE's compiler, through the cache on disk."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import hashlib
 import re
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from veery_lowering import isolation
 from veery_lowering.cache import disk_cache
-from veery_lowering.errors import CompileError
+from veery_lowering.errors import CRASHED, CompileError, CompilerCrash
 from veery_lowering.loops import settle
-from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, inlined, ir, run_pipeline
+from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, inlined, ir
 from veery_lowering.module import Emission
 from veery_lowering.program import Options
 from veery_lowering.targets import Flags, Target, traits
+
+Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
 _KEY_FORMAT = "2"
 _NO_MULTI_USE_FUSION = "--iree-dispatch-creation-fuse-multi-use=false"
@@ -26,21 +29,24 @@ _SYNCHRONOUS = "--iree-execution-model=async-internal"
 
 
 def compile_emission(
-    emission: Emission, name: str, target: Target, options: Options
+    emission: Emission, name: str, target: Target, options: Options, source: str = ""
 ) -> tuple[bytes, dict[str, str], str]:
     """Compile a module, or find it on disk: the program's bytes, metadata, and key on disk.
 
-    Raises CompileError if every option list of the target fails.
+    `source` is the place of the function in the user's code. Raises CompileError if every option list of the target
+    fails.
     """
-    attempts = [_with_options(flags, options, emission) for flags in target.attempts(traits(emission.module))]
-    # Multi-use fusion of IREE 3.13 makes invalid IR of some large graphs: "operand #1 does not dominate this use".
-    attempts.append((*attempts[-1], _NO_MULTI_USE_FUSION))
+    attempts = _attempts(emission, target, options)
     cache = disk_cache() if options.cache else None
     key = _key(emission, target, attempts)
     found = cache.get(key) if cache else None
     if found is None:
         start = time.perf_counter()
-        found = _compile(emission, name, target, attempts), _metadata(target)
+        with isolation.compiler(key, name, options) as run:
+            program, diagnostics = _compile(_prepared(emission, target), attempts, run)
+        if program is None:
+            raise CompileError(_explain(emission, name, source, target, diagnostics))
+        found = program, _metadata(target)
         if cache:
             cache.put(key, found, time.perf_counter() - start)
     return *found, key
@@ -57,12 +63,13 @@ def intermediate(emission: Emission, target: Target, options: Options, phase: st
         ValueError: no such phase, or code that the target does not have.
         CompileError: the module does not compile.
     """
-    flags = _with_options(target.attempts(traits(emission.module))[0], options, emission)
-    if phase in CODE:
-        return _generated_code(_prepared(emission, target), flags, target, phase)
-    if phase not in PHASES:
+    if phase not in (*PHASES, *CODE):
         raise ValueError(f"there is no dialect or phase {phase!r}; known are stablehlo, {', '.join((*PHASES, *CODE))}")
-    text, diagnostics = run_pipeline(_prepared(emission, target), flags, phase)
+    attempts = _attempts(emission, target, options)
+    with isolation.compiler(_key(emission, target, attempts), "a program", options) as run:
+        if phase in CODE:
+            return _generated_code(_prepared(emission, target), attempts[0], target, phase, run)
+        text, diagnostics = run(_prepared(emission, target), attempts[0], phase)
     if text is None:
         raise CompileError("\n".join(d.message for d in diagnostics))
     return text.decode()
@@ -75,9 +82,9 @@ def most_bindings(emission: Emission, target: Target, options: Options) -> int:
     return max((layout.count("#hal.pipeline.binding") for layout in layouts), default=0)
 
 
-def _generated_code(module: bytes, flags: Flags, target: Target, kind: str) -> str:
+def _generated_code(module: bytes, flags: Flags, target: Target, kind: str, run: Run) -> str:
     with tempfile.TemporaryDirectory(prefix="veery-code-") as folder:
-        program, diagnostics = run_pipeline(module, (*flags, f"--iree-hal-dump-executable-files-to={folder}"))
+        program, diagnostics = run(module, (*flags, f"--iree-hal-dump-executable-files-to={folder}"))
         if program is None:
             raise CompileError("\n".join(d.message for d in diagnostics))
         files = sorted(Path(folder).glob(CODE[kind]))
@@ -87,6 +94,13 @@ def _generated_code(module: bytes, flags: Flags, target: Target, kind: str) -> s
     if not texts and produced:
         raise ValueError(f"target {target.name!r} has no {kind} code")
     return "\n".join(texts)
+
+
+def _attempts(emission: Emission, target: Target, options: Options) -> list[Flags]:
+    """The option lists to compile with, the preferred one first."""
+    attempts = [_with_options(flags, options, emission) for flags in target.attempts(traits(emission.module))]
+    # Multi-use fusion of IREE 3.13 makes invalid IR of some large graphs: "operand #1 does not dominate this use".
+    return [*attempts, (*attempts[-1], _NO_MULTI_USE_FUSION)]
 
 
 def _with_options(flags: Flags, options: Options, emission: Emission) -> Flags:
@@ -107,14 +121,18 @@ def _prepared(emission: Emission, target: Target) -> bytes:
     return inlined(emission.module, change)
 
 
-def _compile(emission: Emission, name: str, target: Target, attempts: Sequence[Flags]) -> bytes:
-    module = _prepared(emission, target)
-    diagnostics: list[Diagnostic] = []
+def _compile(module: bytes, attempts: Sequence[Flags], run: Run) -> tuple[bytes | None, list[Diagnostic]]:
+    """What the first option list that works makes of a module, or what the compiler said of it, the last word first."""
+    said: list[Diagnostic] = []
     for flags in attempts:
-        program, diagnostics = run_pipeline(module, flags)
+        try:
+            program, diagnostics = run(module, flags)
+        except CompilerCrash as crash:
+            program, diagnostics = None, [Diagnostic("error", str(crash))]
         if program is not None:
-            return program
-    raise CompileError(_explain(emission, name, target, diagnostics))
+            return program, diagnostics
+        said = diagnostics + said
+    return None, said
 
 
 def _key(emission: Emission, target: Target, attempts: Sequence[Flags]) -> str:
@@ -135,16 +153,20 @@ def _metadata(target: Target) -> dict[str, str]:
 _PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+):\d+: (?P<text>.*)", re.DOTALL)
 
 
-def _explain(emission: Emission, name: str, target: Target, diagnostics: Sequence[Diagnostic]) -> str:
-    """The first error, with the primitives and the line of the user's code that it stems from."""
-    message = next((d.message for d in diagnostics if d.severity == "error"), "no diagnostics were given")
+def _explain(
+    emission: Emission, name: str, source: str, target: Target, diagnostics: Sequence[Diagnostic]
+) -> str:
+    """The first error that has a place, with the primitives and the line of the user's code that it stems from."""
+    errors = [d.message for d in diagnostics if d.severity == "error"] or ["no diagnostics were given"]
+    message = next(filter(_PLACE.match, errors), errors[0])
     match = _PLACE.match(message)
-    where, text = "", message
+    where, text = f" at {source}" if source else "", message
     if match:
         text = match["text"]
         place = (match["file"], int(match["line"]))
         primitives = ", ".join(emission.primitives.get(place, ()))
         if primitives:
             where = f" at {place[0]}:{place[1]} (primitive {primitives})"
-    first_lines = "\n".join(text.splitlines()[:4])[:600]
+    crash = next((error for error in errors if error.startswith(CRASHED) and error != message), None)
+    first_lines = "\n".join([*text.splitlines()[:4], *([crash] if crash else [])])[:600]
     return f"compile: IREE cannot compile {name!r} for target {target.name!r}{where}:\n{first_lines}"

@@ -9,6 +9,13 @@ class CompileError(RuntimeError):
     """IREE's compiler refused a program; the message names the primitive and the user's line where they are known."""
 
 
+CRASHED = "the compiler crashed"
+
+
+class CompilerCrash(CompileError):
+    """IREE's compiler crashed, in a process of its own; the message says of what, as far as it is known."""
+
+
 class CacheError(RuntimeError):
     """The folder of compiled programs cannot be used, or an entry in it was damaged, and the settings forbid that."""
 

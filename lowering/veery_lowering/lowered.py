@@ -59,7 +59,9 @@ class Lowered:
 
         Raises CompileError, naming the primitive and the user's line.
         """
-        vmfb, metadata, key = compile_emission(self.emission, self.name, self.target, self.options)
+        vmfb, metadata, key = compile_emission(
+            self.emission, self.name, self.target, self.options, self.source
+        )
         return Program(
             name=self.name,
             vmfb=vmfb,

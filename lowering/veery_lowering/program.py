@@ -34,6 +34,8 @@ class Options:
         dispatch would touch more buffers than a device binds (32), which shows when it is loaded.
     protect_arguments: keep arguments that are not donated unchanged; False is for tests that show why.
     self_contained: call no Python functions, so that the program can be saved and run elsewhere.
+    isolation: whether the compiler runs in a process of its own: "always", "never", or "auto" for programs during whose
+        compilation a process ended. Programs on disk are the same for all three.
     """
 
     flags: tuple[str, ...] = ()
@@ -41,6 +43,7 @@ class Options:
     fuse_multi_use: bool = True
     protect_arguments: bool = True
     self_contained: bool = False
+    isolation: str = field(default="auto", repr=False)  # the name of a link on disk has the others, as text
 
 
 @dataclass(frozen=True)

@@ -157,6 +157,12 @@ OPTIONS: dict[str, Option] = {
     ),
     "jax_persistent_cache_min_entry_size_bytes": Option(0, _integer, False, "Smaller programs are not kept."),
     "jax_raise_persistent_cache_errors": Option(False, _boolean, False, "A fault of the cache raises, not warns."),
+    "veery_compiler_isolation": Option(
+        "auto",
+        _one_of("auto", "always", "never"),
+        False,
+        "Compile in another process, which alone ends if the compiler crashes; auto: programs on which one ended.",
+    ),
     # What the user sees.
     "jax_traceback_filtering": Option(
         "auto",
@@ -194,7 +200,7 @@ def _parse(variable: str, text: str, option: Option) -> Any:
 
 def _from_environment(name: str, option: Option) -> Any:
     """The default of an option: VEERY_ENABLE_X64, else JAX_ENABLE_X64, else the declared one."""
-    suffix = name.removeprefix("jax_").upper()
+    suffix = name.removeprefix("jax_").removeprefix("veery_").upper()
     for variable in (f"VEERY_{suffix}", f"JAX_{suffix}"):
         if variable in os.environ:
             return _parse(variable, os.environ[variable], option)
@@ -237,7 +243,7 @@ def _option(name: str) -> Option:
 
 
 class Config(threading.local):
-    """All settings, by their JAX names, as attributes.
+    """All settings, by their JAX names (those that JAX does not have begin with `veery_`), as attributes.
 
     Read `config.jax_enable_x64`; write `config.update("jax_enable_x64", True)`. Each setting can also be given in the
     environment before the import: `VEERY_ENABLE_X64=1` or, as in JAX, `JAX_ENABLE_X64=1`.
