@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from veery_lowering import isolation
+from veery_lowering.branches import separate
 from veery_lowering.cache import disk_cache
 from veery_lowering.errors import CRASHED, CompileError, CompilerCrash
 from veery_lowering.loops import settle
@@ -21,7 +22,8 @@ from veery_lowering.targets import Flags, Target, traits
 
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "2"
+_KEY_FORMAT = "3"
+_BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _NO_MULTI_USE_FUSION = "--iree-dispatch-creation-fuse-multi-use=false"
 # Calls with effects return when they are done. With fences IREE 3.13 loses some of calls without results: of two that
 # stem from one dispatch one is never signalled, and in loops a fence may be waited for before the call that signals it.
@@ -43,7 +45,7 @@ def compile_emission(
     if found is None:
         start = time.perf_counter()
         with isolation.compiler(key, name, options) as run:
-            program, diagnostics = _compile(_prepared(emission, target), attempts, run)
+            program, diagnostics = _compile(_prepared(emission, target), attempts, run, _branches(emission))
         if program is None:
             raise CompileError(_explain(emission, name, source, target, diagnostics))
         found = program, _metadata(target)
@@ -121,12 +123,19 @@ def _prepared(emission: Emission, target: Target) -> bytes:
     return inlined(emission.module, change)
 
 
-def _compile(module: bytes, attempts: Sequence[Flags], run: Run) -> tuple[bytes | None, list[Diagnostic]]:
+def _branches(emission: Emission) -> bool:
+    """Whether a program has blocks that are passed values."""
+    return any(name in _BRANCHING for name, _ in traits(emission.module).operations)
+
+
+def _compile(
+    module: bytes, attempts: Sequence[Flags], run: Run, branches: bool
+) -> tuple[bytes | None, list[Diagnostic]]:
     """What the first option list that works makes of a module, or what the compiler said of it, the last word first."""
     said: list[Diagnostic] = []
     for flags in attempts:
         try:
-            program, diagnostics = run(module, flags)
+            program, diagnostics = run(module, flags, None, separate if branches else None)
         except CompilerCrash as crash:
             program, diagnostics = None, [Diagnostic("error", str(crash))]
         if program is not None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import iree.compiler
 from iree.compiler import ir as ir
-from iree.compiler.api import Output, Session, Source, ctypes_dl
+from iree.compiler.api import Invocation, Output, Session, Source, ctypes_dl
 from iree.compiler.passmanager import PassManager
 from iree.compiler.version import VERSION as COMPILER_VERSION
 
@@ -103,9 +103,11 @@ _Callback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_
 _enable_callback = ctypes_dl._dylib.ireeCompilerInvocationEnableCallbackDiagnostics
 _enable_callback.argtypes = [ctypes.c_void_p, ctypes.c_int, _Callback, ctypes.c_void_p]
 _enable_callback.restype = None
-_set_phase = ctypes_dl._dylib.ireeCompilerInvocationSetCompileToPhase
-_set_phase.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-_set_phase.restype = None
+_set_first_phase = ctypes_dl._dylib.ireeCompilerInvocationSetCompileFromPhase
+_set_last_phase = ctypes_dl._dylib.ireeCompilerInvocationSetCompileToPhase
+for _function in (_set_first_phase, _set_last_phase):
+    _function.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    _function.restype = None
 
 _idle: dict[tuple[str, ...], list[tuple[Session, int]]] = {}
 _lock = threading.Lock()
@@ -140,18 +142,42 @@ def use_process_flags(flags: tuple[str, ...]) -> None:
 
 
 def run_pipeline(
-    module: bytes, flags: tuple[str, ...], phase: str | None = None
+    module: bytes,
+    flags: tuple[str, ...],
+    phase: str | None = None,
+    change: Callable[[ir.Module], bool] | None = None,
 ) -> tuple[bytes | None, list[Diagnostic]]:
     """Compile MLIR bytecode (or text) with session flags: (VM bytecode, diagnostics), (None, diagnostics) on failure.
 
-    With `phase` ("flow", "stream", "hal"...) compilation stops there and the IR comes back as text. The compiler runs
-    without the interpreter lock, so that several threads compile at the same time, each with a session of its own.
+    With `phase` ("flow", "stream", "hal"...) compilation stops there and the IR comes back as text. `change` may change
+    the VM module before it is encoded, and says whether it did. The compiler runs without the interpreter lock, so that
+    several threads compile at the same time, each with a session of its own.
     """
     if _forked:
-        result: tuple[bytes | None, list[Diagnostic]] = outside.call("run_pipeline", module, flags, phase)
+        result: tuple[bytes | None, list[Diagnostic]] = outside.call("run_pipeline", module, flags, phase, change)
         return result
     session, uses = _take_session(flags)
     diagnostics: list[Diagnostic] = []
+    try:
+        with _compiled(session, module, diagnostics, end=phase) as invocation:
+            if invocation is None:
+                return None, diagnostics
+            if phase is not None:
+                return _written(invocation.output_ir), diagnostics
+            changed = change and _changed(_written(invocation.output_ir_bytecode), change)
+            if not changed:
+                return _written(invocation.output_vm_bytecode), diagnostics
+        with _compiled(session, changed, diagnostics, start="vm") as invocation:
+            return invocation and _written(invocation.output_vm_bytecode), diagnostics
+    finally:
+        _return_session(flags, session, uses + 1)
+
+
+@contextmanager
+def _compiled(
+    session: Session, module: bytes, diagnostics: list[Diagnostic], *, start: str | None = None, end: str | None = None
+) -> Iterator[Invocation | None]:
+    """What holds a module after compilation from one phase to another; None if that failed."""
 
     def report(severity: int, text: int, size: int, _: int) -> None:
         diagnostics.append(Diagnostic(_SEVERITIES[severity], ctypes.string_at(text, size).decode(errors="replace")))
@@ -160,21 +186,26 @@ def run_pipeline(
     invocation = session.invocation()
     try:
         _enable_callback(invocation._inv_p, 0, callback, None)
-        if phase is not None:
-            _set_phase(invocation._inv_p, phase.encode())
+        for set_phase, chosen in ((_set_first_phase, start), (_set_last_phase, end)):
+            if chosen is not None:
+                set_phase(invocation._inv_p, chosen.encode())
         # Bytecode is taken as it is; text must end in a zero byte.
         source = Source.wrap_buffer(session, module if module[:2] == b"ML" else module + b"\0")
-        if not (invocation.parse_source(source) and invocation.execute()):
-            return None, diagnostics
-        with Output.open_membuffer() as output:
-            if phase is None:
-                invocation.output_vm_bytecode(output)
-            else:
-                invocation.output_ir(output)
-            return bytes(output.map_memory()), diagnostics
+        yield invocation if invocation.parse_source(source) and invocation.execute() else None
     finally:
         invocation.close()
-        _return_session(flags, session, uses + 1)
+
+
+def _written(write: Callable[[Output], None]) -> bytes:
+    with Output.open_membuffer() as output:
+        write(output)
+        return bytes(output.map_memory())
+
+
+def _changed(code: bytes, change: Callable[[ir.Module], bool]) -> bytes | None:
+    with context():
+        module = ir.Module.parse(code)
+        return bytecode(module) if change(module) else None
 
 
 def _take_session(flags: tuple[str, ...]) -> tuple[Session, int]:
