@@ -8,8 +8,10 @@ import textwrap
 import threading
 import traceback
 
+import numpy as np
 import pytest
 
+import veery
 from veery._core import source
 from veery._core.config import config
 
@@ -164,3 +166,15 @@ def test_the_uncaught_traceback_shows_the_users_lines_alone():
     result = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
     assert "tree.py" not in result.stderr and "source.py" not in result.stderr
     assert 'File "<string>", line 4' in result.stderr and "ZeroDivisionError" in result.stderr
+
+
+def test_an_error_in_a_jitted_function_shows_the_users_lines_alone():
+    @veery.jit
+    def fail_on_purpose(x):
+        return veery.numpy.dot(x, np.ones(7))
+
+    with pytest.raises(TypeError) as caught:
+        fail_on_purpose(np.ones(3))
+    assert caught.value.__context__ is None and caught.value.__cause__ is None
+    here = "test_an_error_in_a_jitted_function_shows_the_users_lines_alone"
+    assert [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)] == [here, "fail_on_purpose"]

@@ -129,27 +129,35 @@ class JitFunction:
         self._unpackers: dict[Any, Unpack | None] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if current_trace() is not eval_trace:
-            return self._call(args, kwargs)
+        __tracebackhide__ = True
         try:
-            # nothing to take apart: 1 us less a call
-            if self._dynamic_only and not kwargs and {*map(type, args)} == _ARRAYS:
-                leaves: Sequence[Any] = args
-                entry = self._entries[(config._trace_key, args[0]._buffer._spec.device, *[x.aval for x in args])]
-            else:
-                entry, leaves = self._find(args, kwargs)
-            buffers = entry.consts + [x._buffer for x in leaves]
-        except _UNKNOWN:
-            return self._call(args, kwargs)
-        device = entry.device
-        for buffer in buffers:
-            if buffer._spec.device is not device:
+            if current_trace() is not eval_trace:
                 return self._call(args, kwargs)
-        committed = entry.committed or True in [x._committed for x in leaves]
-        if not (committed or entry.is_default):  # arrays that nobody put there go to the default device
-            return self._call(args, kwargs)
-        outs = [ArrayImpl(aval, buf, committed) for aval, buf in zip(entry.out_avals, entry.call(buffers))]
-        return outs[0] if entry.single else entry.unflatten(outs)
+            entry: Entry | None
+            try:
+                # nothing to take apart: 1 us less a call
+                if self._dynamic_only and not kwargs and {*map(type, args)} == _ARRAYS:
+                    leaves: Sequence[Any] = args
+                    entry = self._entries[(config._trace_key, args[0]._buffer._spec.device, *[x.aval for x in args])]
+                else:
+                    entry, leaves = self._find(args, kwargs)
+                buffers = entry.consts + [x._buffer for x in leaves]
+            except _UNKNOWN:
+                entry = None
+            if entry is None:  # here, since an error of the function must not seem to stem from the lookup's
+                return self._call(args, kwargs)
+            device = entry.device
+            for buffer in buffers:
+                if buffer._spec.device is not device:
+                    return self._call(args, kwargs)
+            committed = entry.committed or True in [x._committed for x in leaves]
+            if not (committed or entry.is_default):  # arrays that nobody put there go to the default device
+                return self._call(args, kwargs)
+            outs = [ArrayImpl(aval, buf, committed) for aval, buf in zip(entry.out_avals, entry.call(buffers))]
+            return outs[0] if entry.single else entry.unflatten(outs)
+        except Exception as error:  # an `api_boundary` without another call
+            source.filter_traceback(error)
+            raise
 
     def _find(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Entry, Sequence[Any]]:
         """What is known of calls like this one, and the leaves of the arguments as arrays.
@@ -200,7 +208,6 @@ class JitFunction:
     def __repr__(self) -> str:
         return f"<JitFunction of {self._fun!r}>"
 
-    @source.api_boundary
     def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         if config.jax_disable_jit:
             return self._fun(*args, **kwargs)
