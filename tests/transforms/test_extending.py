@@ -78,6 +78,18 @@ def unary(name):
     return p
 
 
+def test_batching_rules_of_the_older_form():
+    p = unary("scaled_by_axis")
+
+    def rule(axis_size, axis_name, trace_type, operands, dims):
+        assert (axis_name, trace_type, list(dims)) == ("i", None, [1])
+        return operands[0] * axis_size, dims[0]
+
+    batching.axis_primitive_batchers[p] = rule
+    out = veery.vmap(p.bind, in_axes=1, out_axes=1, axis_name="i")(np.ones((2, 3), np.float32))
+    close(out, np.full((2, 3), 3.0))
+
+
 def test_shorthands_for_rules():
     x = np.float32(0.5)
     twice = unary("twice")

@@ -59,6 +59,16 @@ primitive_batchers = RuleTable("batch")
 fancy_primitive_batchers = RuleTable("axis_batch")
 
 
+class _AxisPrimitiveBatchers:
+    """Takes batching rules of the older form `(axis_size, axis_name, trace_type, operands, dims, **params)`."""
+
+    def __setitem__(self, primitive: Primitive, rule: Rule) -> None:
+        primitive.axis_batch = lambda axis, *args, **params: rule(axis.size, axis.name, None, *args, **params)
+
+
+axis_primitive_batchers = _AxisPrimitiveBatchers()
+
+
 # Derivatives.
 
 

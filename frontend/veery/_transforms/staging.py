@@ -93,8 +93,8 @@ class StagingTrace(Trace):
         elif isinstance(x, (bool, int, float, complex, np.generic)) or (isinstance(x, np.ndarray) and x.ndim == 0):
             aval = aval_of(x)
             value = np.asarray(x, aval.dtype)[()]  # type: ignore[attr-defined]
-            # a Python scalar stays one, so that it is weakly typed when the jaxpr is evaluated
-            return Literal(x if aval.weak_type else value, aval)  # type: ignore[attr-defined]
+            # a Python scalar stays one: it is weakly typed when the jaxpr is evaluated, and a flag in `if x is True`
+            return Literal(x if aval.weak_type or type(x) is bool else value, aval)  # type: ignore[attr-defined]
         known = self._const_vars.get(id(x))
         if known is None:
             known = JitTracer(self, Var(aval_of(x)), None)

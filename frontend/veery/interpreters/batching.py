@@ -1,5 +1,6 @@
 """Batching rules of primitives."""
 
+from veery._api.rule_tables import axis_primitive_batchers as axis_primitive_batchers
 from veery._api.rule_tables import bdim_at_front as bdim_at_front
 from veery._api.rule_tables import broadcast as broadcast
 from veery._api.rule_tables import defbroadcasting as defbroadcasting
@@ -14,4 +15,3 @@ from veery._transforms.batching import not_mapped as not_mapped
 from veery.lax._shape import moveaxis as moveaxis
 
 BatchTracer = VmapTracer
-axis_primitive_batchers = fancy_primitive_batchers
