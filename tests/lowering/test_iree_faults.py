@@ -1,0 +1,396 @@
+"""What IREE 3.13 gets wrong, each as small as it gets, with the file that works around it.
+
+The modules are compiled as they stand, without the rules and passes. Should one of these tests fail, IREE was mended:
+the workaround can go.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+import veery_lowering
+import veery_runtime
+from veery_lowering.mlir import run_pipeline
+from veery_lowering.program import Program
+from veery_lowering.targets import Traits, resolve
+
+SOURCES = Path(veery_lowering.__file__).parent
+_ELEMENTS = {"bool": "i1", "complex64": "complex<f32>", "float8_e4m3fn": "f8E4M3FN"}
+_KINDS = {"uint": "ui", "int": "i", "float": "f"}
+
+
+def flags() -> tuple[str, ...]:
+    """The options of every program, without those for what is known to lack something."""
+    return resolve("cpu").attempts(Traits(frozenset(), ()))[0]
+
+
+def tensor(x: np.ndarray) -> str:
+    name = x.dtype.name
+    element = _ELEMENTS.get(name) or re.sub("^[a-z]+", lambda m: _KINDS[m[0]], name)
+    return f"tensor<{''.join(f'{n}x' for n in x.shape)}{element}>"
+
+
+# Wrong numbers.
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A function of `%0`, `%1`... that computes `%r`, and what that should be."""
+
+    guard: str
+    body: str
+    arguments: tuple[np.ndarray, ...]
+    right: np.ndarray
+
+    def text(self, name: str) -> str:
+        types = ", ".join(f"%{i}: {tensor(x)}" for i, x in enumerate(self.arguments))
+        result = tensor(self.right)
+        return f"func.func @{name}({types}) -> {result} {{\n{self.body}\nreturn %r : {result}\n}}"
+
+
+def f32(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+def c64(*values: complex) -> np.ndarray:
+    return np.array(values, np.complex64)
+
+
+def unary(op: str, x: np.ndarray, right: np.ndarray, guard: str) -> Wrong:
+    if op.startswith("chlo"):
+        return Wrong(guard, f"%r = {op} %0 : {tensor(x)} -> {tensor(right)}", (x,), right)
+    return Wrong(guard, f'%r = "{op}"(%0) : ({tensor(x)}) -> {tensor(right)}', (x,), right)
+
+
+def binary(op: str, x: np.ndarray, y: np.ndarray, right: np.ndarray, guard: str) -> Wrong:
+    return Wrong(guard, f"%r = {op} %0, %1 : {tensor(x)}", (x, y), right)
+
+
+_KEYS = (np.arange(65) % 3).astype(np.float32)
+
+WRONG = {
+    "power of a negative base": binary("stablehlo.power", f32(-2), f32(3), f32(-8), "numerics/power.py"),
+    "power with a large exponent": binary(
+        "stablehlo.power", *np.array([[3], [68]], np.int64), np.array([3**68 % 2**64], np.uint64).view(np.int64),
+        "numerics/integer.py",
+    ),
+    "sine of a large number": unary("stablehlo.sine", f32(1e10), f32(-0.48750602), "numerics/trigonometry.py"),
+    "sine of -0": unary("stablehlo.sine", f32(-0.0), f32(-0.0), "numerics/trigonometry.py"),
+    "log1p of -0": unary("stablehlo.log_plus_one", np.array([-0.0]), np.array([-0.0]), "numerics/real.py"),
+    "expm1 of -0": unary("stablehlo.exponential_minus_one", np.array([-0.0]), np.array([-0.0]), "numerics/real.py"),
+    "cbrt of infinity": unary("stablehlo.cbrt", f32(np.inf), f32(np.inf), "numerics/real.py"),
+    "atan2 of zeros": binary("stablehlo.atan2", f32(0), f32(0), f32(0), "numerics/real.py"),
+    "digamma at its pole": unary("chlo.digamma", f32(0), f32(np.nan), "numerics/gamma.py"),
+    "log of a complex zero": unary("stablehlo.log", c64(0), c64(complex(-np.inf, 0)), "numerics/complex.py"),
+    "atan at its branch point": unary("chlo.atan", c64(1j), c64(complex(0, np.inf)), "numerics/complex.py"),
+    "maximum of complex numbers": binary("stablehlo.maximum", c64(1 + 1j), c64(1 + 2j), c64(1 + 2j), "rules/reduce.py"),
+    "complex number as bool": unary("stablehlo.convert", c64(3j), np.array([True]), "rules/convert.py"),
+    "integer of a large float": unary("stablehlo.convert", f32(300), np.array([127], np.int8), "rules/convert.py"),
+    "integer of NaN": unary("stablehlo.convert", f32(np.nan), np.array([0], np.int32), "rules/convert.py"),
+    "the other NaN of float8": unary(
+        "stablehlo.convert", np.array([0xFF], np.uint8).view(ml_dtypes.float8_e4m3fn), f32(np.nan), "rules/convert.py"
+    ),
+    "sum of bools": binary("stablehlo.add", *np.array([[True], [True]]), np.array([True]), "rules/reduce.py"),
+    "a slice from before the start": Wrong(
+        "rules/slicing.py",
+        "%r = stablehlo.dynamic_slice %0, %1, sizes = [1] : (tensor<8xf32>, tensor<i8>) -> tensor<1xf32>",
+        (np.arange(8, dtype=np.float32), np.array(-1, np.int8)),
+        f32(0),
+    ),
+    "sort, said to be stable": Wrong(
+        "rules/sort.py",
+        """%i = stablehlo.iota dim = 0 : tensor<65xf32>
+        %s:2 = "stablehlo.sort"(%0, %i) ({
+          ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<f32>, %d: tensor<f32>):
+            %less = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+            stablehlo.return %less : tensor<i1>
+        }) {dimension = 0 : i64, is_stable = true}
+          : (tensor<65xf32>, tensor<65xf32>) -> (tensor<65xf32>, tensor<65xf32>)
+        %r = stablehlo.add %s#1, %s#1 : tensor<65xf32>""",
+        (_KEYS,),
+        2 * np.argsort(_KEYS, kind="stable").astype(np.float32),
+    ),
+    "a value behind a barrier, updated": Wrong(
+        "aliasing.py",
+        """%one = stablehlo.constant dense<1.0> : tensor<8xf32>
+        %start = stablehlo.constant dense<0> : tensor<i32>
+        %y = stablehlo.add %0, %one : tensor<8xf32>
+        %same = stablehlo.optimization_barrier %y : tensor<8xf32>
+        %z = stablehlo.dynamic_update_slice %same, %1, %start
+          : (tensor<8xf32>, tensor<1xf32>, tensor<i32>) -> tensor<8xf32>
+        %r = stablehlo.concatenate %z, %y, dim = 0 : (tensor<8xf32>, tensor<8xf32>) -> tensor<16xf32>""",
+        (np.arange(8, dtype=np.float32), f32(-1)),
+        np.concatenate([f32(-1), np.arange(2, 9), np.arange(1, 9)]).astype(np.float32),
+    ),
+    "arrays that change places in a loop": Wrong(
+        "loops.py",
+        """%zero = stablehlo.constant dense<0> : tensor<i32>
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %five = stablehlo.constant dense<5> : tensor<i32>
+        %x = stablehlo.slice %0 [0:2] : (tensor<4xf32>) -> tensor<2xf32>
+        %y = stablehlo.slice %0 [1:3] : (tensor<4xf32>) -> tensor<2xf32>
+        %l:3 = stablehlo.while(%i = %zero, %a = %x, %b = %y) : tensor<i32>, tensor<2xf32>, tensor<2xf32>
+        cond {
+          %more = stablehlo.compare LT, %i, %five : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %more : tensor<i1>
+        } do {
+          %next = stablehlo.add %i, %one : tensor<i32>
+          stablehlo.return %next, %b, %a : tensor<i32>, tensor<2xf32>, tensor<2xf32>
+        }
+        %r = stablehlo.reshape %l#1 : (tensor<2xf32>) -> tensor<2xf32>""",
+        (np.arange(4, dtype=np.float32),),
+        f32(1, 2),
+    ),
+}  # fmt: skip
+
+
+def test_wrong_numbers() -> None:
+    names = {name: f"f{i}" for i, name in enumerate(WRONG)}
+    program, diagnostics = run_pipeline("\n".join(w.text(names[n]) for n, w in WRONG.items()).encode(), flags())
+    assert program is not None, diagnostics
+    found = {name: run(program, names[name], case.arguments, case.right) for name, case in WRONG.items()}
+    assert not [f"{name} ({case.guard})" for name, case in WRONG.items() if agree(found[name], case.right)]
+
+
+def agree(found: np.ndarray, right: np.ndarray) -> bool:
+    zeros = lambda x: np.signbit(x.real) if x.dtype.kind in "fc" else np.zeros(x.shape)
+    return np.allclose(found, right, rtol=1e-3, equal_nan=True) and np.array_equal(zeros(found), zeros(right))
+
+
+def run(vmfb: bytes, entry: str, arguments: tuple[np.ndarray, ...], result: np.ndarray) -> np.ndarray:
+    signature = lambda xs: tuple((x.shape, x.dtype.name) for x in xs)
+    sizes = signature(arguments), signature([result])
+    program = Program(entry, vmfb, "cpu", "cpu", *sizes, (False,) * len(arguments), entry=entry)
+    device = veery_runtime.devices("cpu")[0]
+    (out,) = veery_runtime.load(program, device)([veery_runtime.put(x, device) for x in arguments])
+    return np.array(out.numpy())
+
+
+# Modules that do not compile.
+
+
+def function(arguments: str, results: str, *lines: str) -> str:
+    """A function that returns `%r`, from the types of its arguments, which are `%0`, `%1`..."""
+    types = ", ".join(f"%{i}: {type_}" for i, type_ in enumerate(filter(None, arguments.split("; "))))
+    return f"func.func @main({types}) -> {results} {{\n" + "\n".join(lines) + f"\nreturn %r : {results}\n}}"
+
+
+def running_sums(element: str, zero: str, width: int, operand: str) -> str:
+    """Sums in windows that end at each element."""
+    return function(
+        operand, operand,
+        f"%zero = stablehlo.constant dense<{zero}> : tensor<{element}>",
+        '%r = "stablehlo.reduce_window"(%0, %zero) ({',
+        f"^bb0(%a: tensor<{element}>, %b: tensor<{element}>):",
+        f"%c = stablehlo.add %a, %b : tensor<{element}>",
+        f"stablehlo.return %c : tensor<{element}>",
+        f"}}) {{window_dimensions = array<i64: {width}>, padding = dense<[[{width - 1}, 0]]> : tensor<1x2xi64>}}",
+        f": ({operand}, tensor<{element}>) -> {operand}",
+    )  # fmt: skip
+
+
+def scatter(numbers: str, operand: str, indices: str, updates: str) -> str:
+    """A scatter that writes."""
+    return function(
+        f"{operand}; {indices}; {updates}", operand,
+        '%r = "stablehlo.scatter"(%0, %1, %2) ({',
+        "^bb0(%a: tensor<f32>, %b: tensor<f32>):",
+        "stablehlo.return %b : tensor<f32>",
+        f"}}) {{scatter_dimension_numbers = #stablehlo.scatter<{numbers}>, indices_are_sorted = false,",
+        f"unique_indices = false}} : ({operand}, {indices}, {updates}) -> {operand}",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Refused:
+    guard: str
+    says: str  # part of a diagnostic
+    module: str
+
+
+_CONV = "dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f]"
+
+REFUSED = {
+    "a function of the C library": Refused(
+        "targets/cpu.py", "failed to link",
+        function("tensor<2xf64>", "tensor<2xf64>", "%r = stablehlo.sine %0 : tensor<2xf64>"),
+    ),
+    "remainder of float64": Refused(
+        "numerics/real.py", "failed to link",
+        function("tensor<2xf64>", "tensor<2xf64>", "%r = stablehlo.remainder %0, %0 : tensor<2xf64>"),
+    ),
+    "cbrt of float64": Refused(
+        "numerics/real.py", "failed to legalize operation 'math.cbrt'",
+        function("tensor<2xf64>", "tensor<2xf64>", "%r = stablehlo.cbrt %0 : tensor<2xf64>"),
+    ),
+    "reverse of unsigned integers": Refused(
+        "rules/shape.py", "failed to legalize operation 'linalg.generic'",
+        function("tensor<3xui8>", "tensor<3xui8>", "%r = stablehlo.reverse %0, dims = [0] : tensor<3xui8>"),
+    ),
+    "constant of int4": Refused(
+        "stablehlo/_shape.py", "memref.get_global",
+        function("", "tensor<2xi8>", "%c = stablehlo.constant dense<[1, 2]> : tensor<2xi4>",
+                 "%r = stablehlo.convert %c : (tensor<2xi4>) -> tensor<2xi8>"),
+    ),
+    "pad of complex128": Refused(
+        "stablehlo/_shape.py", "",
+        function("tensor<2xcomplex<f64>>; tensor<complex<f64>>", "tensor<3xcomplex<f64>>",
+                 "%r = stablehlo.pad %0, %1, low = [1], high = [0], interior = [0]"
+                 " : (tensor<2xcomplex<f64>>, tensor<complex<f64>>) -> tensor<3xcomplex<f64>>"),
+    ),
+    "float16 of float8": Refused(
+        "rules/convert.py", "arith.extf",
+        function("tensor<2xf8E4M3FN>", "tensor<2xf16>",
+                 "%r = stablehlo.convert %0 : (tensor<2xf8E4M3FN>) -> tensor<2xf16>"),
+    ),
+    "windows of unsigned integers": Refused(
+        "rules/window.py", "failed to legalize unresolved target materialization",
+        running_sums("ui32", "0", 4, "tensor<4xui32>"),
+    ),
+    "one window, with more behind it": Refused(
+        "rules/conv.py", "inferred input/output operand",
+        function("tensor<1x4x1xf32>; tensor<3x1x1xf32>", "tensor<1x1x1xf32>",
+                 f"%r = stablehlo.convolution(%0, %1) {_CONV}, window = {{stride = [2]}}"
+                 " {batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
+                 " : (tensor<1x4x1xf32>, tensor<3x1x1xf32>) -> tensor<1x1x1xf32>"),
+    ),
+    "strided slice, reversed": Refused(
+        "rules/slicing.py", "unrealized_conversion_cast",
+        function("tensor<8xf32>", "tensor<4xf32>", "%s = stablehlo.slice %0 [0:8:2] : (tensor<8xf32>) -> tensor<4xf32>",
+                 "%r = stablehlo.reverse %s, dims = [0] : tensor<4xf32>"),
+    ),
+    "scatter of part of a row": Refused(
+        "rules/gather_scatter.py", "iree_linalg_ext.scatter",
+        scatter("update_window_dims = [1, 2], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1",
+                "tensor<4x5xf32>", "tensor<1x2xi32>", "tensor<1x2x2xf32>"),
+    ),
+    "Fourier transform of a length that is no power of two": Refused(
+        "rules/fft.py", "",
+        function("tensor<6xcomplex<f32>>", "tensor<6xcomplex<f32>>",
+                 "%r = stablehlo.fft %0, type = FFT, length = [6]"
+                 " : (tensor<6xcomplex<f32>>) -> tensor<6xcomplex<f32>>"),
+    ),
+    "Cholesky's decomposition": Refused(
+        "rules/linalg.py", "stablehlo.cholesky",
+        function("tensor<2x2xf32>", "tensor<2x2xf32>", "%r = stablehlo.cholesky %0 : tensor<2x2xf32>"),
+    ),
+    "a reshape to sizes known at run time": Refused(
+        "stablehlo/_dynamic.py", "stablehlo.dynamic_reshape",
+        function("tensor<?x2xf32>; tensor<1xi32>", "tensor<?xf32>",
+                 "%r = stablehlo.dynamic_reshape %0, %1 : (tensor<?x2xf32>, tensor<1xi32>) -> tensor<?xf32>"),
+    ),
+    "a loop that only its condition reads": Refused(
+        "loops.py", "'scf.while' op along control flow edge",
+        function(
+            "tensor<6xf32>", "tensor<i1>",
+            "%hundred = stablehlo.constant dense<100.0> : tensor<f32>",
+            "%zero = stablehlo.constant dense<0.0> : tensor<f32>",
+            "%true = stablehlo.constant dense<true> : tensor<i1>",
+            "%w:2 = stablehlo.while(%x = %0, %more = %true) : tensor<6xf32>, tensor<i1>",
+            "cond { stablehlo.return %more : tensor<i1> } do {",
+            "%y = stablehlo.add %x, %x : tensor<6xf32>",
+            "%sum = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0]"
+            " : (tensor<6xf32>, tensor<f32>) -> tensor<f32>",
+            "%less = stablehlo.compare LT, %sum, %hundred : (tensor<f32>, tensor<f32>) -> tensor<i1>",
+            "stablehlo.return %y, %less : tensor<6xf32>, tensor<i1> }",
+            "%r = stablehlo.not %w#1 : tensor<i1>",
+        ),
+    ),
+}  # fmt: skip
+
+
+def test_modules_that_do_not_compile() -> None:
+    mended = {}
+    for name, case in REFUSED.items():
+        program, diagnostics = run_pipeline(case.module.encode(), flags())
+        if program is not None or not any(case.says in d.message for d in diagnostics):
+            mended[f"{name} ({case.guard})"] = [d.message[:300] for d in diagnostics]
+    assert not mended
+
+
+# Modules of which the process dies.
+
+FATAL = {
+    "constant of complex128": ("stablehlo/_shape.py", function(
+        "", "tensor<2xcomplex<f64>>",
+        "%r = stablehlo.constant dense<[(1.0, 2.0), (3.0, 4.0)]> : tensor<2xcomplex<f64>>",
+    )),
+    "pad of complex64": ("stablehlo/_shape.py", function(
+        "tensor<3xcomplex<f32>>", "tensor<5xcomplex<f32>>",
+        "%zero = stablehlo.constant dense<(0.0, 0.0)> : tensor<complex<f32>>",
+        "%r = stablehlo.pad %0, %zero, low = [1], high = [1], interior = [0]"
+        " : (tensor<3xcomplex<f32>>, tensor<complex<f32>>) -> tensor<5xcomplex<f32>>",
+    )),
+    "convolution of complex numbers": ("rules/conv.py", function(
+        "tensor<1x4x1xcomplex<f32>>; tensor<3x1x1xcomplex<f32>>", "tensor<1x4x1xcomplex<f32>>",
+        f"%r = stablehlo.convolution(%0, %1) {_CONV}, window = {{pad = [[1, 1]]}}"
+        " {batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
+        " : (tensor<1x4x1xcomplex<f32>>, tensor<3x1x1xcomplex<f32>>) -> tensor<1x4x1xcomplex<f32>>",
+    )),
+    "windows of complex numbers": ("rules/window.py, rules/cumulative.py", running_sums(
+        "complex<f32>", "(0.0, 0.0)", 2, "tensor<4xcomplex<f32>>",
+    )),
+    "scatter of nothing": ("rules/gather_scatter.py", scatter(
+        "inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1",
+        "tensor<4xf32>", "tensor<0x1xi32>", "tensor<0xf32>",
+    )),
+}  # fmt: skip
+
+_COMPILE = """import sys
+from veery_lowering.mlir import run_pipeline
+run_pipeline(sys.argv[1].encode(), tuple(sys.argv[2:]))"""
+
+
+def test_modules_that_kill_the_compiler() -> None:
+    def survives(case: tuple[str, str]) -> bool:
+        command = [sys.executable, "-c", _COMPILE, case[1], *flags()]
+        return subprocess.run(command, capture_output=True, timeout=120).returncode >= 0
+
+    with ThreadPoolExecutor(2) as pool:
+        survivors = list(pool.map(survives, FATAL.values()))
+    assert not [name for name, alive in zip(FATAL, survivors) if alive]
+
+
+# Indices far outside, at which nothing keeps a program from reading and writing. In processes of their own.
+
+FAR = {
+    "gather": function(
+        "tensor<4x2xf32>; tensor<1x1xi32>; tensor<1x2xf32>", "tensor<1x2xf32>",
+        '%r = "stablehlo.gather"(%0, %1) {dimension_numbers = #stablehlo.gather<offset_dims = [1],'
+        " collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 2>}"
+        " : (tensor<4x2xf32>, tensor<1x1xi32>) -> tensor<1x2xf32>",
+    ),
+    "scatter": scatter(
+        "update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0],"
+        " index_vector_dim = 1",
+        "tensor<4x2xf32>", "tensor<1x1xi32>", "tensor<1x2xf32>",
+    ),
+}  # fmt: skip
+
+
+def far(name: str) -> None:
+    """What the processes do."""
+    program, _ = run_pipeline(FAR[name].encode(), flags())
+    assert program is not None
+    arguments = np.ones((4, 2), np.float32), np.array([[2**29]], np.int32), np.ones((1, 2), np.float32)
+    run(program, "main", arguments, np.ones((1 if name == "gather" else 4, 2), np.float32))
+
+
+def test_rows_far_outside() -> None:
+    """rules/gather_scatter.py clamps indices."""
+    here = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_iree_faults as t; t.far("
+    codes = [subprocess.run([sys.executable, "-c", f"{here}{n!r})"], capture_output=True).returncode for n in FAR]
+    assert all(code < 0 for code in codes), codes
+
+
+def test_guards_are_there() -> None:
+    files = [w.guard for w in (*WRONG.values(), *REFUSED.values())] + [guard for guard, _ in FATAL.values()]
+    assert [f for each in files for f in each.split(", ") if not (SOURCES / f).is_file()] == []
