@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from veery_runtime import effects, workers
-from veery_runtime.buffer import Buffer
+from veery_runtime.buffer import SHARED, Buffer
+from veery_runtime.completion import Deferred, Failed
 from veery_runtime.errors import DeletedBufferError
 from veery_runtime.executable import Executable
 from veery_runtime.workers import Workers
 
 _threads = Workers("veery-spmd")
+
+# Launches that may not have ended. Each has a thread for each of its devices, so there are to be few.
+_MOST_LAUNCHES = 4
+_launches: deque[Deferred] = deque()
+os.register_at_fork(after_in_child=_launches.clear)
 
 
 class Group:
@@ -53,13 +61,14 @@ class Group:
                 self._condition.wait(0.5)
             return self._published
 
-    def finish(self, error: BaseException | None) -> None:
-        """This device's program has ended."""
+    def finish(self, error: BaseException | None) -> bool:
+        """This device's program has ended; returns whether it was the last."""
         with self._condition:
             self._finished += 1
             self.error = self.error or error
             self._check_progress()
             self._condition.notify_all()
+            return self._finished == self.size
 
     def _check_progress(self) -> None:
         if self._finished and self._arrived and self.error is None:
@@ -101,17 +110,52 @@ def run(executables: Sequence[Executable], arguments: Sequence[Sequence[Buffer]]
       arguments: the buffers for each.
 
     Returns:
-      The results of each, complete.
+      The results of each, perhaps still being computed; those of a program with effects are complete. They are ready
+      together. If one program fails, they all raise that when they are waited for or read: its own exception where
+      that is known, else a RuntimeError.
 
     Raises:
-      RuntimeError: one of them failed; its own exception where that is known.
+      RuntimeError: an argument was deleted.
     """
-    size = len(executables)
-    if any(executable.has_effects for executable in executables):
+    given = [[_kept(buffer) for buffer in buffers] for buffers in arguments]
+    has_effects = any(executable.has_effects for executable in executables)
+    if has_effects:
         effects.happened()
-    group = Group(size)
-    results: list[Any] = [None] * size
-    done = threading.Semaphore(0)
+    while len(_launches) >= _MOST_LAUNCHES and not workers.nested():
+        _launches.popleft().wait_submitted()
+    launch = _launch(executables, given)
+    results = []
+    first = 0
+    for executable in executables:
+        results.append([Buffer(first + i, spec, launch) for i, spec in enumerate(executable.outputs)])
+        for buffer in results[-1]:
+            buffer._host = SHARED  # perhaps with an argument, or with another result
+        first += len(executable.outputs)
+    for executable, outs in zip(executables, results):
+        executable.device.in_flight.admit(launch, sum(buffer.nbytes for buffer in outs), has_effects)
+    if has_effects:
+        launch.wait()
+    else:
+        _launches.append(launch)
+    return results
+
+
+def _kept(buffer: Buffer) -> Buffer:
+    """The same contents, also when the caller deletes or donates the buffer before they are read."""
+    if buffer.is_ready() and buffer._pending is not None and not buffer._pending.failed():
+        buffer.wait()
+    if buffer._host is None:
+        buffer._host = SHARED
+    kept = Buffer(buffer._ref, buffer._spec, buffer._pending)
+    kept._host, kept._tally = SHARED, None
+    return kept
+
+
+def _launch(executables: Sequence[Executable], arguments: Sequence[Sequence[Buffer]]) -> Deferred:
+    """Starts the programs. The references of what it resolves to are those of all results, device by device."""
+    group = Group(len(executables))
+    results: list[list[Buffer]] = [[] for _ in executables]
+    launch = Deferred(executables[0].name)
 
     def job(position: int) -> None:
         _here.group, _here.rank = group, position
@@ -128,17 +172,16 @@ def run(executables: Sequence[Executable], arguments: Sequence[Sequence[Buffer]]
             failure = error
         finally:
             _here.group = None
-            group.finish(failure)
-            done.release()
+        if not group.finish(failure):
+            return
+        if group.error is None:
+            launch.resolve([buffer._ref for outs in results for buffer in outs], None)
+        else:  # the first that went wrong; others failed for its sake
+            launch.resolve([None] * sum(len(e.outputs) for e in executables), Failed(group.error))
 
-    for position in range(size):
+    for position in range(len(executables)):
         _threads.submit(lambda position=position: job(position))  # type: ignore[misc]
-    for _ in range(size):
-        while not done.acquire(timeout=0.1):  # in slices, so that Ctrl-C is honoured
-            pass
-    if group.error is not None:  # the first that went wrong; others failed for its sake
-        raise group.error
-    return results
+    return launch
 
 
 class ShardedBuffer:

@@ -73,6 +73,34 @@ SCRIPTS = {
         expected = np.asarray(veery.vmap(inner, axis_name="i")(2 * x))
         np.testing.assert_allclose(np.asarray(batched[:, 1]), expected, rtol=1e-5)
     """,
+    "calls return before the work is done": """
+        import threading
+        gate = threading.Event()
+        def wait(a):
+            gate.wait()
+            return 2 * a
+        call = veery.pmap(lambda a: veery.pure_callback(wait, veery.ShapeDtypeStruct(a.shape, a.dtype), a),
+                          donate_argnums=0)
+        given = veery.pmap(lax.neg)(x)
+        y = call(given)
+        z = veery.pmap(lax.neg)(y)  # what depends on it neither
+        total = veery.pmap(lambda a: lax.psum(a, "i"), axis_name="i", out_axes=None)(z)
+        assert given.is_deleted() and not y.is_ready() and not z.is_ready() and not total.is_ready()
+        gate.set()
+        np.testing.assert_allclose(np.asarray(total), 2 * x.sum(0), rtol=1e-5)
+        np.testing.assert_array_equal(np.asarray(y), -2 * x)
+        def fail(a):
+            raise KeyError("lost")
+        bad = veery.pmap(lambda a: veery.pure_callback(fail, veery.ShapeDtypeStruct(a.shape, a.dtype), a))(x)
+        later = veery.pmap(lax.neg)(bad)
+        for each in (bad, later):
+            with pytest.raises(KeyError, match="lost"):
+                np.asarray(each)
+        identity = veery.pmap(lambda a: a)(x)  # a result on an argument's memory is not given away
+        piece = identity.addressable_shards[0].data
+        veery.jit(lambda a: a.at[0].set(9), donate_argnums=0)(piece)
+        np.testing.assert_array_equal(np.asarray(veery.pmap(lax.neg)(identity)), -x)
+    """,
     "axes, static and donated arguments": """
         fun = veery.pmap(lambda n, a, b: lax.add(lax.mul(a, float(n)), b), in_axes=(None, 1, None),
                          out_axes=1, static_broadcasted_argnums=0)
@@ -119,7 +147,7 @@ SCRIPTS = {
             more = lambda: lax.scan(lambda c, _: (lax.psum(c, "i"), None), a, None, length=3)[0]
             return lax.cond(lax.gt(lax.axis_index("i"), 1), more, lambda: a)
         with pytest.raises(RuntimeError, match="others never reach"):
-            veery.pmap(diverging, axis_name="i")(x)
+            np.asarray(veery.pmap(diverging, axis_name="i")(x))
         np.testing.assert_allclose(np.asarray(veery.pmap(lax.neg)(x)), -x)  # later calls work
     """,
 }
