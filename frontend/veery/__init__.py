@@ -101,6 +101,7 @@ from veery import nn as nn
 from veery import numpy as numpy
 from veery import ops as ops
 from veery import random as random
+from veery import sharding as sharding
 from veery import stablehlo as stablehlo
 from veery import stages as stages
 from veery import test_util as test_util

@@ -32,6 +32,21 @@ def test_results_are_committed_like_their_arguments(pair):
             assert result.committed and result.devices() == {device}
 
 
+def test_arrays_say_where_they_are(pair):
+    first, second = pair
+    x = veery.device_put(np.ones((2, 3), np.float32), second)
+    place = x.sharding
+    assert place == veery.sharding.SingleDeviceSharding(second) != veery.sharding.SingleDeviceSharding(first)
+    assert (place.device_set, place.num_devices, place.is_fully_replicated) == ({second}, 1, True)
+    assert place.shard_shape(x.shape) == (2, 3)
+    assert place.devices_indices_map(x.shape) == {second: (slice(None), slice(None))}
+    assert place.is_equivalent_to(place.with_memory_kind("device"), 2) and hash(place) == hash(x.sharding)
+    assert veery.device_put(jnp.ones(3), place).devices() == {second}
+    assert veery.typeof(x).sharding is None  # as optax passes it on: random.normal(key, out_sharding=...)
+    with pytest.raises(ValueError, match="memory kinds: device. Got memory kind: pinned_host"):
+        place.with_memory_kind("pinned_host")
+
+
 def test_lowering_is_for_the_device_of_the_arguments(pair):
     first, second = pair
     x = jnp.ones(3)

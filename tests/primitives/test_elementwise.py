@@ -17,6 +17,7 @@ from support.rule_checks import (
     forward,
 )
 
+import veery
 from veery import lax
 from veery._core.ad import NONDIFFERENTIABLE
 from veery._core.avals import ShapedArray
@@ -189,6 +190,11 @@ def test_acosh_derivative_is_right_in_the_left_half_plane(references: Any) -> No
     """Where the root of x^2 - 1 has the wrong sign."""
     slope = forward(lax.acosh, [np.array([-2 + 1j])], [np.array([1.0 + 0j])])
     np.testing.assert_allclose(slope, [-0.402247932 - 0.248602894j], rtol=1e-8)
+
+
+def test_acosh_has_a_second_derivative_at_one(references: Any) -> None:
+    with np.errstate(divide="ignore"):
+        assert veery.grad(veery.grad(lax.acosh))(np.float32(1)) == -np.inf
 
 
 @pytest.mark.parametrize(

@@ -240,6 +240,8 @@ def test_weak_types_stay_weak():
         assert weak(lambda x: lax.while_loop(lambda c: c < x, lambda c: c * 2, 1), 3) == [True]
         assert weak(lambda: lax.scan(lambda c, x: (c * 2, c * x), 1.0, np.ones(3, np.float32))) == [True, False]
         assert weak(lambda: lax.scan(lambda c, x: (c * x, None), 1.0, np.ones(3, np.float32))[0]) == [False]
+        doubled = lambda x: lax.scan(lambda c, _: (c * 2.0, None), x, None, length=3)[0]
+        assert weak(veery.grad(doubled), 1.0) == [True] and weak(veery.grad(doubled), np.float32(1)) == [False]
         assert weak(lambda p: lax.cond(p, lambda: 1.0, lambda: 2.0), True) == [True]
         assert weak(lambda p: lax.cond(p, lambda: 1.0, lambda: np.float32(2)), True) == [False]
         assert weak(veery.jit(lambda x: (2.0, lax.mul(x, 2.0))), 1.0) == [True, True]

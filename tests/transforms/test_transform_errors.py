@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import veery
+import veery.numpy as jnp
 from veery import lax
 
 V3, V4 = np.ones(3, np.float32), np.ones(4, np.float32)
@@ -33,6 +34,14 @@ def test_gradients_of_what_is_no_real_scalar():
         veery.grad(identity, argnums=2)(1.0)
     with raises(TypeError, "two-element tuple"):
         veery.grad(identity, has_aux=True)(1.0)
+
+
+def test_masked_arrays():
+    masked = np.ma.array(V3, mask=[True, False, False])
+    for f in (veery.jit(identity), veery.vmap(lax.sin), veery.grad(lax.sin), lax.sin, jnp.asarray, veery.device_put):
+        with raises(ValueError, r"masked arrays are not supported as direct inputs.*arr.filled\(\)"):
+            f(masked)
+    assert jnp.array([masked.filled(2)]).tolist() == [[2, 1, 1]]
 
 
 def test_tangents_that_do_not_match():

@@ -11,6 +11,7 @@ import numpy as np
 from veery._core import dtypes, lazy, source
 from veery._core.avals import ShapedArray, aval_rules
 from veery._core.config import config
+from veery._core.sharding import SingleDeviceSharding
 from veery._core.trace import Tracer
 from veery._core.transfers import guard
 
@@ -136,6 +137,21 @@ class ArrayImpl(Array):
         """The set of devices that hold the array."""
         shards = getattr(self._buffer, "shards", None)
         return {self._buffer.device} if shards is None else {shard.device for shard in shards}
+
+    @property
+    def sharding(self) -> SingleDeviceSharding:
+        """Where the array is.
+
+        Raises:
+            AttributeError: it is divided among devices; see `addressable_shards`.
+        """
+        device = self._buffer.device
+        if device is None:
+            raise AttributeError(
+                "this array is divided among devices, for which there is no sharding yet; its `addressable_shards` say "
+                "where each piece is"
+            )
+        return SingleDeviceSharding(device)
 
     @property
     def committed(self) -> bool:

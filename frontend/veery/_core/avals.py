@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
@@ -42,6 +43,7 @@ class ShapedArray(AbstractValue):
     weak_type: bool
     ndim: int
     size: int
+    sharding = None  # types do not say where arrays are
 
     _interned: WeakValueDictionary[tuple, ShapedArray] = WeakValueDictionary()
 
@@ -146,7 +148,18 @@ def maybe_aval_of(x: Any) -> ShapedArray | None:
     return None
 
 
+def refuse_masked(x: np.ndarray | np.generic) -> None:
+    """Raise ValueError for a masked array: nothing here would see its mask."""
+    # Without numpy.ma, which takes time to import, there is none.
+    if type(x) is not np.ndarray and isinstance(x, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
+        raise ValueError(
+            "numpy masked arrays are not supported as direct inputs to JAX functions. Use arr.filled() to convert the "
+            "value to a standard numpy array."
+        )
+
+
 def _numpy_aval(x: np.ndarray | np.generic) -> ShapedArray:
+    refuse_masked(x)
     dtypes.check_valid_dtype(x.dtype)
     return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype))
 

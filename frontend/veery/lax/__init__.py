@@ -137,6 +137,7 @@ from veery.lax._cumulative import cumprod as cumprod
 from veery.lax._cumulative import cumprod_p as cumprod_p
 from veery.lax._cumulative import cumsum as cumsum
 from veery.lax._cumulative import cumsum_p as cumsum_p
+from veery.lax._dimension import shape_as_value as shape_as_value
 from veery.lax._fft import FftType as FftType
 from veery.lax._fft import fft as fft
 from veery.lax._fft import fft_p as fft_p
@@ -159,6 +160,12 @@ from veery.lax._gather_scatter_dims import GatherDimensionNumbers as GatherDimen
 from veery.lax._gather_scatter_dims import GatherScatterMode as GatherScatterMode
 from veery.lax._gather_scatter_dims import ScatterDimensionNumbers as ScatterDimensionNumbers
 from veery.lax._map import map as map
+from veery.lax._ordering import after_all as after_all
+from veery.lax._ordering import composite as composite
+from veery.lax._ordering import create_token as create_token
+from veery.lax._ordering import dce_sink as dce_sink
+from veery.lax._ordering import dce_sink_p as dce_sink_p
+from veery.lax._ordering import stage as stage
 from veery.lax._parallel import all_gather as all_gather
 from veery.lax._parallel import all_gather_p as all_gather_p
 from veery.lax._parallel import all_to_all as all_to_all
@@ -182,7 +189,9 @@ from veery.lax._parallel import pswapaxes as pswapaxes
 from veery.lax._parallel import reduce_scatter_p as reduce_scatter_p
 from veery.lax._platform import platform_dependent as platform_dependent
 from veery.lax._platform import platform_index_p as platform_index_p
+from veery.lax._ragged import RaggedDotDimensionNumbers as RaggedDotDimensionNumbers
 from veery.lax._ragged import ragged_dot as ragged_dot
+from veery.lax._ragged import ragged_dot_general as ragged_dot_general
 from veery.lax._reduce import argmax as argmax
 from veery.lax._reduce import argmax_p as argmax_p
 from veery.lax._reduce import argmin as argmin

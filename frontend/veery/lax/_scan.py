@@ -445,8 +445,15 @@ def _transposed_body(
             *(instantiate_zeros(ct) for ct, lin in zip(ct_x, lin_xs) if lin),
         ]
 
-    avals = [*known_c, *linear_c, *(a.strip_weak_type() for a in k_avals), *given_y, *known_x]
-    jaxpr.derived[key] = staging.stage(fun, avals, jaxpr.debug_info)
+    def stage(strong: Sequence[bool]) -> ClosedJaxpr:
+        carried = [a.strip_weak_type() if s else a for a, s in zip(k_avals, strong)]
+        return staging.stage(fun, [*known_c, *linear_c, *carried, *given_y, *known_x], jaxpr.debug_info)
+
+    # A carry is of weak type where it stays so in each step.
+    carried_out = lambda closed: closed.out_avals[len(linear_c) : len(linear_c) + num_carry]
+    strong = [not a.weak_type for a in k_avals]
+    strong = _carry.fixpoint(strong, lambda flags: [not a.weak_type for a in carried_out(stage(flags))])
+    jaxpr.derived[key] = stage(strong)
     return jaxpr.derived[key]
 
 

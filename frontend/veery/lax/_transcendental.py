@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veery.lax._arithmetic import add, div, integer_pow, is_complex, mul, neg, square, sub
+from veery.lax._arithmetic import add, div, integer_pow, mul, neg, square, sub
 from veery.lax._declare import FLOAT, INEXACT, binary, unary
 from veery.lax._operands import Array, ArrayLike, apply
 from veery.lax._reference import in_double
@@ -288,10 +288,12 @@ _LOG_2 = math.log(2)
 
 
 def _acosh_slope(x: Any) -> Any:
-    """1 / sqrt(x^2 - 1). The root of the product has the wrong sign for complex x left of the imaginary axis."""
-    if is_complex(x):
-        return mul(rsqrt(sub(x, 1)), rsqrt(add(x, 1)))
-    return rsqrt(mul(sub(x, 1), add(x, 1)))
+    """1 / sqrt(x^2 - 1), from two roots.
+
+    That of the product has the wrong sign for complex x left of the imaginary axis, and its derivative at 1 is
+    0 * inf, where this one's is -inf.
+    """
+    return mul(rsqrt(sub(x, 1)), rsqrt(add(x, 1)))
 
 
 def _logistic_reference(x: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from veery import _dispatch, lax
 from veery._core import dtypes, source
 from veery._core.array import ArrayImpl
-from veery._core.avals import ShapedArray, aval_of
+from veery._core.avals import ShapedArray, aval_of, refuse_masked
 from veery._core.shapes import canonicalize_shape
 from veery._core.trace import Tracer, current_trace, eval_trace
 from veery._core.transfers import guard
@@ -120,6 +120,7 @@ def _cast(x: Array, dtype: Any) -> Array:
 def _numpy_view(object: Any) -> np.ndarray:
     """What NumPy makes of an object: of buffers, objects with `__array__`, generators refused."""
     if isinstance(object, np.ndarray):
+        refuse_masked(object)
         return object
     if isinstance(object, Iterable) and not hasattr(object, "__len__") and not hasattr(object, "__array__"):
         raise TypeError(f"Unexpected input type for array: {type(object)}")

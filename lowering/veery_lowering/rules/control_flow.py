@@ -56,6 +56,11 @@ def _checkpoint(
     return ctx.inline(closed, *operands)
 
 
+@rule("dce_sink")
+def _dce_sink(ctx: Context, *operands: Value) -> list[Value]:
+    return []
+
+
 @rule("name")
 def _checkpoint_name(ctx: Context, x: Value, *, name: str) -> Value:
     return x
