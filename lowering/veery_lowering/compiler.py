@@ -6,24 +6,28 @@ import hashlib
 import re
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from veery_lowering import isolation
 from veery_lowering.branches import separate
 from veery_lowering.cache import disk_cache
+from veery_lowering.donation import reuse_donated
 from veery_lowering.errors import CRASHED, CompileError, CompilerCrash
 from veery_lowering.loops import settle
-from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, inlined, ir
+from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, context, inlined, ir
 from veery_lowering.module import Emission
+from veery_lowering.overwriting import unsafe
 from veery_lowering.program import Options
 from veery_lowering.targets import Flags, Target, traits
 
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
+Prepared = tuple[bytes, list[int]]  # a module, and the arguments that its results overwrite
 
-_KEY_FORMAT = "3"
+_KEY_FORMAT = "4"
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
+_ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
 _NO_MULTI_USE_FUSION = "--iree-dispatch-creation-fuse-multi-use=false"
 # Calls with effects return when they are done. With fences IREE 3.13 loses some of calls without results: of two that
 # stem from one dispatch one is never signalled, and in loops a fence may be waited for before the call that signals it.
@@ -45,10 +49,10 @@ def compile_emission(
     if found is None:
         start = time.perf_counter()
         with isolation.compiler(key, name, options) as run:
-            program, diagnostics = _compile(_prepared(emission, target), attempts, run, _branches(emission))
+            program, overwritten, diagnostics = _compile(emission, target, attempts, run)
         if program is None:
             raise CompileError(_explain(emission, name, source, target, diagnostics))
-        found = program, _metadata(target)
+        found = program, _metadata(target, overwritten)
         if cache:
             cache.put(key, found, time.perf_counter() - start)
     return *found, key
@@ -69,9 +73,10 @@ def intermediate(emission: Emission, target: Target, options: Options, phase: st
         raise ValueError(f"there is no dialect or phase {phase!r}; known are stablehlo, {', '.join((*PHASES, *CODE))}")
     attempts = _attempts(emission, target, options)
     with isolation.compiler(_key(emission, target, attempts), "a program", options) as run:
+        module, _ = _in_place(emission, target, attempts[0], run) or _prepared(emission, target)
         if phase in CODE:
-            return _generated_code(_prepared(emission, target), attempts[0], target, phase, run)
-        text, diagnostics = run(_prepared(emission, target), attempts[0], phase)
+            return _generated_code(module, attempts[0], target, phase, run)
+        text, diagnostics = run(module, attempts[0], phase)
     if text is None:
         raise CompileError("\n".join(d.message for d in diagnostics))
     return text.decode()
@@ -111,16 +116,20 @@ def _with_options(flags: Flags, options: Options, emission: Emission) -> Flags:
     return (*flags, *multi_use, *model, *options.flags)
 
 
-def _prepared(emission: Emission, target: Target) -> bytes:
-    """The module as the compiler gets it."""
+def _prepared(emission: Emission, target: Target, kept: Collection[int] | None = None) -> Prepared:
+    """The module as the compiler gets it, in which results overwrite donated arguments unless `kept` is None."""
+    overwritten: list[int] = []
 
     def change(module: Any) -> None:
         settle(module)
+        if kept is not None:
+            overwritten.extend(reuse_donated(module, emission.donated, kept))
         for function in module.regions[0].blocks[0]:
             for name, text in target.attributes:
                 function.attributes[name] = ir.Attribute.parse(text, module.context)
 
-    return inlined(emission.module, change)
+    with context():
+        return inlined(emission.module, change), overwritten
 
 
 def _branches(emission: Emission) -> bool:
@@ -128,35 +137,57 @@ def _branches(emission: Emission) -> bool:
     return any(name in _BRANCHING for name, _ in traits(emission.module).operations)
 
 
+def _in_place(emission: Emission, target: Target, flags: Flags, run: Run) -> Prepared | None:
+    """The module with results in the memory of donated arguments, where IREE makes a right program of that."""
+    kept: set[int] = set()
+    for _ in range(_ROUNDS if any(emission.donated) else 0):
+        module, overwritten = _prepared(emission, target, kept)
+        text = run(module, flags, "stream")[0] if overwritten else None
+        if text is None:
+            return None
+        bad = unsafe(text.decode(), overwritten)
+        if not bad:
+            return module, overwritten
+        kept |= bad
+    return None
+
+
 def _compile(
-    module: bytes, attempts: Sequence[Flags], run: Run, branches: bool
-) -> tuple[bytes | None, list[Diagnostic]]:
-    """What the first option list that works makes of a module, or what the compiler said of it, the last word first."""
+    emission: Emission, target: Target, attempts: Sequence[Flags], run: Run
+) -> tuple[bytes | None, list[int], list[Diagnostic]]:
+    """What the first option list that works makes of a module, and the arguments that it overwrites.
+
+    If there is none: what the compiler said, the last word first.
+    """
+    plain = _prepared(emission, target)
+    change = separate if _branches(emission) else None
     said: list[Diagnostic] = []
     for flags in attempts:
         try:
-            program, diagnostics = run(module, flags, None, separate if branches else None)
+            for module, overwritten in filter(None, (_in_place(emission, target, flags, run), plain)):
+                program, diagnostics = run(module, flags, None, change)
+                if program is not None:
+                    return program, overwritten, diagnostics
         except CompilerCrash as crash:
-            program, diagnostics = None, [Diagnostic("error", str(crash))]
-        if program is not None:
-            return program, diagnostics
+            diagnostics = [Diagnostic("error", str(crash))]
         said = diagnostics + said
-    return None, said
+    return None, [], said
 
 
 def _key(emission: Emission, target: Target, attempts: Sequence[Flags]) -> str:
     """Hash of the IR without locations, and of all that the code depends on beside it."""
     text = emission.module.operation.get_asm(enable_debug_info=False, assume_verified=True)
     digest = hashlib.sha256()
-    options = repr((attempts, target.attributes))
+    options = repr((attempts, target.attributes, emission.donated if any(emission.donated) else ()))
     for part in (_KEY_FORMAT, COMPILER_VERSION, target.name, target.machine, options, text):
         digest.update(part.encode())
         digest.update(b"\0")
     return digest.hexdigest()
 
 
-def _metadata(target: Target) -> dict[str, str]:
-    return {"iree": COMPILER_VERSION, "target": target.name, "cpu_features": target.machine}
+def _metadata(target: Target, overwritten: Sequence[int]) -> dict[str, str]:
+    made_for = {"iree": COMPILER_VERSION, "target": target.name, "cpu_features": target.machine}
+    return {**made_for, "overwritten": " ".join(map(str, overwritten))}
 
 
 _PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+):\d+: (?P<text>.*)", re.DOTALL)

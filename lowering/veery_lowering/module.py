@@ -12,7 +12,6 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.aliasing import protect_arguments
 from veery_lowering.barriers import split_wide_fusions
-from veery_lowering.donation import reuse_donated
 from veery_lowering.errors import LoweringError
 from veery_lowering.mlir import context, ir
 from veery_lowering.program import STATIC, HostCall, Signature, Symbols
@@ -30,6 +29,7 @@ class Emission:
     """A StableHLO module and what was learned while it was built.
 
     primitives: the primitives that were emitted for each line of the user's code, for error messages.
+    donated: for each argument, whether the program may overwrite it.
     """
 
     module: ir.Module
@@ -37,6 +37,7 @@ class Emission:
     outputs: Signature
     host_calls: tuple[HostCall, ...]
     primitives: dict[Place, list[str]]
+    donated: tuple[bool, ...]
 
     @property
     def has_effects(self) -> bool:
@@ -72,7 +73,6 @@ def emit_module(
         if target == "vulkan":
             prepare_for_shaders(emitter.module)
         split_wide_fusions(emitter.module)
-        reuse_donated(emitter.module, tuple(donated))
         if protect:
             protect_arguments(emitter.module, tuple(donated))
         emitter.module.operation.verify()
@@ -82,6 +82,7 @@ def emit_module(
         entry_signature(closed_jaxpr.out_avals),
         tuple(emitter.host_calls),
         emitter.primitives,
+        tuple(donated),
     )
 
 

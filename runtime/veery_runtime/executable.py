@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from veery_runtime import completion, dimensions, effects, iree, workers
-from veery_runtime.buffer import SHARED, Buffer, Spec, put
+from veery_runtime.buffer import SHARED, Buffer, Spec, Tally, put
 from veery_runtime.completion import DELETED, Completion, Deferred, Deleted, Failed, Pending
 from veery_runtime.device import Device, devices
 from veery_runtime.errors import DeviceUnavailableError, translate
@@ -44,6 +44,7 @@ class Executable:
     Attributes:
       name: the program's name, for messages.
       device: where it runs.
+      donated: the inputs that a call may take over; overwritten: those among them that results are written into.
       inputs, outputs: what the buffers hold. Calls trust their arguments: number, shapes and dtypes are not checked.
       queue: "inline" (small work runs in the caller's thread when its inputs are there), "threaded" (the device's own
         queue) or "deferred" (submitted from a worker thread, since submission itself would block).
@@ -52,7 +53,7 @@ class Executable:
     """
 
     __slots__ = (
-        "name", "device", "inputs", "outputs", "constants", "donated", "queue", "call",
+        "name", "device", "inputs", "outputs", "constants", "donated", "overwritten", "queue", "call",
         "has_effects", "_program", "_where", "_result_nbytes", "_aliasing", "_loaded", "_probe", "__weakref__",
     )  # fmt: skip
 
@@ -67,6 +68,8 @@ class Executable:
         self.inputs = tuple(device.spec(tuple(shape), iree.dtype_from_name(name)) for shape, name in inputs)
         self.outputs = tuple(device.spec(tuple(shape), iree.dtype_from_name(name)) for shape, name in program.outputs)
         self.donated = tuple(i for i, given in enumerate(program.donated[len(constants) :]) if given)
+        overwritten = map(int, program.metadata.get("overwritten", "").split())
+        self.overwritten = tuple(i - len(constants) for i in overwritten)
         self.queue = queue
         self._program = program
         self.has_effects = has_effects(program.host_calls)
@@ -398,7 +401,15 @@ def _donating_call(executable: Executable, call: Call) -> Call:
                 buffer._host = buffer._host.decide()
             if buffer._host is not None or _is_read(buffer):
                 given[index] = put(buffer.numpy(), buffer.device)
-        results = call(given)
+        counted = [given[i] for i in executable.overwritten if given[i]._tally is not None]
+        for buffer in counted:
+            buffer._tally = None  # its memory is counted as that of a result
+        try:
+            results = call(given)
+        except BaseException:
+            for buffer in counted:
+                buffer._tally = Tally(buffer.device.ledger, buffer.nbytes)
+            raise
         for index in donated:
             buffers[index].delete()
         return results

@@ -90,8 +90,8 @@ def test_donated_memory_is_used_again():
     np.testing.assert_allclose(mean, np.full_like(x, 1 - 0.9**6), rtol=1e-5)
 
 
-def test_a_training_loop_holds_its_state_twice_at_most():
-    """The state that was, which is donated, and the state that will be; nothing is copied on the way."""
+def test_a_training_loop_holds_its_state_once():
+    """The new state is written over the old one, which is donated; products that read it come first."""
     device = veery.devices()[0]
 
     @functools.partial(veery.jit, donate_argnums=0)
@@ -103,13 +103,16 @@ def test_a_training_loop_holds_its_state_twice_at_most():
 
     batch = jnp.ones((32, 256))
     state = jnp.ones((256, 512)), jnp.zeros((256, 512))
+    for _ in range(3):  # until it is known what a program's results share, they are copied
+        state = veery.block_until_ready(step(state, batch))
     gc.collect()
     device.ledger.peak = before = device.ledger.live
+    places = set()
     for _ in range(10):
-        state = step(state, batch)
-    veery.block_until_ready(state)
-    nbytes = sum(x.nbytes for x in state)
-    assert device.memory_stats()["peak_bytes_in_use"] - before <= 1.05 * nbytes
+        state = veery.block_until_ready(step(state, batch))
+        places.update(veery_runtime.executable._extent(x._buffer._ref, x._buffer._spec) for x in state)
+    assert len(places) == len(state)
+    assert device.memory_stats()["peak_bytes_in_use"] - before <= 0.05 * sum(x.nbytes for x in state)
 
 
 def test_errors_of_the_device_name_the_function_and_its_line():

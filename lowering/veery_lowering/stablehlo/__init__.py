@@ -60,6 +60,9 @@ from veery_lowering.stablehlo._dynamic import (
     dimension_values as dimension_values,
 )
 from veery_lowering.stablehlo._dynamic import (
+    overwrite as overwrite,
+)
+from veery_lowering.stablehlo._dynamic import (
     scalar_of_size as scalar_of_size,
 )
 from veery_lowering.stablehlo._elementwise import (

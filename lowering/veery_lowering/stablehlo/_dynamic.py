@@ -189,6 +189,13 @@ def cast_shape(x: Value, type_: ir.Type) -> Value:
     return one("tensor.cast", [x], type_)
 
 
+def overwrite(x: Value, new: Value) -> Value:
+    """x, of which the leading size alone is dynamic, with all elements replaced by those of a static tensor."""
+    zeros = [Index.of(0).value] * len(ir.RankedTensorType(x.type).shape)
+    segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, len(zeros), 1, 0])}
+    return one("flow.tensor.update", [x, _extent(x, 0), *zeros, new], x.type, segments)
+
+
 @_signless
 def extract_slice(x: Value, starts: Sequence[Any], sizes: Sequence[Any], strides: Sequence[int]) -> Value:
     """The slice of `sizes` elements from `starts` in steps, which lies within x."""
