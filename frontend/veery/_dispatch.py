@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from veery._core import compiler_options as asked
 from veery._core import dtypes, lazy, source
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of
@@ -157,7 +158,7 @@ def compile_jaxpr(
     name: str,
     device: Any,
     donated: tuple[bool, ...] | None = None,
-    compiler_options: tuple[tuple[str, Any], ...] = (),
+    compiler_options: asked.Pairs = (),
 ) -> Any:
     """Lower, compile and load a jaxpr without consts for a device; the executable takes and returns buffers."""
     donated = donated or (False,) * len(closed.in_avals)
@@ -172,7 +173,14 @@ def compile_jaxpr(
     start = time.perf_counter()
     program = compile()
     log_compilation("Finished IREE compilation of jit(%s) in %.9f sec", name, time.perf_counter() - start)
+    log_fallback(program)
     return load(program, device, compile)
+
+
+def log_fallback(program: Any) -> None:
+    """Log that the flags that are best for a program are not those that it was compiled with."""
+    if "fallback" in program.metadata:
+        log_compilation("jit(%s) was %s", program.name, program.metadata["fallback"])
 
 
 def log_compilation(message: str, *args: Any) -> None:
@@ -185,7 +193,7 @@ def lower_jaxpr(
     name: str,
     target: str,
     donated: tuple[bool, ...],
-    compiler_options: tuple[tuple[str, Any], ...] = (),
+    compiler_options: asked.Pairs = (),
     **choices: Any,
 ) -> Any:
     """Lower a jaxpr without consts to StableHLO; `choices` are further fields of the lowering's Options."""
@@ -197,9 +205,37 @@ def _symbols(closed: ClosedJaxpr) -> Symbols:
     return symbols_of([getattr(aval, "shape", ()) for aval in closed.in_avals])
 
 
-def _options(compiler_options: tuple[tuple[str, Any], ...], choices: dict[str, Any]) -> Any:
+def _options(compiler_options: asked.Pairs, choices: dict[str, Any]) -> Any:
     settings = {"cache": config.jax_enable_compilation_cache, "isolation": config.veery_compiler_isolation}
-    return lowering().Options(flags=compiler_flags(dict(compiler_options)), **{**settings, **choices})
+    return lowering().Options(**{**settings, **lowering_options(compiler_options), **choices})
+
+
+def lowering_options(compiler_options: asked.Pairs) -> dict[str, Any]:
+    """Fields of the lowering's Options for these options and the setting `veery_compiler_options`; the former win."""
+    options = {**dict(config.veery_compiler_options), **dict(compiler_options)}
+    goal = options.get("optimize_for", "speed")
+    queue = options.get("queue") or {"latency": "inline", "throughput": "threaded"}.get(goal, "auto")
+    flags = asked.flags(tuple(options.items()))
+    return {"flags": flags, "optimize_for": "size" if goal == "size" else "speed", "queue": queue}
+
+
+def tuning(closed: ClosedJaxpr, target: str, compiler_options: asked.Pairs) -> asked.Pairs | None:
+    """What was measured to be fastest for a program, in this process or another; None if nothing was."""
+    found: asked.Pairs | None = lowering().tuning.recall(dce(closed), target, _options(compiler_options, {}))
+    return found
+
+
+def remember_tuning(
+    closed: ClosedJaxpr, target: str, compiler_options: asked.Pairs, fastest: asked.Pairs
+) -> None:
+    """Keep on disk what was measured to be fastest for a program."""
+    lowering().tuning.remember(dce(closed), target, _options(compiler_options, {}), fastest)
+
+
+def tuning_candidates(device: Any) -> tuple[Sequence[asked.Pairs], Sequence[asked.Pairs]]:
+    """Options of the compiler, and queues, that are worth a measurement on a device."""
+    queues = [(("queue", queue),) for queue in ("inline", "threaded")] if device.inline is not None else []
+    return lowering().tuning.candidates(target_of(device)), queues
 
 
 def entry(name: str, programs: Sequence[Any], **fields: Any) -> Any:
@@ -244,16 +280,13 @@ def _versions() -> dict[str, str]:
     return {"veery": __version__}
 
 
-def compiler_flags(options: dict[str, Any]) -> tuple[str, ...]:
-    """Options of IREE's compiler as it takes them."""
-    return tuple(f"--{name}={value}" for name, value in options.items())
-
-
 def compile_lowered(lowered: Any, device: Any) -> tuple[Any, Any]:
     """Compile a module and load it on a device (None: nowhere): the program, and what takes and returns buffers."""
+    program = lowered.compile()
+    log_fallback(program)
     if device is None:
-        return lowered.compile(), None
-    executable = load(lowered.compile(), device, lambda **choices: lowered.with_options(**choices).compile())
+        return program, None
+    executable = load(program, device, lambda **choices: lowered.with_options(**choices).compile())
     return executable._program, executable
 
 
@@ -304,7 +337,7 @@ def execute(closed: ClosedJaxpr, name: str, args: Sequence[Any], donated: tuple[
     """Run a jaxpr without consts on concrete values, as one program."""
     arrays = [as_array(x) for x in args]
     device = device_of(arrays, name)
-    key = ("executable", device, donated)
+    key = ("executable", device, donated, config.veery_compiler_options)
     executable = closed.derived.get(key)
     if executable is None:
         executable = closed.derived[key] = compile_jaxpr(closed, name, device, donated)

@@ -11,6 +11,7 @@ from veery import _dispatch
 from veery._api.inspection import out_struct
 from veery._core import source, tree
 from veery._core.avals import aval_of
+from veery._core.compiler_options import pairs
 from veery._core.dimensions import may_fit
 from veery._core.jaxpr import ClosedJaxpr
 
@@ -75,8 +76,8 @@ class Traced:
         """
         device = None if lowering_platforms else self._device or _dispatch.default_device()
         target = lowering_platforms[0] if lowering_platforms else _dispatch.target_of(device)
-        flags = self._function._options.compiler_options
-        lowered = _dispatch.lower_jaxpr(self._traced.closed, self._traced.name, target, self._donated, flags, **choices)
+        asked = self._function._options.compiler_options
+        lowered = _dispatch.lower_jaxpr(self._traced.closed, self._traced.name, target, self._donated, asked, **choices)
         return Lowered(self, lowered, device)
 
     def __repr__(self) -> str:
@@ -135,12 +136,14 @@ class Lowered:
         """Compile to a program.
 
         Args:
-            compiler_options: further options of IREE's compiler, e.g. {"iree-opt-level": "O2"}.
+            compiler_options: further options, as of `jit`, e.g. {"optimize_for": "size", "iree-opt-level": "O2"}.
 
         Raises:
+            ValueError: there is no such option, or it does not take that value.
             CompileError: IREE cannot compile the module; the message names the primitive and the user's line.
         """
-        lowered = self._lowered.with_options(_dispatch.compiler_flags(compiler_options or {}))
+        asked = (*self._traced._function._options.compiler_options, *pairs(compiler_options))
+        lowered = self._lowered.with_options(**_dispatch.lowering_options(asked))
         return Compiled(self._traced, *_dispatch.compile_lowered(lowered, self._device), self._device)
 
     def __repr__(self) -> str:
@@ -174,8 +177,23 @@ class Compiled:
     args_info = property(lambda self: self._traced.args_info)
 
     def cost_analysis(self) -> dict[str, Any]:
-        """An estimate of the work: floating-point operations plus bytes touched; a text with symbolic shapes."""
-        return {"work": _number(self._program.work)}
+        """What a call costs, and where it runs.
+
+        Returns:
+            A dictionary of "work", an estimate: floating-point operations plus bytes touched (a text with symbolic
+            shapes); and, of a program on a device, "queue": "inline" (small programs run in the caller's thread),
+            "threaded" (larger ones on worker threads) or "deferred" (submitted by a thread, for submission may wait
+            for values); with symbolic shapes "by shape". `jit(f, compiler_options={"queue": "threaded"})` chooses.
+
+        >>> import veery, veery.numpy as jnp
+        >>> compile = lambda n: veery.jit(lambda x: x + 1).lower(jnp.zeros(n)).compile()
+        >>> compile(8).cost_analysis()
+        {'work': 76.0, 'queue': 'inline'}
+        >>> compile(10**6).cost_analysis()
+        {'work': 9000004.0, 'queue': 'threaded'}
+        """
+        queue = {} if self._executable is None else {"queue": self._executable.queue}
+        return {"work": _number(self._program.work), **queue}
 
     def memory_analysis(self) -> dict[str, int]:
         """Sizes in bytes of the arguments, the results and the program itself."""
@@ -272,6 +290,7 @@ class Compiled:
             "results": ", ".join(aval.str_short() for aval in self._traced.out_avals),
             **{name.replace("_", " "): f"{value:,}" for name, value in self.memory_analysis().items()},
             "work": f"{self._program.work:,} operations and bytes",
+            "queue": self.cost_analysis().get("queue", "not loaded"),
         }
         cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows.items())
         return f"<table><caption>{html.escape(title)}</caption>{cells}</table>"

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from veery_lowering import links
+from veery_lowering import links, tuning
 from veery_lowering.cache import CacheInfo, CacheSettings, configure_cache, disk_cache
 from veery_lowering.errors import CacheWarning, CompileError, LoweringError
 from veery_lowering.program import STATIC, HostCall, Options, Program, Symbols, place_of
@@ -38,6 +38,7 @@ __all__ = [
     "lower",
     "print_locations",
     "read_module",
+    "tuning",
 ]
 
 # Where the names are that need the compiler: loading it takes 0.1 s.
@@ -70,7 +71,7 @@ def compile(
     symbols = Symbols(*symbols)
     linked = options.cache and not symbols.sources
     link = links.key(closed_jaxpr, target, donated, options) if linked else None
-    program = links.follow(link, name, place_of(closed_jaxpr.jaxpr)) if link else None
+    program = links.follow(link, name, place_of(closed_jaxpr.jaxpr), options) if link else None
     if program is None:
         from veery_lowering.lowered import lower
 

@@ -8,24 +8,24 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from veery_lowering import isolation
 from veery_lowering.branches import separate
 from veery_lowering.cache import disk_cache
 from veery_lowering.donation import reuse_donated
 from veery_lowering.errors import CRASHED, CompileError, CompilerCrash
+from veery_lowering.kernels import fuse_loops
 from veery_lowering.loops import settle
-from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, context, inlined, ir
+from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, context, inlined, ir, operations
 from veery_lowering.module import Emission
 from veery_lowering.overwriting import unsafe
 from veery_lowering.program import Options
-from veery_lowering.targets import Flags, Target, traits
+from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
-Prepared = tuple[bytes, list[int]]  # a module, and the arguments that its results overwrite
 
-_KEY_FORMAT = "4"
+_KEY_FORMAT = "5"
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
 _NO_MULTI_USE_FUSION = "--iree-dispatch-creation-fuse-multi-use=false"
@@ -39,8 +39,10 @@ def compile_emission(
 ) -> tuple[bytes, dict[str, str], str]:
     """Compile a module, or find it on disk: the program's bytes, metadata, and key on disk.
 
-    `source` is the place of the function in the user's code. Raises CompileError if every option list of the target
-    fails.
+    `source` is the place of the function in the user's code. The metadata "control_flow" say where branches and loops
+    are: "device", in kernels of ours, or "host"; "fallback", if there, why the program was not compiled as is best.
+
+    Raises CompileError if every option list of the target fails.
     """
     attempts = _attempts(emission, target, options)
     cache = disk_cache() if options.cache else None
@@ -49,10 +51,10 @@ def compile_emission(
     if found is None:
         start = time.perf_counter()
         with isolation.compiler(key, name, options) as run:
-            program, overwritten, diagnostics = _compile(emission, target, attempts, run)
+            program, told, diagnostics = _compile(emission, target, attempts, run)
         if program is None:
             raise CompileError(_explain(emission, name, source, target, diagnostics))
-        found = program, _metadata(target, overwritten)
+        found = program, _metadata(target) | told
         if cache:
             cache.put(key, found, time.perf_counter() - start)
     return *found, key
@@ -73,7 +75,7 @@ def intermediate(emission: Emission, target: Target, options: Options, phase: st
         raise ValueError(f"there is no dialect or phase {phase!r}; known are stablehlo, {', '.join((*PHASES, *CODE))}")
     attempts = _attempts(emission, target, options)
     with isolation.compiler(_key(emission, target, attempts), "a program", options) as run:
-        module, _ = _in_place(emission, target, attempts[0], run) or _prepared(emission, target)
+        module = (_in_place(emission, target, attempts[0], run) or _prepared(emission, target)).code
         if phase in CODE:
             return _generated_code(module, attempts[0], target, phase, run)
         text, diagnostics = run(module, attempts[0], phase)
@@ -113,15 +115,38 @@ def _attempts(emission: Emission, target: Target, options: Options) -> list[Flag
 def _with_options(flags: Flags, options: Options, emission: Emission) -> Flags:
     multi_use = () if options.fuse_multi_use else (_NO_MULTI_USE_FUSION,)
     model = (_SYNCHRONOUS,) if emission.has_effects else ()
-    return (*flags, *multi_use, *model, *options.flags)
+    return (*flags, *GOAL_FLAGS[options.optimize_for], *multi_use, *model, *options.flags)
 
 
-def _prepared(emission: Emission, target: Target, kept: Collection[int] | None = None) -> Prepared:
-    """The module as the compiler gets it, in which results overwrite donated arguments unless `kept` is None."""
+class Prepared(NamedTuple):
+    """A module as the compiler gets it.
+
+    Attributes:
+        code: the module.
+        overwritten: the arguments that its results overwrite.
+        kernels: how many of its loops are kernels of ours.
+        branches: whether it has blocks that are passed values.
+    """
+
+    code: bytes
+    overwritten: list[int]
+    kernels: int
+    branches: bool
+
+
+def _prepared(
+    emission: Emission, target: Target, kept: Collection[int] | None = None, *, kernels: bool = True
+) -> Prepared:
+    """The module for a target, in which results overwrite donated arguments unless `kept` is None."""
     overwritten: list[int] = []
+    made, branches = 0, False
 
     def change(module: Any) -> None:
+        nonlocal made, branches
+        if kernels and target.backend == "cpu":
+            made = fuse_loops(module)
         settle(module)
+        branches = any(op.name in _BRANCHING for op in operations(module))
         if kept is not None:
             overwritten.extend(reuse_donated(module, emission.donated, kept))
         for function in module.regions[0].blocks[0]:
@@ -129,49 +154,63 @@ def _prepared(emission: Emission, target: Target, kept: Collection[int] | None =
                 function.attributes[name] = ir.Attribute.parse(text, module.context)
 
     with context():
-        return inlined(emission.module, change), overwritten
+        code = inlined(emission.module, change)
+    return Prepared(code, overwritten, made, branches)
 
 
-def _branches(emission: Emission) -> bool:
-    """Whether a program has blocks that are passed values."""
-    return any(name in _BRANCHING for name, _ in traits(emission.module).operations)
-
-
-def _in_place(emission: Emission, target: Target, flags: Flags, run: Run) -> Prepared | None:
+def _in_place(
+    emission: Emission, target: Target, flags: Flags, run: Run, *, kernels: bool = True
+) -> Prepared | None:
     """The module with results in the memory of donated arguments, where IREE makes a right program of that."""
     kept: set[int] = set()
     for _ in range(_ROUNDS if any(emission.donated) else 0):
-        module, overwritten = _prepared(emission, target, kept)
-        text = run(module, flags, "stream")[0] if overwritten else None
+        prepared = _prepared(emission, target, kept, kernels=kernels)
+        text = run(prepared.code, flags, "stream")[0] if prepared.overwritten else None
         if text is None:
             return None
-        bad = unsafe(text.decode(), overwritten)
+        bad = unsafe(text.decode(), prepared.overwritten)
         if not bad:
-            return module, overwritten
+            return prepared
         kept |= bad
     return None
 
 
 def _compile(
     emission: Emission, target: Target, attempts: Sequence[Flags], run: Run
-) -> tuple[bytes | None, list[int], list[Diagnostic]]:
-    """What the first option list that works makes of a module, and the arguments that it overwrites.
+) -> tuple[bytes | None, dict[str, str], list[Diagnostic]]:
+    """What the first option list that works makes of a module, and metadata.
 
-    If there is none: what the compiler said, the last word first.
+    If there is none: what the compiler said, the last word first. Loops are not kernels of ours where those fail.
     """
-    plain = _prepared(emission, target)
-    change = separate if _branches(emission) else None
     said: list[Diagnostic] = []
-    for flags in attempts:
-        try:
-            for module, overwritten in filter(None, (_in_place(emission, target, flags, run), plain)):
-                program, diagnostics = run(module, flags, None, change)
-                if program is not None:
-                    return program, overwritten, diagnostics
-        except CompilerCrash as crash:
-            diagnostics = [Diagnostic("error", str(crash))]
-        said = diagnostics + said
-    return None, [], said
+    for kernels in (True, False):
+        plain = _prepared(emission, target, kernels=kernels)
+        for flags in attempts:
+            try:
+                in_place = _in_place(emission, target, flags, run, kernels=kernels)
+                for module in filter(None, (in_place, plain)):
+                    program, diagnostics = run(module.code, flags, None, separate if module.branches else None)
+                    if program is not None:
+                        told = {
+                            "overwritten": " ".join(map(str, module.overwritten)),
+                            "control_flow": "host" if module.branches else "device",
+                        }
+                        fallback = {"fallback": _fallback(attempts[0], flags, kernels, said)} if said else {}
+                        return program, told | fallback, diagnostics
+            except CompilerCrash as crash:
+                diagnostics = [Diagnostic("error", str(crash))]
+            said = diagnostics + said
+        if not plain.kernels:
+            break
+    return None, {}, said
+
+
+def _fallback(preferred: Flags, used: Flags, kernels: bool, said: Sequence[Diagnostic]) -> str:
+    changes = [] if kernels else [("without", "kernels of its loops")]
+    changes += [("without", flag) for flag in preferred if flag not in used]
+    changes += [("with", flag) for flag in used if flag not in preferred]
+    reason = " ".join(_errors(said)[0].split())[:200]
+    return f"compiled {', '.join(' '.join(change) for change in changes)}, since IREE failed: {reason}"
 
 
 def _key(emission: Emission, target: Target, attempts: Sequence[Flags]) -> str:
@@ -185,9 +224,12 @@ def _key(emission: Emission, target: Target, attempts: Sequence[Flags]) -> str:
     return digest.hexdigest()
 
 
-def _metadata(target: Target, overwritten: Sequence[int]) -> dict[str, str]:
-    made_for = {"iree": COMPILER_VERSION, "target": target.name, "cpu_features": target.machine}
-    return {**made_for, "overwritten": " ".join(map(str, overwritten))}
+def _metadata(target: Target) -> dict[str, str]:
+    return {"iree": COMPILER_VERSION, "target": target.name, "cpu_features": target.machine}
+
+
+def _errors(diagnostics: Sequence[Diagnostic]) -> list[str]:
+    return [d.message for d in diagnostics if d.severity == "error"] or ["no diagnostics were given"]
 
 
 _PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+):\d+: (?P<text>.*)", re.DOTALL)
@@ -197,7 +239,7 @@ def _explain(
     emission: Emission, name: str, source: str, target: Target, diagnostics: Sequence[Diagnostic]
 ) -> str:
     """The first error that has a place, with the primitives and the line of the user's code that it stems from."""
-    errors = [d.message for d in diagnostics if d.severity == "error"] or ["no diagnostics were given"]
+    errors = _errors(diagnostics)
     message = next(filter(_PLACE.match, errors), errors[0])
     match = _PLACE.match(message)
     where, text = f" at {source}" if source else "", message

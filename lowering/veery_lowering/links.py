@@ -13,7 +13,7 @@ from typing import Any
 from veery_lowering.cache import disk_cache
 from veery_lowering.fingerprint import fingerprint
 from veery_lowering.machine import compiler_state, cpu_features
-from veery_lowering.program import Options, Program, Signature
+from veery_lowering.program import Options, Program, Signature, call_metadata
 
 _PLAIN_FIELDS = ("target", "backend", "donated", "work", "blocking", "entry")
 
@@ -35,14 +35,14 @@ def make(link: str, program: Program) -> None:
     disk_cache().put_link(link, {"key": program.key, "program": json.dumps(fields)})
 
 
-def follow(link: str, name: str, source: str) -> Program | None:
+def follow(link: str, name: str, source: str, options: Options) -> Program | None:
     """The program to which a link leads, or None."""
     cache = disk_cache()
     found = cache.get_link(link)
     entry = cache.get(found["key"]) if found else None
     if found is None or entry is None:
         return None
-    vmfb, metadata = entry[0], {**entry[1], "source": source}
+    vmfb, metadata = entry[0], {**entry[1], **call_metadata(options, source)}
     fields = json.loads(found["program"])
     fields["donated"] = tuple(fields["donated"])
     signatures: dict[str, Any] = {side: _signature(fields.pop(side)) for side in ("inputs", "outputs")}

@@ -16,22 +16,15 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.mlir import ir
+from veery_lowering.mlir import ir, operations
 from veery_lowering.registry import Value
 
 
 def settle(module: Any) -> None:
     """Change the loops of a module operation in place."""
-    loops: list[Any] = []
-
-    def visit(op: Any) -> ir.WalkResult:
+    for op in operations(module):
         if op.name == "stablehlo.while":
-            loops.append(op)
-        return ir.WalkResult.ADVANCE
-
-    module.walk(visit)
-    for loop in loops:
-        _settle(loop)
+            _settle(op)
 
 
 def _settle(loop: Any) -> None:

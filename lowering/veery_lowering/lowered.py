@@ -9,7 +9,7 @@ from typing import Any
 from veery_lowering.compiler import compile_emission, intermediate, most_bindings
 from veery_lowering.mlir import bytecode
 from veery_lowering.module import Emission, emit_module
-from veery_lowering.program import STATIC, Options, Program, Symbols, place_of
+from veery_lowering.program import STATIC, Options, Program, Symbols, call_metadata, place_of
 from veery_lowering.targets import Target, resolve
 from veery_lowering.types import is_static
 from veery_lowering.work import estimate_work, is_blocking
@@ -74,7 +74,7 @@ class Lowered:
             symbols=Symbols(tuple((*s[:4], _text(s[4])) for s in self.symbols.sources), self.symbols.constraints),
             work=_text(self.work),
             blocking=self.blocking,
-            metadata={**metadata, "source": self.source},
+            metadata={**metadata, **call_metadata(self.options, self.source)},
             key=key,
         )
 

@@ -7,9 +7,11 @@ of this file.
 from __future__ import annotations
 
 import ctypes
+import difflib
 import io
 import itertools
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +35,7 @@ __all__ = [
     "context",
     "inlined",
     "ir",
+    "operations",
     "run_pipeline",
     "use_process_flags",
 ]
@@ -82,6 +85,18 @@ def inlined(module: ir.Module, change: Callable[[Any], None]) -> bytes:
         return stream.getvalue()
     finally:
         copy.erase()
+
+
+def operations(root: Any) -> list[Any]:
+    """All operations in an operation."""
+    found: list[Any] = []
+
+    def visit(op: Any) -> ir.WalkResult:
+        found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    root.walk(visit)
+    return found
 
 
 def bundled_linker() -> str:
@@ -215,8 +230,23 @@ def _take_session(flags: tuple[str, ...]) -> tuple[Session, int]:
         if pool:
             return pool.pop()
     session = Session()
-    session.set_flags(*flags)
+    try:
+        session.set_flags(*flags)
+    except ValueError as error:
+        raise ValueError(_about_flags(str(error), session.get_flags(non_default_only=False))) from None
     return session, 0
+
+
+def _about_flags(message: str, known: list[str]) -> str:
+    """What is wrong with flags, in words."""
+    unknown = re.search(r"option not found: (\S+)", message)
+    if unknown is None:
+        refused = message.rpartition("option parse error for:")[2].strip()
+        return f"IREE's compiler refuses {refused!r}; it has printed which values it takes"
+    names = [flag.removeprefix("--").partition("=")[0] for flag in known]
+    close = difflib.get_close_matches(unknown[1], names, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(close)}?" if close else f"; it has {', '.join(sorted(names))}"
+    return f"No such compile option: IREE's compiler has no {unknown[1]!r}{hint}"
 
 
 def _return_session(flags: tuple[str, ...], session: Session, uses: int) -> None:

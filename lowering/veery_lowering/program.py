@@ -29,6 +29,8 @@ class Options:
     """Choices of the caller.
 
     flags: further flags of IREE's compiler, which win over those that a target chooses.
+    optimize_for: what the flags that a target chooses are best for: "speed" or "size".
+    queue: where the program runs: "inline", "threaded", or "auto", by its work.
     cache: look the program up on disk, and keep it there.
     fuse_multi_use: let a dispatch compute values that several others use. False is for the rare program whose fused
         dispatch would touch more buffers than a device binds (32), which shows when it is loaded.
@@ -39,6 +41,8 @@ class Options:
     """
 
     flags: tuple[str, ...] = ()
+    optimize_for: str = "speed"
+    queue: str = "auto"
     cache: bool = True
     fuse_multi_use: bool = True
     protect_arguments: bool = True
@@ -67,6 +71,9 @@ class Program:
     symbols: the dimension variables in the shapes of inputs and outputs, offsets as texts.
     work: an estimate of floating-point operations plus bytes touched; a text where it depends on dimension variables.
     blocking: the program has control flow that reads values computed on the device, so that a call returns late.
+    metadata: texts: what it was compiled by and for, "source" (where the function is defined), "queue" where that was
+        chosen, "control_flow" ("device" where kernels have all of it, so that a call need not wait, else "host"),
+        "fallback" (which flags the compiler failed with, and how, so that it was compiled without them).
     key: of the program's entry in the cache on disk.
     """
 
@@ -84,6 +91,11 @@ class Program:
     entry: str = "main"
     metadata: dict[str, str] = field(default_factory=dict)
     key: str = ""
+
+
+def call_metadata(options: Options, source: str) -> dict[str, str]:
+    """The metadata that do not come from the compiler."""
+    return {"source": source} | ({} if options.queue == "auto" else {"queue": options.queue})
 
 
 def place_of(jaxpr: Any) -> str:

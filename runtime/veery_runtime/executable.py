@@ -239,6 +239,7 @@ class DynamicExecutable:
 
     Attributes:
       name, device: as of an Executable.
+      queue: "by shape", unless one was chosen for all shapes.
       names: of the arguments, for messages.
     """
 
@@ -251,7 +252,8 @@ class DynamicExecutable:
         self._expected = tuple(tuple(shape) for shape, _ in program.inputs)
         rest = range(len(names), len(program.inputs) - len(constants))
         self.names = (*["a constant"] * len(constants), *names, *[f"argument {i}" for i in rest])
-        self._queue = queue
+        self._queue = queue or program.metadata.get("queue")
+        self.queue = self._queue or "by shape"
         self._loaded: Loaded = {}
         self._known: OrderedDict[tuple[tuple[int, ...], ...], Executable] = OrderedDict()
 
@@ -578,10 +580,16 @@ def load_module(
 
 
 def _choose_queue(program: Any, device: Device) -> str:
+    """By what the program was compiled for, else by its work."""
+    chosen = program.metadata.get("queue")
     # Python functions of a device without host-visible memory run where the program is submitted.
-    if program.blocking or (program.host_calls and not device.host_visible):
+    waits = program.blocking and program.metadata.get("control_flow") != "device"
+    if (waits and chosen != "inline") or (program.host_calls and not device.host_visible):
         return "deferred"
-    return "inline" if device.inline is not None and program.work <= INLINE_WORK else "threaded"
+    if chosen == "threaded" or device.inline is None:
+        return "threaded"
+    # A loop that ends when a value says so may be a long one.
+    return "inline" if chosen == "inline" or (program.work <= INLINE_WORK and not program.blocking) else "threaded"
 
 
 def load(

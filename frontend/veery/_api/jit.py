@@ -18,6 +18,7 @@ from veery._api.unpacking import MISMATCH, STATIC, Unpack, unpacker
 from veery._core import source, tree, tree_registry
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
+from veery._core.compiler_options import Pairs, pairs
 from veery._core.config import config
 from veery._core.dimensions import SymbolicScope, is_symbolic, parse_shape, scope_of
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo
@@ -97,7 +98,7 @@ class JitOptions:
     donate_argnames: frozenset[str] = frozenset()
     device: Any = None
     inline: bool = False
-    compiler_options: tuple[tuple[str, Any], ...] = ()
+    compiler_options: Pairs = ()
     dynamic: DynamicShapes | None = None
 
 
@@ -230,7 +231,7 @@ class JitFunction:
     def _execute(self, traced: Traced, inputs: Sequence[Any], donations: tuple[bool, ...]) -> tuple[list[Any], Run]:
         arrays = [_concrete(x, traced.name) for x in inputs]
         device = self._device(arrays, traced.name)
-        executable = self._executable(traced, device, donations)
+        executable = self._executable(traced, device, donations, arrays)
         committed = self._options.device is not None or any(x._committed for x in arrays)
         _dispatch.check_execution(traced.name)
         buffers = executable(_dispatch.on_device(arrays, device))
@@ -244,15 +245,24 @@ class JitFunction:
     def _device(self, arrays: Sequence[ArrayImpl], name: str) -> Any:
         return self._options.device or _dispatch.device_of(arrays, name)
 
-    def _executable(self, traced: Traced, device: Any, donations: tuple[bool, ...]) -> Any:
-        key = ("executable", device, donations, self._options.compiler_options)
+    def _executable(
+        self, traced: Traced, device: Any, donations: tuple[bool, ...], arrays: Sequence[ArrayImpl]
+    ) -> Any:
+        options = self._options.compiler_options
+        key = ("executable", device, donations, options, config.veery_compiler_options)
         found = traced.closed.derived.get(key)
         if found is None:
-            found = _dispatch.compile_jaxpr(
-                traced.closed, traced.name, device, donations, self._options.compiler_options
-            )
+            if {**dict(config.veery_compiler_options), **dict(options)}.get("autotune"):
+                options = self._tuned(traced, device, arrays)
+            found = _dispatch.compile_jaxpr(traced.closed, traced.name, device, donations, options)
             traced.closed.derived[key] = found
         return found
+
+    def _tuned(self, traced: Traced, device: Any, arrays: Sequence[ArrayImpl]) -> Pairs:
+        from veery._api.autotune import tuned
+
+        options = tuple({**dict(config.veery_compiler_options), **dict(self._options.compiler_options)}.items())
+        return tuned(traced.closed, traced.name, device, options, _dispatch.on_device(arrays, device))
 
     def _remember(self, sig: Signature, leaves: Sequence[Any], outs: Sequence[Any], traced: Traced, call: Run) -> None:
         """Open the fast path for calls like this one, whose arrays are all on the device that computes."""
@@ -557,7 +567,14 @@ def jit(
         inline: whether calls within other traced functions disappear into them.
         in_shardings: accepted for compatibility; one device holds each array.
         out_shardings: accepted for compatibility.
-        compiler_options: further options of IREE's compiler, e.g. {"iree-opt-level": "O2"}.
+        compiler_options: a dictionary of options of the compilation, which win over those of the setting
+            `veery_compiler_options`:
+            "optimize_for": "speed" (the default), "latency" (a call runs in its caller's thread), "throughput" (it
+            runs on the worker threads and returns at once), "size" (programs a sixth smaller);
+            "queue": "inline", "threaded" or "auto" (the default, by the work; see `Compiled.cost_analysis`);
+            "autotune": True, to measure, at the first call and on its arguments, which of some flags are fastest, and
+            to remember it in the cache on disk (it takes a few compilations; `lower(...).compile()` does not tune);
+            and any option of IREE's compiler, such as "iree-opt-level": "O2", which wins over these.
         dynamic_shapes: for arguments by name a shape with names in place of sizes, such as {"x": "b, ..."}: one program
             for all sizes from 1 on (in JAX, one for each shape). It holds for every array in the argument; `...` are
             dimensions that stay; arguments in which a name occurs must agree on it. A tuple from
@@ -568,8 +585,8 @@ def jit(
 
     Raises:
         TypeError: fun is not callable, or an argument or output is not an array.
-        ValueError: a static or dynamically shaped argument does not exist, a static one cannot be hashed, or sizes do
-            not fit the dynamic shapes.
+        ValueError: a static or dynamically shaped argument does not exist, a static one cannot be hashed, sizes do
+            not fit the dynamic shapes, or there is no such compiler option.
         InconclusiveDimensionOperation: the function decides by a dynamic size, as in `if x.shape[0] > 8`.
         LoweringError: an operation has no form for dynamic shapes (see below).
 
@@ -602,6 +619,6 @@ def jit(
     donate = positions_and_names(fun, donate_argnums, donate_argnames, "donate")
     if backend is not None and device is None:
         device = _dispatch.first_device(backend)
-    compiler = tuple(sorted((compiler_options or {}).items()))
+    compiler = pairs(compiler_options)
     dynamic = _dynamic_shapes(fun, dynamic_shapes)
     return JitFunction(fun, JitOptions(*static, *donate, device, inline, compiler, dynamic))

@@ -35,6 +35,7 @@ def bench_command(
     Examples:
       veery bench model.py:predict --args "f32[8,784]"
       veery bench model.py:predict --args "f32[8,784]" --target cpu --target cpu:generic --target vulkan
+      veery bench model.py:predict --args "f32[8,784]" --option queue=threaded --option iree-opt-level=O2
       veery bench model.py:predict --args "f32[8,784]" --numpy reference.py:predict
       veery bench model.vmfb --repeats 1000 --json
     """
@@ -92,7 +93,7 @@ def _artifact_call(function: Any, seconds: float) -> Candidate:
         for buffer in executable(given):
             buffer.wait()
 
-    return f"{function.target} on {executable.device}", seconds, call
+    return f"{function.target} on {executable.device}, {executable.queue}", seconds, call
 
 
 def _random(shape: tuple[int, ...], dtype: Any) -> Any:

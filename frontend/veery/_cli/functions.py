@@ -14,6 +14,7 @@ import click
 
 from veery._cli.application import fail
 from veery._cli.arguments import Arguments, parse
+from veery._core.compiler_options import pairs
 
 TRANSFORMS = "transforms"
 
@@ -68,6 +69,16 @@ def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     return value
 
 
+def _set_options(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
+    """Have what is compiled use these options, which win over those of the environment."""
+    from veery import config
+
+    try:
+        config.update("veery_compiler_options", {**dict(config.veery_compiler_options), **dict(pairs(" ".join(value)))})
+    except ValueError as error:
+        fail(str(error), error)
+
+
 def function_options(command: Any) -> Any:
     """The options of all commands that take a function."""
     options = [
@@ -81,6 +92,10 @@ def function_options(command: Any) -> Any:
         click.option("--argnums", default="0", help="Arguments to differentiate by: 0 or 0,1."),
         click.option("--in-axes", default="0", help="Axes to map over: 0, or 0,None."),
         click.option("--x64", is_flag=True, help="Allow 64-bit types."),
+        click.option(
+            "--option", multiple=True, metavar="NAME=VALUE", callback=_set_options, expose_value=False,
+            help="Compile with this: optimize_for=size, queue=inline, iree-opt-level=O2, ...; repeat.",
+        ),
     ]
     for option in reversed(options):
         command = option(command)

@@ -86,6 +86,7 @@ def statistics(traced: Any, lowered: Any) -> dict[str, Any]:
     operations: dict[str, dict[str, int]] = {}
     _count(jaxpr, 1, operations)
     rank = lambda item: (-item[1]["flops"], -item[1]["bytes"], item[0])
+    compiled = lowered.compile()
     symbolic = is_symbolic(d[key] for d in operations.values() for key in ("count", "flops", "bytes"))
     ordered = operations if symbolic else dict(sorted(operations.items(), key=rank))
     total = lambda key: sum(d[key] for d in operations.values())
@@ -97,6 +98,8 @@ def statistics(traced: Any, lowered: Any) -> dict[str, Any]:
         "result_bytes": sum(_nbytes(v.aval) for v in jaxpr.outvars),
         "peak_bytes_unfused": peak_bytes(jaxpr),
         "dispatches": len(dispatches(lowered.as_text("flow"))),
-        "program_bytes": len(lowered.compile()._program.vmfb),
+        "program_bytes": len(compiled._program.vmfb),
+        **compiled.cost_analysis(),
+        **{key: text for key, text in compiled._program.metadata.items() if key == "fallback"},
         "operations": ordered,
     }

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from veery._core import compiler_options
+
 Check = Callable[[Any], Any]
 
 
@@ -144,6 +146,9 @@ OPTIONS: dict[str, Option] = {
     "jax_platforms": Option(None, _text, False, "Comma-separated platforms to use, the default first."),
     "jax_platform_name": Option("", _text, False, "The default platform."),
     "jax_num_cpu_devices": Option(-1, _integer, False, "Number of CPU devices; -1: one."),
+    "veery_compiler_options": Option(
+        (), compiler_options.pairs, True, "Options of every compilation: 'optimize_for=size iree-opt-level=O2'."
+    ),
     "jax_cpu_enable_async_dispatch": Option(True, _boolean, False, "Calls on the CPU return before they are done."),
     "jax_enable_compilation_cache": Option(True, _boolean, False, "Keep compiled programs on disk."),
     "jax_compilation_cache_dir": Option(
