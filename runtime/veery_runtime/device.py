@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -138,7 +139,7 @@ class Flight:
             self._retire()
         if not calls:
             self.nbytes = 0  # unlocked counting may drift; an empty queue sets it right
-        calls.append((call, nbytes, has_effects, frozenset(map(id, reads))))
+        calls.append((call, nbytes, has_effects, frozenset(map(weakref.ref, reads))))
         self.nbytes += nbytes
         if workers.nested():
             return  # the oldest call may be the one that runs this
@@ -170,8 +171,9 @@ class Flight:
         self._retire()
 
     def reading(self, buffer: Any) -> list[Any]:
-        """The unfinished calls that read `buffer` (or had an argument, gone since, at its address)."""
-        return [call for call, _, _, reads in tuple(self.calls) if id(buffer) in reads and not call.done()]
+        """The unfinished calls that read `buffer`."""
+        reference = weakref.ref(buffer)
+        return [call for call, _, _, reads in tuple(self.calls) if reference in reads and not call.done()]
 
     def drain(self) -> None:
         while self.calls:

@@ -119,3 +119,31 @@ def test_wrong_arguments_of_known_functions():
     ]:
         with pytest.raises(error, match=message):
             compiled(*args, **kwargs)
+
+
+SQUARE = np.random.default_rng(0).standard_normal((700, 700)).astype(np.float32) / 26
+
+
+def scanned(x, w):
+    carry, rows = veery.lax.scan(lambda h, r: (jnp.tanh(h @ w + r @ x), h), jnp.zeros((8, 700)), jnp.ones((6, 8, 700)))
+    return x * jnp.mean(rows**2), w * 0.5
+
+
+CHAINS = {
+    "scan": veery.jit(scanned),
+    "symbolic": veery.jit(lambda x, w: (jnp.tanh(x @ w) + x, w * 0.5 + x), dynamic_shapes={"x": "n, n", "w": "n, n"}),
+    "donated": veery.jit(lambda x, w: (0.9 * x + jnp.tanh(x @ w) @ w, 0.9 * w + x), donate_argnums=(0, 1)),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_results_in_flight_are_arguments(name):
+    """IREE records some programs' work in each call, which it cannot for arguments that are not finished."""
+    step = CHAINS[name]
+    chained, waited = ((jnp.array(SQUARE), jnp.array(SQUARE)) for _ in range(2))
+    for _ in range(8):
+        waited = veery.block_until_ready(step(*waited))
+    for _ in range(8):
+        chained = step(*chained)
+    for x, y in zip(chained, waited):
+        np.testing.assert_array_equal(x, y)

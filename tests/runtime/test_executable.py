@@ -252,6 +252,19 @@ def test_memory_that_a_call_in_flight_reads_is_not_overwritten(device, queue):
             assert np.array_equal(product.numpy(), ones @ ones)
 
 
+def test_a_buffer_that_takes_the_place_of_a_read_one_is_not_waited_for(device):
+    flight, call = runtime.device.Flight(), completion.Deferred("unfinished")
+    read = _row(device)
+    flight.admit(call, 0, False, [read])
+    assert flight.reading(read) == [call]
+    address = id(read)
+    del read
+    others = []
+    while len(others) < 1000 and not any(id(x) == address for x in others):
+        others.append(_row(device))
+    assert not any(map(flight.reading, others))
+
+
 def test_an_array_is_not_donated_and_read_in_one_call(device):
     program = programs.add_arrays()
     add = runtime.load(dataclasses.replace(program, donated=(True, False)))
