@@ -1,7 +1,7 @@
 """Compiled programs on disk: on by default, shared by processes, bounded, safe against damage.
 
-An entry is a file named by the hash of what it was made from: a magic word, the SHA-256 of the rest, metadata, code.
-That is a StableHLO module; a link, a file of the same form without code, leads there from the hash of a jaxpr.
+An entry is a file named by the hash of what it was made from, a StableHLO module: a magic word, the SHA-256 of its name
+and the rest, metadata, code. A link, a file of the same form without code, leads there from the hash of a jaxpr.
 Writers write a file of their own and rename it; readers check the hash, so that a damaged entry is compiled anew.
 """
 
@@ -22,7 +22,7 @@ import platformdirs
 
 from veery_lowering.errors import CacheError, CacheWarning
 
-_MAGIC = b"veery-1\n"
+_MAGIC = b"veery-2\n"
 _DIGEST_SIZE = 32
 _DEFAULT_LIMIT = 1 << 30
 _WRITES_PER_SWEEP = 32
@@ -94,7 +94,7 @@ class DiskCache:
         except OSError as error:
             self._give_up("read", error)
             return None
-        entry = _decode(data)
+        entry = _decode(path.name, data)
         if entry is None:
             _remove(path)
             self._report(f"veery: the cached program {path} is damaged; it is compiled again")
@@ -119,7 +119,7 @@ class DiskCache:
             handle, temporary = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
             try:
                 with os.fdopen(handle, "wb") as file:
-                    file.write(_encode(entry))
+                    file.write(_encode(path.name, entry))
                 os.replace(temporary, path)
             except BaseException:
                 _remove(Path(temporary))
@@ -181,20 +181,25 @@ class DiskCache:
         warnings.warn(fault, CacheWarning, stacklevel=3)
 
 
-def _encode(entry: Entry) -> bytes:
+def _encode(name: str, entry: Entry) -> bytes:
     program, metadata = entry
     text = json.dumps(metadata, sort_keys=True).encode()
     body = len(text).to_bytes(8, "little") + text + program
-    return _MAGIC + hashlib.sha256(body).digest() + body
+    return _MAGIC + _digest(name, body) + body
 
 
-def _decode(data: bytes) -> Entry | None:
+def _decode(name: str, data: bytes) -> Entry | None:
     start = len(_MAGIC) + _DIGEST_SIZE
     digest, body = data[len(_MAGIC) : start], data[start:]
-    if not data.startswith(_MAGIC) or len(body) < 8 or hashlib.sha256(body).digest() != digest:
+    if not data.startswith(_MAGIC) or len(body) < 8 or _digest(name, body) != digest:
         return None
     size = int.from_bytes(body[:8], "little")
     return body[8 + size :], json.loads(body[8 : 8 + size])
+
+
+def _digest(name: str, body: bytes) -> bytes:
+    """The hash of a file's contents and its name: another entry's contents are damage too."""
+    return hashlib.sha256(name.encode() + b"\0" + body).digest()
 
 
 def _remove(path: Path) -> None:
