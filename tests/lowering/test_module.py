@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from support.jaxpr_graphs import Graph, Literal
@@ -74,3 +76,21 @@ def test_arguments_may_be_returned_unused_or_twice() -> None:
     g.check("second", x, np.ones(3, np.float32))
     g.check("constant", g.const(np.arange(4)), np.arange(4))
     g.run()
+
+
+def test_lowering_imports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bindings look for a module of a dialect whenever they hand out an operation, as long as there is none."""
+    sought: list[str] = []
+
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, *_: object) -> None:
+            sought.append(name)
+
+    g = Graph()
+    x = g.input(np.ones(3, np.float32))
+    g.outvars.append(g.op("sin", x))
+    veery_lowering.lower(g.closed())
+    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
+    veery_lowering.lower(g.closed())
+    assert not sought
