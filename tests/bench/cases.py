@@ -58,6 +58,7 @@ def traced_cases(name: str) -> dict[str, float]:
 
     results |= dispatch_cases(name, jax, jnp)
     results |= eager_cases(jnp)
+    results |= loop_cases(jax, jnp)
 
     x = jax.random.normal(jax.random.key(0), (3000, 3000))
     expression = jax.jit(lambda x: (x + x * x + 3) * (x * x + x * x.T))
@@ -179,6 +180,25 @@ def eager_script(jnp: Any) -> Any:
     tiled = jnp.tile(padded[:4], (2, 2)).reshape(-1)
     result = largest + gap + power + share[3] + kept + tiled.sum()
     return float(result)
+
+
+def loop_cases(jax: Any, jnp: Any) -> dict[str, float]:
+    """Loops of 1000 trips with little in them."""
+    decay = lambda x: jax.lax.fori_loop(0, 1000, lambda i, x: x * 0.99 + 0.1, x)
+    root = lambda a: jax.lax.while_loop(lambda x: jnp.abs(x * x - a) > 1e-4 * a, lambda x: 0.5 * (x + a / x), a)
+    average = lambda xs: jax.lax.scan(lambda c, x: (jnp.tanh(0.9 * c + x), c * c), jnp.float32(0.5), xs)[1]
+    cases = {
+        "fori_loop, 1000 trips, a scalar": (decay, jnp.float32(1)),
+        "fori_loop, 1000 trips, 1000 floats": (decay, jnp.ones(1000)),
+        "while_loop, a root by Newton": (root, jnp.float32(3)),
+        "scan of 1000 steps": (average, jnp.ones(1000)),
+        "its gradient": (jax.grad(lambda xs: average(xs).sum()), jnp.ones(1000)),
+    }
+    results = {}
+    for title, (function, argument) in cases.items():
+        call = functools.partial(jax.jit(function), argument)
+        results[title] = median_time(lambda call=call: call().block_until_ready(), 9, 100)
+    return results
 
 
 def training_step(jax: Any, jnp: Any) -> float:

@@ -259,9 +259,10 @@ class ArrayImpl(Array):
                 f"JAX array with PRNG key dtype cannot be converted to a NumPy array by {what}. Use "
                 "jax.random.key_data(arr) instead."
             )
-        device = self._buffer.device
-        if config.jax_transfer_guard_device_to_host is not None and device is not None and device.platform != "cpu":
-            guard("device_to_host", self.aval, "the host", explicit=what == "device_get")
+        if config.jax_transfer_guard_device_to_host is not None:
+            device = self._buffer.device
+            if device is not None and device.platform != "cpu":
+                guard("device_to_host", self.aval, "the host", explicit=what == "device_get")
         return self.to_numpy()
 
     def __bool__(self) -> bool:
