@@ -18,8 +18,7 @@ from typing import Any
 from veery import _dispatch
 from veery._api.arguments import function_name, signature
 from veery._api.jit import JitFunction, jit
-from veery._core import tree
-from veery._core.tree_registry import is_namedtuple_type
+from veery._api.structures import describe
 
 __all__ = ["compile", "load"]
 
@@ -134,35 +133,3 @@ def _parameters(traced: Any) -> tuple[str, ...]:
     static = function._options.static_argnums
     dynamic = [name for i, name in enumerate(names) if i not in static]
     return tuple([*dynamic, *[f"arg{i}" for i in range(len(dynamic), count)]][:count])
-
-
-def describe(treedef: Any) -> Any:
-    """A tree's structure as JSON: dictionaries, lists, tuples, named tuples and None, with the leaves' numbers.
-
-    Raises:
-        ValueError: the tree holds a container of another type.
-
-    >>> from veery import aot, tree
-    >>> aot.describe(tree.structure({"w": 1.0, "b": [2.0]}))
-    {'dict': [['b', {'list': [0]}], ['w', 1]]}
-    """
-    return _describe(tree.tree_unflatten(treedef, list(range(treedef.num_leaves))))
-
-
-def _describe(node: Any) -> Any:
-    kind = type(node)
-    if node is None or kind is int:
-        return node
-    if isinstance(node, dict):
-        for key in node:
-            if not isinstance(key, (str, int, float, bool)):
-                raise ValueError(f"an artifact cannot describe the dictionary key {key!r}; use strings")
-        return {"dict": [[key, _describe(value)] for key, value in sorted(node.items(), key=lambda item: str(item[0]))]}
-    if is_namedtuple_type(kind):
-        return {"namedtuple": kind.__name__, "fields": [[f, _describe(getattr(node, f))] for f in kind._fields]}
-    if kind in (tuple, list):
-        return {kind.__name__: [_describe(child) for child in node]}
-    raise ValueError(
-        f"an artifact cannot describe the container {kind.__qualname__}; pass and return dicts, lists, tuples or named "
-        "tuples instead"
-    )

@@ -21,11 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from veery import _dispatch, aot
+from veery import _dispatch
 from veery._api.autodiff import vjp as vjp_of
 from veery._api.custom_derivatives import custom_vjp
 from veery._api.inspection import ShapeDtypeStruct, _with_consts
 from veery._api.jit import JitFunction, jit
+from veery._api.structures import (
+    describe_with_types,
+    register_namedtuple_serialization,
+    register_pytree_node_serialization,
+    tree_of,
+)
 from veery._core import dtypes, tree
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.dimensions import SymbolicScope, is_symbolic_dim, may_fit, parse_shape, scope_of
@@ -35,21 +41,52 @@ from veery._core.tree_registry import keystr
 from veery._transforms.foreign import Types, avals_of, call_module_p
 
 __all__ = [
+    "DisabledSafetyCheck",
     "Exported",
     "SymbolicScope",
     "default_export_platform",
     "deserialize",
     "export",
     "is_symbolic_dim",
+    "register_namedtuple_serialization",
+    "register_pytree_node_serialization",
     "symbolic_args_specs",
     "symbolic_shape",
 ]
 
-_MAGIC = b"veery-export-1\n"
+_PLATFORMS = ("cpu", "vulkan", "cuda")
+_MAGIC = b"veery-export-2\n"
 
 # JAX's numbers for modules whose functions take the arguments alone.
 minimum_supported_calling_convention_version = 9
 maximum_supported_calling_convention_version = 10
+
+
+@dataclass(frozen=True)
+class DisabledSafetyCheck:
+    """A check that `export`, and calls of what it exported, leave out. Made by `platform` and `custom_call`."""
+
+    _text: str
+
+    @classmethod
+    def platform(cls) -> DisabledSafetyCheck:
+        """Allows calls on other platforms than those that were exported for: the first one's module is taken."""
+        return cls("platform")
+
+    @classmethod
+    def custom_call(cls, target_name: str) -> DisabledSafetyCheck:
+        """Allows a custom call. What is exported holds none, so that this changes nothing."""
+        return cls(f"custom_call:{target_name}")
+
+    def is_custom_call(self) -> str | None:
+        """The name of the custom call that is allowed; None for other checks."""
+        kind, colon, name = self._text.partition(":")
+        return name if colon and kind == "custom_call" else None
+
+    def __str__(self) -> str:
+        return self._text
+
+    __repr__ = __str__
 
 
 @dataclass(frozen=True)
@@ -61,6 +98,7 @@ class Exported:
         in_tree, in_avals: the structure of (args, kwargs) and the types of its leaves.
         out_tree, out_avals: of the result.
         platforms: what it was lowered for.
+        disabled_safety_checks: what is not checked.
         nr_devices: 1.
     """
 
@@ -73,6 +111,7 @@ class Exported:
     _modules: tuple[bytes, ...] = field(repr=False)
     _vjp: Callable[[], Exported] | None = field(default=None, repr=False, compare=False)
     _called: list[Any] = field(default_factory=list, repr=False, compare=False)
+    disabled_safety_checks: tuple[DisabledSafetyCheck, ...] = ()
     nr_devices: int = 1
 
     @property
@@ -84,7 +123,7 @@ class Exported:
     # unknown operations pass the exporter.
 
     calling_convention_version = property(lambda self: maximum_supported_calling_convention_version)
-    disabled_safety_checks = ordered_effects = unordered_effects = property(lambda self: ())
+    ordered_effects = unordered_effects = property(lambda self: ())
     uses_global_constants = property(lambda self: False)
     module_kept_var_idx = property(lambda self: tuple(range(len(self.in_avals))))
     in_shardings_hlo = property(lambda self: (None,) * len(self.in_avals))
@@ -126,7 +165,8 @@ class Exported:
             raise ValueError(f"serialize: vjp_order must not be negative, got {vjp_order}")
         content = {
             "name": self.fun_name,
-            "trees": [aot.describe(self.in_tree), aot.describe(self.out_tree)],
+            "trees": [describe_with_types(self.in_tree), describe_with_types(self.out_tree)],
+            "disabled": list(map(str, self.disabled_safety_checks)),
             "in": [_described(a) for a in self.in_avals],
             "out": [_described(a) for a in self.out_avals],
             "constraints": scope_of(a.shape for a in self.in_avals).constraints,
@@ -169,7 +209,10 @@ class Exported:
             )
 
     def _callable(self) -> Callable[..., Any]:
-        module = _dispatch.read_modules(dict(zip(self.platforms, self._modules)))
+        modules = dict(zip(self.platforms, self._modules))
+        if DisabledSafetyCheck.platform() in self.disabled_safety_checks:
+            modules = {**modules, **{name: self._modules[0] for name in _PLATFORMS if name not in modules}}
+        module = _dispatch.read_modules(modules)
         types = Types(self.in_avals, self.out_avals)
 
         def plain(*leaves: Any) -> tuple[Any, ...]:
@@ -189,9 +232,9 @@ class Exported:
 
 
 def _is_described_alike(left: Any, right: Any) -> bool:
-    """Whether two structures differ at most in the types of named tuples, which are not serialised."""
+    """Whether two structures differ at most in the types of named tuples, which need not be registered."""
     try:
-        return aot.describe(left) == aot.describe(right)
+        return describe_with_types(left) == describe_with_types(right)
     except ValueError:  # of containers that no description has
         return False
 
@@ -290,15 +333,16 @@ def export(
     """Export a function.
 
     Args:
-        fun_jit: a function, `jit` of it with its options.
+        fun_jit: `jit` of a function, with its options.
         platforms: "cpu", "vulkan", "cuda", any targets of `veery.aot.compile`; by default the one here.
-        disabled_checks: accepted for compatibility.
+        disabled_checks: what is not to be checked: `DisabledSafetyCheck`s.
 
     Returns:
         A function of the arguments' types (arrays or ShapeDtypeStructs, static arguments as values), which returns an
         `Exported`.
 
     Raises:
+        ValueError: the function is not the result of `jit`.
         LoweringError: the function needs Python at run time (callbacks), or an operation lacks on a platform.
 
     >>> import veery, veery.numpy as jnp
@@ -307,7 +351,7 @@ def export(
     >>> exported.platforms, exported.in_avals
     (('cpu', 'vulkan'), (ShapedArray(float32[3]),))
     """
-    function = fun_jit if isinstance(fun_jit, JitFunction) else jit(fun_jit)
+    function = _jitted(fun_jit)
     chosen = (platforms,) if isinstance(platforms, str) else tuple(platforms or (default_export_platform(),))
 
     def exporter(*args: Any, **kwargs: Any) -> Exported:
@@ -320,14 +364,27 @@ def export(
         modules = tuple(lower(platform).as_bytecode() for platform in chosen)
         flat = lambda *leaves: eval_jaxpr(inner.closed.jaxpr, (), *inner.consts, *leaves)
         outs = tuple(closed.out_avals)
-        vjp = lambda: _export_vjp(flat, inner.name, avals, outs, chosen)
-        return Exported(inner.name, traced.in_tree, avals, traced.out_tree, outs, chosen, modules, vjp)
+        checks = tuple(disabled_checks)
+        vjp = lambda: _export_vjp(flat, inner.name, avals, outs, platforms=chosen, disabled_checks=checks)
+        return Exported(
+            inner.name, traced.in_tree, avals, traced.out_tree, outs, chosen, modules, vjp,
+            disabled_safety_checks=checks,
+        )  # fmt: skip
 
     return exporter
 
 
+def _jitted(fun: Any) -> JitFunction:
+    """A function that `jit` made, or one of veery's own, which need none."""
+    if isinstance(fun, JitFunction):
+        return fun
+    if callable(fun) and str(getattr(fun, "__module__", "")).startswith("veery."):
+        return jit(fun)
+    raise ValueError(f"Function to be exported must be the result of `jit` but is: {fun}")
+
+
 def _export_vjp(
-    flat: Callable[..., Any], name: str, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], platforms: Any
+    flat: Callable[..., Any], name: str, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **choices: Any
 ) -> Exported:
     spec = lambda a: ShapeDtypeStruct(a.shape, a.dtype)
     count = len(avals)
@@ -339,7 +396,7 @@ def _export_vjp(
         return tuple(g if _has_tangent(a) else np.zeros(a.shape, np.bool_) for g, a in zip(found, avals))
 
     derivative.__name__ = f"{name}_vjp"
-    return export(jit(derivative), platforms=platforms)(*map(spec, avals), *map(spec, outs))
+    return export(jit(derivative), **choices)(*map(spec, avals), *map(spec, outs))
 
 
 def deserialize(blob: bytes | bytearray) -> Exported:
@@ -355,7 +412,7 @@ def deserialize(blob: bytes | bytearray) -> Exported:
     if hashlib.sha256(body).digest() != digest:
         raise ValueError("deserialize: the data are damaged: their SHA-256 does not match")
     content = json.loads(body)
-    in_tree, out_tree = map(_tree_of, content["trees"])
+    in_tree, out_tree = map(tree_of, content["trees"])
     nested = content["vjp"]
     scope = SymbolicScope(content["constraints"])
     return Exported(
@@ -363,16 +420,5 @@ def deserialize(blob: bytes | bytearray) -> Exported:
         tuple(avals_of(content["out"], scope)),
         tuple(content["platforms"]), tuple(base64.b64decode(m) for m in content["modules"]),
         None if nested is None else lambda: deserialize(base64.b64decode(nested)),
+        disabled_safety_checks=tuple(map(DisabledSafetyCheck, content["disabled"])),
     )  # fmt: skip
-
-
-def _tree_of(description: Any) -> Any:
-    """The tree of a structure that `aot.describe` described; named tuples are types of their own."""
-    return tree.tree_structure(_dispatch.runtime().structure.unflatten(description, _Numbers()))
-
-
-class _Numbers:
-    """Every element is 0: leaves for any structure."""
-
-    def __getitem__(self, index: int) -> int:
-        return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import hashlib
 
 import numpy as np
 import pytest
@@ -67,6 +68,84 @@ def test_named_tuples_are_known_by_their_names():
     assert type(out).__name__ == "pair" and (out.left, out.right) == (4, 3)
     with pytest.raises(ValueError, match="same pytree structure"):
         swap.call((np.float32(3), np.float32(4)))
+
+
+class Scaled:
+    """A value with a unit, which is auxiliary data."""
+
+    def __init__(self, x, unit):
+        self.x, self.unit = x, unit
+
+
+Range = collections.namedtuple("Range", "low high")
+
+
+@pytest.fixture(scope="module")
+def registered():
+    """Types for this module's tests: there is one registry."""
+    veery.tree_util.register_pytree_node(Scaled, lambda s: ((s.x,), s.unit), lambda unit, xs: Scaled(xs[0], unit))
+    kept = export.register_pytree_node_serialization(
+        Scaled, serialized_name="tests.Scaled", serialize_auxdata=str.encode, deserialize_auxdata=bytes.decode
+    )
+    assert kept is Scaled and export.register_namedtuple_serialization(Range, serialized_name="tests.Range") is Range
+    widen = export.export(veery.jit(lambda r, d: {"r": Range(r.low - d.x, r.high + d.x), "d": [d]}))
+    return widen(Range(np.float32(1), np.float32(2)), Scaled(np.float32(0), "m"))
+
+
+def test_registered_types_are_themselves_after_deserialisation(registered):
+    again = export.deserialize(registered.serialize())
+    assert (again.in_tree, again.out_tree) == (registered.in_tree, registered.out_tree)
+    out = again.call(Range(np.float32(3), np.float32(4)), Scaled(np.float32(1), "m"))
+    assert type(out["r"]) is Range and (out["r"].low, out["r"].high) == (2, 5)
+    assert type(out["d"][0]) is Scaled and out["d"][0].unit == "m"
+    with pytest.raises(ValueError, match="same pytree structure"):
+        again.call(Range(np.float32(3), np.float32(4)), Scaled(np.float32(1), "km"))
+
+
+def test_registrations_that_are_refused(registered):
+    class Other(Scaled): ...
+
+    node = dict(serialize_auxdata=lambda aux: aux, deserialize_auxdata=bytes.decode)
+    with pytest.raises(ValueError, match="Duplicate serialization .* type `.*Scaled'>`. Previous .* `tests.Scaled`"):
+        export.register_pytree_node_serialization(Scaled, serialized_name="new", **node)
+    with pytest.raises(ValueError, match="you must call first `tree_util.register_pytree_node` for `.*Other'>`"):
+        export.register_pytree_node_serialization(Other, serialized_name="tests.Other", **node)
+    with pytest.raises(ValueError, match="Use `export.register_pytree_node_serialization` for types other than"):
+        export.register_namedtuple_serialization(Scaled, serialized_name="new")
+    pair = collections.namedtuple("pair", "left right")
+    with pytest.raises(ValueError, match="Duplicate .* serialized_name `tests.Range`. Previous .* type `.*Range'>`"):
+        export.register_namedtuple_serialization(pair, serialized_name="tests.Range")
+    veery.tree_util.register_pytree_node(Other, lambda s: ((s.x,), s.unit), lambda unit, xs: Other(xs[0], unit))
+    identity = export.export(veery.jit(lambda s: s))(Other(np.float32(1), "m"))
+    with pytest.raises(ValueError, match="Cannot serialize PyTreeDef containing an unregistered type `.*Other'>`"):
+        identity.serialize()
+    export.register_pytree_node_serialization(Other, serialized_name="tests.Other", **node)
+    with pytest.raises(ValueError, match=r"must return a `bytes` object. It returned a <class 'str'>"):
+        identity.serialize()
+    body = registered.serialize()[47:].replace(b"tests.Range", b"tests.Wrong")
+    with pytest.raises(ValueError, match="Cannot deserialize a PyTreeDef .* unregistered type `tests.Wrong`"):
+        export.deserialize(b"veery-export-2\n" + hashlib.sha256(body).digest() + body)
+
+
+def test_safety_checks_that_are_disabled():
+    check = export.DisabledSafetyCheck
+    assert check.custom_call("f").is_custom_call() == "f" and check.platform().is_custom_call() is None
+    assert {check.custom_call("f"), check.platform()} == {check.platform(), check.custom_call("f")}
+    for checks in ([check.platform()], [check.custom_call("f")]):
+        far = export.export(veery.jit(jnp.sin), platforms=["cuda"], disabled_checks=checks)(spec((2,), "float32"))
+        far = export.deserialize(far.serialize())
+        assert far.disabled_safety_checks == tuple(checks)
+        if checks == [check.platform()]:
+            np.testing.assert_allclose(far.call(np.ones(2, np.float32)), np.sin(np.ones(2)), rtol=1e-6)
+        else:
+            with pytest.raises(NotImplementedError, match="exported for platforms .cuda., it is used on cpu"):
+                far.call(np.ones(2, np.float32))
+
+
+def test_only_jitted_functions_are_exported():
+    with pytest.raises(ValueError, match="Function to be exported must be the result of `jit` but is: <function"):
+        export.export(lambda x: x)
+    assert export.export(jnp.sin)(spec((2,), "float32")).fun_name == "sin"  # jitted in JAX
 
 
 def test_second_derivative():

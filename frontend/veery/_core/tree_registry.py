@@ -95,6 +95,7 @@ def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
 class _Entry(NamedTuple):
     flatten: Callable[[Any], tuple[Iterable[Any], Any]]
     flatten_with_keys: Callable[[Any], tuple[Iterable[tuple[KeyEntry, Any]], Any]] | None
+    unflatten: Callable[[Any, Iterable[Any]], Any]
 
 
 _entries: dict[type, _Entry] = {}
@@ -124,7 +125,13 @@ def register_pytree_node(
     """
     _check_new(nodetype, "PyTreeDef")
     optree.register_pytree_node(nodetype, flatten_func, unflatten_func, namespace=NAMESPACE)  # type: ignore[arg-type]
-    _entries[nodetype] = _Entry(flatten_func, flatten_with_keys_func)
+    _entries[nodetype] = _Entry(flatten_func, flatten_with_keys_func, unflatten_func)
+
+
+def unflatten_function(nodetype: type) -> Callable[[Any, Iterable[Any]], Any] | None:
+    """What makes an object of a registered type from auxiliary data and children; None for other types."""
+    entry = _entries.get(nodetype)
+    return None if entry is None else entry.unflatten
 
 
 def register_pytree_node_class(cls: type[T]) -> type[T]:
