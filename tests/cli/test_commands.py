@@ -51,6 +51,9 @@ def test_compile_inspect_run(veery, process, tmp_path):
     ok(process("run", "d.vmfb", "--input", "x=@x.npy", "--output", "out.npz"))
     np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["result['y']"], [2, 4, 6])
     assert json.loads(ok(veery("run", "d.vmfb", "--input", "3xf32=1 2 3", "--json"))) == {"result['y']": [2, 4, 6]}
+    ok(veery("compile", "model.py:double", "--args", "f32[3]", "--target", "cpu:aarch64-linux", "-o", "a.vmfb"))
+    other = veery("run", "a.vmfb", "--input", "3xf32=1")
+    assert other.returncode == 3 and "compiled for aarch64, this CPU is" in other.stderr
     device = veery("run", "d.vmfb", "--input", "3xf32=1", "--device", "cuda")
     assert device.returncode == 3 and "No cuda device" in device.stderr and device.stderr.count("\n") <= 2
 

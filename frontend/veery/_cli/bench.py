@@ -52,6 +52,8 @@ def bench_command(
         return output.emit_json({"what": what, "repeats": repeats, "unit": "s", "results": rows})
     columns = ["where", "compile", "median", "p10", "p90", "p99", "relative"]
     text = [[r["where"], *[output.duration(r[c]) for c in columns[1:-1]], f"{r['relative']:.2f}"] for r in rows]
+    for line, row in zip(text, rows):
+        line[1] = line[1] if row["compile"] else "-"  # of what was not compiled here
     output.table(f"{what}, {repeats} calls", columns, text)
 
 

@@ -21,6 +21,12 @@ Rows = Iterable[tuple[str, Iterable[Place]]]
 _EXECUTABLE = re.compile(r"^  flow\.executable private @([\w$]+)", re.MULTILINE)
 _LABEL = re.compile(r"^([A-Za-z_][\w$.]*):")
 _DISPATCH_CALL = re.compile(r"flow\.dispatch @([\w$]+)::@([\w$]+)")
+_FUNCTION = re.compile(r"\s*(@|def |class |async def )")
+# What is coloured in a line, in HTML: values, types, operations.
+_PARTS = re.compile(
+    r"(?P<v>%[\w$.#:-]+|@[\w$.]+)|(?P<t>!?\b(?:tensor|vector|memref|[\w.]*dispatch\.tensor)&lt;|\b[a-z]{1,2}\d+\[[^]]*\])"
+    r"|(?P<o>\b[a-z_]\w*(?:\.\w+)+|(?<== )[a-z_]\w*|(?<=^\t)[a-z.]\w*)"
+)
 _MOST_CODE = 6000  # lines
 _COLUMN, _ROW, _WIDTH, _HEIGHT = 190, 62, 170, 38
 
@@ -32,7 +38,8 @@ header{padding:8px 14px;background:#fff;border-bottom:1px solid #d8dce3}
 header b{font-size:15px}
 header span{color:#5c6675;margin-left:12px}
 main{flex:1;display:flex;overflow-x:auto;min-height:0}
-section{flex:1 0 340px;display:flex;flex-direction:column;border-right:1px solid #d8dce3;background:#fff;min-width:0}
+section{flex:1 0 340px;display:flex;flex-direction:column;border-right:1px solid #d8dce3;background:#fff;
+min-width:120px;resize:horizontal;overflow:hidden}
 h2{margin:0;padding:5px 10px;font-size:12px;font-weight:600;color:#3b4658;background:#eef0f4;
 border-bottom:1px solid #d8dce3}
 pre{margin:0;padding:6px 0;overflow:auto;flex:1;font:12px/1.5 ui-monospace,monospace}
@@ -40,7 +47,10 @@ pre div{padding:0 10px;white-space:pre;min-height:1.5em;width:max-content;min-wi
 [data-p]{cursor:pointer}
 pre [data-p]:hover{background:#eef4ff}
 pre .on{background:#ffe9a8!important}
-.graph{overflow:auto;flex:1}
+.graph{overflow:auto;flex:1;position:relative}
+.graph p{margin:8px 12px 0;font-size:12px}
+.graph i{display:inline-block;width:11px;height:11px;border:1px solid #8b95a3;border-radius:2px;margin-right:6px}
+.v{color:#7a3e9d}.t{color:#0b6e4f}.o{color:#1f5fbf}
 svg text{font:11px ui-monospace,monospace;pointer-events:none}
 rect.on{stroke:#c98a00;stroke-width:3}
 .n{color:#98a2b0;display:inline-block;width:3.2em;user-select:none}
@@ -50,7 +60,9 @@ const all=[...document.querySelectorAll('[data-p]')];
 function show(place,from){for(const e of all)
 e.classList.toggle('on',place!==''&&e.dataset.p.split(' ').includes(place));
 for(const s of document.querySelectorAll('section')){if(from&&s.contains(from))continue;
-const first=s.querySelector('.on');if(first)first.scrollIntoView({block:'center',inline:'nearest'})}}
+const first=s.querySelector('.on'),pane=s.lastElementChild;if(!first)continue;
+const at=first.getBoundingClientRect(),here=pane.getBoundingClientRect();
+pane.scrollTop+=at.top-here.top-(here.height-at.height)/2}}
 document.addEventListener('click',e=>{const t=e.target.closest('[data-p]');
 if(t)show(t.classList.contains('on')&&e.detail>1?'':t.dataset.p.split(' ')[0],t)});
 document.addEventListener('keydown',e=>{if(e.key==='Escape')show('')});
@@ -100,18 +112,23 @@ def _section(title: str, lines: Rows, numbered: bool = False) -> str:
     for text, stems_from in lines:
         number = "".join(f"<span class=n>{line}</span>" for _, line in stems_from) if numbered else ""
         text = _LONG_FEATURES.sub(r"\1...\2", text)
-        rows.append(f"<div{_mark(stems_from)}>{number}{html.escape(text)}</div>")
+        coloured = html.escape(text, quote=False) if numbered else _coloured(text)
+        rows.append(f"<div{_mark(stems_from)}>{number}{coloured}</div>")
     return f"<section><h2>{html.escape(title)}</h2><pre>{''.join(rows)}</pre></section>"
 
 
+def _coloured(text: str) -> str:
+    return _PARTS.sub(lambda m: f"<span class={m.lastgroup}>{m[0]}</span>", html.escape(text, quote=False))
+
+
 def _source_lines(used: list[Place]) -> Lines:
-    """The functions of the user's files that operations stem from: from three lines above the first to the last."""
+    """The functions of the user's files that operations stem from, from the first one's head to the last operation."""
     found: Lines = []
     for file in dict.fromkeys(file for file, _ in used if not is_library(file)):
         lines = [line for name, line in used if name == file]
-        total = len(linecache.getlines(file))
+        heads = [i for i, text in enumerate(linecache.getlines(file), 1) if _FUNCTION.match(text) and i <= min(lines)]
         found.append((f"# {file}", None))
-        for i in range(max(1, min(lines) - 3), min(total, max(lines) + 3) + 1):
+        for i in range(max(heads, default=min(lines)), max(lines) + 1):
             found.append((linecache.getline(file, i).rstrip("\n"), (file, i)))
     return found
 
@@ -193,18 +210,24 @@ def _graph_section(jaxpr: Any, flow: str) -> str:
         shapes.append(_node(eqn, x, y, _group_of(eqn, groups)))
     width, height = 24 + max(taken.values(), default=1) * _COLUMN, 30 + (max(ranks, default=0) + 1) * _ROW
     svg = f'<svg width={width} height={height} xmlns="http://www.w3.org/2000/svg">{"".join([*edges, *shapes])}</svg>'
-    return f"<section><h2>graph, coloured by dispatch ({len(groups)})</h2><div class=graph>{svg}</div></section>"
+    colours = [(html.escape(name), _colour(i)) for i, (name, _) in enumerate(groups)]
+    names = "".join(f'<p><i style="background:{colour}"></i>{name}</p>' for name, colour in colours)
+    title = f"graph, coloured by dispatch ({len(groups)})"
+    return f"<section><h2>{title}</h2><div class=graph>{names}{svg}</div></section>"
+
+
+def _colour(group: int | None) -> str:
+    return "#eceff3" if group is None else f"hsl({(group * 67 + 205) % 360} 70% 88%)"
 
 
 def _node(eqn: Any, x: int, y: int, group: int | None) -> str:
     out = eqn.outvars[0].aval
     nbytes = math.prod(out.shape) * getattr(out.dtype, "itemsize", 8)
     info = eqn.source_info
-    colour = "#eceff3" if group is None else f"hsl({(group * 67 + 205) % 360} 70% 88%)"
     stems_from = [] if is_library(info.file) or not info.line else [(info.file, info.line)]
     label = html.escape(eqn.primitive.name[:22])
     return (
-        f'<g><rect x={x} y={y} width={_WIDTH} height={_HEIGHT} rx=5 fill="{colour}" stroke="#8b95a3"'
+        f'<g><rect x={x} y={y} width={_WIDTH} height={_HEIGHT} rx=5 fill="{_colour(group)}" stroke="#8b95a3"'
         f"{_mark(stems_from)}/>"
         f'<text x={x + 8} y={y + 15} font-weight=bold>{label}</text>'
         f"<text x={x + 8} y={y + 30}>{html.escape(out.str_short())}, {nbytes:,} B</text></g>"

@@ -10,7 +10,7 @@ import numpy as np
 
 from veery import _dispatch
 from veery._cli import output
-from veery._cli.application import fail
+from veery._cli.application import NO_DEVICE, exit_code, fail
 from veery._cli.artifacts import bind, choose_function
 
 
@@ -40,6 +40,8 @@ def run_command(
     try:
         results = function.call_flat(values)
     except (TypeError, ValueError) as error:  # of the arguments: what happens on a device is an ExecutionError
+        if exit_code(error) == NO_DEVICE:
+            raise
         fail(str(error), error)
     names = function.result_names
     if out is not None:
