@@ -240,6 +240,13 @@ def _is_integer(value: ir.Value) -> bool:
     return isinstance(ir.RankedTensorType(value.type).element_type, ir.IntegerType)
 
 
+def _behind_barriers(value: ir.Value) -> ir.Value:
+    """What the barriers that a value has passed were given."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.optimization_barrier":
+        value = value.owner.operands[list(value.owner.results).index(value)]
+    return value
+
+
 def _copy(value: ir.Value, uses: list[Use]) -> None:
     """Let `uses` see a copy of a value: `select(iota > -1, x, 0)`, a mask that no folder of IREE proves true."""
     shape = hlo.shape_of(value)
@@ -254,10 +261,12 @@ def _copy(value: ir.Value, uses: list[Use]) -> None:
         # An iota of one element folds to zero: make it two.
         one_element = all(map(is_static, shape)) and math.prod(shape) == 1
         x = hlo.broadcast_in_dim(hlo.reshape(value, (1,)), (2,), (0,)) if one_element else value
+        x = hlo.tie_shape(x, x if one_element else _behind_barriers(value))  # IREE knows no sizes of a barrier's result
         wide = hlo.shape_of(x)
         longest = max(range(len(wide)), key=lambda i: wide[i] if is_static(wide[i]) else math.inf)
         index = hlo.iota("int32", wide, longest)
-        copy = hlo.select(hlo.compare(index, hlo.full_like(index, -1), "GT"), x, hlo.full_like(x, 0))
+        zeros = hlo.full(0, wide, hlo.dtype_of(x))
+        copy = hlo.select(hlo.compare(index, hlo.full_like(index, -1), "GT"), x, zeros)
         if one_element:
             copy = hlo.reshape(hlo.slice(copy, (0,), (1,)), shape)
     for op, number in uses:

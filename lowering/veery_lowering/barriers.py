@@ -40,9 +40,9 @@ def _split_block(block: Any) -> None:
             if op.name in ("stablehlo.while", "stablehlo.case", "stablehlo.if"):
                 for inner in region.blocks:
                     _split_block(inner)
-        if op.name in _NOT_FUSED or len(op.results) != 1:
+        if op.name in _NOT_FUSED or len(op.results) != 1 or not _is_array(op.results[0]):
             continue
-        reads = {x: buffers.get(x, _source(x)) for x in op.operands}
+        reads = {x: buffers.get(x, _source(x)) for x in op.operands if _is_array(x)}
         union: frozenset[ir.Value] = frozenset().union(*reads.values())
         while len(union) > _MOST:
             widest = max(reads, key=lambda x: len(reads[x]))
@@ -60,6 +60,11 @@ def _split_block(block: Any) -> None:
 
 def _fused(op: Any) -> bool:
     return op.name not in _NOT_FUSED and op.name not in ("func.return", "stablehlo.return")
+
+
+def _is_array(x: ir.Value) -> bool:
+    """Whether a value lies in a buffer: sizes of symbolic dimensions and shapes made of them do not."""
+    return isinstance(x.type, ir.RankedTensorType) and not isinstance(x.type.element_type, ir.IndexType)
 
 
 def _source(x: ir.Value) -> frozenset[ir.Value]:

@@ -21,6 +21,7 @@ from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, context, inlined, 
 from veery_lowering.module import Emission
 from veery_lowering.overwriting import unsafe
 from veery_lowering.program import Options
+from veery_lowering.stablehlo._dynamic import separate_sizes
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
@@ -150,12 +151,20 @@ def _prepared(
         if kept is not None:
             overwritten.extend(reuse_donated(module, emission.donated, kept))
         for function in module.regions[0].blocks[0]:
-            for name, text in target.attributes:
-                function.attributes[name] = ir.Attribute.parse(text, module.context)
+            _mark(function, target)
 
     with context():
         code = inlined(emission.module, change)
     return Prepared(code, overwritten, made, branches)
+
+
+def _mark(function: Any, target: Target) -> None:
+    """Put the target's attributes on a function."""
+    for name, text in target.attributes:
+        function.attributes[name] = ir.Attribute.parse(text, function.context)
+    if target.attributes and len(function.regions[0].blocks):
+        with function.location:
+            separate_sizes(function)
 
 
 def _in_place(
@@ -251,4 +260,6 @@ def _explain(
             where = f" at {place[0]}:{place[1]} (primitive {primitives})"
     crash = next((error for error in errors if error.startswith(CRASHED) and error != message), None)
     first_lines = "\n".join([*text.splitlines()[:4], *([crash] if crash else [])])[:600]
+    if any(isinstance(size, str) for shape, _ in emission.inputs for size in shape):
+        first_lines += "\nIts shapes are symbolic; compiled for one shape it may do."
     return f"compile: IREE cannot compile {name!r} for target {target.name!r}{where}:\n{first_lines}"

@@ -17,7 +17,7 @@ from veery_lowering.mlir import context, ir
 from veery_lowering.program import STATIC, HostCall, Signature, Symbols
 from veery_lowering.registry import Context, lookup
 from veery_lowering.shaders import prepare_for_shaders
-from veery_lowering.symbolic import check_symbolic, variables
+from veery_lowering.symbolic import check_symbolic, clear_errors, variables
 from veery_lowering.types import aval_type, entry_dtype, is_static, numpy_dtype, physical_dtype, tensor_type
 
 Value: TypeAlias = ir.Value
@@ -70,12 +70,13 @@ def emit_module(
         emitter = ModuleEmitter(name, target, self_contained, symbols)
         emitter.emit_entry(closed_jaxpr)
         _drop_unused_constants(emitter.module)
-        if target == "vulkan":
-            prepare_for_shaders(emitter.module)
-        split_wide_fusions(emitter.module)
-        if protect:
-            protect_arguments(emitter.module, tuple(donated))
-        emitter.module.operation.verify()
+        with clear_errors(name, symbols):
+            if target == "vulkan":
+                prepare_for_shaders(emitter.module)
+            split_wide_fusions(emitter.module)
+            if protect:
+                protect_arguments(emitter.module, tuple(donated))
+            emitter.module.operation.verify()
     return Emission(
         emitter.module,
         entry_signature(closed_jaxpr.in_avals),
@@ -232,12 +233,14 @@ class ModuleEmitter:
 
     def _apply(self, lowering: Any, ctx: Context, operands: list[Value], params: dict[str, Any]) -> Any:
         try:
-            return lowering(ctx, *operands, **params)
+            with clear_errors(ctx.primitive, self.symbols):
+                return lowering(ctx, *operands, **params)
         except HostCallRefused:
             general = lookup(ctx.primitive, "any")
             if general is None or general is lowering:
                 raise
-        return general(ctx, *operands, **params)
+        with clear_errors(ctx.primitive, self.symbols):
+            return general(ctx, *operands, **params)
 
     def _check(self, eqn: Any, results: list[Value]) -> None:
         expected = [aval_type(var.aval) for var in eqn.outvars]

@@ -17,14 +17,22 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.mlir import ir
 from veery_lowering.stablehlo import Value
 from veery_lowering.stablehlo._build import pairs
+from veery_lowering.types import is_static
 
-# A reduction goes on in one invocation up to here; a longer one is done in stages.
+# A reduction goes on in one invocation up to here; a longer one, or one of unknown length, is done in stages.
 _LONGEST_REDUCTION = 4096
+_REDUCTION_STAGE = 256
 _LONGEST_CONTRACTION = 1 << 15
 _CONTRACTION_STAGE = 1 << 10
 _MOST_UPDATES = 1 << 14
 
-_BROADCASTING = ("stablehlo.broadcast_in_dim", "stablehlo.select", "stablehlo.clamp", "stablehlo.pad")
+_BROADCASTING = (
+    "stablehlo.broadcast_in_dim",
+    "stablehlo.dynamic_broadcast_in_dim",
+    "stablehlo.select",
+    "stablehlo.clamp",
+    "stablehlo.pad",
+)
 _SUMS = ("stablehlo.add", "stablehlo.subtract")
 _FLOATS = {np.dtype(np.float16): np.uint16, np.dtype(np.float32): np.uint32, np.dtype(np.float64): np.uint64}
 
@@ -41,7 +49,9 @@ def prepare_for_shaders(module: ir.Module) -> None:
     _end_dispatches_before_wide_broadcasts(module)
     if any(operation.name == "stablehlo.reduce" for operation in _operations(module)):
         _materialize_positions(module)
+        _multiply_for_negations(module)
     _keep_roundings(module)
+    _separate_loops(module)
 
 
 def _operations(module: ir.Module) -> list[Any]:
@@ -53,6 +63,11 @@ def _operations(module: ir.Module) -> list[Any]:
 
     module.operation.walk(visit)
     return found
+
+
+def _count(sizes: Sequence[Any]) -> float:
+    """How many elements there are at most."""
+    return math.prod(size if is_static(size) else math.inf for size in sizes)
 
 
 def _replace(operation: Any, values: Sequence[Value]) -> None:
@@ -73,7 +88,7 @@ def _split_reduction(operation: Any) -> None:
         lifted = [_exchange_signedness(x) for x in (*operands, *inits)]
         folded = _reduce_in_stages(lifted[:1], lifted[1:], axes, lambda x, y: [extreme(x, y)])
         _replace(operation, [_exchange_signedness(x) for x in folded])
-    elif math.prod(hlo.shape_of(operands[0])[axis] for axis in axes) > _LONGEST_REDUCTION:
+    elif _count([hlo.shape_of(operands[0])[axis] for axis in axes]) > _LONGEST_REDUCTION:
         _replace(operation, _reduce_in_stages(operands, inits, axes, _body_of(operation)))
 
 
@@ -104,12 +119,13 @@ def _reduce_in_stages(
 ) -> list[Value]:
     """Fold parts of the longest axis first, until what is left is short."""
     shape = hlo.shape_of(operands[0])
-    total = math.prod(shape[axis] for axis in axes)
-    if total <= _LONGEST_REDUCTION:
+    total = math.prod(shape[axis] for axis in axes if is_static(shape[axis]))
+    unknown = [axis for axis in axes if not is_static(shape[axis])]
+    if 0 in shape or (total <= _LONGEST_REDUCTION and not unknown):
         return hlo.reduce(operands, inits, axes, body)
+    if unknown:
+        return _reduce_unknown(operands, inits, axes, unknown[0], body)
     axis = max(axes, key=lambda a: shape[a])
-    if 0 in shape:
-        return hlo.reduce(operands, inits, axes, body)
     part = min(1024, max(2, 1 << math.ceil(math.log2(math.isqrt(total)))))
     if part >= shape[axis]:
         folded = hlo.reduce(operands, inits, [axis], body)
@@ -118,9 +134,21 @@ def _reduce_in_stages(
     return _reduce_in_stages(hlo.reduce(split, inits, [axis + 1], body), inits, axes, body)
 
 
+def _reduce_unknown(
+    operands: list[Value], inits: Sequence[Value], axes: Sequence[int], axis: int, body: Callable[..., list[Value]]
+) -> list[Value]:
+    """Fold an axis of unknown size in two stages, the other axes in the first of them."""
+    split = [hlo.split_axis(x, axis, _REDUCTION_STAGE, init) for x, init in zip(operands, inits)]
+    others = [a + (a > axis) for a in axes if a != axis]
+    folded = _reduce_in_stages(split, inits, [axis + 1, *others], body)
+    return hlo.reduce(folded, inits, [axis - sum(a < axis for a in others)], body)
+
+
 def _split_axis(x: Value, axis: int, part: int, padding: Value) -> Value:
     """[..., n, ...] as [..., ceil(n / part), part, ...], filled up with `padding`."""
     shape = hlo.shape_of(x)
+    if not all(map(is_static, shape)):
+        return hlo.split_axis(x, axis, part, padding)
     parts = -(-shape[axis] // part)
     missing = parts * part - shape[axis]
     if missing:
@@ -152,8 +180,17 @@ def _split_contraction(operation: Any) -> None:
     a, b = operation.operands
     batch, contracting = hlo.product_axes(operation, "batching"), hlo.product_axes(operation, "contracting")
     shape = hlo.shape_of(a)
-    if math.prod(shape[axis] for axis in contracting[0]) <= _LONGEST_CONTRACTION:
+    if _count([shape[axis] for axis in contracting[0]]) <= _LONGEST_CONTRACTION:
         return
+    if not all(is_static(shape[axis]) for axis in contracting[0]):  # there is one contracted axis then
+        (left,), (right,) = contracting
+
+        def product(start: Any, size: Any) -> Value:
+            sides = _part(a, left, start, size), _part(b, right, start, size)
+            dtype = hlo.dtype_of(operation.results[0])
+            return hlo.dot_general(*sides, contracting=contracting, batch=batch, dtype=dtype)
+
+        return _replace(operation, [_sum_of_parts(product, shape[left], _LONGEST_CONTRACTION)])
     longest = max(range(len(contracting[0])), key=lambda i: shape[contracting[0][i]])
     sides, batches, rests = [], [], []
     for x, own, shared in zip((a, b), contracting, batch):
@@ -168,6 +205,26 @@ def _split_contraction(operation: Any) -> None:
     _replace(operation, total)
 
 
+def _part(x: Value, axis: int, start: Any, size: Any) -> Value:
+    shape = hlo.shape_of(x)
+    starts, sizes = [0] * len(shape), list(shape)
+    starts[axis], sizes[axis] = start, size
+    return hlo.extract_slice(x, starts, sizes, [1] * len(shape))
+
+
+def _sum_of_parts(term: Callable[[Any, Any], Value], length: Any, part: int) -> Value:
+    """The sum of what `term` makes of the parts of a length that is known at run time, from their starts and sizes."""
+    limit, step = hlo.scalar_of_size(length, np.int32), hlo.constant(np.int32(part))
+
+    def add(start: Value, total: Value) -> list[Value]:
+        at = hlo.Index.of_scalar(start)
+        return [hlo.add(start, step), hlo.add(total, term(at, (hlo.Index.of(length) - at).min(part)))]
+
+    first = term(0, hlo.Index.of(length).min(part))
+    _, total = hlo.while_([step, first], lambda start, _: hlo.compare(start, limit, "LT"), add)
+    return total
+
+
 def _split_convolution(operation: Any) -> None:
     """Sum convolutions with parts of a long kernel: it is as long as the images in the derivative by the kernel.
 
@@ -175,7 +232,9 @@ def _split_convolution(operation: Any) -> None:
     """
     lhs, rhs = operation.operands
     shape = hlo.shape_of(rhs)
-    if math.prod(shape[:-1]) <= _LONGEST_CONTRACTION:
+    if _count(shape[:-1]) <= _LONGEST_CONTRACTION:
+        return
+    if not all(map(is_static, shape[:-2])):
         return
     pieces = [(lhs, rhs, ir.DenseElementsAttr(operation.attributes["padding"]))]
     for axis in range(len(shape) - 2):
@@ -187,13 +246,29 @@ def _split_convolution(operation: Any) -> None:
     if not grouped:
         pieces = [part for piece in pieces for part in _split_features(*piece)]
     total = None
-    for left, right, padding in pieces:
+    for piece in pieces:
+        result = _convolved(operation, *piece)
+        total = result if total is None else hlo.add(total, result)
+    assert total is not None
+    _replace(operation, [total])
+
+
+def _convolved(operation: Any, lhs: Value, rhs: Value, padding: Any) -> Value:
+    """The convolution of parts of the operands; those of a symbolic number of features are summed in a loop."""
+    features = len(hlo.shape_of(rhs)) - 2
+
+    def convolve(left: Value, right: Value) -> Value:
         copy = operation.clone()
         copy.operands[0], copy.operands[1] = left, right
         copy.attributes["padding"] = padding
-        total = copy.results[0] if total is None else hlo.add(total, copy.results[0])
-    assert total is not None
-    _replace(operation, [total])
+        return copy.results[0]
+
+    count = hlo.shape_of(rhs)[features]
+    if is_static(count):
+        return convolve(lhs, rhs)
+    last = len(hlo.shape_of(lhs)) - 1
+    term = lambda start, size: convolve(_part(lhs, last, start, size), _part(rhs, features, start, size))
+    return _sum_of_parts(term, count, max(1, _LONGEST_CONTRACTION // math.prod(hlo.shape_of(rhs)[:features])))
 
 
 def _split_window(operation: Any, lhs: Value, rhs: Value, padding: Any, axis: int) -> list[tuple[Value, Value, Any]]:
@@ -214,6 +289,8 @@ def _split_window(operation: Any, lhs: Value, rhs: Value, padding: Any, axis: in
 
 def _split_features(lhs: Value, rhs: Value, padding: Any) -> list[tuple[Value, Value, Any]]:
     shape, axis = hlo.shape_of(rhs), len(hlo.shape_of(lhs)) - 1
+    if not is_static(shape[-2]):
+        return [(lhs, rhs, padding)]
     width = max(1, _LONGEST_CONTRACTION // math.prod(shape[:-2]))
     parts = []
     for start in range(0, shape[-2], width):
@@ -233,8 +310,8 @@ def _split_scatter(operation: Any) -> None:
     """The updates of a scatter of rows (as the rules write it), which one invocation does in order, by parts."""
     rows, points, updates = operation.operands
     count, row = hlo.shape_of(updates)
-    part = max(1, _MOST_UPDATES // row)
-    if count <= part:
+    part = max(1, _MOST_UPDATES // row) if is_static(row) else 1
+    if is_static(count) and is_static(row) and count <= part:
         return
     body = _body_of(operation)
     unique = ir.BoolAttr(operation.attributes["unique_indices"]).value
@@ -253,6 +330,8 @@ def _split_scatter(operation: Any) -> None:
         )
         return result
 
+    if not (is_static(count) and is_static(row)):
+        return _replace(operation, [_scatter_in_turn(write, rows, points, updates, part)])
     whole, zero, one = count // part, hlo.constant(np.int32(0)), hlo.constant(np.int32(1))
 
     def step(i: Value, into: Value) -> list[Value]:
@@ -269,6 +348,23 @@ def _split_scatter(operation: Any) -> None:
     _replace(operation, [rows])
 
 
+def _scatter_in_turn(
+    write: Callable[[Value, Value, Value], Value], rows: Value, points: Value, updates: Value, part: int
+) -> Value:
+    """A symbolic number of updates, or rows of symbolic length, by parts."""
+    count = hlo.shape_of(updates)[0]
+    limit, step = hlo.scalar_of_size(count, np.int32), hlo.constant(np.int32(part))
+
+    def turn(start: Value, into: Value) -> list[Value]:
+        at = hlo.Index.of_scalar(start)
+        size = (hlo.Index.of(count) - at).min(part)
+        return [hlo.add(start, step), write(into, _part(points, 0, at, size), _part(updates, 0, at, size))]
+
+    zero = hlo.constant(np.int32(0))
+    _, result = hlo.while_([zero, rows], lambda start, _: hlo.compare(start, limit, "LT"), turn)
+    return result
+
+
 _REWRITES: dict[str, Callable[[Any], None]] = {
     "stablehlo.reduce": _split_reduction,
     "stablehlo.dot_general": _split_contraction,
@@ -280,14 +376,18 @@ _REWRITES: dict[str, Callable[[Any], None]] = {
 def _end_dispatches_after_reductions(module: ir.Module) -> None:
     """Keep a reduction out of the dispatch of its consumers: two in one (a softmax) may fail to compile.
 
-    `failed to legalize operation 'arith.constant'`, of a vector of the tile's size.
+    `failed to legalize operation 'arith.constant'`, of a vector of the tile's size. And keep what joins arrays of
+    symbolic shapes out of reductions: fused, `all` over two columns was False from the sixth of seven rows on.
     """
     for operation in _operations(module):
-        if operation.name == "stablehlo.reduce":
+        joins = operation.name == "stablehlo.concatenate" and not operation.results[0].type.has_static_shape
+        if operation.name == "stablehlo.reduce" or joins:
             with ir.InsertionPoint.after(operation), operation.location:
                 for result in operation.results:
+                    uses = [(use.owner, use.operand_number) for use in result.uses]
                     (barred,) = hlo.optimization_barrier([result])
-                    result.replace_all_uses_except(barred, barred.owner.operation)
+                    for user, i in uses:
+                        user.operands[i] = barred
 
 
 def _end_dispatches_before_wide_broadcasts(module: ir.Module) -> None:
@@ -298,12 +398,35 @@ def _end_dispatches_before_wide_broadcasts(module: ir.Module) -> None:
     for operation in _operations(module):
         if operation.name not in _BROADCASTING:
             continue
-        size = math.prod(hlo.shape_of(operation.results[0]))
-        for i, x in enumerate(operation.operands):
+        size = _count(hlo.shape_of(operation.results[0]))
+        arrays = 1 if operation.name == "stablehlo.dynamic_broadcast_in_dim" else len(operation.operands)
+        for i, x in enumerate(list(operation.operands)[:arrays]):
             constant = not isinstance(x.owner, ir.Block) and x.owner.name in ("stablehlo.constant", "stablehlo.iota")
-            if not constant and size > _LONGEST_REDUCTION * math.prod(hlo.shape_of(x)):
+            if not constant and size > _LONGEST_REDUCTION * _count(hlo.shape_of(x)):
                 with ir.InsertionPoint(operation), operation.location:
                     (operation.operands[i],) = hlo.optimization_barrier([x])
+
+
+def _multiply_for_negations(module: ir.Module) -> None:
+    """Keep negations out of sums: IREE subtracts then, and of a difference it finds no neutral element (error)."""
+    for operation in _operations(module):
+        if operation.name == "stablehlo.negate" and hlo.dtype_of(operation.results[0]) in _FLOATS:
+            with ir.InsertionPoint(operation), operation.location:
+                (x,) = operation.operands
+                _replace(operation, [hlo.multiply(x, hlo.full_like(x, -1))])
+
+
+def _separate_loops(module: ir.Module) -> None:
+    """Let each loop start from arrays of its own where their shapes are symbolic.
+
+    Of two that start from one array the one writes into the other's, or frees it ("queued for deallocation").
+    """
+    for operation in _operations(module):
+        if operation.name == "stablehlo.while":
+            with ir.InsertionPoint(operation), operation.location:
+                for i, x in enumerate(operation.operands):
+                    if not x.type.has_static_shape:
+                        (operation.operands[i],) = hlo.optimization_barrier([x])
 
 
 # Positions.
@@ -312,10 +435,10 @@ def _end_dispatches_before_wide_broadcasts(module: ir.Module) -> None:
 def _materialize_positions(module: ir.Module) -> None:
     """Keep iota out of fused reductions, which do not compile with it (`failed to legalize 'memref.alloc'`)."""
     for operation in _operations(module):
-        if operation.name != "stablehlo.iota":
+        if operation.name not in ("stablehlo.iota", "stablehlo.dynamic_iota"):
             continue
         (result,) = operation.results
-        shape = hlo.shape_of(result)
+        shape = hlo.shape_of(result) if operation.name == "stablehlo.iota" else hlo.sizes_of(operation.operands[0])
         axis = ir.IntegerAttr(operation.attributes["iota_dimension"]).value
         with ir.InsertionPoint(operation), operation.location:
             line = hlo.iota(hlo.dtype_of(result), (shape[axis],), 0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.errors import LoweringError
+from veery_lowering.mlir import ir
 from veery_lowering.program import Symbols
 from veery_lowering.types import is_static
 
@@ -44,6 +46,20 @@ def variables(symbols: Symbols, arguments: Sequence[Any]) -> dict[str, hlo.Index
             size = hlo.Index.of(hlo.shape_of(arguments[argument])[axis])
             values[name] = (size - (offset if is_static(offset) else hlo.Index.of(offset))) // factor
     return values
+
+
+@contextmanager
+def clear_errors(what: str, symbols: Symbols) -> Iterator[None]:
+    """Raise LoweringError for code that expects static shapes and fails otherwise."""
+    try:
+        yield
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError, ir.MLIRError) as error:
+        if not symbols.sources:
+            raise
+        raise LoweringError(
+            f"{what}: no lowering for symbolic shapes as here ({type(error).__name__}). Compile it for one shape, "
+            "or do without it in the part that is for all shapes"
+        ) from error
 
 
 def check_symbolic(eqn: Any, where: str) -> None:

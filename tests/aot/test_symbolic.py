@@ -62,7 +62,8 @@ def convolve_reference(x):
 
 
 def drawn(shape):
-    return random.uniform(random.key(1), shape) + random.bernoulli(random.key(2), 0.3, shape)
+    chosen = random.choice(random.key(3), jnp.arange(5), (5,))
+    return random.uniform(random.key(1), shape) + random.bernoulli(random.key(2), 0.3, shape) + chosen
 
 
 # name: function, its reference in NumPy, the shape of an element
@@ -256,6 +257,8 @@ def test_the_fast_path_serves_every_size():
     "function, error, message",
     [
         (lambda x: lax.igamma(x, x), "LoweringError", r"igamma: no lowering for .* 'b' of"),
+        (lambda x: jnp.convolve(x[:, 0], jnp.ones(1)), "LoweringError", r"sizes of images and kernels must be known"),
+        (lambda x: random.permutation(random.key(0), x[:, 0]), "NotImplementedError", "arrays of non-constant size: b"),
         (lambda x: x if x.shape[0] > 8 else -x, "InconclusiveDimensionOperation", "'b' > '8' is inconclusive"),
         (lambda x: x.reshape(-1, 3), "InconclusiveDimensionOperation", r"the remainder mod\(5\*b, 3\) should be 0"),
         (lambda x: x + jnp.ones((3, 5)), "ValueError|TypeError", "ncompatible shapes"),

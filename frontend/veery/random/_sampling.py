@@ -11,6 +11,7 @@ from veery import lax
 from veery import numpy as jnp
 from veery._api.jit import jit
 from veery._core import dtypes
+from veery._core.dimensions import is_symbolic_dim
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, concrete_int
 from veery.numpy._promotion import check_arraylike, promote_dtypes_inexact
 from veery.random._continuous import gumbel_of
@@ -38,6 +39,7 @@ def permutation(
     [0, 1, 2, 3, 4]
     """
     key = check_key("permutation", key)
+    _check_known_size(x)
     check_arraylike("permutation", x)
     axis = canonicalize_axis(axis, np.ndim(x) or 1)
     if not np.ndim(x):
@@ -63,11 +65,21 @@ def _permutation(key: Any, x: Any, *, axis: int, independent: bool) -> Array:
 
 def _shuffle(key: Array, x: Array, axis: int) -> Array:
     """Sorted by random 32-bit numbers, often enough that equal ones do no harm: n**3 <= 2**(32 rounds)."""
+    _check_known_size(x.size)
     rounds = int(np.ceil(3 * np.log(max(1, x.size)) / np.log(np.iinfo(np.uint32).max)))
     for _ in range(rounds):
         key, subkey = split_in(key)
         _, x = lax.sort_key_val(bits_of(subkey, 32, x.shape), x, axis)
     return x
+
+
+def _check_known_size(size: Any) -> None:
+    """Raise for a symbolic size, of which it is unknown how often to sort."""
+    if is_symbolic_dim(size):
+        raise NotImplementedError(
+            f"shape polymorphism for `permutation` or `shuffle` for arrays of non-constant size: {size}. Sort by "
+            "random numbers instead: jnp.argsort(random.uniform(key, shape))"
+        )
 
 
 def choice(

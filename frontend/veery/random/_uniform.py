@@ -9,8 +9,10 @@ import numpy as np
 from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
+from veery._core.dimensions import is_symbolic_dim
 from veery._core.shapes import canonicalize_shape
 from veery.lax._compare import select_n_p
+from veery.lax._dimension import dimension_value
 from veery.numpy._promotion import broadcast_to, check_arraylike, to_dtype
 from veery.random._keys import (
     Array,
@@ -254,6 +256,8 @@ def randint(
 
 def _bound(x: ArrayLike) -> Any:
     """A bound as integers of its own dtype, which may be wider than that of the samples."""
+    if is_symbolic_dim(x):
+        x = dimension_value(x)
     dtype = dtypes.dtype_of(x)
     return to_dtype(x, dtype if dtypes.issubdtype(dtype, np.integer) else dtypes.default_int_dtype())
 

@@ -419,7 +419,7 @@ def splat_of(value: Any) -> np.ndarray[Any, Any] | None:
 
 
 def static_shape(value: Any) -> tuple[int, ...]:
-    if not ir.RankedTensorType(value.type).has_static_shape:
+    if not isinstance(value.type, ir.RankedTensorType) or not value.type.has_static_shape:
         raise Unfit("a dynamic shape")
     return tuple(hlo.shape_of(value))
 

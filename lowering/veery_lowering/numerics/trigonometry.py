@@ -115,6 +115,7 @@ def take(table: np.ndarray, index: Expr) -> Expr:
             start_index_map=(0,),
             index_vector_dim=len(shape),
             slice_sizes=(1,),
+            shape=shape,
         )
     )
 

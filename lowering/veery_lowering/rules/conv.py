@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
+from veery_lowering.errors import LoweringError
 from veery_lowering.registry import Context, Value, rule
 from veery_lowering.types import is_static
 
@@ -55,6 +56,12 @@ def _real(
     lhs, rhs = _moved(lhs, orders[0]), _moved(rhs, orders[1])
     shape = [out_shape[axis] for axis in orders[2]]
     spatial = len(window_strides)
+    for size in (*hlo.shape_of(lhs)[1:-1], *hlo.shape_of(rhs)[:-2]):
+        if not is_static(size):  # IREE converts such convolutions to nothing
+            raise LoweringError(
+                "conv_general_dilated: the sizes of images and kernels must be known; the batch and features may be "
+                "symbolic. Compile it for one size, or scan over pieces of one size"
+            )
     dilations = zip(lhs_dilation or [1] * spatial, rhs_dilation or [1] * spatial)
     sizes = zip(hlo.shape_of(lhs)[1:], hlo.shape_of(rhs), shape[1:])
     window: dict[str, Any] = {

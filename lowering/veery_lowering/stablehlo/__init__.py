@@ -60,10 +60,22 @@ from veery_lowering.stablehlo._dynamic import (
     dimension_values as dimension_values,
 )
 from veery_lowering.stablehlo._dynamic import (
+    extract_slice as extract_slice,
+)
+from veery_lowering.stablehlo._dynamic import (
     overwrite as overwrite,
 )
 from veery_lowering.stablehlo._dynamic import (
     scalar_of_size as scalar_of_size,
+)
+from veery_lowering.stablehlo._dynamic import (
+    sizes_of as sizes_of,
+)
+from veery_lowering.stablehlo._dynamic import (
+    split_axis as split_axis,
+)
+from veery_lowering.stablehlo._dynamic import (
+    tie_shape as tie_shape,
 )
 from veery_lowering.stablehlo._elementwise import (
     abs as abs,

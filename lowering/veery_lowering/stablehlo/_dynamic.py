@@ -53,6 +53,12 @@ class Index:
             return Index(one("arith.constant", [], ir.IndexType.get(), {"value": attribute}))
         return Index.of(size.evaluate(_values.get()))
 
+    @staticmethod
+    def of_scalar(x: Value) -> Index:
+        """The value of a rank-0 tensor of signed integers."""
+        number = one("tensor.extract", [x], ir.RankedTensorType(x.type).element_type)
+        return Index(one("arith.index_cast", [number], ir.IndexType.get()))
+
     def _binary(self, name: str, other: Any) -> Index:
         return Index(one(f"arith.{name}", [self.value, Index.of(other).value], ir.IndexType.get()))
 
@@ -120,6 +126,20 @@ def tie_shape(x: Value, like: Value) -> Value:
     return _tied(x, sizes) if sizes else x
 
 
+def separate_sizes(function: Any) -> None:
+    """Give each symbolic size of a function's results a value of its own.
+
+    IREE does not inline functions that have an affinity, and drops one of two equal sizes that such a one returns
+    ("operation's operand is unlinked").
+    """
+    last = list(function.regions[0].blocks[0].operations)[-1].operation
+    with ir.InsertionPoint(last):
+        for i, result in enumerate(last.operands):
+            sizes = [_extent(result, size.axis) for size in shape_of(result) if isinstance(size, Extent)]
+            if sizes:
+                last.operands[i] = _tied(result, [one("util.optimization_barrier", [n], n.type) for n in sizes])
+
+
 @_signless
 def _tied(x: Value, sizes: Sequence[Value]) -> Value:
     return one("flow.tensor.tie_shape", [x, *sizes], x.type)
@@ -139,6 +159,17 @@ def shape_tensor(shape: Sequence[Any]) -> Value:
     """A shape as a tensor of indices."""
     sizes = [Index.of(size).value for size in shape]
     return one("tensor.from_elements", sizes, ir.RankedTensorType.get([len(sizes)], ir.IndexType.get()))
+
+
+def sizes_of(shape: Value) -> tuple[Any, ...]:
+    """The entries of what `shape_tensor` made: ints where they are constants."""
+    found: list[Any] = []
+    for size in shape.owner.operation.operands:
+        if not isinstance(size.owner, ir.Block) and size.owner.name == "arith.constant":
+            found.append(ir.IntegerAttr(size.owner.attributes["value"]).value)
+        else:
+            found.append(Index(size))
+    return tuple(found)
 
 
 def broadcast(x: Value, shape: Sequence[Any], dimensions: Sequence[int]) -> Value:
@@ -211,6 +242,24 @@ def crop(x: Value, low: Sequence[int], high: Sequence[int]) -> Value:
     return extract_slice(x, low, [n - (a + b) for n, a, b in zip(extents, low, high)], [1] * len(extents))
 
 
+def split_axis(x: Value, axis: int, part: int, padding: Value) -> Value:
+    """[..., n, ...] as [..., ceil(n / part), part, ...], filled up with `padding` (rank 0)."""
+    shape = list(shape_of(x))
+    parts = (Index.of(shape[axis]) + (part - 1)) // part
+    wide = [*shape[:axis], parts * part, *shape[axis + 1 :]]
+    x = _inserted(broadcast(padding, wide, ()), x, [0] * len(shape))
+    new = [*shape[:axis], parts, part, *shape[axis + 1 :]]
+    sizes = [Index.of(n).value for n in new if not is_static(n)]
+    groups = [[i] if i < axis else [i, i + 1] if i == axis else [i + 1] for i in range(len(shape))]
+    return _expanded(x, new, groups, sizes)
+
+
+@_signless
+def _expanded(x: Value, shape: Sequence[Any], groups: Sequence[Sequence[int]], sizes: list[Value]) -> Value:
+    static = {"static_output_shape": _static_entries(shape)}
+    return _reassociate("tensor.expand_shape", x, shape, groups, static, sizes)
+
+
 def _slice_entries(
     starts: Sequence[Any], sizes: Sequence[Any], strides: Sequence[int], leading: int
 ) -> tuple[list[Value], dict[str, ir.Attribute]]:
@@ -229,11 +278,14 @@ def dynamic_slice(x: Value, starts: Sequence[Value], sizes: Sequence[Any]) -> Va
     return extract_slice(x, list(map(_clamped, starts, extents, sizes)), sizes, [1] * len(extents))
 
 
-@_signless
 def dynamic_update_slice(x: Value, update: Value, starts: Sequence[Value]) -> Value:
     """x with `update` written at run-time `starts` (rank-0 integers), which are clamped so that it fits."""
+    return _inserted(x, update, list(map(_clamped, starts, shape_of(x), shape_of(update))))
+
+
+@_signless
+def _inserted(x: Value, update: Value, offsets: Sequence[Any]) -> Value:
     sizes = shape_of(update)
-    offsets = list(map(_clamped, starts, shape_of(x), sizes))
     operands, attributes = _slice_entries(offsets, sizes, [1] * len(sizes), leading=2)
     return one("tensor.insert_slice", [update, x, *operands], x.type, attributes)
 
@@ -244,9 +296,7 @@ def _clamped(start: Value, extent: Any, size: Any) -> Any:
         return 0
     if dtype_of(start).kind == "u":  # which no index is made of
         start = convert(start, np.int64)
-    number = one("tensor.extract", [start], ir.RankedTensorType(start.type).element_type)
-    index = Index(one("arith.index_cast", [number], ir.IndexType.get()))
-    return index.min(Index.of(extent) - (size if is_static(size) else Index.of(size))).max(0)
+    return Index.of_scalar(start).min(Index.of(extent) - (size if is_static(size) else Index.of(size))).max(0)
 
 
 def is_zero(x: Value) -> bool:
@@ -321,8 +371,7 @@ def regroup(x: Value, old: Sequence[Any], new: Sequence[Any]) -> Value:
         x = _reassociate("tensor.collapse_shape", x, flat, [source for source, _ in groups], {}, [])
     if any(len(target) > 1 for _, target in groups):
         sizes = [Index.of(n).value for n in new if not is_static(n)]
-        static = {"static_output_shape": _static_entries(new)}
-        x = _reassociate("tensor.expand_shape", x, new, [target for _, target in groups], static, sizes)
+        x = _expanded(x, new, [target for _, target in groups], sizes)
     return x
 
 
