@@ -76,15 +76,19 @@ class SourceInfo:
         line: its line, 0 when unknown.
         column: the first column of the expression, counted from 1, or 0.
         function: the qualified name of the user's function.
-        name_stack: the names of the scopes and transformations around it, separated by "/".
+        name_stack: the names of the scopes and transformations around it, as "encoder/jvp(layer)/norm".
     """
 
-    __slots__ = ("_code", "_lasti", "name_stack")
+    __slots__ = ("_code", "_lasti", "_stack")
 
-    def __init__(self, code: CodeType | None, lasti: int, name_stack: str = ""):
+    def __init__(self, code: CodeType | None, lasti: int, stack: str = ""):
         self._code = code
         self._lasti = lasti
-        self.name_stack = name_stack
+        self._stack = stack
+
+    @property
+    def name_stack(self) -> str:
+        return _written(self._stack)
 
     @property
     def file(self) -> str:
@@ -109,13 +113,13 @@ class SourceInfo:
         line, _, column, _ = next(itertools.islice(self._code.co_positions(), self._lasti // 2, None))
         return line or self._code.co_firstlineno, 0 if column is None else column + 1
 
-    def replace(self, name_stack: str) -> SourceInfo:
+    def replace(self, stack: str) -> SourceInfo:
         """The same place under another name stack."""
-        return SourceInfo(self._code, self._lasti, name_stack)
+        return SourceInfo(self._code, self._lasti, stack)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Code objects cannot be pickled; the place can only be told.
-        return _TextSourceInfo, (self.file, self.line, self.column, self.function, self.name_stack)
+        return _TextSourceInfo, (self.file, self.line, self.column, self.function, self._stack)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} ({self.function})" if self._code is not None else "<unknown>"
@@ -129,8 +133,8 @@ class _TextSourceInfo(SourceInfo):
 
     __slots__ = ("_text",)
 
-    def __init__(self, file: str, line: int, column: int, function: str, name_stack: str):
-        super().__init__(None, 0, name_stack)
+    def __init__(self, file: str, line: int, column: int, function: str, stack: str):
+        super().__init__(None, 0, stack)
         self._text = (file, line, column, function)
 
     file = property(lambda self: self._text[0])
@@ -139,8 +143,8 @@ class _TextSourceInfo(SourceInfo):
     def _position(self) -> tuple[int, int]:
         return self._text[1:3]
 
-    def replace(self, name_stack: str) -> SourceInfo:
-        return _TextSourceInfo(*self._text, name_stack)
+    def replace(self, stack: str) -> SourceInfo:
+        return _TextSourceInfo(*self._text, stack)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} ({self.function})" if self.line else "<unknown>"
@@ -153,7 +157,7 @@ def current() -> SourceInfo:
     """The user's place now, with the present name stack; within `use`, the place in use."""
     names = _names
     if (place := names.place) is not None:
-        return place if place.name_stack == names.stack else place.replace(names.stack)
+        return place if place._stack == names.stack else place.replace(names.stack)
     frame: FrameType | None = sys._getframe(1)
     internal = _internal_files
     while frame is not None and internal[frame.f_code.co_filename]:
@@ -173,7 +177,22 @@ def of_function(fun: Callable[..., Any]) -> SourceInfo:
     return SourceInfo(fun.__code__, 0)
 
 
-# The name stack.
+# The name stack: names separated by "/". Those of transformations are marked, and embrace the name that follows.
+
+_TRANSFORM = "\0"
+
+
+def _written(stack: str) -> str:
+    """The stack as people see it: "jvp" around "layer/norm" is "jvp(layer)/norm"."""
+    if _TRANSFORM not in stack:
+        return stack
+    parts: list[str] = []
+    for name in reversed(stack.split("/")):
+        if name.startswith(_TRANSFORM):
+            inner = parts.pop() if parts else ""
+            name = f"{name[1:]}({inner})"
+        parts.append(name)
+    return "/".join(reversed(parts))
 
 
 class _Names(threading.local):
@@ -185,9 +204,14 @@ class _Names(threading.local):
 _names = _Names()
 
 
-def current_name_stack() -> str:
-    """The names of the scopes around this point, separated by "/"."""
+def raw_name_stack() -> str:
+    """What `use` takes for the names around this point."""
     return _names.stack
+
+
+def current_name_stack() -> str:
+    """The names of the scopes and transformations around this point, separated by "/"."""
+    return _written(_names.stack)
 
 
 class extend_name_stack(contextlib.ContextDecorator):
@@ -209,24 +233,32 @@ class extend_name_stack(contextlib.ContextDecorator):
         return type(self)(self._name)
 
 
+def transformation(name: str) -> extend_name_stack:
+    """Names what a transformation makes, e.g. "jvp", while the block runs."""
+    return extend_name_stack(_TRANSFORM + name)
+
+
 class use:
     """Makes `info` the current place while the block runs: operations made from an equation keep its place and names.
 
-    The equation's names go below those around the evaluation. None changes nothing.
+    The equation's names go below those around the evaluation, of which `within` (a raw stack) is not repeated. None
+    changes nothing.
     """
 
-    __slots__ = ("_info", "_outer")
+    __slots__ = ("_info", "_within", "_outer")
 
-    def __init__(self, info: SourceInfo | None):
+    def __init__(self, info: SourceInfo | None, within: str = ""):
         self._info = info
+        self._within = within
 
     def __enter__(self) -> None:
         names, info = _names, self._info
         self._outer = (names.place, names.stack)
         if info is not None:
             names.place = info
-            if info.name_stack:
-                names.stack = f"{names.stack}/{info.name_stack}" if names.stack else info.name_stack
+            inner = info._stack.removeprefix(self._within + "/") if self._within else info._stack
+            if inner:
+                names.stack = f"{names.stack}/{inner}" if names.stack else inner
 
     def __exit__(self, *exception: object) -> None:
         _names.place, _names.stack = self._outer

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veery._core import leaks
+from veery._core import leaks, source
 from veery._core.avals import aval_of
 from veery._core.dtypes import float0
 from veery._core.jaxpr import ClosedJaxpr, NamedAxisEffect, eval_jaxpr, memoized, subjaxprs
@@ -142,7 +142,7 @@ def batch(
         The outputs, and the batch dimension of each.
     """
     trace = BatchTrace(current_trace(), axis, origin)
-    with new_trace(trace), extend_axis_env(axis.name, axis.size):
+    with new_trace(trace), extend_axis_env(axis.name, axis.size), source.transformation("vmap"):
         outs = fun(*(trace.wrap(x, d) for x, d in zip(args, dims, strict=True)))
         return unzip([trace.pair(x) for x in outs])  # type: ignore[return-value]
 

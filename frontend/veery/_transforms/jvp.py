@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from veery._core import leaks
+from veery._core import leaks, source
 from veery._core.ad import Zero, instantiate_zeros
 from veery._core.avals import aval_of
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr, memoized
@@ -89,7 +89,7 @@ def jvp(
 ) -> tuple[list[Any], list[Any]]:
     """Outputs and output tangents of a flat function; tangents may be symbolic Zeros on both sides."""
     trace = JVPTrace(current_trace())
-    with new_trace(trace):
+    with new_trace(trace), source.transformation("jvp"):
         outs = fun(*(trace.wrap(p, t) for p, t in zip(primals, tangents, strict=True)))
         return unzip([trace.pair(x) for x in outs])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from veery._core import leaks
+from veery._core import leaks, source
 from veery._core.ad import Zero, instantiate_zeros
 from veery._core.avals import aval_of
 from veery._core.jaxpr import ClosedJaxpr, Literal, eval_jaxpr, memoized
@@ -156,7 +156,7 @@ def linearize(
     trace = LinearizeTrace(current_trace(), linear)
     if nonzeros is None:
         nonzeros = [type(p) is not Zero for p in primals]
-    with new_trace(trace):
+    with new_trace(trace), source.transformation("jvp"):
         args = [
             GradTracer(trace, p, linear.new_arg(aval_of(p).to_tangent_aval())) if nz else p
             for p, nz in zip(primals, nonzeros, strict=True)
@@ -203,7 +203,7 @@ def linearize_jaxpr(
         args = [main.new_arg(aval) for aval in closed.in_avals]
         linear = StagingTrace(None)
         trace = LinearizeTrace(main, linear)
-        with new_trace(trace):
+        with new_trace(trace), source.transformation("jvp"):
             ins = [
                 GradTracer(trace, x, linear.new_arg(x.aval.to_tangent_aval())) if nz else x
                 for x, nz in zip(args, nonzeros, strict=True)

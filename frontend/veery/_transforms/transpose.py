@@ -36,15 +36,17 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cts:
     cotangents: dict[Var, Any] = {}
     for atom, ct in zip(jaxpr.outvars, cts, strict=True):
         _accumulate(cotangents, linear_vars, atom, ct)
-    for eqn in reversed(linear_eqns):
-        ct_outs = [cotangents.pop(v) if v in cotangents else Zero(v.aval.to_tangent_aval()) for v in eqn.outvars]
-        if all(type(ct) is Zero for ct in ct_outs):
-            continue
-        with source.use(eqn.source_info):
-            ct_ins = _transpose_eqn(eqn, values, linear_vars, ct_outs)
-        for atom, ct in zip(eqn.invars, ct_ins, strict=True):
-            if ct is not None:
-                _accumulate(cotangents, linear_vars, atom, ct)
+    around = source.raw_name_stack()
+    with source.transformation("transpose"):
+        for eqn in reversed(linear_eqns):
+            ct_outs = [cotangents.pop(v) if v in cotangents else Zero(v.aval.to_tangent_aval()) for v in eqn.outvars]
+            if all(type(ct) is Zero for ct in ct_outs):
+                continue
+            with source.use(eqn.source_info, within=around):
+                ct_ins = _transpose_eqn(eqn, values, linear_vars, ct_outs)
+                for atom, ct in zip(eqn.invars, ct_ins, strict=True):
+                    if ct is not None:
+                        _accumulate(cotangents, linear_vars, atom, ct)
     return [cotangents.get(v, Zero(v.aval.to_tangent_aval())) if v in linear_vars else None for v in jaxpr.invars]
 
 
