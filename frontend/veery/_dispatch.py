@@ -28,6 +28,7 @@ from veery._core.primitive import Primitive
 from veery._core.trace import eval_trace, set_current_trace
 from veery._core.transfers import guard
 from veery._transforms.dce import dce, side_effects
+from veery._transforms.float0 import holds_float0, inputs_without_float0, outputs_with_float0, without_float0
 from veery._transforms.spmd import device_program
 from veery._transforms.staging import close_over, stage
 
@@ -335,6 +336,10 @@ def on_device(args: Sequence[ArrayImpl], device: Any) -> list[Any]:
 
 def execute(closed: ClosedJaxpr, name: str, args: Sequence[Any], donated: tuple[bool, ...] | None = None) -> list[Any]:
     """Run a jaxpr without consts on concrete values, as one program."""
+    if holds_float0(closed):
+        rest = tuple(inputs_without_float0(closed, donated)) if donated else None
+        outs = execute(without_float0(closed), name, inputs_without_float0(closed, args), rest)
+        return outputs_with_float0(closed, outs)
     arrays = [as_array(x) for x in args]
     device = device_of(arrays, name)
     key = ("executable", device, donated, config.veery_compiler_options)

@@ -300,6 +300,8 @@ class ModuleEmitter:
 def _constant(value: Any, aval: Any) -> Value:
     """A literal or captured constant as a tensor of the aval's shape."""
     array = np.asarray(value)
+    if not array.itemsize:
+        array = np.zeros(array.shape, bool)
     if array.dtype != physical_dtype(aval.dtype):
         array = array.astype(physical_dtype(aval.dtype))
     if array.dtype.name in ("int2", "int4", "uint2", "uint4"):

@@ -43,8 +43,9 @@ _SUB_BYTE = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
 
 
 def physical_dtype(dtype: Any) -> np.dtype:
-    """The NumPy dtype of the elements: itself, or what a key dtype is made of (uint64)."""
-    return np.dtype(getattr(dtype, "physical", dtype))
+    """The NumPy dtype of the elements: itself, or what a key dtype is made of (uint64), or bool for float0."""
+    found = np.dtype(getattr(dtype, "physical", dtype))
+    return found if found.itemsize else np.dtype(bool)  # float0, in which elements carry nothing
 
 
 def element_type(dtype: Any) -> ir.Type:

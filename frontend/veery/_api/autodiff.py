@@ -12,7 +12,7 @@ from veery import _dispatch
 from veery._api.arguments import function_name
 from veery._api.vectorize import vmap
 from veery._core import dtypes, source, tree
-from veery._core.ad import UndefinedPrimal, Zero, instantiate_zeros
+from veery._core.ad import UndefinedPrimal, Zero, instantiate_zeros, zeros_like_aval
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr
 from veery._core.trace import current_trace, eval_trace
@@ -553,7 +553,7 @@ def jacfwd(
         for leaf in tree.tree_leaves(value):
             if holomorphic:
                 _check_gradient_output(leaf, True, "jacfwd")
-        jacobian = tree.tree_map(lambda y, c: _split_basis(c, chosen, argnums, axis=-1), value, columns)
+        jacobian = tree.tree_map(lambda y, c: _split_basis(_numbers(c, y), chosen, argnums, axis=-1), value, columns)
         return (jacobian, aux[0]) if has_aux else jacobian
 
     return jacfun
@@ -627,6 +627,13 @@ def _basis(pytree: Any) -> Any:
         parts.append(lax.reshape(lax.convert_element_type(ones, dtype), (total, *aval.shape)))
         offset += aval.size
     return tree.tree_unflatten(treedef, parts)
+
+
+def _numbers(columns: Any, output: Any) -> Any:
+    """Columns of a Jacobian; those of an integer output, whose tangents are float0, as zeros of its type."""
+    if columns.dtype != dtypes.float0:
+        return columns
+    return zeros_like_aval(aval_of(output).update(shape=np.shape(columns)))
 
 
 def _split_basis(x: Any, pytree: Any, argnums: Any, axis: int, wrap: bool = True) -> Any:

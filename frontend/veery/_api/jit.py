@@ -25,6 +25,7 @@ from veery._core.jaxpr import ClosedJaxpr, DebugInfo
 from veery._core.trace import Tracer, axis_env, current_trace, eval_trace, leaked_tracer_error
 from veery._core.tree import flatten_spec
 from veery._transforms.calls import jit_p
+from veery._transforms.float0 import holds_float0, inputs_without_float0, outputs_with_float0, without_float0
 from veery._transforms.staging import close_over, forbid_tracing, stage
 
 
@@ -218,8 +219,12 @@ class JitFunction:
         traced = self._trace(sig, args, kwargs)
         inputs = [*traced.consts, *leaves]
         if current_trace() is eval_trace:
-            outs, call = self._execute(traced, inputs, usable_donations(traced, donated))
-            self._remember(sig, leaves, outs, traced, call)
+            donations = usable_donations(traced, donated)
+            if holds_float0(traced.closed):
+                outs = self._execute_without_float0(traced, inputs, donations)
+            else:
+                outs, call = self._execute(traced, inputs, donations)
+                self._remember(sig, leaves, outs, traced, call)
         elif self._options.inline:
             from veery._core.jaxpr import eval_jaxpr
 
@@ -227,6 +232,12 @@ class JitFunction:
         else:
             outs = jit_p.bind(*inputs, name=traced.name, jaxpr=traced.closed)
         return tree.tree_unflatten(traced.out_tree, outs)
+
+    def _execute_without_float0(self, traced: Traced, inputs: Sequence[Any], donations: tuple[bool, ...]) -> list[Any]:
+        rest = lambda values: inputs_without_float0(traced.closed, values)
+        program = Traced(without_float0(traced.closed), [], traced.out_tree, traced.name)
+        outs, _ = self._execute(program, rest(inputs), tuple(rest(donations)))
+        return outputs_with_float0(traced.closed, outs)
 
     def _execute(self, traced: Traced, inputs: Sequence[Any], donations: tuple[bool, ...]) -> tuple[list[Any], Run]:
         arrays = [_concrete(x, traced.name) for x in inputs]
