@@ -291,3 +291,21 @@ def test_compile_time_evaluation_meets_tracers(in_numpy):
 def test_static_arguments_of_make_jaxpr_are_there():
     with pytest.raises(ValueError, match="only 2 positional arguments"):
         veery.make_jaxpr(lambda n, x: x, static_argnums=5)(3, 1.0)
+
+
+def test_generator_and_platforms(in_numpy):
+    from veery.extend import backend, random
+
+    counts = np.arange(5, dtype=np.uint32)
+    mixed = random.threefry_2x32(np.array([1, 2], np.uint32), counts)
+    assert mixed.tolist() == [2052595727, 3504730591, 2527474599, 1880214352, 1914734168]
+    with pytest.raises(TypeError, match="requires uint32 arguments, got uint32, uint32, int32"):
+        random.threefry_2x32(np.array([1, 2], np.uint32), counts.astype(np.int32))
+    keys = random.random_seed(np.arange(6).reshape(2, 3), impl=random.threefry_prng_impl)
+    assert keys.shape == (2, 3) and random.seed_with_impl("threefry2x32", np.arange(2)).shape == (2,)
+    cpu = backend.get_backend("cpu")
+    assert cpu.platform == "cpu" and cpu.devices() == veery.devices("cpu") and cpu.device_count() == len(cpu.devices())
+    assert backend.get_backend(cpu) is cpu and backend.get_backend().platform in backend.backends()
+    assert backend.get_default_device() in cpu.devices() and cpu.platform_version.startswith("IREE 3")
+    with pytest.raises(RuntimeError, match="nonsense"):
+        backend.get_backend("nonsense")
