@@ -121,7 +121,9 @@ def test_which_loops_become_kernels() -> None:
     shifting = lambda x: lax.fori_loop(0, 20, lambda i, u: u + 0.1 * jnp.roll(u, 1), x)
     large = lambda x: lax.fori_loop(0, 20, lambda i, u: u * 0.9, x)
     printing = lambda x: lax.fori_loop(0, 2, lambda i, u: (veery.debug.print("{}", u), u)[1], x)
-    for fun, x in (shifting, X), (large, np.ones(10**5, np.float32)), (printing, np.float32(1)):
+    written = lambda x: lax.fori_loop(0, 3, lambda i, t: t.at[i].set(t[i] * 2), x * 2)
+    million = np.ones(10**6, np.float32)
+    for fun, x in (shifting, X), (large, np.ones(10**5, np.float32)), (printing, np.float32(1)), (written, million):
         assert kernels(fun, x) == 0
 
 

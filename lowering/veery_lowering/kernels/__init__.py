@@ -37,6 +37,8 @@ from veery_lowering.mlir import ir
 _MOST_LANES = 1 << 15
 # Elements of a vector. A trip's few values stay in registers, and are enough for several operations at once.
 _WIDTH = 64
+# IREE updates larger ones in place, where a few trips cost less than the copy.
+_MOST_COPIED = 1 << 18
 # Sums over the lanes need all of them in one vector.
 _MOST_SUMMED = 256
 
@@ -111,6 +113,8 @@ class _Kernel:
         rows, lanes = layout
         record = Record(f"%record{i}", dtype, rows, math.prod(static_shape(value)) // rows, lanes)
         element = splat_of(value)
+        if element is None and rows * record.row > _MOST_COPIED:
+            raise Unfit("a large array that is written by rows")
         self.records[i] = record, self.writer.input(value, rows, lanes) if element is None else element
         return record
 
