@@ -24,7 +24,7 @@ _INLINE_ALLOCATOR = "caching:*=*;128mib;64"
 
 # A loop that runs ahead of its device is held back from here on.
 MAX_CALLS_IN_FLIGHT = 64
-MAX_BYTES_IN_FLIGHT = 1 << 30
+MAX_BYTES_IN_FLIGHT = 1 << 28
 
 
 class Device:

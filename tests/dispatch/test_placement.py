@@ -128,3 +128,16 @@ def test_live_arrays():
     assert any(each is x for each in veery.live_arrays())
     x.delete()
     assert not any(each is x for each in veery.live_arrays())
+
+
+def test_memory_is_shared_where_that_is_asked_for():
+    given = veery_runtime.buffer.aligned_empty((1000,), np.dtype(np.float32))
+    given[:] = 1
+    pointers = [veery.device_put(given, may_alias=share).unsafe_buffer_pointer() for share in (True, False, None)]
+    assert [pointer == given.ctypes.data for pointer in pointers] == [True, False, False]
+
+
+def test_what_is_donated_is_not_static():
+    for options in ({"static_argnums": 0, "donate_argnums": 0}, {"static_argnames": "x", "donate_argnames": "x"}):
+        with pytest.raises(ValueError, match=r"static_arg\w+ and donate_arg\w+ cannot intersect"):
+            veery.jit(lambda x: x, **options)

@@ -596,8 +596,8 @@ def jit(
 
     Raises:
         TypeError: fun is not callable, or an argument or output is not an array.
-        ValueError: a static or dynamically shaped argument does not exist, a static one cannot be hashed, sizes do
-            not fit the dynamic shapes, or there is no such compiler option.
+        ValueError: a static or dynamically shaped argument does not exist, a static one cannot be hashed or is donated,
+            sizes do not fit the dynamic shapes, or there is no such compiler option.
         InconclusiveDimensionOperation: the function decides by a dynamic size, as in `if x.shape[0] > 8`.
         LoweringError: an operation has no form for dynamic shapes (see below).
 
@@ -628,6 +628,9 @@ def jit(
         raise TypeError(f"Expected a callable value, got {fun!r}")
     static = positions_and_names(fun, static_argnums, static_argnames, "static")
     donate = positions_and_names(fun, donate_argnums, donate_argnames, "donate")
+    for option, both in (("argnames", static[1] & donate[1]), ("argnums", set(static[0]) & set(donate[0]))):
+        if both:
+            raise ValueError(f"jit: static_{option} and donate_{option} cannot intersect; both have {sorted(both)}")
     if backend is not None and device is None:
         device = _dispatch.first_device(backend)
     compiler = pairs(compiler_options)

@@ -88,7 +88,8 @@ def device_put(
             them; None for the default device, without committing to it.
         src: accepted for compatibility.
         donate: accepted for compatibility.
-        may_alias: accepted for compatibility.
+        may_alias: True shares the memory of NumPy arrays that are aligned to 64 bytes with devices that can, so that
+            nothing is copied; they must not be written to afterwards. Otherwise they are copied.
 
     Returns:
         The pytree with arrays on the device.
@@ -100,7 +101,7 @@ def device_put(
     >>> veery.device_put(np.arange(3), veery.devices("cpu")[0])
     Array([0, 1, 2], dtype=int32)
     """
-    return tree.tree_map(lambda leaf: _put_leaf(leaf, _as_device(device)), x)
+    return tree.tree_map(lambda leaf: _put_leaf(leaf, _as_device(device), copy=not may_alias), x)
 
 
 def _as_device(device: Any) -> Any:
@@ -112,11 +113,11 @@ def _as_device(device: Any) -> Any:
     return next(iter(members))
 
 
-def _put_leaf(x: Any, device: Any) -> Any:
+def _put_leaf(x: Any, device: Any, copy: bool = True) -> Any:
     if isinstance(x, Tracer):
-        from veery.lax._shape import copy
+        from veery.lax import _shape
 
-        return copy(x)
+        return _shape.copy(x)
     if device is not None and not hasattr(device, "platform"):
         raise ValueError(f"device_put got {device!r}, which is not a device; see veery.devices()")
     aval = maybe_aval_of(x)
@@ -125,7 +126,7 @@ def _put_leaf(x: Any, device: Any) -> Any:
     if isinstance(x, ArrayImpl):
         return x if device is None else _dispatch.move(x, device, explicit=True)
     guard("host_to_device", aval, device or "the default device", explicit=True)
-    return _dispatch.put(np.asarray(x, aval.dtype), aval, device)  # type: ignore[attr-defined]
+    return _dispatch.put(np.asarray(x, aval.dtype), aval, device, copy=copy)  # type: ignore[attr-defined]
 
 
 def device_get(x: Any) -> Any:
