@@ -169,3 +169,24 @@ def test_named_scopes_reach_equations():
 
     (eqn,) = veery.make_jaxpr(fun)(1.0).eqns
     assert "encoder" in eqn.source_info.name_stack
+
+
+def test_names_of_transformations():
+    def layer(x):
+        with veery.named_scope("layer"), veery.named_scope("norm"):
+            return lax.mul(lax.sin(x), x)
+
+    def model(x):
+        with veery.named_scope("model"):
+            return lax.neg(veery.grad(layer)(x))
+
+    def names(f, *args):
+        eqns = veery.make_jaxpr(f)(*args).eqns
+        return {f"{eqn.source_info.name_stack}/{eqn.primitive}" for eqn in eqns}
+
+    x = np.float32(0.3)
+    assert names(veery.grad(layer), x) >= {"jvp(layer)/norm/sin", "transpose(jvp(layer))/norm/mul"}
+    assert names(veery.vmap(layer), np.ones(3, np.float32)) == {"vmap(layer)/norm/sin", "vmap(layer)/norm/mul"}
+    assert names(veery.grad(lambda x: lax.sin(x)), x) >= {"jvp()/cos", "transpose(jvp())/mul"}
+    assert names(model, x) >= {"model/neg", "model/jvp(layer)/norm/cos", "model/transpose(jvp(layer))/norm/mul"}
+    assert "transpose(jvp(layer))/norm/mul" in veery.jit(veery.grad(layer)).lower(x).as_text(debug_info=True)
