@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -110,6 +111,9 @@ BAD = [
     (("inspect", "model.py:broken", "--args", "f32[2]"), 1, "has no attribute 'nothing'"),
     (("inspect", "model.py:double", "--args", "f32[2]", "--stage", "flow", "--target", "tpu"), 2, "target 'tpu'"),
     (("inspect", "model.py:double", "--stage", "nothing"), 2, "'nothing' is not one of"),
+    (("inspect", "model.py:double", "--args", "f32[2]", "--stage", "ptx", "--target", "cpu"), 2, "has no ptx code"),
+    (("inspect", "cut.mlir"), 2, "cut.mlir: not a StableHLO module"),
+    (("compile", "model.py:double", "--args", "f32[2]", "-o", "none/d.vmfb"), 2, "there is no folder none to write"),
     (("run", "absent.vmfb"), 2, "there is no file absent.vmfb"),
     (("run", "model.py"), 2, "model.py is not a veery artifact"),
     (("frobnicate",), 2, "No such command 'frobnicate'"),
@@ -118,6 +122,7 @@ BAD = [
 
 @pytest.mark.parametrize("arguments, code, message", BAD, ids=[" ".join(b[0]) for b in BAD])
 def test_bad_input_is_told_in_a_line(arguments, code, message, veery):
+    Path("cut.mlir").write_text("module {")
     told = veery(*arguments)
     assert (told.returncode, told.stdout) == (code, "")
     assert message in told.stderr and told.stderr.count("\n") <= 2 and "Traceback" not in told.stderr

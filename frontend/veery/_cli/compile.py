@@ -32,6 +32,7 @@ def compile_command(
     from veery import aot
     from veery._cli.artifacts import describe
 
+    output.check_folder(out)
     fun, arguments = functions.prepare(what, args_text, argnums, in_axes, x64)
     traced = functions.trace(fun, arguments)
     aot.save({name or what.rpartition(":")[2].rpartition(".")[2]: traced}, targets or ("cpu",), out, weights)

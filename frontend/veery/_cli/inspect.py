@@ -60,6 +60,8 @@ def inspect_command(
     options = (args_text, argnums, in_axes, x64)
     if diff:
         return _diff(what, options, diff, stage, target, out)
+    for path in filter(None, (html, out)):
+        output.check_folder(path)
     subject = Subject(what, options, target)
     if html:
         return _page(subject, html)
@@ -98,7 +100,10 @@ class Subject:
             if not Path(what).is_file():
                 fail(f"there is no file {what}")
             self.default_stage = "stablehlo"
-            module = stablehlo.load(Path(what))
+            try:
+                module = stablehlo.load(Path(what))
+            except ValueError as error:
+                fail(f"{what}: {error}", error)
             self.traced = functions.trace(module, functions.Arguments(module.args, {}, ()))
             return
         fun, arguments = functions.prepare(what, *options)
@@ -114,7 +119,12 @@ class Subject:
             return self.lowered().as_text(debug_info=locations)
         if stage in CODE_STAGES and self.target is None:
             self.target = {"spirv": "vulkan", "ptx": "cuda:sm_80"}.get(stage)
-        return self.lowered().as_text(stage)
+        try:
+            return self.lowered().as_text(stage)
+        except ValueError as error:
+            if stage not in CODE_STAGES:
+                raise
+            return fail(str(error), error)  # the target has no such code
 
 
 def _diff(

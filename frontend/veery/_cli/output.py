@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from veery._cli.application import fail
+
 _LEXERS = {"jaxpr": "haskell", "llvm": "llvm", "asm": "gas", "ptx": "gas"}
 _LONG_FEATURES = re.compile(r'(cpu_features = ")[^"]{80,}(")')
 
@@ -28,6 +30,13 @@ def emit(text: str, stage: str, out: str | None) -> None:
         Console().print(syntax)
     else:
         click.echo(text)
+
+
+def check_folder(path: str) -> None:
+    """Fail where no file can be written for want of its folder, before anything is computed."""
+    folder = Path(path).parent
+    if not folder.is_dir():
+        fail(f"there is no folder {folder} to write {Path(path).name} into")
 
 
 def emit_json(value: Any) -> None:
