@@ -1,11 +1,14 @@
-"""All functions of veery.numpy: calls that run on NumPy, JAX and veery alike, with the operands to make for them.
+"""All functions of veery.numpy, linalg and fft: calls that run on NumPy, JAX and veery alike, with operands for them.
 
 Each row is evaluated in all of its dtypes on its first shapes, and in float32 on the others.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from operator import attrgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -41,6 +44,18 @@ class Row(NamedTuple):
     def cases(self) -> list[tuple[str, Shapes]]:
         """(dtype, shapes) of each run."""
         return [(d, self.shapes[0]) for d in self.dtypes] + [("float32", s) for s in self.shapes[1:]]
+
+
+def public_functions(module: Any) -> set[str]:
+    """The names of the functions of veery.numpy, its linalg and fft that are JAX's."""
+    recorded = json.loads(Path(__file__).with_name("signatures.json").read_text())
+    spaces = {"": module, "linalg.": module.linalg, "fft.": module.fft}
+    named = {prefix + name for prefix in spaces for name in recorded[f"numpy.{prefix}".strip(".")]}
+    return {name for name in named if is_function(attrgetter(name)(module))}
+
+
+def is_function(value: Any) -> bool:
+    return callable(value) and not isinstance(value, type)
 
 
 DOMAINS: dict[str, tuple[float, float]] = {
@@ -91,6 +106,27 @@ def all_padded(xs: Any, size: int, fill: int) -> Any:
     return tuple(padded(x, size, fill) for x in xs) if isinstance(xs, tuple) else padded(xs, size, fill)
 
 
+def regular(x: Any) -> Any:
+    """Matrices x that are added to a diagonal, such that their eigenvalues are distinct and far from 0."""
+    return x + np.diag(np.arange(3, 3 + x.shape[-1])).astype(x.dtype)
+
+
+def hermitian(x: Any) -> Any:
+    return regular(x + x.swapaxes(-1, -2).conj())
+
+
+def unique(name: str, x: np.ndarray) -> Any:
+    """What the array API's functions give, of size 4; NumPy's own need not sort."""
+    values, indices, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    indices, counts, values = padded(indices, 4, indices[0]), padded(counts, 4, 0), padded(values, 4, 3)
+    parts = {
+        "unique_all": (values, indices, inverse.reshape(x.shape), counts),
+        "unique_counts": (values, counts),
+        "unique_inverse": (values, inverse.reshape(x.shape)),
+    }
+    return parts.get(name, values)
+
+
 MASK = np.arange(15).reshape(3, 5) % 3 == 1
 UNARY: list[Shapes] = [((3, 5),), ((),), ((0,),), ((7,),), ((2, 0, 3),)]
 BINARY: list[Shapes] = [((3, 5), (5,)), ((), ()), ((0,), (1,)), ((7,), ()), ((2, 1, 3), (4, 1)), ((0, 3), (3,))]
@@ -102,7 +138,7 @@ def rows(names: str, *calls: Callable[..., Any], **options: Any) -> list[Row]:
     """A row for each function and call; the calls take the function and the operands. Without calls it is called."""
     options.setdefault("shapes", UNARY)
     return [
-        Row(name, lambda np, *xs, name=name, call=call: call(getattr(np, name), *xs), **options)
+        Row(name, lambda np, *xs, function=attrgetter(name), call=call: call(function(np), *xs), **options)
         for name in names.split()
         for call in calls or [lambda f, *xs: f(*xs)]
     ]
@@ -115,6 +151,8 @@ def full(names: str, *calls: Callable[..., Any], **options: Any) -> list[Row]:
 
 
 AXES = [lambda f, x: f(x), lambda f, x: f(x, axis=-1), lambda f, x: f(x, axis=0, keepdims=True)]
+SQUARE: list[Shapes] = [((4, 4),), ((2, 3, 3),), ((1, 1),), ((0, 0),)]
+TALL: list[Shapes] = [((5, 3),), ((2, 4, 3),)]
 REDUCED: list[Shapes] = [((3, 5),), ((0, 3),), ((1, 1),), ((7,),)]
 
 ROWS = [
@@ -434,6 +472,7 @@ ROWS = [
     *rows("digitize", lambda f, x: f(x, np.array([0.5, 1.0, 2.0], "float32"))),
     *rows("histogram", lambda f, x: f(x, 3)[0], domain="positive", shapes=[((3, 5),)]),
     *rows("histogram", lambda f, x: f(x, 3)[1], domain="positive", shapes=[((3, 5),)]),
+    *rows("kaiser", lambda f, x: f(5, x), domain="positive", shapes=[((),)]),
     *rows("histogram_bin_edges", lambda f, x: f(x, 3), domain="positive", shapes=[((3, 5),)]),
     *rows("histogram2d", lambda f, x, y: f(x, y, 3)[0], domain="positive", shapes=[((7,), (7,))]),
     *rows("histogramdd", lambda f, x: f(x, 2)[0], domain="positive", shapes=[((7, 2),)]),
@@ -455,6 +494,17 @@ ROWS = [
             dtypes=DTYPES[1:],
             shapes=[((3,), (4,))],
             reference=lambda np, x, y, name=name: padded(getattr(np, name)(x, y), 6, 0),
+        )
+    ),
+    *(
+        row
+        for name in ("unique_all", "unique_counts", "unique_inverse", "unique_values")
+        for row in full(
+            name,
+            lambda np, x, name=name: getattr(np, name)(x, size=4, fill_value=3),
+            domain="index",
+            reference=lambda np, x, name=name: unique(name, x),
+            shapes=[((7,),), ((2, 2),)],
         )
     ),
     *(
@@ -497,6 +547,7 @@ ROWS = [
     *rows("array asarray copy", shapes=UNARY),
     *full("array asarray", lambda np, x: np.array([x, x + x]), shapes=UNARY),
     *rows("astype", *(lambda f, x, d=d: f(x, d) for d in ("float32", "int32", "bool")), domain="positive"),
+    *rows("astype", lambda f, x: f(x, x.dtype)),
     *full("ix_", lambda np, x: np.ix_(x, x[:2]), domain="index", shapes=[((3,),)]),
     # Functions of functions.
     *rows(
@@ -517,6 +568,125 @@ ROWS = [
         reference=lambda np, x, y: x + y,
         shapes=[((3, 5), (5,)), ((), ())],
     ),
+    # Linear algebra.
+    *rows(
+        "linalg.det linalg.slogdet linalg.inv linalg.pinv linalg.cond linalg.matrix_rank",
+        lambda f, x: f(regular(x)),
+        shapes=SQUARE[:3],
+        domain="unit",
+        dtypes=DTYPES[1:],
+    ),
+    *rows(
+        "linalg.matrix_power",
+        lambda f, x: f(x, 3),
+        lambda f, x: f(regular(x), -2),
+        shapes=SQUARE[:3],
+        domain="unit",
+        dtypes=DTYPES[1:],
+    ),
+    *rows(
+        "linalg.cholesky linalg.eigvalsh",
+        lambda f, x: f(hermitian(x)),
+        shapes=SQUARE,
+        domain="unit",
+        dtypes=DTYPES[1:],
+    ),
+    *full(
+        "linalg.eigh",
+        lambda np, x: (np.linalg.eigh(hermitian(x))[0], abs(np.linalg.eigh(hermitian(x))[1])),
+        shapes=SQUARE[:3],
+        domain="unit",
+        dtypes=DTYPES[1:],
+    ),
+    *full(
+        "linalg.eigvals",
+        lambda np, x: np.sort(np.linalg.eigvals(regular(x))),
+        shapes=SQUARE[:3],
+        domain="unit",
+        dtypes=DTYPES[1:],
+    ),
+    *full(
+        "linalg.eig",
+        lambda np, x: np.sort(np.linalg.eig(regular(x))[0]),
+        shapes=SQUARE[:3],
+        domain="unit",
+        dtypes=DTYPES[1:],
+    ),
+    *rows("linalg.svdvals", domain="any finite", shapes=TALL),
+    *rows(
+        "linalg.svd",
+        lambda f, x: f(x, compute_uv=False),
+        lambda f, x: f(x.swapaxes(-1, -2), compute_uv=False),
+        lambda f, x: tuple(abs(y) for y in f(x, full_matrices=False)),
+        domain="any finite",
+        shapes=TALL,
+        dtypes=DTYPES[1:],
+    ),
+    *rows("linalg.qr", lambda f, x: tuple(abs(y) for y in f(x)), domain="any finite", shapes=TALL, dtypes=DTYPES[4:]),
+    *rows("linalg.lstsq", lambda f, x, y: f(x, y)[0], domain="any finite", shapes=[((5, 3), (5,)), ((3, 3), (3, 2))]),
+    *rows(
+        "linalg.solve",
+        lambda f, x, y: f(regular(x), y),
+        shapes=[((4, 4), (4, 2)), ((3, 3), (3,)), ((2, 3, 3), (3, 1))],
+        domain="unit",
+        dtypes=DTYPES[1:],
+    ),
+    *rows(
+        "linalg.tensorsolve",
+        lambda f, x, y: f(regular(x).reshape(2, 2, 4), y),
+        shapes=[((4, 4), (2, 2))],
+        domain="unit",
+        dtypes=DTYPES[1:],
+    ),
+    *rows(
+        "linalg.tensorinv",
+        lambda f, x: f(regular(x).reshape(2, 2, 4)),
+        shapes=SQUARE[:1],
+        domain="unit",
+        dtypes=DTYPES[1:],
+    ),
+    *rows(
+        "linalg.norm",
+        *(lambda f, x, o=o: f(x, o) for o in (None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf)),
+        *(lambda f, x, o=o: f(x, o, axis=1, keepdims=True) for o in (0, 1, 2, 3, np.inf, -np.inf)),
+        domain="any finite",
+        shapes=[((3, 5),), ((1, 1),)],
+    ),
+    *rows("linalg.vector_norm", domain="any finite", shapes=[((3, 5),), ((1, 1),)]),
+    *rows(
+        "linalg.vector_norm",
+        lambda f, x: f(x, axis=(0, 1), ord=1),
+        lambda f, x: f(x, axis=0, ord=2.5),
+        domain="any finite",
+        shapes=[((3, 5),), ((1, 1),)],
+        dtypes=DTYPES[4:],  # of integers JAX makes integers, NumPy does not
+    ),
+    *rows("linalg.matrix_norm", lambda f, x: f(x), lambda f, x: f(x, ord="nuc"), domain="any finite", shapes=TALL),
+    *rows("linalg.multi_dot", lambda f, x, y: f([x, y, x]), domain="unit", shapes=[((3, 4), (4, 3))]),
+    *rows("linalg.outer", domain="any finite", shapes=[((3,), (4,)), ((0,), (2,))]),
+    *rows("linalg.cross", domain="any finite", shapes=[((2, 3), (2, 3)), ((0, 3), (0, 3))]),
+    *rows("linalg.matmul", domain="any finite", shapes=[((3, 4), (4, 2)), ((5, 1, 2, 3), (4, 3, 2)), ((2, 0), (0, 3))]),
+    *rows("linalg.vecdot", domain="any finite", shapes=[((2, 3), (3,)), ((2, 0), (2, 0))]),
+    *rows("linalg.tensordot", lambda f, x, y: f(x, y, axes=1), domain="any finite", shapes=[((3, 3), (3, 2))]),
+    *rows("linalg.diagonal linalg.trace", lambda f, x: f(x), lambda f, x: f(x, offset=1), shapes=MATRIX),
+    *rows("linalg.matrix_transpose", shapes=MATRIX),
+    # Fourier transforms.
+    *rows(
+        "fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft",
+        lambda f, x: f(x),
+        lambda f, x: f(x, 4, axis=0, norm="ortho"),
+        domain="any finite",
+        shapes=[((3, 5),), ((7,),), ((2, 0, 3),)],
+    ),
+    *rows(
+        "fft.fft2 fft.ifft2 fft.rfft2 fft.irfft2 fft.fftn fft.ifftn fft.rfftn fft.irfftn",
+        lambda f, x: f(x),
+        lambda f, x: f(x, s=(2, 4), axes=(1, 0), norm="forward"),
+        domain="any finite",
+        shapes=[((3, 5),)],
+    ),
+    *rows("fft.fftshift fft.ifftshift", lambda f, x: f(x), lambda f, x: f(x, axes=0), shapes=REDUCED),
+    *rows("fft.fftfreq fft.rfftfreq", lambda f, x: f(6, 0.5) * x, shapes=[((),)]),
     # Bits.
     *rows("packbits", lambda f, x: f(x), lambda f, x: f(x, axis=-1, bitorder="little"), shapes=[((3, 5),), ((0,),)]),
     *rows("unpackbits", lambda f, x: f(x), lambda f, x: f(x, axis=0, count=9), shapes=[((3, 5),)]),

@@ -19,6 +19,8 @@ def test_text():
     with jnp.printoptions(precision=1, suppress=True):
         assert str(x) == str(X)
         assert jnp.get_printoptions()["precision"] == 1
+        jnp.set_printoptions(precision=3)
+        assert str(jnp.asarray([0.12345])) == "[0.123]"
     assert jnp.array_repr([1]) == "[1]" and jnp.array_str(2) == "2"
 
 
@@ -63,3 +65,50 @@ def test_memory_of_others_is_shared_where_it_may_be():
     assert jnp.from_dlpack(np.zeros((0, 3), np.int8), copy=False).shape == (0, 3)
     with pytest.raises(TypeError, match="__dlpack__"):
         jnp.from_dlpack([1, 2])
+
+
+class Offer:
+    """An array of another library, of which nothing is known but how it exports its memory."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __dlpack__(self, **options):
+        return self.x.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.x.__dlpack_device__()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "bool", "complex64", "uint8"])
+def test_dtypes_of_others(dtype):
+    x = jnp.asarray(np.arange(6).reshape(2, 3), dtype)
+    for copy in (None, False, True):
+        taken = jnp.from_dlpack(Offer(x), copy=copy)
+        assert taken.dtype == x.dtype and taken.tolist() == x.tolist()
+        assert (taken.unsafe_buffer_pointer() == x.unsafe_buffer_pointer()) != bool(copy)
+
+
+def test_tensors_of_pytorch():
+    torch = pytest.importorskip("torch")
+    for name in ("bfloat16", "float16", "float32", "int8", "int32", "bool", "complex64"):
+        tensor = torch.arange(6).reshape(2, 3).to(getattr(torch, name))
+        for theirs in (tensor, tensor.T, tensor[:, ::2]):
+            ours = jnp.from_dlpack(theirs)
+            assert ours.dtype == jnp.dtype(name) and ours.tolist() == theirs.tolist()
+            back = torch.from_dlpack(ours)
+            assert back.dtype == theirs.dtype and back.tolist() == theirs.tolist()
+            assert back.data_ptr() == ours.unsafe_buffer_pointer()
+        assert jnp.from_dlpack(tensor).unsafe_buffer_pointer() == tensor.data_ptr() or tensor.data_ptr() % 64
+    with pytest.raises(BufferError, match="require gradient"):
+        jnp.from_dlpack(torch.ones(2, requires_grad=True))
+    with pytest.raises(TypeError, match="no dtype for DLPack"):
+        jnp.from_dlpack(torch.ones(2).to(torch.float8_e5m2))
+
+
+def test_copies_outlive_what_is_donated():
+    x = jnp.arange(4.0)
+    copies = [jnp.array(x), jnp.copy(x), jnp.asarray(x, copy=True)]
+    assert jnp.asarray(x) is x
+    x.delete()
+    assert [y.tolist() for y in copies] == [[0, 1, 2, 3]] * 3

@@ -59,7 +59,6 @@ from veery.numpy._creation import astype as astype
 from veery.numpy._creation import copy as copy
 from veery.numpy._creation import empty as empty
 from veery.numpy._creation import empty_like as empty_like
-from veery.numpy._creation import from_dlpack as from_dlpack
 from veery.numpy._creation import frombuffer as frombuffer
 from veery.numpy._creation import fromfile as fromfile
 from veery.numpy._creation import fromiter as fromiter
@@ -206,6 +205,7 @@ from veery.numpy._input_output import printoptions as printoptions
 from veery.numpy._input_output import save as save
 from veery.numpy._input_output import savez as savez
 from veery.numpy._input_output import set_printoptions as set_printoptions
+from veery.numpy._interchange import from_dlpack as from_dlpack
 from veery.numpy._joining import append as append
 from veery.numpy._joining import array_split as array_split
 from veery.numpy._joining import block as block

@@ -123,8 +123,13 @@ def _updating(name: str, doc: str) -> Callable[..., Array]:
     return update
 
 
+def _from_list(values: Any) -> ArrayLike:
+    return asarray(values) if isinstance(values, (list, tuple)) else values
+
+
 def _through_ones(name: str, x: Array, idx: Any, values: ArrayLike, **options: Any) -> Array:
     """x divided by the values, or to their power, at places: elsewhere by one."""
+    values = _from_list(values)
     check_arraylike(name, values)
     ones = ones_like(x, dtypes.result_type(x, values))
     return getattr(_arithmetic, name)(x, write("mul", ones, idx, values, **options))
@@ -208,6 +213,7 @@ def write(
         values: of x's dtype, or such that can be converted to it; they broadcast to the shape of x[idx].
         indices_are_sorted, unique_indices, mode, wrap_negative_indices: see IndexUpdateHelper.
     """
+    values = _from_list(values)
     check_arraylike(f"at[...].{name}", values)
     mode = mode_of(mode)
     values = asarray(values) if isinstance(x.dtype, dtypes.ExtendedDType) else unwrap(values)

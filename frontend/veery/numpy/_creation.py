@@ -11,7 +11,7 @@ import numpy as np
 from veery import _dispatch, lax
 from veery._core import dtypes, source
 from veery._core.array import ArrayImpl
-from veery._core.avals import ShapedArray, aval_of, refuse_masked
+from veery._core.avals import ShapedArray, refuse_masked
 from veery._core.shapes import canonicalize_shape
 from veery._core.trace import Tracer, current_trace, eval_trace
 from veery._core.transfers import guard
@@ -53,7 +53,7 @@ def array(
         dtype: of the result; by default the one in which the values meet. Python numbers give 32-bit arrays unless
             x64 is on, and a lone Python number a weakly typed one.
         *args: copy, order and ndmin by position, which is deprecated.
-        copy: accepted for compatibility; arrays are immutable, and values of NumPy are always copied.
+        copy: whether an array is copied too, so that one of them may be donated; values of NumPy always are.
         order: must be "K" or None.
         ndmin: least rank of the result; dimensions of size 1 are put in front.
         device: where to put the result.
@@ -69,10 +69,12 @@ def array(
            [3, 4]], dtype=int32)
     """
     if args:
-        _, order, ndmin = _positional(args, (copy, order, ndmin))
+        copy, order, ndmin = _positional(args, (copy, order, ndmin))
     if order is not None and order != "K":
         raise NotImplementedError("Only implemented for order='K'")
     result = _array(object, dtype)
+    if copy and result is object:
+        result = _copied(result)
     missing = ndmin - result.ndim
     return place(lax.expand_dims(result, tuple(range(missing))) if missing > 0 else result, device)
 
@@ -102,6 +104,15 @@ def _array(object: Any, dtype: Any) -> Array:
     if object is None:
         raise ValueError("None is not a valid value for jnp.array")
     return _from_numpy(_numpy_view(object), object, target)
+
+
+def _copied(x: Array) -> Array:
+    """The array in memory of its own; on the CPU copied by the host, which needs no compiled program."""
+    if isinstance(x, Tracer):
+        return x
+    if len(x.devices()) > 1 or x.device.platform != "cpu":
+        return lax._shape.copy(x)
+    return _dispatch.put(x.to_numpy(), x.aval, x.device if x.committed else None)
 
 
 def _cast(x: Array, dtype: Any) -> Array:
@@ -274,14 +285,17 @@ def asarray(
         a: as for `array`.
         dtype: of the result.
         order: must be "K" or None.
-        copy: accepted for compatibility, see `array`.
+        copy: whether an array is copied too, see `array`; by default it is not.
         device: where to put the result.
         out_sharding: accepted for compatibility.
+
+    Raises:
+        ValueError: a is a masked array.
 
     >>> asarray([1.0, 2.0])
     Array([1., 2.], dtype=float32)
     """
-    return array(a, dtype, order=order, device=device)
+    return array(a, dtype, copy=bool(copy), order=order, device=device)
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
@@ -291,7 +305,7 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
     Array([0, 1, 2], dtype=int32)
     """
     check_arraylike("copy", a)
-    return lax._shape.copy(array(a, order=order)) if isinstance(a, (ArrayImpl, Tracer)) else array(a, order=order)
+    return lax._shape.copy(a) if isinstance(a, Tracer) else array(a, order=order)
 
 
 def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:
@@ -500,40 +514,6 @@ def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) ->
     Array([1, 2, 3], dtype=int32)
     """
     return asarray(np.fromstring(string=string, dtype=np.dtype(dtype), count=count, sep=sep))
-
-
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """An array that another library offers through DLPack.
-
-    Args:
-        x: an object with `__dlpack__` and `__dlpack_device__`.
-        device: where to put it.
-        copy: whether the memory must be copied (True) or shared (False). By default it is shared if it is contiguous
-            and 64-byte aligned; the owner of shared memory must not write to it.
-
-    Raises:
-        TypeError: x does not speak DLPack.
-        ValueError: with `copy=False`, the memory cannot be shared.
-
-    >>> from_dlpack(np.arange(3, dtype="int32"))
-    Array([0, 1, 2], dtype=int32)
-    """
-    if isinstance(x, ArrayImpl):
-        return place(x, device)
-    if not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
-        raise TypeError("The array passed to from_dlpack must have __dlpack__ and __dlpack_device__ methods.")
-    value = np.from_dlpack(x)
-    dtype = dtypes.dtype_of(value)
-    if copy:
-        return asarray(value, device=device)
-    array = place(_dispatch.put(value, ShapedArray(value.shape, dtype), copy=False), device)
-    if copy is False and value.size and not np.may_share_memory(value, np.asarray(array)):
-        raise ValueError(
-            f"from_dlpack: with copy=False the memory of {aval_of(value).str_short()} must be shared, but it is not "
-            "contiguous, not aligned to 64 bytes, of another dtype than arrays may have here, or on another device. "
-            "Let it be copied with copy=None."
-        )
-    return array
 
 
 def _impure(name: str, what: str) -> Any:

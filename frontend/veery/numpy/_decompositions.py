@@ -8,6 +8,7 @@ import numpy as np
 
 from veery import lax
 from veery._api.custom_derivatives import custom_jvp
+from veery._api.jit import jit
 from veery._core import dtypes
 from veery.lax import _linalg_loops
 from veery.numpy import _reductions
@@ -213,14 +214,19 @@ def matrix_rank(
     M = ensure_arraylike("jnp.linalg.matrix_rank", M)
     if np.ndim(M) < 2:
         return _reductions.any(M != 0).astype(np.int32)
+    return _matrix_rank(M, rtol, hermitian=bool(hermitian))
+
+
+@jit(static_argnames=("hermitian",))
+def _matrix_rank(M: Array, rtol: ArrayLike | None, hermitian: bool) -> Array:
     s: Any = svd(M, full_matrices=False, compute_uv=False, hermitian=hermitian)
     limit = max(np.shape(M)[-2:]) * _eps(s.dtype) if rtol is None else rtol
-    return run(_count_above, s, *promote_args_inexact("jnp.linalg.matrix_rank", limit))
-
-
-def _count_above(s: Array, limit: Array) -> Array:
+    (limit,) = promote_args_inexact("jnp.linalg.matrix_rank", limit)
     largest = _reductions.max(s, axis=-1, keepdims=True, initial=0)
     return _reductions.sum(s > lax.expand_dims(limit, (np.ndim(limit),)) * largest, axis=-1)
+
+
+_matrix_rank._name = "matrix_rank"
 
 
 def pinv(

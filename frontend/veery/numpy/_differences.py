@@ -82,12 +82,20 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
     Array([3, 5, 0], dtype=int32)
     """
     check_arraylike("ediff1d", ary)
+    return _ediff1d(ary, to_end, to_begin)
+
+
+@jit
+def _ediff1d(ary: Array, to_end: Any, to_begin: Any) -> Array:
     x = asarray(ary)
     x = lax.reshape(x, (x.size,))
     out = subtract(x[1:], x[:-1])
     parts = [None if e is None else asarray(e).astype(x.dtype).ravel() for e in (to_begin, out, to_end)]
     kept = [p for p in parts if p is not None]
     return lax.concatenate(kept, 0) if len(kept) > 1 else out
+
+
+_ediff1d._name = "ediff1d"
 
 
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from veery import lax
+from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.shapes import canonicalize_shape
 from veery.numpy._arithmetic import is_kind
@@ -47,11 +48,17 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
     shape = [0] * len(axes)
     for x, dimension in zip(axes, order):
         shape[dimension] = x.shape[0]
-    grids = []
-    for x, dimension in zip(axes, order):
-        own = [n if i == dimension else 1 for i, n in enumerate(shape)]
-        grids.append(lax.broadcast_in_dim(x, own if sparse else shape, (dimension,)))
-    return grids
+    return _grids(axes, tuple(order), tuple(shape), bool(sparse))
+
+
+@jit(static_argnums=(1, 2, 3))
+def _grids(axes: list[Array], order: tuple[int, ...], shape: tuple[int, ...], sparse: bool) -> list[Array]:
+    """The coordinates along each axis, which is that dimension of the grid."""
+    own = lambda dimension: [n if i == dimension else 1 for i, n in enumerate(shape)]
+    return [lax.broadcast_in_dim(x, own(d) if sparse else shape, (d,)) for x, d in zip(axes, order)]
+
+
+_grids._name = "meshgrid"
 
 
 def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) -> Any:
@@ -67,16 +74,22 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
            [1, 1]], dtype=int32)
     """
     shape = canonicalize_shape(dimensions)
-    dtype = int if dtype is None else dtype
+    dtype = dtypes.check_and_canonicalize_user_dtype(int if dtype is None else dtype, "indices")
+    return _indices(shape=shape, dtype=dtype, sparse=bool(sparse))
+
+
+@jit(static_argnames=("shape", "dtype", "sparse"))
+def _indices(shape: tuple[int, ...], dtype: Any, sparse: bool) -> Any:
     out = []
     for i, n in enumerate(shape):
         own = [n if i == j else 1 for j in range(len(shape))]
         out.append(lax.broadcast_in_dim(arange(n, dtype=dtype), own if sparse else shape, (i,)))
     if sparse:
         return tuple(out)
-    if not out:
-        return array([], dtype)
-    return lax.concatenate([lax.expand_dims(x, (0,)) for x in out], 0)
+    return lax.concatenate([lax.expand_dims(x, (0,)) for x in out], 0) if out else array([], dtype)
+
+
+_indices._name = "indices"
 
 
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:
@@ -88,7 +101,7 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     """
     check_arraylike("ix_", *args)
     out = []
-    for i, x in enumerate(args):
+    for x in args:
         a = asarray(x)
         if a.ndim != 1:
             raise ValueError(f"Arguments to jax.numpy.ix_ must be 1-dimensional, got shape {a.shape}")
@@ -96,8 +109,9 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
             raise NotImplementedError("Boolean arguments to jax.numpy.ix_ are not implemented")
         if not a.size:
             a = a.astype(int)
-        out.append(lax.reshape(a, (1,) * i + (a.shape[0],) + (1,) * (len(args) - i - 1)))
-    return tuple(out)
+        out.append(a)
+    rank = len(out)
+    return tuple(_grids(out, tuple(range(rank)), tuple(a.shape[0] for a in out), True))
 
 
 def _grid_axis(s: slice) -> Array:
@@ -107,6 +121,12 @@ def _grid_axis(s: slice) -> Array:
     if isinstance(step, complex) or is_kind(step, np.complexfloating):
         return linspace(start, s.stop, int(abs(complex(step))))
     return arange(start, s.stop, step)
+
+
+@jit(static_argnums=(1, 2))
+def _grid_of(axes: list[Array], dtype: Any, sparse: bool) -> Any:
+    grids = meshgrid(*(x.astype(dtype) for x in axes), indexing="ij", sparse=sparse)
+    return grids if sparse else lax.concatenate([lax.expand_dims(g, (0,)) for g in grids], 0)
 
 
 class _Grid:
@@ -124,10 +144,7 @@ class _Grid:
             return _grid_axis(key)
         axes = [_grid_axis(k) for k in key]
         dtype = dtypes.result_type(*axes)
-        grids = meshgrid(*(x.astype(dtype) for x in axes), indexing="ij", sparse=self._sparse)
-        if self._sparse:
-            return grids
-        return lax.concatenate([lax.expand_dims(g, (0,)) for g in grids], 0)
+        return _grid_of(axes, dtype, self._sparse)
 
 
 mgrid = _Grid("mgrid", sparse=False)
@@ -173,10 +190,9 @@ class _Concatenator:
         if old == 0 and ndmin <= 1:
             return lax.reshape(x, (1,))
         if old < ndmin:
-            x = lax.expand_dims(x, tuple(range(ndmin - old)))
-            if trans1d != -1:
-                order = _moved(ndmin, old, trans1d)
-                x = lax.transpose(x, order)
+            shape = (*(1,) * (ndmin - old), *x.shape)
+            order = range(ndmin) if trans1d == -1 else _moved(ndmin, old, trans1d)
+            x = lax.reshape(x, tuple(shape[i] for i in order))  # the new dimensions are of size 1
         return x
 
 

@@ -28,6 +28,7 @@ from veery.numpy._sorting import searchsorted
 @jit(static_argnames=("length",))
 def _counts(x: Array, weights: Any, *, length: int) -> Array:
     """The sums of weights for each integer; those out of bounds are left out."""
+    x = clip(x, 0)
     weights = np.ones((), dtypes.default_int_dtype()) if weights is None else as_array(weights)
     return lax.full((length,), 0, weights.dtype).at[x].add(weights, mode="drop")
 
@@ -77,7 +78,7 @@ def bincount(
         length = builtins.max(minlength, builtins.max(0, int(known.max())) + 1 if known.size else 0)
     else:
         length = concrete_int(length, "The error occurred because of argument 'length' of jnp.bincount.")
-    return _counts(clip(x, 0), weights, length=length)
+    return _counts(x, weights, length=length)
 
 
 @jit(static_argnames=("right", "method"))
@@ -111,13 +112,30 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     return where(edges[-1] >= edges[0], ascending, descending)
 
 
-@jit(static_argnames=("bins", "dtype"))
-def _even_edges(a: Array, low: Any, high: Any, *, bins: int, dtype: Any) -> Array:
+def _even_edges(a: Array, low: Any, high: Any, bins: int, dtype: Any) -> Array:
     if low is None:
         low, high = (_reductions.min(a), _reductions.max(a)) if a.size else (0, 1)
     low, high = asarray(low, dtype=dtype), asarray(high, dtype=dtype)
     empty = low == high
     return linspace(where(empty, low - 0.5, low), where(empty, high + 0.5, high), bins + 1, dtype=dtype)
+
+
+_edges_alone = jit(_even_edges, static_argnames=("bins", "dtype"))
+_edges_alone._name = "histogram_bin_edges"
+
+
+def _asked(bins: ArrayLike, range: Any, dtype: Any) -> tuple[int, Any, Any, Any]:
+    """The edges that are asked for: their number less one, themselves if they are given, else the first and last."""
+    if isinstance(bins, str):
+        raise NotImplementedError("string values for `bins` not implemented.")
+    if np.ndim(bins) == 1:
+        edges = asarray(bins, dtype=dtype)
+        return edges.shape[0] - 1, edges, None, None
+    count = concrete_int(bins, "bins argument of histogram_bin_edges")
+    if range is not None and np.shape(range) != (2,) and len(range) != 2:
+        raise ValueError(f"`range` must be either None or a sequence of scalars, got {range}")
+    low, high = (None, None) if range is None else (range[0], range[1])
+    return count, None, low, high
 
 
 def histogram_bin_edges(
@@ -138,30 +156,29 @@ def histogram_bin_edges(
     >>> histogram_bin_edges(np.array([0.0, 4.0], np.float32), 2)
     Array([0., 2., 4.], dtype=float32)
     """
-    if isinstance(bins, str):
-        raise NotImplementedError("string values for `bins` not implemented.")
     check_arraylike("histogram_bin_edges", a)
     a = as_array(unwrap(a))
     dtype = dtypes.to_inexact_dtype(a.dtype)
-    if np.ndim(bins) == 1:
-        return asarray(bins, dtype=dtype)
-    count = concrete_int(bins, "bins argument of histogram_bin_edges")
-    if range is not None and np.shape(range) != (2,) and len(range) != 2:
-        raise ValueError(f"`range` must be either None or a sequence of scalars, got {range}")
-    low, high = (None, None) if range is None else (range[0], range[1])
-    return _even_edges(a, low, high, bins=count, dtype=dtype)
+    count, edges, low, high = _asked(bins, range, dtype)
+    return _edges_alone(a, low, high, bins=count, dtype=dtype) if edges is None else edges
 
 
-@jit(static_argnames=("density",))
-def _histogram(a: Array, weights: Array | None, edges: Array, *, density: bool) -> Array:
+@jit(static_argnames=("count", "density"))
+def _histogram(
+    a: Array, weights: Array | None, edges: Any, low: Any, high: Any, *, count: int, density: bool
+) -> tuple[Array, Array]:
     a = ravel(a)
+    edges = _even_edges(a, low, high, count, a.dtype) if edges is None else edges
     weights = lax.full_like(a, 1) if weights is None else ravel(weights)
     size = edges.shape[0]
     place = searchsorted(edges, a, side="right")
     # the last bin includes its end
     place = where(a == edges[-1], size - 1, place)
     counts = lax.full((size,), 0, weights.dtype).at[place].add(weights, mode="drop")[1:]
-    return counts / diff(edges) / _reductions.sum(counts) if density else counts
+    return counts / diff(edges) / _reductions.sum(counts) if density else counts, edges
+
+
+_histogram._name = "histogram"
 
 
 def histogram(
@@ -190,30 +207,55 @@ def histogram(
     if weights is not None and np.shape(a) != np.shape(weights):
         raise ValueError("weights should have the same shape as a.")
     given = promote_dtypes_inexact(*(unwrap(x) for x in (a, weights) if x is not None))
-    edges = histogram_bin_edges(given[0], bins, range)
-    return _histogram(given[0], None if weights is None else given[1], edges, density=bool(density)), edges
+    count, *edges = _asked(bins, range, given[0].dtype)
+    return _histogram(
+        given[0], None if weights is None else given[1], *edges, count=count, density=bool(density)
+    )
 
 
-@jit(static_argnames=("density",))
-def _histogramdd(sample: Array, weights: Array | None, edges: list[Array], *, density: bool) -> Array:
-    shape = tuple(e.shape[0] - 1 for e in edges)
-    total = lax.full((sample.shape[0],), 0, np.dtype(np.int32))
-    inside = lax.full((sample.shape[0],), True, np.dtype(np.bool_))
-    for i, e in enumerate(edges):
-        x = sample[:, i]
+@jit(static_argnames=("counts", "density"))
+def _histogramdd(
+    sample: Array | list[Array], weights: Array | None, asked: list[Any], *, counts: tuple[int, ...], density: bool
+) -> tuple[Array, list[Array]]:
+    """The histogram of points, [N, D] or their coordinates, with edges for each dimension as `_asked` gives them."""
+    points = sample if isinstance(sample, list) else [sample[:, i] for i in builtins.range(sample.shape[1])]
+    edges = [
+        _even_edges(x, low, high, n, x.dtype) if e is None else e for x, n, (e, low, high) in zip(points, counts, asked)
+    ]
+    shape, size = tuple(e.shape[0] - 1 for e in edges), points[0].shape[0]
+    total = lax.full((size,), 0, np.dtype(np.int32))
+    inside = lax.full((size,), True, np.dtype(np.bool_))
+    for i, (x, e) in enumerate(zip(points, edges)):
         place = where(x == e[-1], shape[i], searchsorted(e, x, side="right")) - 1
         inside = inside & (place >= 0) & (place < shape[i])
         total = total * shape[i] + place
-    weights = lax.full((sample.shape[0],), 1, np.dtype(np.int32)) if weights is None else weights
-    size = math.prod(shape)
-    counts = lax.full((size,), 0, weights.dtype).at[where(inside, total, size)].add(weights, mode="drop")
-    counts = lax.reshape(counts, shape)
-    if not density:
-        return counts
-    out = counts / _reductions.sum(counts)
-    for i, e in enumerate(edges):
-        out = out / lax.expand_dims(diff(e), tuple(j for j in builtins.range(len(edges)) if j != i))
-    return out
+    weights = lax.full((size,), 1, np.dtype(np.int32)) if weights is None else weights
+    boxes = math.prod(shape)
+    out = lax.full((boxes,), 0, weights.dtype).at[where(inside, total, boxes)].add(weights, mode="drop")
+    out = lax.reshape(out, shape)
+    if density:
+        out = out / _reductions.sum(out)
+        for i, e in enumerate(edges):
+            out = out / lax.expand_dims(diff(e), tuple(j for j in builtins.range(len(edges)) if j != i))
+    return out, edges
+
+
+_histogramdd._name = "histogramdd"
+
+
+def _count_points(
+    sample: Array | list[Array], dims: int, weights: Array | None, bins: Any, range: Any, density: bool | None
+) -> tuple[Array, list[Array]]:
+    try:
+        per_dimension = [operator.index(bins)] * dims
+    except TypeError:
+        per_dimension = list(bins)
+    if len(per_dimension) != dims:
+        raise ValueError("should be a bin for each dimension.")
+    dtype = (sample[0] if isinstance(sample, list) else sample).dtype
+    asked = [_asked(b, r, dtype) for b, r in zip(per_dimension, [None] * dims if range is None else range)]
+    counts = tuple(count for count, *_ in asked)
+    return _histogramdd(sample, weights, [rest for _, *rest in asked], counts=counts, density=bool(density))
 
 
 def histogramdd(
@@ -246,20 +288,15 @@ def histogramdd(
     if weights is not None and np.shape(weights) != (count,):
         raise ValueError("should have one weight for each sample.")
     given = [as_array(x) for x in promote_dtypes_inexact(*(unwrap(x) for x in (sample, weights) if x is not None))]
-    points = given[0]
-    if range is not None and (len(range) != dims or builtins.any(r is not None and len(r) != 2 for r in range)):
+    _check_ranges((count, dims), range)
+    return _count_points(given[0], dims, given[1] if len(given) > 1 else None, bins, range, density)
+
+
+def _check_ranges(shape: tuple[int, int], range: Any) -> None:
+    if range is not None and (len(range) != shape[1] or builtins.any(r is not None and len(r) != 2 for r in range)):
         raise ValueError(
-            f"For sample.shape={(count, dims)}, range must be a sequence of {dims} pairs or Nones; got {range=}"
+            f"For sample.shape={shape}, range must be a sequence of {shape[1]} pairs or Nones; got {range=}"
         )
-    try:
-        per_dimension = [operator.index(bins)] * dims
-    except TypeError:
-        per_dimension = list(bins)
-    if len(per_dimension) != dims:
-        raise ValueError("should be a bin for each dimension.")
-    ranges = [None] * dims if range is None else range
-    edges = [histogram_bin_edges(points[:, i], per_dimension[i], ranges[i]) for i in builtins.range(dims)]
-    return _histogramdd(points, given[1] if len(given) > 1 else None, edges, density=bool(density)), edges
 
 
 def histogram2d(
@@ -286,9 +323,18 @@ def histogram2d(
     >>> histogram2d(np.array([0.0, 1.0], np.float32), np.array([0.0, 1.0], np.float32), 2)[0].tolist()
     [[1, 0], [0, 1]]
     """
-    check_arraylike("histogram2d", x, y)
-    if np.ndim(bins) == 1 and len(bins) not in (1, 2):
+    operands = [a for a in (x, y, weights) if a is not None]
+    check_arraylike("histogram2d", *operands)
+    shape = np.shape(x)
+    if len(shape) != 1 or builtins.any(np.shape(a) != shape for a in operands):
+        raise ValueError(f"histogram2d: x, y and weights must be vectors of one size, got {[*map(np.shape, operands)]}")
+    _check_ranges((shape[0], 2), range)
+    try:
+        count = len(bins)
+    except TypeError:  # a number, or an array of rank 0
+        count = 1
+    if count not in (1, 2):
         bins = [bins, bins]
-    columns = [lax.expand_dims(as_array(a), (1,)) for a in promote_dtypes_inexact(unwrap(x), unwrap(y))]
-    counts, edges = histogramdd(lax.concatenate(columns, 1), bins, range, weights, density)
+    columns = [as_array(a) for a in promote_dtypes_inexact(*map(unwrap, operands))]
+    counts, edges = _count_points(columns[:2], 2, columns[2] if len(columns) > 2 else None, bins, range, density)
     return counts, edges[0], edges[1]

@@ -335,7 +335,8 @@ def repeat(
     [1, 1, 3]
     """
     a, repeats = ensure_arraylike("repeat", a, repeats)
-    if axis is None:
+    if axis is None or np.ndim(a) == 0:
+        canonicalize_axis(axis or 0, max(np.ndim(a), 1))
         return repeat(ravel(a), repeats, 0, total_repeat_length=total_repeat_length)
     axis = canonicalize_axis(axis, np.ndim(a))
     size = np.shape(a)[axis]

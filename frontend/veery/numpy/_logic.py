@@ -495,8 +495,16 @@ def allclose(
     Array(True, dtype=bool)
     """
     check_arraylike("allclose", a, b)
+    return _all_close(a, b, rtol, atol, equal_nan=bool(equal_nan))
+
+
+@jit(static_argnames=("equal_nan",))
+def _all_close(a: ArrayLike, b: ArrayLike, rtol: ArrayLike, atol: ArrayLike, equal_nan: bool) -> Array:
     close = isclose(a, b, rtol, atol, equal_nan)
     return lax.reduce_and(close, tuple(range(close.ndim)))
+
+
+_all_close._name = "allclose"
 
 
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:

@@ -80,7 +80,10 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "cons
     if mode in _STATISTICS:
         lengths = None if options["stat_length"] is None else _widths(options["stat_length"], np.ndim(x))
         return _with_statistics(x, mode=mode, widths=widths, lengths=lengths)
-    return _repeated(x, mode=mode, widths=widths, odd=options.get("reflect_type") == "odd")
+    reflect_type = options.get("reflect_type", "even")
+    if reflect_type not in ("even", "odd"):
+        raise ValueError(f"jnp.pad: reflect_type must be 'even' or 'odd', got {reflect_type!r}")
+    return _repeated(x, mode=mode, widths=widths, odd=reflect_type == "odd")
 
 
 def _widths(value: Any, ndim: int) -> Widths:

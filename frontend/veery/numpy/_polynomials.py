@@ -308,14 +308,24 @@ def polyfit(
         raise TypeError("expected x and y to have same length")
     if rcond is None:
         rcond = points.shape[0] * float(dtypes.finfo(points.dtype).eps)
-    matrix, right = vander(points, deg + 1), values
     if w is not None:
         check_arraylike("polyfit", w)
-        weights = asarray(w).astype(right.dtype)
-        if weights.ndim != 1:
+        if np.ndim(w) != 1:
             raise TypeError("expected a 1-d array for weights")
-        if weights.shape[0] != values.shape[0]:
+        if np.shape(w)[0] != values.shape[0]:
             raise TypeError("expected w and y to have the same length")
+    if cov and not full and cov != "unscaled" and points.shape[0] <= deg + 1:
+        raise ValueError("the number of data points must exceed order to scale the covariance matrix")
+    return _polyfit(
+        points, values, w, rcond=rcond, deg=deg, full=bool(full), cov=cov if isinstance(cov, str) else bool(cov)
+    )
+
+
+@jit(static_argnames=("rcond", "deg", "full", "cov"))
+def _polyfit(points: Array, values: Array, w: Any, *, rcond: float, deg: int, full: bool, cov: bool | str) -> Any:
+    matrix, right = vander(points, deg + 1), values
+    if w is not None:
+        weights = asarray(w).astype(right.dtype)
         matrix, right = matrix * weights[:, None], right * (weights[:, None] if right.ndim == 2 else weights)
     scale = sqrt((matrix * matrix).sum(axis=0))
     matrix = matrix / scale
@@ -329,8 +339,9 @@ def polyfit(
     if cov == "unscaled":
         factor: Any = np.ones((), base.dtype)
     else:
-        if points.shape[0] <= deg + 1:
-            raise ValueError("the number of data points must exceed order to scale the covariance matrix")
         factor = residuals / (points.shape[0] - (deg + 1))
         factor = factor[0] if values.ndim == 1 else factor
     return coefficients, base * factor if values.ndim == 1 else base[:, :, None] * factor
+
+
+_polyfit._name = "polyfit"

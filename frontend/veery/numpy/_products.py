@@ -450,4 +450,12 @@ def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: 
     """
     check_arraylike("trace", a)
     check_no_out("trace", out)
+    return _trace(a, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype)
+
+
+@jit(static_argnames=("offset", "axis1", "axis2", "dtype"))
+def _trace(a: ArrayLike, offset: int, axis1: int, axis2: int, dtype: Any) -> Array:
     return sum(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
+
+
+_trace._name = "trace"

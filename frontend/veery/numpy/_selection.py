@@ -689,7 +689,7 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
 
 @jit(static_argnames=("shape",))
 def _unravel_index(indices: Array, shape: tuple[int, ...]) -> tuple[Array, ...]:
-    dtype, total = indices.dtype, math.prod(shape)
+    dtype, weak, total = indices.dtype, indices.weak_type, math.prod(shape)
     indices = to_dtype(indices, np.dtype(np.int32)) if dtype.itemsize < 4 else indices  # sizes may not fit in the dtype
     if is_kind(indices, np.signedinteger):  # negative positions count from the end
         indices = _choose(lax.lt(indices, 0), lax.add(indices, total), indices)
@@ -697,7 +697,7 @@ def _unravel_index(indices: Array, shape: tuple[int, ...]) -> tuple[Array, ...]:
     coordinates = []
     for n in reversed(shape):
         divisor = lax.full_like(indices, max(n, 1))
-        coordinates.append(to_dtype(lax.rem(indices, divisor), dtype))
+        coordinates.append(to_dtype(lax.rem(indices, divisor), dtype, weak))
         indices = lax.div(indices, divisor)
     return tuple(reversed(coordinates))
 

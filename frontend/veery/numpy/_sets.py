@@ -104,7 +104,10 @@ def _unique_now(x: Any, axis: int, equal_nan: bool) -> tuple[Array, ...]:
         host, return_index=True, return_inverse=True, return_counts=True, axis=axis, equal_nan=equal_nan
     )
     dtype = dtypes.default_int_dtype()
-    values = take(x, positions, axis) if isinstance(x, Tracer) else from_host(np.take(host, positions, axis))
+    if isinstance(x, Tracer):
+        values = take(x, positions, axis)
+    else:
+        values = from_host(np.take(host, positions, axis), x.weak_type)
     return values, *(from_host(a.astype(dtype)) for a in (positions, inverse.reshape(-1), counts))
 
 

@@ -101,12 +101,12 @@ def _var(
     *extras: Array,
     has: tuple[bool, bool],
     axes: tuple[int, ...],
+    work: Any,
     dtype: Any,
     ddof: float,
     keepdims: bool,
     root: bool,
 ) -> Array:
-    work = _computation_dtype(dtypes.to_inexact_dtype(dtypes.dtype_of(a)))
     x = to_dtype(a, work)
     mask = extras[-1:] if has[1] else ()
     average = to_dtype(extras[0], work) if has[0] else _mean(x, *mask, axes=axes, dtype=work, keepdims=True)
@@ -152,13 +152,14 @@ def _spread(
                 f"jax.numpy.{name} does not yet support real dtype parameters when computing the variance of an array "
                 "of complex values."
             )
-    result = dtypes.to_floating_dtype(given if dtype is None else dtype)
+    work = _computation_dtype(dtypes.to_inexact_dtype(given if dtype is None else dtype))
+    result = dtypes.to_floating_dtype(given) if dtype is None else dtype
     axes = canonical_axes(axis, np.ndim(a))
     extras = tuple(unwrap(x) for x in (mean, where) if x is not None)
     check_arraylike(name, *extras)
     has = (mean is not None, where is not None)
-    static = {"axes": axes, "dtype": result, "ddof": ddof, "keepdims": bool(keepdims), "root": name.endswith("std")}
-    return run(_var, a, *extras, has=has, **static)
+    static = {"work": work, "dtype": result, "ddof": ddof, "keepdims": bool(keepdims), "root": name.endswith("std")}
+    return run(_var, a, *extras, has=has, axes=axes, **static)
 
 
 def var(

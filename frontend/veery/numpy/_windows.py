@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from veery import lax
+from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.shapes import canonicalize_axis
 from veery.numpy._arithmetic import is_kind
@@ -67,15 +68,23 @@ def kaiser(M: int, beta: ArrayLike) -> Array:
     >>> kaiser(3, 0.0)
     Array([1., 1., 1.], dtype=float32)
     """
+    points = operator.index(M)
+    if is_kind(beta, np.complexfloating):
+        raise ValueError(f"kaiser: beta must be real, got {beta}")
+    return _window(np.ones(1)) if points == 1 else _kaiser(beta, points=points)
+
+
+@jit(static_argnames=("points",))
+def _kaiser(beta: ArrayLike, points: int) -> Array:
     from veery.numpy._exponential import i0
 
-    points = operator.index(M)
-    if points == 1:
-        return _window(np.ones(1))
     middle = 0.5 * (points - 1)
     position = np.sqrt(np.clip(1 - ((np.arange(points) - middle) / middle) ** 2, 0, None))
     beta_ = asarray(beta).astype(dtypes.default_float_dtype())
     return i0(beta_ * _window(position)) / i0(beta_)
+
+
+_kaiser._name = "kaiser"
 
 
 def _bit_shifts(bitorder: str) -> np.ndarray:
@@ -101,12 +110,13 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     if not (is_kind(x, np.integer) or x.dtype == np.bool_):
         raise TypeError("Expected an input array of integer or boolean data type")
     shifts = _bit_shifts(bitorder)
+    axis = None if axis is None else canonicalize_axis(axis, x.ndim)
+    return run(_packbits, x, axis=axis, big=bool(shifts[0]))
+
+
+def _packbits(x: Array, *, axis: int | None, big: bool) -> Array:
     if axis is None:
         x, axis = lax.reshape(x, (x.size,)), 0
-    return run(_packbits, x, axis=canonicalize_axis(axis, x.ndim), big=bool(shifts[0]))
-
-
-def _packbits(x: Array, *, axis: int, big: bool) -> Array:
     bits = lax._shape.moveaxis(lax.convert_element_type(to_bool(x), np.uint8), axis, x.ndim - 1)
     missing = -bits.shape[-1] % 8
     if missing:

@@ -39,14 +39,8 @@ def _check_norm(norm: str | None) -> None:
         raise ValueError(f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".')
 
 
-def _operand(name: str, a: ArrayLike, kind: str) -> Any:
-    check_arraylike(f"jnp.fft.{name}", a)
-    if kind != "RFFT":
-        return promote_dtypes_complex(a)[0]
-    (a,) = promote_dtypes_inexact(a)
-    if dtypes.issubdtype(lax.dtype(a), np.complexfloating):
-        raise ValueError("only real valued inputs supported for rfft")
-    return a
+def _promoted(a: ArrayLike, kind: str) -> Any:
+    return (promote_dtypes_inexact if kind == "RFFT" else promote_dtypes_complex)(a)[0]
 
 
 def _transform(
@@ -54,7 +48,9 @@ def _transform(
 ) -> Array:
     """The transform over axes, to sizes `s`, scaled as the norm says."""
     _check_norm(norm)
-    a = _operand(name, a, kind)
+    check_arraylike(f"jnp.fft.{name}", a)
+    if kind == "RFFT" and dtypes.issubdtype(lax.dtype(a), np.complexfloating):
+        raise ValueError("only real valued inputs supported for rfft")
     shape = np.shape(a)
     if s is not None:
         s = tuple(map(operator.index, s))
@@ -72,11 +68,12 @@ def _transform(
         if kind == "IRFFT" and s:
             s = (*s[:-1], max(0, 2 * (s[-1] - 1)))
     if not places:
-        return asarray(a)
+        return asarray(_promoted(a, kind))
     return run(_scaled, a, kind=kind, sizes=s, axes=places, norm=norm or "backward")
 
 
 def _scaled(a: Array, *, kind: str, sizes: Shape, axes: Shape, norm: str) -> Array:
+    a = _promoted(a, kind)
     given = (*sizes[:-1], sizes[-1] // 2 + 1) if kind == "IRFFT" else sizes
     for axis, size in zip(axes, given):
         a = _resized(a, axis, size)

@@ -324,9 +324,9 @@ def atanh(z: Complex) -> Complex:
     limit = 2.0**26 if x.dtype == np.float32 else 2.0**55
     a, b = minimum(x, limit), minimum(abs(y), limit)
     im = 0.5 * real.atan2(2.0 * y, (1.0 - a) * (1.0 + a) - b * b)
-    far = maximum(x, abs(y)) >= limit
+    far = (x >= limit) | (abs(y) >= limit)  # beside a NaN too
     im = where(far, copy_sign(y.constant(math.pi / 2), y), im)
-    re = where(_is_infinite(z), 0.0, re)
+    re = where(_is_infinite(z) | x.equals(0.0), 0.0, re)
     return Complex(copy_sign(re, z.re), im)
 
 

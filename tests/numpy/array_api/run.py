@@ -19,7 +19,9 @@ def main(arguments: list[str]) -> int:
         print(__doc__)
         return 2
     suite, *rest = arguments
-    plugins = ["-p", "without_compiler"] if "--interpreted" in rest else []
+    plugins = ["-p", "without_shrinking"]
+    if "--interpreted" in rest:
+        plugins += ["-p", "without_compiler"]
     command = [sys.executable, "-m", "pytest", "array_api_tests", *plugins, "--disable-deadline", "--derandomize"]
     command += ["--xfails-file", str(HERE / "xfails.txt"), *(a for a in rest if a != "--interpreted")]
     sources = [str(TESTS.parent / folder) for folder in ("frontend", "lowering", "runtime")]
