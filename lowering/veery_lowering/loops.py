@@ -4,12 +4,13 @@ IREE 3.13 turns loops about, so that the body comes before the condition, and th
 what it returns twice. Its conversion to streams takes the types before such a loop for those after it all the same: the
 compiler dies of memory that it overwrote ("LLVM ERROR: out of memory"), as for (x, done) -> (x * 2, sum(x) > 9). And
 where arrays go round in a circle, (a, b) -> (b, a), their offsets do so in 64-bit registers, for which the program's
-code has a word too little: the numbers are wrong. So bodies read all that they are given, return nothing twice, and
-compute what goes round.
+code has a word too little: the numbers are wrong. What is found to be so is decided late, by what is known by then. So
+bodies read all that they are given, return nothing twice, and compute what goes round.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,10 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.mlir import ir, operations
 from veery_lowering.registry import Value
+
+
+# Up to so many elements a carry is bound whatever it is.
+_SMALL = 4096
 
 
 def settle(module: Any) -> None:
@@ -71,12 +76,22 @@ def _counts(condition: Any, given: Sequence[Value], returned: Sequence[Value]) -
 
 
 def _bound(body: Any, given: Sequence[Value], returned: Sequence[Value]) -> list[int]:
-    """The carries that the body does not read, returns in another place too, or returns without computing them."""
+    """The carries that IREE may drop: small ones, and those that the body does not read, returns twice or not computed.
+
+    A large one that is bound is computed in fresh memory each time: 3.6 ms instead of 1.4 for two of 1M floats.
+    """
     return [
         i
         for i, (old, new) in enumerate(zip(given, returned))
-        if not any(True for _ in old.uses) or new in returned[:i] or not _is_computed(new, body)
+        if _is_small(old.type)
+        or not any(True for _ in old.uses)
+        or new in returned[:i]
+        or not _is_computed(new, body)
     ]
+
+
+def _is_small(kind: Any) -> bool:
+    return kind.has_static_shape and math.prod(kind.shape) <= _SMALL
 
 
 def _is_computed(x: Value, body: Any) -> bool:

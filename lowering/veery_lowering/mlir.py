@@ -80,7 +80,8 @@ def bytecode(module: ir.Module) -> bytes:
 
 
 def inlined(module: ir.Module, change: Callable[[Any], None]) -> bytes:
-    """MLIR bytecode of a module without calls, in which nothing is computed twice, and which `change` may then change.
+    """MLIR bytecode of a module without calls, in which nothing is computed twice or can be known before, and which
+    `change` may then change.
 
     IREE inlines too, but where two equal calls of a function read one reshaped value, and nothing else does, its
     conversion to linalg moves the function's first operation before the reshape and leaves the others behind: "failed
@@ -88,7 +89,7 @@ def inlined(module: ir.Module, change: Callable[[Any], None]) -> bytes:
     """
     copy = module.operation.clone()
     try:
-        PassManager.parse("builtin.module(inline,cse)", module.context).run(copy)
+        PassManager.parse("builtin.module(inline,cse,func.func(iree-stablehlo-canonicalize))", module.context).run(copy)
         change(copy)
         stream = io.BytesIO()
         copy.write_bytecode(stream)
