@@ -20,7 +20,6 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.mlir import ir, operations
 from veery_lowering.registry import Value
 
-
 # Up to so many elements a carry is bound whatever it is.
 _SMALL = 4096
 

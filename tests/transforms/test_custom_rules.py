@@ -135,6 +135,23 @@ def test_forward_rule_under_linear_transpose(in_numpy):
     close(ct, np.cos(X) * Y)
 
 
+def test_linear_transpose_of_functions_with_rules_of_their_own(in_numpy):
+    """As solvers transpose operators that are given as functions."""
+    f = veery.custom_jvp(lambda x: 3 * x)
+    f.defjvps(lambda t, out, x: 3 * t)
+    assert veery.linear_transpose(veery.jit(lambda x: (f(x), x)), 1.0)((2.0, 1.0)) == (7.0,)
+    looped = lambda x: lax.fori_loop(0, 3, lambda i, c: f(c), x)
+    assert veery.linear_transpose(looped, X)(X) == (27 * X,)
+
+
+def test_zeros_of_primals_are_pytrees():
+    values = {"x": np.ones(3, np.float32), "n": np.arange(2)}
+    zeros = veery.custom_derivatives.zero_from_primal(values)
+    assert zeros["x"].tolist() == [0, 0, 0] and zeros["n"].dtype == veery.dtypes.float0
+    symbolic = veery.custom_derivatives.zero_from_primal(values, symbolic_zeros=True)
+    assert (symbolic["x"].shape, symbolic["n"].dtype) == ((3,), veery.dtypes.float0)
+
+
 def test_defjvps_and_pytrees(in_numpy):
     f = veery.custom_jvp(lambda x, y: lax.mul(lax.sin(x), y))
     f.defjvps(lambda t, out, x, y: lax.mul(lax.mul(lax.cos(x), y), t), None)

@@ -34,10 +34,14 @@ class SymbolicZero:
         return f"SymbolicZero({self.aval})"
 
 
-def zero_from_primal(x: Any, symbolic_zeros: bool = False) -> Any:
-    """The zero tangent of a value: an array, or a SymbolicZero."""
-    zero = Zero.from_primal_value(x)
-    return SymbolicZero(zero.aval) if symbolic_zeros else instantiate_zeros(zero)
+def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
+    """The zero tangents of a pytree of values: arrays, or SymbolicZeros."""
+
+    def zero_of(x: Any) -> Any:
+        zero = Zero.from_primal_value(x)
+        return SymbolicZero(zero.aval) if symbolic_zeros else instantiate_zeros(zero)
+
+    return tree.tree_map(zero_of, val)
 
 
 def _positions(fun: Any, argnums: Any, argnames: Any = ()) -> tuple[int, ...]:

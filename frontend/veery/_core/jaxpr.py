@@ -207,11 +207,10 @@ def memoized(transform: Callable[..., Any]) -> Callable[..., Any]:
 
     def wrapper(jaxpr: ClosedJaxpr, *args: Any) -> Any:
         key = (transform, *args)
-        try:
-            return jaxpr.derived[key]
-        except KeyError:
+        result = jaxpr.derived.get(key)
+        if result is None:
             result = jaxpr.derived[key] = transform(jaxpr, *args)
-            return result
+        return result
 
     wrapper.__name__ = transform.__name__
     wrapper.__doc__ = transform.__doc__

@@ -38,7 +38,8 @@ def _linearize(nonzeros: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, na
     return outs, split.nonzeros_out, split.residuals(primals, results), linear
 
 
-def _transpose(cts: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, name: str) -> list[Any]:
+def transpose_call(cts: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, name: str) -> list[Any]:
+    """The transpose rule of a call of a jaxpr: the call of its transpose."""
     linear = tuple(map(is_undefined_primal, operands))
     nonzero_cts = tuple(type(ct) is not Zero for ct in cts)
     transposed, nonzeros = transpose_jaxpr(jaxpr, linear, nonzero_cts)
@@ -65,6 +66,6 @@ jit_p = Primitive(
     impl=_impl,
     jvp=_jvp,
     linearize=_linearize,
-    transpose=_transpose,
+    transpose=transpose_call,
     axis_batch=_batch,
 )

@@ -21,6 +21,7 @@ from veery._core.primitive import Primitive
 from veery._core.trace import Trace, Tracer, current_trace
 from veery._transforms import staging
 from veery._transforms.batching import AxisData, batch, batched_aval, move_batch, unbatched_aval
+from veery._transforms.calls import transpose_call
 
 FlatFun = Callable[..., Sequence[Any]]
 
@@ -388,6 +389,8 @@ custom_jvp_call_p = Primitive(
     effects=lambda *avals, call_jaxpr, **_: call_jaxpr.effects,
     impl=_eval_call,
     jvp=lambda primals, tangents, **params: _staged_jvp_call(**params).apply_jvp(primals, tangents),
+    # of a linear function of which nothing is differentiated any more, as under `linear_transpose`
+    transpose=lambda cts, *args, call_jaxpr, name, **_: transpose_call(cts, *args, jaxpr=call_jaxpr, name=name),
     axis_batch=lambda axis, args, dims, **params: _staged_jvp_call(**params).apply_batch(axis, args, dims),
     reference=_reference,
 )
