@@ -158,7 +158,7 @@ class Executable:
             return self._defer(refs, waits, buffers)
         results, done = self._submit(refs, waits, inline)
         if done is not None:
-            self.device.in_flight.admit(done, self._result_nbytes, self.has_effects, buffers)
+            self.device.in_flight.admit(done, self._result_nbytes, self.has_effects, buffers, follows=bool(waits))
         return [Buffer(ref, spec, done) for ref, spec in zip(results, self.outputs)]
 
     def _fail(self, error: BaseException) -> list[Buffer]:
@@ -237,7 +237,8 @@ class Executable:
                 deferred.resolve([None] * len(self.outputs), Failed(error))
 
         workers.submissions.submit(submit)
-        self.device.in_flight.admit(deferred, self._result_nbytes, self.has_effects, buffers)
+        follows = bool(waits) or any(isinstance(ref, tuple) for ref in refs)
+        self.device.in_flight.admit(deferred, self._result_nbytes, self.has_effects, buffers, follows)
         return [Buffer(i, spec, deferred) for i, spec in enumerate(self.outputs)]
 
 
