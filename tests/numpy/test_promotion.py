@@ -101,6 +101,10 @@ def test_scalars_out_of_range():
         jnp.int8(300)
     with pytest.raises(OverflowError):
         jnp.ones(3, int) + 2**40
+    with veery.enable_x64(True):  # NumPy makes floats of integers of which some need int64 and others uint64
+        with pytest.raises(OverflowError, match="9223372036854775808 out of bounds for int64"):
+            jnp.array([[1], [2**63]])
+        assert int(jnp.array([1, 2**63 + 1], np.uint64)[1]) == 2**63 + 1
 
 
 def test_x64():

@@ -237,6 +237,10 @@ def _from_python_numbers(values: Sequence[Any], types: set[type], target: Any) -
     dtype = dtypes.canonicalize_dtype(widest) if target is None else target
     _check_complex(widest, dtype)
     value = np.array(values)
+    if widest is int and value.dtype.kind == "f" and dtypes.issubdtype(dtype, np.integer) and value.size:
+        # some need int64 and others uint64, of which NumPy makes floats
+        _check_fits(min(_leaves(values)), max(_leaves(values)), dtype, default=False)
+        value = np.array(values, dtype)
     if value.dtype == object:
         raise OverflowError(f"Python integer {max(_leaves(values), key=abs)} out of bounds for {dtype.name}")
     if value.dtype.kind in "iu" and value.size and dtypes.issubdtype(dtype, np.integer):
