@@ -122,8 +122,11 @@ def test_which_loops_become_kernels() -> None:
     large = lambda x: lax.fori_loop(0, 20, lambda i, u: u * 0.9, x)
     printing = lambda x: lax.fori_loop(0, 2, lambda i, u: (veery.debug.print("{}", u), u)[1], x)
     written = lambda x: lax.fori_loop(0, 3, lambda i, t: t.at[i].set(t[i] * 2), x * 2)
+    rising = lambda s: lax.while_loop(lambda s: s[0] < 9, lambda s: (s[0] * 2, lax.sort((s[1], s[0] * X))[0]), s)
+    choosing = lambda x: lax.fori_loop(0, 3, lambda i, s: lax.cond(i > 1, rising, lambda s: s, s), (x, x * X))
     million = np.ones(10**6, np.float32)
-    for fun, x in (shifting, X), (large, np.ones(10**5, np.float32)), (printing, np.float32(1)), (written, million):
+    wide, one = np.ones(10**5, np.float32), np.float32(1)
+    for fun, x in (choosing, one), (shifting, X), (large, wide), (printing, one), (written, million):
         assert kernels(fun, x) == 0
 
 

@@ -169,7 +169,7 @@ class Writer:
 
     def _operation(self, op: Any) -> None:
         dialect, _, name = op.name.partition(".")
-        if dialect != "stablehlo":
+        if dialect != "stablehlo" or (len(op.results) != 1 and name not in ("while", "optimization_barrier")):
             raise Unfit(op.name)
         if name == "constant":
             return
