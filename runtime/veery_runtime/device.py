@@ -24,7 +24,7 @@ _INLINE_ALLOCATOR = "caching:*=*;128mib;64"
 
 # A loop that runs ahead of its device is held back from here on.
 MAX_CALLS_IN_FLIGHT = 64
-MAX_BYTES_IN_FLIGHT = 1 << 28
+MAX_BYTES_IN_FLIGHT = 1 << 30
 # Of calls that follow no other. IREE 3.13 takes memory from slabs of 64 MB, and where results of such calls in flight
 # lie in several it does not find all that is free: it grows by 12 MB a call for two of 36 MB, by 2.8 for ten of 4 MB.
 MAX_FIRST_IN_FLIGHT = 4
