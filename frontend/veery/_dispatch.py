@@ -27,6 +27,7 @@ from veery._core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from veery._core.primitive import Primitive
 from veery._core.trace import eval_trace, set_current_trace
 from veery._core.transfers import guard
+from veery._eager import HostExecutable, host_program
 from veery._transforms.dce import dce, side_effects
 from veery._transforms.float0 import holds_float0, inputs_without_float0, outputs_with_float0, without_float0
 from veery._transforms.spmd import device_program
@@ -342,16 +343,39 @@ def execute(closed: ClosedJaxpr, name: str, args: Sequence[Any], donated: tuple[
         return outputs_with_float0(closed, outs)
     arrays = [as_array(x) for x in args]
     device = device_of(arrays, name)
-    key = ("executable", device, donated, config.veery_compiler_options)
-    executable = closed.derived.get(key)
+    executable = None if donated else host_executable(closed, name, device)
     if executable is None:
-        executable = closed.derived[key] = compile_jaxpr(closed, name, device, donated)
+        executable = executable_of(closed, name, device, donated)
     committed = any(x._committed for x in arrays)
     check_execution(name)
     buffers = executable(on_device(arrays, device))
     outs = [ArrayImpl(aval, buffer, committed) for aval, buffer in zip(closed.out_avals, buffers)]
     check_special(outs, name, closed, arrays)
     return outs
+
+
+def executable_of(
+    closed: ClosedJaxpr, name: str, device: Any, donated: tuple[bool, ...] | None = None
+) -> Any:
+    """The compiled program of a jaxpr without consts on a device."""
+    key = ("executable", device, donated, config.veery_compiler_options)
+    executable = closed.derived.get(key)
+    if executable is None:
+        executable = closed.derived[key] = compile_jaxpr(closed, name, device, donated)
+    return executable
+
+
+def host_executable(closed: ClosedJaxpr, name: str, device: Any) -> HostExecutable | None:
+    """What evaluates a jaxpr without consts in NumPy (see veery._eager); None if it is to be compiled."""
+    if device.platform != "cpu" or not config.veery_host_evaluation or config.veery_compiler_options:
+        return None
+    key = ("host", device)
+    if key not in closed.derived:
+        program = host_program(closed)
+        compile = lambda: executable_of(closed, name, device)
+        closed.derived[key] = program and HostExecutable(program, device, runtime().put, compile)
+    found: HostExecutable | None = closed.derived[key]
+    return found
 
 
 def results(avals: Sequence[ShapedArray], buffers: Sequence[Any], committed: bool = False) -> list[ArrayImpl]:

@@ -186,6 +186,15 @@ class Buffer:
             host = self._host = self._read()
         return host
 
+    def numpy_if_ready(self) -> np.ndarray[Any, Any] | None:
+        """The contents as `numpy` gives them, if they are there; None if they are not (yet), without waiting."""
+        if type(self._host) is np.ndarray:
+            return self._host
+        pending = self._pending
+        if pending is not None and (pending is DELETED or not pending.done() or pending.failed()):
+            return None
+        return self.numpy()
+
     def _read(self) -> np.ndarray[Any, Any]:
         if self._pending is not None:
             self.wait()

@@ -124,6 +124,7 @@ class JitFunction:
         self._name = function_name(fun)
         self._options = options
         self._dynamic_only = not (options.static_argnums or options.static_argnames)
+        self._is_ours = str(getattr(fun, "__module__", "")).startswith("veery.")  # of a function that users call eagerly
         self._donates = bool(options.donate_argnums or options.donate_argnames)
         self._traces: dict[Signature, Traced] = traces_of(fun, options)
         self._entries: dict[Any, Entry] = {}
@@ -242,7 +243,11 @@ class JitFunction:
     def _execute(self, traced: Traced, inputs: Sequence[Any], donations: tuple[bool, ...]) -> tuple[list[Any], Run]:
         arrays = [_concrete(x, traced.name) for x in inputs]
         device = self._device(arrays, traced.name)
-        executable = self._executable(traced, device, donations, arrays)
+        executable = None
+        if self._is_ours and not any(donations):
+            executable = _dispatch.host_executable(traced.closed, traced.name, device)
+        if executable is None:
+            executable = self._executable(traced, device, donations, arrays)
         committed = self._options.device is not None or any(x._committed for x in arrays)
         _dispatch.check_execution(traced.name)
         buffers = executable(_dispatch.on_device(arrays, device))

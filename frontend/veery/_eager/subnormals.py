@@ -1,0 +1,68 @@
+"""Floating-point arithmetic as compiled programs do it: subnormal operands and results are zeros.
+
+IREE sets the processor's flush-to-zero and denormals-are-zero modes while a kernel runs. NumPy leaves the modes as they
+are, so that with the same modes its arithmetic has the same bits. Python cannot set them; the C library's `fesetenv`
+does, with the control words where its `fenv_t` has them (0.3 us a call). Where that is not known, no floats are
+computed here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import platform
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+_SIZE = 64  # of the buffers; the largest fenv_t is 32 bytes
+
+
+def _mode_bits() -> tuple[int, int] | None:
+    """Where `fenv_t` has the word with the modes, and their bits in it."""
+    machine = platform.machine()
+    if sys.platform == "linux":
+        return {"x86_64": (28, 0x8040), "aarch64": (0, 1 << 24)}.get(machine)
+    if sys.platform == "darwin":
+        return {"x86_64": (4, 0x8040), "arm64": (8, 1 << 24)}.get(machine)
+    return None
+
+
+class _Environments(threading.local):
+    """For each thread the addresses of two `fenv_t`: one to save its modes in, one with the modes of a kernel."""
+
+    def __init__(self, get: Callable[[int], int], offset: int, bits: int):
+        self.memory = ctypes.create_string_buffer(2 * _SIZE)
+        self.before = ctypes.addressof(self.memory)
+        self.during = self.before + _SIZE
+        get(self.during)
+        ctypes.c_uint32.from_address(self.during + offset).value |= bits
+
+
+@functools.cache
+def flushing() -> Callable[..., Any] | None:
+    """A function that calls `function(*args)` with subnormal numbers flushed to zero; None where there is none."""
+    where = _mode_bits()
+    if where is None:
+        return None
+    library = ctypes.CDLL(None)
+    get, set_ = library.fegetenv, library.fesetenv
+    get.argtypes = set_.argtypes = [ctypes.c_void_p]
+    threads = _Environments(get, *where)
+
+    def flushed(function: Callable[..., Any], *args: Any) -> Any:
+        before, during = threads.before, threads.during
+        get(before)
+        set_(during)
+        try:
+            return function(*args)
+        finally:
+            set_(before)
+
+    tiny = np.full(9, 2.0**-140, np.float32)
+    zeros = flushed(lambda: (tiny * np.float32(2), tiny == 0, tiny.astype(np.float64)))
+    works = not zeros[0].any() and zeros[1].all() and not zeros[2].any() and (tiny * np.float32(2)).all()
+    return flushed if works else None
