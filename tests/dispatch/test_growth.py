@@ -38,6 +38,7 @@ def _grown(script: str) -> tuple[dict, dict]:
 
 def test_ten_thousand_calls():
     before, after = _grown("""
+veery.config.update("veery_host_evaluation", False)  # y + x would begin on the host, and be compiled some time
 x, large = jnp.ones(8), jnp.ones((300, 300))
 combine = veery.jit(lambda tree, scale, *, n: veery.tree.map(lambda a: a * scale + n, tree), static_argnames="n")
 product = veery.jit(lambda a: a @ a / 300)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,9 @@ from primitives import table_elementwise, table_structural
 from support.compiled import results
 
 import veery
+import veery.numpy as jnp
+import veery_lowering
+from veery import _eager, lax
 from veery._eager import HostProgram, host_program
 
 DTYPES = ("bool", "int32", "uint8", "float32", "float64", "complex64")
@@ -84,3 +89,144 @@ def test_the_bits_are_those_of_the_compiled_program(name: str) -> None:
             at = [x[tuple(i)] if x.shape == out.shape else ... for x in operands]
             wrong.append(f"{title} of {at}: {out[tuple(i)]}, compiled {compiled[tuple(i)]}")
     assert not wrong, "\n".join(wrong)
+
+
+def special_pairs() -> list[np.ndarray]:
+    return [x.ravel() for x in np.meshgrid(*[special(np.dtype("float32"))] * 2)]
+
+
+def test_fused_programs_have_the_bits_of_the_compiled_ones() -> None:
+    """Several operations, of which the compiler makes one loop."""
+    x, y = special_pairs()
+    rows = np.stack([x, y], axis=1)
+    key = np.array([1, 2], np.uint32)
+    exact: list[Call] = [
+        ("quotients", lambda x, y: (x / 3 - y) / jnp.sqrt(jnp.abs(y) + 2), (x, y)),
+        ("products", lambda x, y: x * y * 0.1 * x, (x, y)),
+        ("extremes of rows", lambda r: r.max(1), (rows,)),
+        ("least of rows", lambda r: r.min(1), (rows,)),
+        ("largest of all", lambda r: jnp.maximum(r[:, 0].max(), r[:30, 1].max()), (rows,)),
+        ("clip", lambda x, y: jnp.clip(x, -0.0, y), (x, y)),
+        ("where", lambda x, y: jnp.where(x > y, -x, jnp.floor(y)), (x, y)),
+        ("powers", lambda x: x**2 * x**3, (x,)),
+        ("indices", lambda x, i: jnp.take(x, i, mode="fill"), (x, np.array([[0, -1, 5], [7, 9000, -9000]]))),
+        ("writes", lambda x, i: x.at[i, 0].set(jnp.arange(4.0)), (rows, np.array([3, 3, 2, 9000]))),
+        ("counts", lambda i: jnp.bincount(i, length=5), (np.array([3, 3, 2, 1]),)),
+        ("uniform", lambda k: veery.random.uniform(veery.random.wrap_key_data(k), (50,)), (key,)),
+        ("bits", lambda k: veery.random.randint(k, (50,), -5, 1000), (key,)),
+        ("sorted", lambda x: jnp.sort(x), (x,)),
+        ("order", lambda x: jnp.argsort(jnp.floor(x)), (x,)),
+        ("solved", lambda a, b: jnp.linalg.solve(a, b), (rows[50:52] + np.eye(2, dtype=np.float32), rows[60:62])),
+    ]
+    programs = [program_of(fun, operands) for _, fun, operands in exact]
+    for (title, _, operands), program, compiled in zip(exact, programs, results([call[1:] for call in exact])):
+        assert program is not None, title
+        out = np.asarray(program(list(operands))[0])
+        assert out.dtype == compiled.dtype and equal_bits(out, compiled).all(), f"{title}: {out}, compiled {compiled}"
+
+
+LEFT_TO_THE_COMPILER = {
+    "sum of a product": lambda x, y: x * y + x,
+    "difference from a product that was moved": lambda x, y: y[::-1] - (-(x * y)).reshape(-1, 1)[:, 0],
+    "sum of floats": lambda x, y: x.sum(),
+    "transcendental": lambda x, y: jnp.exp(x),
+    "multiplication by one": lambda x, y: x * lax.full_like(x, 1),
+    "float16": lambda x, y: x.astype(jnp.float16) * 2,
+    "too much": lambda x, y: x[:40_000, None] + y,
+    "effect": lambda x, y: veery.debug.print("{}", x) or x,
+}
+
+
+@pytest.mark.parametrize("title", LEFT_TO_THE_COMPILER)
+def test_left_to_the_compiler(title: str) -> None:
+    assert program_of(LEFT_TO_THE_COMPILER[title], tuple(special_pairs())) is None
+
+
+def compilations() -> int:
+    info = veery_lowering.cache_info()
+    return info.hits + info.misses
+
+
+def test_nothing_is_compiled_and_types_are_those_of_compiled_programs() -> None:
+    def script() -> list[Any]:
+        x = jnp.arange(6)
+        y = jnp.asarray(2.5)
+        placed = veery.device_put(jnp.ones(3), veery.devices()[0])
+        keys = veery.random.split(veery.random.key(3), 2)
+        return [
+            x + 1, x * 2.0, y * 2, x[1:3], x[jnp.array([0, -1])], x.reshape(2, 3).T, placed / 2, x.at[2].set(7), keys,
+            jnp.stack([y, y]), jnp.where(x > 2, x, -1.5), x.max(), x.argmin(), (x > 3).sum(),
+            jnp.linalg.inv(jnp.eye(2)), veery.random.uniform(keys[0], (3,)), jnp.concatenate([x, x]), jnp.zeros((0, 2)) + 1,
+        ]  # fmt: skip
+
+    before = compilations()
+    outs = script()
+    assert compilations() == before
+    veery.config.update("veery_host_evaluation", False)
+    compiled = script()
+    assert compilations() > before
+    for out, expected in zip(outs, compiled, strict=True):
+        assert (out.aval, out.committed, out.device) == (expected.aval, expected.committed, expected.device)
+        assert repr(out) == repr(expected)
+        assert not np.asarray(out.to_numpy()).flags.writeable
+
+
+def test_the_functions_of_users_are_compiled() -> None:
+    before = compilations()
+    veery.jit(lambda x: x + 41)(jnp.ones(3))
+    assert compilations() == before + 1
+
+
+def test_an_argument_that_is_being_computed_is_not_waited_for() -> None:
+    a = jnp.full((1500, 1500), 1e-3)
+    slow = veery.jit(lambda a: (a @ a @ a @ a)[0, :37])(a)
+    assert not slow.is_ready()
+    before = compilations()
+    assert (slow - 2.0).shape == (37,) and compilations() == before + 1
+
+
+def test_what_is_called_for_long_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_eager, "MOST_SECONDS", 0.002)
+    x, before = jnp.arange(77.0), compilations()
+    assert (x - 3)[0].item() == -3.0 and compilations() == before
+    end = time.monotonic() + 60
+    while compilations() == before and time.monotonic() < end:
+        out = x - 3
+    assert compilations() == before + 1 and out.tolist() == list(range(-3, 74))
+
+
+def test_deleted_and_donated_arguments() -> None:
+    x = jnp.ones(5)
+    x + 1  # the host has seen its memory
+    assert veery.jit(lambda x: x * 3, donate_argnums=0)(x).tolist() == [3.0] * 5
+    with pytest.raises(RuntimeError, match="deleted"):
+        x + 1
+
+
+def test_settings_hold() -> None:
+    x = jnp.zeros(4)
+    with veery.debug_nans(True), pytest.raises(FloatingPointError, match="nan"):
+        x / x
+    veery.config.update("jax_no_execution", True)
+    with pytest.raises(RuntimeError, match="no_execution"):
+        x * 3
+    veery.config.update("jax_no_execution", False)
+    veery.config.update("jax_disable_jit", True)
+    assert (x + 2).tolist() == [2.0] * 4
+
+
+def test_threads_share_programs_and_keep_their_own_floating_point_modes() -> None:
+    x = jnp.full(16, 2.0**-130)
+    failures = []
+
+    def work() -> None:
+        for _ in range(200):
+            if (x * 2.0).to_numpy().any() or not (np.float32(2.0**-130) * np.ones(16, np.float32)).all():
+                failures.append("subnormal numbers")
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures

@@ -124,7 +124,8 @@ class JitFunction:
         self._name = function_name(fun)
         self._options = options
         self._dynamic_only = not (options.static_argnums or options.static_argnames)
-        self._is_ours = str(getattr(fun, "__module__", "")).startswith("veery.")  # of a function that users call eagerly
+        # a function of the library, which is called eagerly, and not one whose compilation the user asks for
+        self._is_ours = str(getattr(fun, "__module__", "")).startswith("veery.")
         self._donates = bool(options.donate_argnums or options.donate_argnames)
         self._traces: dict[Signature, Traced] = traces_of(fun, options)
         self._entries: dict[Any, Entry] = {}

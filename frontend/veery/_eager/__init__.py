@@ -1,14 +1,16 @@
 """Eager programs that NumPy evaluates, so that nothing is compiled for them.
 
-IREE takes 0.2 to 0.6 s for the smallest program, at each new shape; NumPy takes microseconds. A program whose operations
-all have a rule in `rules.py`, by which NumPy gives the bits that the compiled program gives, is evaluated on the host
-while its arrays are small. Nothing is waited for: where an argument is still being computed the program is compiled.
+IREE takes 0.2 to 0.6 s for the smallest program, at each new shape; NumPy takes microseconds. A program whose
+operations all have a rule in `rules.py`, by which NumPy gives the bits that the compiled program gives, is evaluated on
+the host while its arrays are small. Nothing is waited for: where an argument is still being computed the program is
+compiled.
 """
 
 from __future__ import annotations
 
 import contextvars
 import functools
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,9 +24,9 @@ from veery._transforms.dce import dce, side_effects
 # What a call may do on the host: elements, each times the weight of its rule.
 MOST_WORK = 1 << 15
 
-# So many operations (1 to 3 us each) of a program of several are done on the host, then it is compiled: it takes 4 us
-# from there on, whatever it does. By then the host has spent about as long on it as the compiler will.
-MOST_STEPS = 1 << 17
+# Compiled, a small program takes 4 us; here its operations take 1 to 10 us each. One that has been evaluated for so
+# long in all is compiled after all: those called often are fast, the others have not cost a compilation.
+MOST_SECONDS = 0.1
 
 _quiet = contextvars.copy_context()
 _quiet.run(np.seterr, all="ignore")
@@ -50,7 +52,7 @@ class HostProgram:
         self._work = 0
         self.outputs = self._inline(closed, list(range(count)))
         self._rest = self.values[count:]
-        self.flushed = None
+        self.flushed: Callable[..., Any] | None = None
         if Mode.FLUSHED in self._modes:
             self._flush()
 
@@ -75,9 +77,9 @@ class HostProgram:
         if Mode.CALLED not in self._modes:
             self.flushed = flushed
             return
-        for i, ((function, *places), mode) in enumerate(zip(self.steps, self._modes)):
+        for i, ((function, operands, results), mode) in enumerate(zip(self.steps, self._modes)):
             if mode is Mode.FLUSHED:
-                self.steps[i] = (functools.partial(flushed, function), *places)
+                self.steps[i] = (functools.partial(flushed, function), operands, results)
 
     def _inline(self, closed: ClosedJaxpr, arguments: Sequence[int]) -> list[int]:
         """Add the operations of a jaxpr on values at some places; the places of its results."""
@@ -90,8 +92,8 @@ class HostProgram:
         place = lambda atom: self._constant(atom.val, atom.aval) if type(atom) is Literal else places[atom]
         for eqn in jaxpr.eqns:
             operands = [place(atom) for atom in eqn.invars]
-            inner = eqn.params.get("jaxpr" if eqn.primitive.name == "jit" else "call_jaxpr")
-            results = self._add(eqn, operands) if inner is None else self._inline(inner, operands)
+            call = _call(eqn, operands)
+            results = self._add(eqn, operands) if call is None else self._inline(*call)
             places.update(zip(eqn.outvars, results))
         return [place(atom) for atom in jaxpr.outvars]
 
@@ -125,9 +127,23 @@ class HostProgram:
         return results
 
     def _check_contraction(self, eqn: JaxprEqn, operands: list[int]) -> None:
-        """Raise NotExact for the sum of a product of floats, which the compiler makes one operation that rounds once."""
+        """Raise NotExact for the sum of a product of floats: compiled, it is one operation that rounds once."""
         if eqn.primitive.name in ("add", "sub") and not self._products.isdisjoint(operands):
             raise NotExact
+
+
+def _call(eqn: JaxprEqn, operands: list[int]) -> tuple[ClosedJaxpr, list[int]] | None:
+    """The jaxpr that an equation applies, and to which operands; None for an operation."""
+    name, params = eqn.primitive.name, eqn.params
+    if name == "jit":
+        return params["jaxpr"], operands
+    if name in ("custom_jvp_call", "custom_vjp_call"):
+        return params["call_jaxpr"], operands
+    if name == "custom_linear_solve":
+        lengths = params["lengths"]
+        start = sum(lengths[:2])
+        return params["problem"].solve, operands[start : start + lengths[2]] + operands[sum(lengths) :]
+    return None
 
 
 def host_program(closed: ClosedJaxpr) -> HostProgram | None:
@@ -153,23 +169,31 @@ class HostExecutable:
         self._device = device
         self._put = put
         self._compile = compile
-        self._compiled: Any = None
-        self._steps_left = MOST_STEPS
+        self._seconds = 0.0
+        self._run = self._evaluate
 
-    def __call__(self, buffers: Sequence[Any]) -> list[Any]:
+    def call(self, buffers: Sequence[Any]) -> list[Any]:
         """The buffers of the results."""
-        steps = len(self._program.steps)
-        if steps > 1:
-            self._steps_left -= steps
-        arguments = [buffer.numpy_if_ready() for buffer in buffers]
-        if self._steps_left < 0 or any([x is None for x in arguments]):
-            return self._call_compiled(buffers)
-        put, device = self._put, self._device
-        return [put(x, device) for x in self._program(arguments)]
+        return self._run(buffers)
 
-    call = __call__
+    __call__ = call
 
-    def _call_compiled(self, buffers: Sequence[Any]) -> list[Any]:
-        if self._compiled is None:
-            self._compiled = self._compile()
-        return self._compiled(buffers)
+    def _evaluate(self, buffers: Sequence[Any]) -> list[Any]:
+        begin = time.perf_counter()
+        arguments = []
+        for buffer in buffers:
+            value = buffer.numpy_if_ready()
+            if value is None:
+                return self._switch(buffers)
+            arguments.append(value)
+        if self._seconds > MOST_SECONDS:
+            return self._switch(buffers)
+        device = self._device
+        results = [self._put(x, device) for x in self._program(arguments)]
+        self._seconds += time.perf_counter() - begin
+        return results
+
+    def _switch(self, buffers: Sequence[Any]) -> list[Any]:
+        """Compile the program, to be used from now on."""
+        self._run = self._compile().call
+        return self._run(buffers)

@@ -12,6 +12,11 @@ from veery.lax._gather_scatter_dims import GatherScatterMode
 
 Shape = tuple[int, ...]
 
+COMBINES = {
+    "scatter_add": np.add, "scatter_sub": np.subtract, "scatter_mul": np.multiply,
+    "scatter_min": np.minimum, "scatter_max": np.maximum,
+}  # fmt: skip
+
 
 def gather(eqn: JaxprEqn) -> Callable[..., np.ndarray]:
     """The windows of an operand that start at indices, for the parameters of the equation."""
@@ -36,7 +41,8 @@ def gather(eqn: JaxprEqn) -> Callable[..., np.ndarray]:
 
 
 def scatter(eqn: JaxprEqn) -> Callable[..., np.ndarray]:
-    """An operand with windows at indices replaced by updates, of which the last wins."""
+    """An operand with updates combined into its windows at indices; of those that replace, the last wins."""
+    combine = COMBINES.get(eqn.primitive.name)
     numbers, mode = eqn.params["dimension_numbers"], eqn.params["mode"]
     shape, indices_shape, updates_shape = (v.aval.shape for v in eqn.invars)
     batching = list(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims))
@@ -53,7 +59,10 @@ def scatter(eqn: JaxprEqn) -> Callable[..., np.ndarray]:
         out = np.array(x)
         if drops and not inside.all():
             starts, updates = [np.broadcast_to(s, batch_shape)[inside] for s in starts], updates[inside]
-        out[_windows(starts, sizes)] = updates
+        if combine is None:
+            out[_windows(starts, sizes)] = updates
+        else:
+            combine.at(out, _windows(starts, sizes), updates)
         return out
 
     return scattered
@@ -87,7 +96,6 @@ def _windows(starts: Sequence[np.ndarray], sizes: Shape) -> tuple[np.ndarray, ..
     """Indices of all elements of all windows: of the shape of the starts and the sizes."""
     ndim = len(sizes)
     return tuple(
-        start.reshape(start.shape + (1,) * ndim)
-        + np.arange(size).reshape([-1 if i == dim else 1 for i in range(ndim)])
+        start.reshape(start.shape + (1,) * ndim) + np.arange(size).reshape([-1 if i == dim else 1 for i in range(ndim)])
         for dim, (start, size) in enumerate(zip(starts, sizes))
     )

@@ -81,8 +81,8 @@ def step_of(eqn: JaxprEqn, known: Sequence[np.ndarray | None]) -> Step | None:
     if name in _OF_INTEGERS and all(dtype in _INTEGRAL for dtype in types):
         return Step(_function(eqn), weight=_OF_INTEGERS[name])
     if name in _OF_FLOATS and first in _NATIVE:
-        if name in _FOLDED and any(x is not None and np.isin(x, (-1, 0, 1)).all() for x in known):
-            return None  # x * 1 is x in the compiled program, subnormal or not
+        if name in _FOLDED and any(x is not None and np.isin(x, _FOLDED[name]).all() for x in known):
+            return None
         if name == "integer_pow" and eqn.params["y"] < 0:
             return None
         return Step(_function(eqn), Mode.FLUSHED, _OF_FLOATS[name], name in _PRODUCTS, name in _ROUNDING)
@@ -90,6 +90,8 @@ def step_of(eqn: JaxprEqn, known: Sequence[np.ndarray | None]) -> Step | None:
 
 
 def _function(eqn: JaxprEqn) -> Callable[..., Any]:
+    if eqn.primitive.name in indexing.COMBINES:
+        return indexing.scatter(eqn)
     ufunc = _UFUNCS.get(eqn.primitive.name)
     dtype = dtype_of(eqn.invars[0].aval)
     if dtype in _NATIVE and eqn.primitive.name in _FLOAT_FUNCTIONS:
@@ -100,8 +102,8 @@ def _function(eqn: JaxprEqn) -> Callable[..., Any]:
 
 
 def _reference(eqn: JaxprEqn) -> Callable[..., Any]:
-    reference = eqn.primitive.reference
-    return functools.partial(reference, **eqn.params) if eqn.params else reference  # type: ignore[return-value, arg-type]
+    reference: Any = eqn.primitive.reference
+    return functools.partial(reference, **eqn.params) if eqn.params else reference
 
 
 def _conversion(eqn: JaxprEqn) -> Step | None:
@@ -177,11 +179,13 @@ _OF_INTEGERS = dict.fromkeys(
 _OF_INTEGERS |= dict.fromkeys(
     ("div", "rem", "integer_pow", "shift_left", "shift_right_logical", "shift_right_arithmetic", "population_count"), 8
 )
+_OF_INTEGERS |= dict.fromkeys(("scatter_add", "scatter_sub", "scatter_mul", "scatter_min", "scatter_max"), 16)
 _OF_INTEGERS |= {"clz": 64, "random_seed": 4}
 _OF_INTEGERS |= dict.fromkeys(("threefry2x32", "random_bits", "random_split", "random_fold_in"), 24)
 
 _PRODUCTS = frozenset(("mul", "square", "integer_pow"))
-_FOLDED = frozenset(("add", "sub", "mul", "div"))
+# With these constants the compiler has no operation: x * 1 is x, subnormal or not.
+_FOLDED = {"add": (0,), "sub": (0,), "mul": (-1, 0, 1), "div": (-1, 0, 1)}
 _ROUNDING = frozenset(("add", "sub", "div", "sqrt"))
 _OF_FLOATS = dict.fromkeys(
     ("add", "sub", "mul", "div", "sqrt", "neg", "abs", "floor", "ceil", "is_finite", "square", "max", "min", "clamp",
@@ -213,7 +217,7 @@ def _reduced(function: Callable[..., Any], start: float) -> Callable[..., np.nda
         if out.all():
             return out
         negative = np.signbit(x) if start > 0 else ~np.signbit(x)
-        preferred = np.any((x == 0) & negative, axis=axes)
+        preferred = np.logical_or.reduce((x == 0) & negative, axis=tuple(axes))
         return np.where(out == 0, np.where(preferred == (start > 0), x.dtype.type(-0.0), x.dtype.type(0.0)), out)
 
     return reduced

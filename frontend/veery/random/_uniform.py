@@ -110,7 +110,15 @@ def uniform(
     """
     key = check_key("uniform", key)
     dtype = float_dtype("uniform", dtype)
+    if type(minval) in (int, float) and type(maxval) in (int, float) and (minval, maxval) == (0, 1):
+        return _unit_uniform(key, shape=canonicalize_shape(shape), dtype=dtype)
     return _uniform(key, to_dtype(minval, dtype), to_dtype(maxval, dtype), shape=canonicalize_shape(shape), dtype=dtype)
+
+
+@jit(static_argnames=("shape", "dtype"))
+def _unit_uniform(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
+    """Without the span of the interval: nothing need be compiled for a few eager samples."""
+    return uniform_of(typed(key), shape, dtype)
 
 
 @jit(static_argnames=("shape", "dtype"))
