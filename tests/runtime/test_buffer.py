@@ -196,3 +196,18 @@ def test_a_copy_of_failed_work_leaves_the_error_to_the_reader(device):
     failed.copy_to_host_async()
     with pytest.raises(KeyError, match="cause"):
         failed.numpy()
+
+
+def test_contents_that_are_not_there_yet_are_not_waited_for(device):
+    buffer = runtime.put(np.arange(3), device)
+    assert buffer.numpy_if_ready().tolist() == [0, 1, 2]
+    pending = runtime.put(np.arange(3), device)
+    deferred = pending._pending = completion.Deferred("unfinished")
+    assert pending.numpy_if_ready() is None
+    deferred.resolve([], None)
+    assert pending.numpy_if_ready().tolist() == [0, 1, 2]
+    failed = runtime.put(np.arange(3), device)
+    failed._pending = completion.Failed(ValueError("no result"))
+    assert failed.numpy_if_ready() is None
+    buffer.delete()
+    assert buffer.numpy_if_ready() is None
