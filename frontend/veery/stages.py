@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from veery._core.avals import aval_of
 from veery._core.compiler_options import pairs
 from veery._core.dimensions import may_fit
 from veery._core.jaxpr import ClosedJaxpr
+from veery._transforms.costs import nbytes, total_costs
 
 
 class Traced:
@@ -128,8 +130,8 @@ class Lowered:
         return self._lowered.module
 
     def cost_analysis(self) -> dict[str, Any]:
-        """An estimate of the work: floating-point operations plus bytes touched; a text with symbolic shapes."""
-        return {"work": _number(self._lowered.work)}
+        """The costs of the operations, as of `Compiled.cost_analysis`, without the queue."""
+        return _costs(self._traced, self._lowered.work)
 
     @source.api_boundary
     def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
@@ -144,7 +146,7 @@ class Lowered:
         """
         asked = (*self._traced._function._options.compiler_options, *pairs(compiler_options))
         lowered = self._lowered.with_options(**_dispatch.lowering_options(asked))
-        return Compiled(self._traced, *_dispatch.compile_lowered(lowered, self._device), self._device)
+        return Compiled(self._traced, lowered, *_dispatch.compile_lowered(lowered, self._device), self._device)
 
     def __repr__(self) -> str:
         return f"Lowered({self._traced.fun_name})"
@@ -161,11 +163,37 @@ def _number(work: Any) -> float | str:
     return float(work) if isinstance(work, int) else str(work)
 
 
+def _costs(traced: Traced, work: Any) -> dict[str, Any]:
+    costs = {**total_costs(traced.jaxpr.jaxpr), "work": work}
+    return {name: _number(cost) for name, cost in costs.items()}
+
+
+@dataclass(frozen=True)
+class CompiledMemoryStats:
+    """Sizes in bytes of what a compiled program needs, under JAX's names.
+
+    `temp_size_in_bytes` is the memory that IREE plans for values that are neither arguments nor results (0 where it
+    depends on the arguments); `alias_size_in_bytes` that of donated arguments in whose place results are written.
+    """
+
+    generated_code_size_in_bytes: int
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    alias_size_in_bytes: int
+    temp_size_in_bytes: int
+    host_generated_code_size_in_bytes: int = 0
+    host_argument_size_in_bytes: int = 0
+    host_output_size_in_bytes: int = 0
+    host_alias_size_in_bytes: int = 0
+    host_temp_size_in_bytes: int = 0
+
+
 class Compiled:
     """A compiled function for one type of arguments. Made by `jit(f).lower(...).compile()`."""
 
-    def __init__(self, traced: Traced, program: Any, executable: Any, device: Any):
+    def __init__(self, traced: Traced, lowered: Any, program: Any, executable: Any, device: Any):
         self._traced = traced
+        self._lowered = lowered
         self._program = program
         self._executable = executable
         self._device = device
@@ -180,30 +208,39 @@ class Compiled:
         """What a call costs, and where it runs.
 
         Returns:
-            A dictionary of "work", an estimate: floating-point operations plus bytes touched (a text with symbolic
-            shapes); and, of a program on a device, "queue": "inline" (small programs run in the caller's thread),
-            "threaded" (larger ones on worker threads) or "deferred" (submitted by a thread, for submission may wait
-            for values); with symbolic shapes "by shape". `jit(f, compiler_options={"queue": "threaded"})` chooses.
+            A dictionary of "flops", "transcendentals" (exp, sin, sqrt...) and "bytes accessed" (operands and results,
+            before fusion); of "work", by which small programs are told from large ones; and, of a program on a device,
+            "queue": "inline" (small programs run in the caller's thread), "threaded" (larger ones on worker threads) or
+            "deferred" (submitted by a thread, for submission may wait for values); with symbolic shapes "by shape", and
+            texts for numbers. `jit(f, compiler_options={"queue": "threaded"})` chooses.
 
         >>> import veery, veery.numpy as jnp
         >>> compile = lambda n: veery.jit(lambda x: x + 1).lower(jnp.zeros(n)).compile()
         >>> compile(8).cost_analysis()
-        {'work': 76.0, 'queue': 'inline'}
-        >>> compile(10**6).cost_analysis()
-        {'work': 9000004.0, 'queue': 'threaded'}
+        {'flops': 8.0, 'transcendentals': 0.0, 'bytes accessed': 68.0, 'work': 76.0, 'queue': 'inline'}
+        >>> compile(10**6).cost_analysis()["queue"]
+        'threaded'
         """
         queue = {} if self._executable is None else {"queue": self._executable.queue}
-        return {"work": _number(self._program.work), **queue}
+        return {**_costs(self._traced, self._program.work), **queue}
 
-    def memory_analysis(self) -> dict[str, int]:
-        """Sizes in bytes of the arguments, the results and the program itself."""
-        traced = self._traced._traced.closed
-        nbytes = lambda avals: sum(a.size * a.dtype.itemsize for a in avals)
-        return {
-            "argument_size_in_bytes": nbytes(traced.in_avals),
-            "output_size_in_bytes": nbytes(traced.out_avals),
-            "generated_code_size_in_bytes": len(self._program.vmfb),
-        }
+    def memory_analysis(self) -> CompiledMemoryStats:
+        """Sizes in bytes of the arguments, the results, the temporary values and the program itself.
+
+        >>> import veery, veery.numpy as jnp
+        >>> twice = veery.jit(lambda x: veery.numpy.tanh(x @ x) @ x).lower(jnp.ones((64, 64))).compile()
+        >>> twice.memory_analysis().temp_size_in_bytes
+        16384
+        """
+        closed = self._traced._traced.closed
+        overwritten = self._program.metadata.get("overwritten", "").split()
+        return CompiledMemoryStats(
+            generated_code_size_in_bytes=len(self._program.vmfb),
+            argument_size_in_bytes=nbytes(closed.in_avals),
+            output_size_in_bytes=nbytes(closed.out_avals),
+            alias_size_in_bytes=nbytes(closed.in_avals[int(i)] for i in overwritten),
+            temp_size_in_bytes=self._lowered.temporary_bytes(),
+        )
 
     def as_text(self) -> str:
         """The StableHLO that the program was compiled from."""
@@ -288,8 +325,8 @@ class Compiled:
         rows = {
             "arguments": ", ".join(aval.str_short() for aval in self.in_avals),
             "results": ", ".join(aval.str_short() for aval in self._traced.out_avals),
-            **{name.replace("_", " "): f"{value:,}" for name, value in self.memory_analysis().items()},
-            "work": f"{self._program.work:,} operations and bytes",
+            "code, bytes": f"{len(self._program.vmfb):,}",
+            **{name: f"{cost:,}" for name, cost in total_costs(self._traced.jaxpr.jaxpr).items()},
             "queue": self.cost_analysis().get("queue", "not loaded"),
         }
         cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows.items())

@@ -92,6 +92,13 @@ def most_bindings(emission: Emission, target: Target, options: Options) -> int:
     return max((layout.count("#hal.pipeline.binding") for layout in layouts), default=0)
 
 
+def temporary_bytes(emission: Emission, target: Target, options: Options) -> int:
+    """The bytes of transient allocations that the program makes, of those whose sizes are known."""
+    text = intermediate(emission, target, options, "stream")
+    sizes = re.findall(r"stream\.resource\.alloca .*!stream\.resource<transient>\{%c(\d+)(?:_\d+)?\}", text)
+    return sum(map(int, sizes))
+
+
 def _generated_code(module: bytes, flags: Flags, target: Target, kind: str, run: Run) -> str:
     with tempfile.TemporaryDirectory(prefix="veery-code-") as folder:
         program, diagnostics = run(module, (*flags, f"--iree-hal-dump-executable-files-to={folder}"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from veery_lowering.compiler import compile_emission, intermediate, most_bindings
+from veery_lowering.compiler import compile_emission, intermediate, most_bindings, temporary_bytes
 from veery_lowering.mlir import bytecode
 from veery_lowering.module import Emission, emit_module
 from veery_lowering.program import STATIC, Options, Program, Symbols, call_metadata, place_of
@@ -49,6 +49,10 @@ class Lowered:
     def widest_dispatch(self) -> int:
         """The most buffers that a dispatch touches."""
         return most_bindings(self.emission, self.target, self.options)
+
+    def temporary_bytes(self) -> int:
+        """The bytes that IREE plans for values that are neither arguments nor results; 0 where it does not know."""
+        return temporary_bytes(self.emission, self.target, self.options)
 
     def as_bytecode(self) -> bytes:
         """The module as MLIR bytecode, locations included."""

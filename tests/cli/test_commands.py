@@ -35,7 +35,8 @@ def test_inspect_shows_code(veery, tmp_path):
 
 def test_statistics_and_differences(veery):
     found = json.loads(ok(veery("inspect", "model.py:layer", *ARGS, "--stats", "--json")))
-    assert found["operations"]["dot_general"] == {"count": 1, "flops": 60, "bytes": 4 * (10 + 15 + 6)}
+    product = {"count": 1, "flops": 60, "transcendentals": 0, "bytes": 4 * (10 + 15 + 6)}
+    assert found["operations"]["dot_general"] == product
     assert found["dispatches"] == 1 and found["argument_bytes"] == 4 * (15 + 3 + 10) and found["queue"] == "inline"
     text = ok(veery("inspect", "model.py:layer", *ARGS, "--diff", "model.py:layer", "model.py:loss"))
     assert "+++ model.py:loss" in text and "reduce_sum" in text

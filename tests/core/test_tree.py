@@ -325,6 +325,18 @@ def test_flatten_axes():
         core_tree.flatten_axes("in_axes", treedef, [0, (1, 2, 3)])
     with pytest.raises(ValueError, match="the tuple of all positional arguments"):
         core_tree.flatten_axes("in_axes", treedef, [0], tupled_args=True)
+    for axes in ([0, [1, 2]], {"a": 0}, [0, (1, {"b": 2})]):
+        with pytest.raises(ValueError, match="must be a tree prefix"):
+            core_tree.flatten_axes("in_axes", treedef, axes)
+
+
+def test_flatten_axes_makes_no_nodes():
+    class Numbers:  # checks its leaves, as users' classes may
+        def __init__(self, x):
+            self.x = float(x)
+
+    tree_util.register_pytree_node(Numbers, lambda node: ((node.x,), None), lambda _, children: Numbers(*children))
+    assert core_tree.flatten_axes("in_axes", tree.structure((Numbers(1), 2)), (0, None)) == [0, None]
 
 
 def test_prefix_errors_find_each_place():

@@ -95,7 +95,7 @@ def test_the_environment(monkeypatch):
 
 def test_small_programs():
     default, small = (compiled({"optimize_for": goal}) for goal in ("speed", "size"))
-    sizes = [each.memory_analysis()["generated_code_size_in_bytes"] for each in (default, small)]
+    sizes = [each.memory_analysis().generated_code_size_in_bytes for each in (default, small)]
     assert sizes[1] < 0.9 * sizes[0] and (np.asarray(small(X)) == default(X)).all()
 
 
@@ -131,3 +131,16 @@ def test_tuning_with_real_measurements(monkeypatch):
     printing(1.0)
     veery.effects_barrier()
     assert len(seen) == 1
+
+
+def test_costs_and_memory():
+    chain = veery.jit(lambda x, w: jnp.tanh(x @ w) @ w, donate_argnums=0)
+    program = chain.lower(jnp.zeros((64, 32)), jnp.zeros((32, 32))).compile()
+    costs, memory = program.cost_analysis(), program.memory_analysis()
+    assert costs["flops"] == 2 * (2 * 64 * 32 * 32) and costs["transcendentals"] == 64 * 32
+    assert costs["bytes accessed"] == 4 * (2 * (2 * 64 * 32 + 32 * 32) + 2 * 64 * 32)
+    assert memory.argument_size_in_bytes == 4 * (64 * 32 + 32 * 32) and memory.output_size_in_bytes == 4 * 64 * 32
+    assert memory.temp_size_in_bytes in (0, 4 * 64 * 32)  # none where the hidden values lie in the donated argument
+    assert memory.generated_code_size_in_bytes > 1000
+    scan = lambda x: veery.lax.scan(lambda c, _: (jnp.sin(c), None), x, length=7)[0]
+    assert veery.jit(scan).lower(jnp.zeros(3)).cost_analysis()["transcendentals"] == 21

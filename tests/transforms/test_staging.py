@@ -131,6 +131,8 @@ def test_bad_arguments_are_named():
 def test_eval_shape_computes_nothing():
     out = veery.eval_shape(lambda x, y: {"d": lax.dot(x, y)}, veery.ShapeDtypeStruct((2, 3), np.float32), VECTOR)
     assert out == {"d": veery.ShapeDtypeStruct((2,), np.float32)}
+    assert veery.ShapeDtypeStruct.like(VECTOR) == veery.ShapeDtypeStruct(VECTOR.shape, VECTOR.dtype)
+    assert veery.ShapeDtypeStruct.like(1) == veery.ShapeDtypeStruct((), np.int32, weak_type=True)
     jaxpr, shape = veery.make_jaxpr(lax.sin, return_shape=True)(1.0)
     assert shape.shape == () and jaxpr.out_avals[0].dtype == np.float32
 

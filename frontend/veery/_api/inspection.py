@@ -37,6 +37,12 @@ class ShapeDtypeStruct:
         self.weak_type = weak_type
         self.sharding = sharding
 
+    @classmethod
+    def like(cls, x: Any) -> ShapeDtypeStruct:
+        """The struct of an array, a scalar or anything with a shape and a dtype."""
+        aval = aval_of(x)
+        return cls(aval.shape, aval.dtype, weak_type=aval.weak_type)
+
     @property
     def ndim(self) -> int:
         return len(self.shape)

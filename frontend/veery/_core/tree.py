@@ -547,21 +547,34 @@ def flatten_axes(name: str, treedef: PyTreeDef, axis_tree: Any, *, tupled_args: 
     if one_level(axis_tree) is None or axis_tree is None:
         return [axis_tree] * treedef.num_leaves
     axes, axes_def = tree_flatten(axis_tree, _is_none)
-    full = treedef.unflatten([AnyLeaf()] * treedef.num_leaves)
     try:
-        subtrees = axes_def.flatten_up_to(full)
+        counts = _leaves_under(axes_def.spec, treedef.spec)
     except ValueError:
-        raise _axes_error(name, treedef, axis_tree, full, tupled_args) from None
-    return [axis for axis, subtree in zip(axes, subtrees) for _ in range(tree_structure(subtree).num_leaves)]
+        raise _axes_error(name, treedef, axis_tree, tupled_args) from None
+    return [axis for axis, count in zip(axes, counts) for _ in range(count)]
 
 
-def _axes_error(name: str, treedef: PyTreeDef, axis_tree: Any, full: Any, tupled_args: bool) -> ValueError:
+def _leaves_under(prefix: optree.PyTreeSpec, spec: optree.PyTreeSpec) -> list[int]:
+    """How many leaves `spec` has at each leaf of its prefix; ValueError if it does not begin with the prefix.
+
+    No tree is made for this: classes of the user's may refuse leaves that are no arrays.
+    """
+    if prefix.is_leaf():
+        return [spec.num_leaves]
+    same = prefix.type is spec.type and prefix.num_children == spec.num_children
+    if not same or _metadata(prefix) != _metadata(spec):
+        raise ValueError("not a prefix")
+    return [n for pair in zip(prefix.children(), spec.children()) for n in _leaves_under(*pair)]
+
+
+def _axes_error(name: str, treedef: PyTreeDef, axis_tree: Any, tupled_args: bool) -> ValueError:
     message = f"{name} specification must be a tree prefix of the corresponding value"
     if tupled_args:
         message += (
             ". Note that the specification must describe the tuple of all positional arguments: one entry for each of "
             f"them, or a single value for all. Got specification {axis_tree!r} for value tree {treedef}."
         )
+    full = treedef.unflatten([AnyLeaf()] * treedef.num_leaves)
     errors = prefix_errors(axis_tree, full, _is_none)
     details = "\n".join(textwrap.indent(str(error(name)), "  ") for error in errors)
     return ValueError(f"{message}; \n  Mismatch details ({len(errors)} found):\n{details}" if errors else message)
