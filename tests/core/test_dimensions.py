@@ -135,7 +135,31 @@ def test_no_shapes(text, like, message):
         parse_shape(text, SCOPE, like)
 
 
-@pytest.mark.parametrize("text, message", [("b > 3", "must contain one of"), ("2*b == 4", "the left side must be")])
+@pytest.mark.parametrize(
+    "constraint, given, expected",
+    [
+        ("a*b == c + d", "2*b*a", "2*c + 2*d"),
+        ("a*b == c + d", "a*b*b", "b*c + b*d"),
+        ("a*a == b", "a*a*a", "a*b"),
+        ("2*a*b == 8", "4*a*b + a", "a + 16"),
+        ("2*b == 4", "3*b", "3*b"),
+        ("a == 2*b", "a*a", "4*b^2"),
+        ("mod(a, 4) == 0", "2*mod(a, 4) + 1", "1"),
+    ],
+)
+def test_equalities_rewrite(constraint, given, expected):
+    assert str(parse_dimension(given, SymbolicScope([constraint]))) == expected
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("b > 3", "must contain one of"),
+        ("b + c == 4", "the left side must be one term"),
+        ("4 == b", "the left side must be one term"),
+        ("b*c == 2*b*c", "the right side must not hold the left one"),
+    ],
+)
 def test_no_constraints(text, message):
     with pytest.raises(ValueError, match=message):
         SymbolicScope([text])

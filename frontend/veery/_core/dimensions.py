@@ -50,7 +50,7 @@ class SymbolicScope:
             raise ValueError(f"constraints must be a sequence of strings, got {constraints!r}")
         self.constraints = tuple(constraints)
         self.nonnegative: list[Dimension] = []  # expressions that are >= 0
-        self.rewrites: dict[Any, Dimension] = {}  # factors that equal another expression
+        self.rewrites: dict[Monomial, tuple[int, Dimension]] = {}  # monomials of which a multiple equals an expression
         self.checks: list[tuple[str, frozenset[str]]] = []  # what arguments must fulfil, and the variables in it
         for text in self.constraints:
             self._add(text)
@@ -60,15 +60,21 @@ class SymbolicScope:
         if sign is None:
             raise ValueError(f"Constraint parsing error: {text!r} must contain one of '==' or '>=' or '<='")
         left, right = (parse_dimension(part, self) for part in text.split(sign, 1))
-        factor = _single_factor(left)
         if sign != "==":
             self.nonnegative.append(left - right if sign == ">=" else right - left)
-        elif factor is None or (isinstance(factor, str) and factor in variables_of(right)):
-            raise ValueError(f"Constraint {text!r}: the left side must be floordiv, mod, max, min or another variable")
         else:
-            self.rewrites[factor] = right
-        if sign != "==" or not isinstance(factor, str):  # a variable that equals an expression is replaced by it
+            self._add_equality(text, left, right)
+        if not (sign == "==" and _is_variable(left)):  # a variable that equals an expression is replaced by it
             self.checks.append((text, variables_of(left) | variables_of(right)))
+
+    def _add_equality(self, text: str, left: Dimension, right: Dimension) -> None:
+        if not isinstance(left, DimExpr) or len(left.terms) != 1:
+            raise ValueError(f"Constraint {text!r}: the left side must be one term: 'b', '2*b', 'b*c', 'mod(b, 4)'...")
+        ((monomial, coefficient),) = left.terms.items()
+        repeated = [m for m in getattr(right, "terms", ()) if _cancel(m, monomial) is not None]
+        if repeated:
+            raise ValueError(f"Constraint {text!r}: the right side must not hold the left one")
+        self.rewrites[monomial] = coefficient, right
 
     def __repr__(self) -> str:
         return f"SymbolicScope({', '.join(map(repr, self.constraints))})"
@@ -322,9 +328,12 @@ def _make(terms: Mapping[Monomial, int], scope: SymbolicScope) -> Dimension:
         return 0
     if len(kept) == 1 and () in kept:
         return kept[()]
-    for factor, replacement in scope.rewrites.items():
-        if any(f == factor for m in kept for f, _ in m):
-            return _sum(c * _product(m, {factor: replacement}, scope) for m, c in kept.items())
+    for monomial, (multiple, replacement) in scope.rewrites.items():
+        for term, coefficient in kept.items():
+            rest = _cancel(term, monomial)
+            if rest is not None and coefficient % multiple == 0:
+                others = _make({m: c for m, c in kept.items() if m != term}, scope)
+                return others + _make({rest: coefficient // multiple}, scope) * replacement
     return DimExpr(kept, scope)
 
 
@@ -348,13 +357,8 @@ def _multiply(a: Monomial, b: Monomial) -> Monomial:
     return tuple(sorted(powers.items(), key=lambda item: str(item[0])))
 
 
-def _single_factor(value: Dimension) -> Any:
-    """The factor that is the whole expression, or None."""
-    if isinstance(value, DimExpr) and list(value.terms.values()) == [1]:
-        (monomial,) = value.terms
-        if len(monomial) == 1 and monomial[0][1] == 1:
-            return monomial[0][0]
-    return None
+def _is_variable(value: Dimension) -> bool:
+    return isinstance(value, DimExpr) and list(value.terms.values()) == [1] and str(value) in value.variables
 
 
 def _sum(values: Iterable[Any]) -> Any:
@@ -365,17 +369,15 @@ def _sum(values: Iterable[Any]) -> Any:
     return total
 
 
-def _product(monomial: Monomial, values: Mapping[Any, Any], scope: SymbolicScope | None = None) -> Any:
-    """The value of a monomial; with a scope, factors without a value stay."""
-    factors = [v for factor, power in monomial for v in [_factor_value(factor, values, scope)] * power]
+def _product(monomial: Monomial, values: Mapping[Any, Any]) -> Any:
+    """The value of a monomial."""
+    factors = [v for factor, power in monomial for v in [_factor_value(factor, values)] * power]
     return functools.reduce(operator.mul, factors) if factors else 1
 
 
-def _factor_value(factor: Any, values: Mapping[Any, Any], scope: SymbolicScope | None) -> Any:
+def _factor_value(factor: Any, values: Mapping[Any, Any]) -> Any:
     if factor in values:
         return values[factor]
-    if scope is not None:
-        return DimExpr({((factor, 1),): 1}, scope)
     if isinstance(factor, str):
         raise KeyError(factor)
     left, right = (d.evaluate(values) if isinstance(d, DimExpr) else d for d in factor[1:])

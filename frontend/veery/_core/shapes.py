@@ -10,6 +10,7 @@ import numpy as np
 
 from veery._core.avals import Shape
 from veery._core.dimensions import DimExpr, as_dimension, is_symbolic
+from veery._core.errors import ConcretizationTypeError, origin
 from veery._core.trace import Tracer
 
 
@@ -41,8 +42,9 @@ def canonicalize_shape(shape: Any, context: str = "") -> Shape:
     if context:
         message += f" {context}."
     entries = shape if isinstance(shape, (tuple, list)) else (shape,)
-    if any(isinstance(d, Tracer) for d in entries):
+    if traced := [d for d in entries if isinstance(d, Tracer)]:
         message += "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
+        message += f"\n{origin(traced[0])}"
     raise TypeError(message)
 
 
@@ -112,8 +114,5 @@ def concrete_int(value: Any, name: str) -> int:
 
 def check_concrete(value: Any, name: str) -> None:
     """Raise ConcretizationTypeError, naming `name`, for a traced value that is not known."""
-    from veery._core.errors import ConcretizationTypeError
-    from veery._core.trace import Tracer
-
     if isinstance(value, Tracer) and value.concrete_value() is None:
         raise ConcretizationTypeError(value, name)

@@ -42,7 +42,8 @@ class JitTracer(Tracer):
         return self._var.aval
 
     def __repr__(self) -> str:
-        return f"JitTracer({self.aval.str_short(short_dtypes=False)})"
+        weak = "~" if getattr(self.aval, "weak_type", False) else ""
+        return f"JitTracer({weak}{self.aval.str_short(short_dtypes=False)})"
 
 
 class StagingTrace(Trace):

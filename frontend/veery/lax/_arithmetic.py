@@ -209,13 +209,9 @@ def pow(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.pow(jnp.array([2.0, 3.0]), 2)
     Array([4., 9.], dtype=float32)
     """
-    return apply(pow_p, x, _as_exponent(y))
-
-
-def _as_exponent(y: ArrayLike) -> ArrayLike:
-    """An integer Python scalar stays one: as a float it would make another derivative at x = 0."""
-    is_integer = isinstance(y, int) and not isinstance(y, (bool, np.generic))
-    return np.asarray(y, dtypes.default_int_dtype())[()] if is_integer else y
+    if isinstance(y, int) and not isinstance(y, (bool, np.generic)):  # a float would have another derivative at x = 0
+        return pow_p.bind(*adopt_dtype("pow", [x]), y)
+    return apply(pow_p, x, y)
 
 
 def integer_pow(x: ArrayLike, y: int) -> Array:
