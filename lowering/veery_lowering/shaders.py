@@ -365,23 +365,33 @@ def _scatter_in_turn(
     return result
 
 
+def _join_by_writing(operation: Any) -> None:
+    """Write what is joined into one array, where shapes are symbolic.
+
+    IREE's loop over the elements of the result reads a column x[:, 1:2] from x[1:, 0], and fused into a reduction
+    (`all` over two columns) goes wrong from the sixth of seven rows on.
+    """
+    if not operation.results[0].type.has_static_shape:
+        axis = ir.IntegerAttr(operation.attributes["dimension"]).value
+        _replace(operation, hlo.optimization_barrier([hlo.join_by_writing(list(operation.operands), axis)]))
+
+
 _REWRITES: dict[str, Callable[[Any], None]] = {
     "stablehlo.reduce": _split_reduction,
     "stablehlo.dot_general": _split_contraction,
     "stablehlo.convolution": _split_convolution,
     "stablehlo.scatter": _split_scatter,
+    "stablehlo.concatenate": _join_by_writing,
 }
 
 
 def _end_dispatches_after_reductions(module: ir.Module) -> None:
     """Keep a reduction out of the dispatch of its consumers: two in one (a softmax) may fail to compile.
 
-    `failed to legalize operation 'arith.constant'`, of a vector of the tile's size. And keep what joins arrays of
-    symbolic shapes out of reductions: fused, `all` over two columns was False from the sixth of seven rows on.
+    `failed to legalize operation 'arith.constant'`, of a vector of the tile's size.
     """
     for operation in _operations(module):
-        joins = operation.name == "stablehlo.concatenate" and not operation.results[0].type.has_static_shape
-        if operation.name == "stablehlo.reduce" or joins:
+        if operation.name == "stablehlo.reduce":
             with ir.InsertionPoint.after(operation), operation.location:
                 for result in operation.results:
                     uses = [(use.owner, use.operand_number) for use in result.uses]

@@ -251,11 +251,15 @@ def _normalize_index(index: Any, size: int, allow_negative: bool, dtype: Any) ->
     if not allow_negative or not dtypes.issubdtype(own, np.signedinteger) or np.shape(index):
         return index
     zero = np.zeros((), own)
+    return _compare.select(_compare.lt(index, zero), _arithmetic.add(index, _size_value(size, own)), index)
+
+
+def _size_value(size: Any, dtype: Any) -> Any:
+    from veery.lax import _convert
+
     if is_symbolic_dim(size):
-        extent = _convert.convert_element_type(lazy.dimension_value(size), own)
-    else:
-        extent = np.asarray(size).astype(own)
-    return _compare.select(_compare.lt(index, zero), _arithmetic.add(index, extent), index)
+        return _convert.convert_element_type(lazy.dimension_value(size), dtype)
+    return np.asarray(size).astype(dtype)
 
 
 def _clip_to_dtype(index: int, dtype: Any) -> Any:
@@ -505,15 +509,15 @@ def index_take(src: Array, idxs: Sequence[Array], axes: Sequence[int]) -> Array:
     axes = tuple(operator.index(a) for a in axes)
     vectors = []
     for index, axis in zip(idxs, axes, strict=True):
-        index = _arithmetic.rem(index, np.asarray(shape[axis]).astype(aval_of(index).dtype))
-        vectors.append(_normalize_indices_of(index, shape[axis]))
+        size = _size_value(shape[axis], aval_of(index).dtype)
+        vectors.append(_normalize_indices_of(_arithmetic.rem(index, size), size))
     sizes = tuple(1 if i in axes else d for i, d in enumerate(shape))
     numbers = _gather_scatter.GatherDimensionNumbers(tuple(range(1, len(shape) - len(axes) + 1)), axes, axes)
     return _gather_scatter.gather(src, _shape.stack(vectors, 1), numbers, sizes)
 
 
-def _normalize_indices_of(index: Any, size: int) -> Any:
+def _normalize_indices_of(index: Any, size: Any) -> Any:
     from veery.lax import _arithmetic, _compare
 
     zero = _shape.full_like(index, 0)
-    return _compare.select(_compare.lt(index, zero), _arithmetic.add(index, _shape.full_like(index, size)), index)
+    return _compare.select(_compare.lt(index, zero), _arithmetic.add(index, size), index)

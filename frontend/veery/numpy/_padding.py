@@ -10,6 +10,7 @@ import numpy as np
 from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes, tree
+from veery._core.dimensions import is_symbolic_dim, min_dim
 from veery._core.shapes import check_concrete
 from veery.numpy._creation import asarray
 from veery.numpy._promotion import Array, ArrayLike, check_arraylike, to_dtype, unwrap
@@ -166,7 +167,7 @@ def _with_statistics(x: Array, *, mode: str, widths: Widths, lengths: Widths | N
         size = x.shape[axis]
         if size == 0:
             raise ValueError(f"can't extend empty axis {axis} using modes other than 'constant' or 'empty'")
-        near = (size, size) if lengths is None else tuple(min(n, size) for n in lengths[axis])
+        near = (size, size) if lengths is None else tuple(min_dim(n, size) for n in lengths[axis])
         if 0 in near:
             raise ValueError("stat_length of 0 yields no value for padding")
         parts = []
@@ -185,18 +186,37 @@ def _with_statistics(x: Array, *, mode: str, widths: Widths, lengths: Widths | N
 
 @jit(static_argnames=("mode", "widths", "odd"))
 def _repeated(x: Array, *, mode: str, widths: Widths, odd: bool) -> Array:
-    """Borders of elements of the array itself: NumPy pads the positions, which are then looked up."""
+    """Borders of elements of the array itself, looked up at their positions."""
     for axis, (before, after) in enumerate(widths):
         if not before and not after:
             continue
         size = x.shape[axis]
         if size == 0:
             raise ValueError(f"can't extend empty axis {axis} using modes other than 'constant' or 'empty'")
-        positions = np.pad(np.arange(size), (before, after), mode=mode)  # type: ignore[call-overload]
-        looked_up = lax.index_take(x, (positions.astype(np.int32),), (axis,))
+        if odd and is_symbolic_dim(size):
+            raise NotImplementedError(
+                f"jnp.pad: reflect_type='odd' needs a known size, that of axis {axis} is symbolic: {size}"
+            )
+        positions = _positions(size, before, after, mode)
+        looked_up = lax.index_take(x, (positions,), (axis,))
         looked_up = lax.transpose(looked_up, [*range(1, axis + 1), 0, *range(axis + 1, x.ndim)]) if axis else looked_up
         x = _odd(x, looked_up, positions, mode, axis, before) if odd else looked_up
     return x
+
+
+def _positions(size: Any, before: int, after: int, mode: str) -> Any:
+    """The positions that a padded axis shows: NumPy pads them where their number is known."""
+    if not is_symbolic_dim(size):
+        return np.pad(np.arange(size), (before, after), mode=mode).astype(np.int32)  # type: ignore[call-overload]
+    places = lax.iota(np.int32, before + size + after) - before
+    n = asarray(size, np.int32)
+    if mode == "edge":
+        return lax.clamp(np.int32(0), places, n - 1)
+    if mode == "wrap":
+        return places % n
+    period = 2 * n if mode == "symmetric" else lax.max(2 * n - 2, np.int32(1))
+    places = places % period
+    return lax.select(places < n, places, period - (mode == "symmetric") - places)
 
 
 def _odd(x: Array, even: Array, positions: np.ndarray, mode: str, axis: int, before: int) -> Array:

@@ -314,8 +314,8 @@ def _nonzero(a: Array, fills: tuple[Any, ...], size: int) -> tuple[Array, ...]:
     valid = lax.lt(lax.iota(dtype, size), lax.squeeze(lax.slice(count, (total - 1,), (total,)), (0,)))
     out = []
     for i, fill in enumerate(fills):
-        stride = math.prod(shape[i + 1 :])
-        position = lax.rem(lax.div(flat, dtype.type(stride)), dtype.type(shape[i]))
+        stride, length = (asarray(n, dtype) for n in (math.prod(shape[i + 1 :]), shape[i]))
+        position = lax.rem(lax.div(flat, stride), length)
         out.append(_choose(valid, position, to_dtype(fill, dtype)))
     return tuple(out)
 

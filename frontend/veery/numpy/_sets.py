@@ -92,8 +92,9 @@ def _unique(x: Array, fill_value: Any, *, axis: int, equal_nan: bool, size: int)
         values = where(shaped, values, to_dtype(asarray(fill_value), values.dtype))
     inverse = lax.full((length,), 0, dtype).at[order].set(lax.cumsum(starts.astype(dtype), 0) - 1)
     # a run ends where the next begins; those that are not there begin and end at the end
-    begins = where(valid, places, length)
-    following = nonzero(starts, size=size + 1, fill_value=length)[0][1:]
+    end = asarray(length, dtype)
+    begins = where(valid, places, end)
+    following = nonzero(starts, size=size + 1, fill_value=end)[0][1:]
     return moveaxis(values, 0, axis), order[places], inverse, where(valid, following - begins, 0)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
+from veery._core.dimensions import is_symbolic_dim
 from veery._core.shapes import canonicalize_axis
 from veery.numpy._promotion import Array, ArrayLike, check_arraylike, ensure_arraylike, promote_dtypes
 from veery.numpy._shaping import as_array, ravel
@@ -226,7 +227,7 @@ def _search_halves(a: Array, v: Array, side: str, dtype: Any, unrolled: bool) ->
         return lax.select(behind, lax.add(middle, lax.full_like(low, 1)), low), lax.select(behind, high, middle)
 
     bounds = (lax.full(v.shape, 0, dtype), lax.full(v.shape, size, dtype))
-    steps = math.ceil(math.log2(size + 1))
+    steps = 31 if is_symbolic_dim(size) else math.ceil(math.log2(size + 1))
     if not unrolled:
         return lax.fori_loop(0, steps, step, bounds)[1]
     for i in range(steps):
@@ -281,12 +282,12 @@ def searchsorted(
     a, v = (as_array(x) for x in promote_dtypes(a, v))
     if sorter is not None:
         a = a[sorter]
-    size = a.shape[0]
-    dtype = np.dtype(np.int32 if size <= np.iinfo(np.int32).max else np.int64)
+    size, known = a.shape[0], not is_symbolic_dim(a.shape[0])
+    dtype = np.dtype(np.int64 if known and size > np.iinfo(np.int32).max else np.int32)
     if size == 0 or v.size == 0:
         return lax.full(v.shape, 0, dtype)
-    if method == "compare_all" or size <= _COMPARE_ALL_UP_TO:
+    if method == "compare_all" or known and size <= _COMPARE_ALL_UP_TO:
         return _search_all(a, v, side, dtype)
-    if method == "sort":
+    if method == "sort" and known:
         return _search_sorting(a, v, side, dtype)
     return _search_halves(a, v, side, dtype, method == "scan_unrolled")

@@ -244,7 +244,7 @@ def _split(key: Any, *, shape: tuple[int, ...]) -> Array:
 
 def split_typed(key: Array, shape: int | tuple[int, ...] = 2) -> Array:
     """An array of new keys from a typed key."""
-    shape = (shape,) if isinstance(shape, int) else shape
+    shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     if config.jax_threefry_partitionable:
         return _rng.random_split_p.bind(key, shape=shape)
     words = _sequential_words(key, 2 * math.prod(shape))

@@ -44,9 +44,9 @@ def _transpose(ctx: Context, x: Value, *, permutation: Sequence[int], **_: Any) 
 
 @rule("concatenate")
 def _concatenate(ctx: Context, *operands: Value, dimension: int, **_: Any) -> Value:
-    if len(operands) == 1:
-        return operands[0]
-    return hlo.concatenate(operands, dimension)
+    # Empty operands between dynamic ones fail in IREE ("offset 1 is out-of-bounds").
+    filled = [x for x, aval in zip(operands, ctx.avals_in) if aval.shape[dimension] != 0] or operands[:1]
+    return filled[0] if len(filled) == 1 else hlo.concatenate(filled, dimension)
 
 
 @rule("pad")

@@ -72,6 +72,9 @@ from veery_lowering.stablehlo._dynamic import (
     sizes_of as sizes_of,
 )
 from veery_lowering.stablehlo._dynamic import (
+    join_by_writing as join_by_writing,
+)
+from veery_lowering.stablehlo._dynamic import (
     split_axis as split_axis,
 )
 from veery_lowering.stablehlo._dynamic import (

@@ -242,6 +242,28 @@ def crop(x: Value, low: Sequence[int], high: Sequence[int]) -> Value:
     return extract_slice(x, low, [n - (a + b) for n, a, b in zip(extents, low, high)], [1] * len(extents))
 
 
+def join_by_writing(operands: Sequence[Value], axis: int) -> Value:
+    """Join along an axis: each operand is written behind the one before."""
+    dtype = dtype_of(operands[0])
+    if dtype.kind == "u":
+        signed = [bitcast_convert(x, _signed(dtype)) for x in operands]
+        return bitcast_convert(join_by_writing(signed, axis), dtype)
+    starts: list[Any] = [0]
+    for x in operands:
+        size = shape_of(x)[axis]
+        starts.append(starts[-1] + (size if is_static(size) else Index.of(size)))
+    shape = list(shape_of(operands[0]))
+    shape[axis] = starts[-1]
+    joined = _empty(shape, dtype)
+    for x, start in zip(operands, starts):
+        joined = _inserted(joined, x, [start if i == axis else 0 for i in range(len(shape))])
+    return joined
+
+
+def _empty(shape: Sequence[Any], dtype: Any) -> Value:
+    return one("tensor.empty", [Index.of(n).value for n in shape if not is_static(n)], tensor_type(shape, dtype))
+
+
 def split_axis(x: Value, axis: int, part: int, padding: Value) -> Value:
     """[..., n, ...] as [..., ceil(n / part), part, ...], filled up with `padding` (rank 0)."""
     shape = list(shape_of(x))
