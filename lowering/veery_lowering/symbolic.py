@@ -64,7 +64,7 @@ def clear_errors(what: str, symbols: Symbols) -> Iterator[None]:
 
 def check_symbolic(eqn: Any, where: str) -> None:
     """Raise LoweringError for an operation on symbolic shapes whose lowering is for static ones."""
-    if eqn.primitive.name in _SUPPORTED:
+    if eqn.primitive.name in _SUPPORTED and not _changes_widths(eqn):
         return
     for atom in (*eqn.invars, *eqn.outvars):
         for size in getattr(atom.aval, "shape", ()):
@@ -73,3 +73,10 @@ def check_symbolic(eqn: Any, where: str) -> None:
                     f"{eqn.primitive.name}: no lowering for the symbolic dimension '{size}' of {atom.aval.str_short()}"
                     f"{where}. Compile it for one shape, or do without it in the part that is for all shapes"
                 )
+
+
+def _changes_widths(eqn: Any) -> bool:
+    """Whether an element becomes several, or several one: IREE's compiler ends the process ("could not reify")."""
+    if eqn.primitive.name != "bitcast_convert_type":
+        return False
+    return len({len(atom.aval.shape) for atom in (*eqn.invars, *eqn.outvars)}) > 1

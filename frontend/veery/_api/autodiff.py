@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -616,13 +617,13 @@ def _basis(pytree: Any) -> Any:
     from veery import lax
 
     leaves, treedef = tree.tree_flatten(pytree)
-    total = sum(int(np.prod(np.shape(x))) for x in leaves)
+    total = sum(math.prod(np.shape(x)) for x in leaves)
     offset, parts = 0, []
     for x in leaves:
         aval: Any = aval_of(x)
         shape = (total, aval.size)
         rows, columns = (lax.broadcasted_iota(np.int32, shape, d) for d in (0, 1))
-        ones = lax.eq(rows, lax.add(columns, np.int32(offset)))
+        ones = lax.eq(rows, lax.add(columns, lax.convert_element_type(offset, np.int32)))
         dtype = aval.dtype if _is_inexact(aval) else dtypes.default_float_dtype()
         parts.append(lax.reshape(lax.convert_element_type(ones, dtype), (total, *aval.shape)))
         offset += aval.size
@@ -644,7 +645,7 @@ def _split_basis(x: Any, pytree: Any, argnums: Any, axis: int, wrap: bool = True
     axis = axis % x.ndim
     parts, start = [], 0
     for leaf in leaves:
-        size = int(np.prod(np.shape(leaf)))
+        size = math.prod(np.shape(leaf))
         piece = lax.slice_in_dim(x, start, start + size, axis=axis)
         shape = (*x.shape[:axis], *np.shape(leaf), *x.shape[axis + 1 :])
         parts.append(lax.reshape(piece, shape))

@@ -222,6 +222,7 @@ def _normalize_indices(shape: Shape, indices: Any, allow_negative: bool | Sequen
         indices = _shape.unstack(indices) if isinstance(indices, Array) else list(indices)
     if len(indices) != len(shape):
         raise ValueError(f"Length of slice indices must match number of operand dimensions ({len(indices)} vs {shape})")
+    indices = [lazy.dimension_value(i) if is_symbolic_dim(i) else i for i in indices]
     negative = [allow_negative] * len(shape) if isinstance(allow_negative, bool) else list(allow_negative)
     dtype = _index_dtype(shape, indices)
     return [_normalize_index(i, d, allow, dtype) for i, d, allow in zip(indices, shape, negative, strict=True)]

@@ -233,7 +233,7 @@ def split(key: ArrayLike, num: int | Sequence[int] = 2) -> Array:
             "batching."
         )
     key = check_key("split", key)
-    shape = canonicalize_shape(num) if isinstance(num, Sequence) else (operator.index(num),)
+    shape = canonicalize_shape(num if isinstance(num, Sequence) else (num,))
     return _split(key, shape=shape)
 
 
