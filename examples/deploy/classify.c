@@ -1,5 +1,5 @@
-// The classifier in C, by IREE's runtime library alone: classify digits.vmfb digits.safetensors images.bin
-// README.md says how to build it; images.bin holds 16 images of 64 float32.
+// The classifier in C, by IREE's runtime library alone: classify digits.vmfb weights.bin images.npy
+// README.md says how to build it, and where weights.bin comes from.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,14 +9,13 @@
 
 enum { kImages = 16, kPixels = 64, kHidden = 48, kDigits = 10 };
 
-static float* read_floats(const char* path, long from_end, size_t count) {
-  float* values = malloc(count * sizeof(float));
+static void read_floats(const char* path, long skipped, float* values, size_t count) {
   FILE* file = fopen(path, "rb");
-  if (!file || !values) exit((perror(path), 1));
-  fseek(file, -from_end, SEEK_END);
-  if (fread(values, sizeof(float), count, file) != count) exit((perror(path), 1));
+  if (!file || fseek(file, skipped, SEEK_SET) || fread(values, sizeof(float), count, file) != count) {
+    perror(path);
+    exit(1);
+  }
   fclose(file);
-  return values;
 }
 
 // Hands a copy of an array to the call.
@@ -46,21 +45,18 @@ static iree_status_t classify(iree_runtime_session_t* session, char** files) {
   iree_hal_device_t* device = iree_runtime_session_device(session);
   IREE_RETURN_IF_ERROR(iree_runtime_session_append_bytecode_module_from_file(session, files[0]));
   iree_runtime_call_t call;
-  IREE_RETURN_IF_ERROR(iree_runtime_call_initialize_by_name(session, iree_make_cstring_view("module.main"), &call));
+  IREE_RETURN_IF_ERROR(iree_runtime_call_initialize_by_name(session, iree_make_cstring_view("digits_of.main"), &call));
 
-  // The constants, in the order of the artifact, then the images. The weights are the end of the safetensors file.
-  const size_t sizes[] = {kPixels * kHidden, kHidden, kHidden * kDigits, kDigits};
-  const iree_hal_dim_t shapes[][2] = {{kPixels, kHidden}, {kHidden}, {kHidden, kDigits}, {kDigits}};
-  size_t left = (sizes[0] + sizes[1] + sizes[2] + sizes[3]);
-  for (int i = 0; i < 4; ++i) {
-    float* weights = read_floats(files[1], left * sizeof(float), sizes[i]);
-    IREE_RETURN_IF_ERROR(push(&call, weights, i % 2 ? 1 : 2, shapes[i]));
-    free(weights);
-    left -= sizes[i];
-  }
-  float* images = read_floats(files[2], kImages * kPixels * sizeof(float), kImages * kPixels);
+  // The constants, in the artifact's order, then the images, behind the 128 bytes of the .npy file's header.
+  static float weights[kPixels * kHidden + kHidden + kHidden * kDigits + kDigits], images[kImages * kPixels];
+  read_floats(files[1], 0, weights, IREE_ARRAYSIZE(weights));
+  read_floats(files[2], 128, images, IREE_ARRAYSIZE(images));
+  const float *w1 = weights, *b1 = w1 + kPixels * kHidden, *w2 = b1 + kHidden, *b2 = w2 + kHidden * kDigits;
+  IREE_RETURN_IF_ERROR(push(&call, w1, 2, (iree_hal_dim_t[]){kPixels, kHidden}));
+  IREE_RETURN_IF_ERROR(push(&call, b1, 1, (iree_hal_dim_t[]){kHidden}));
+  IREE_RETURN_IF_ERROR(push(&call, w2, 2, (iree_hal_dim_t[]){kHidden, kDigits}));
+  IREE_RETURN_IF_ERROR(push(&call, b2, 1, (iree_hal_dim_t[]){kDigits}));
   IREE_RETURN_IF_ERROR(push(&call, images, 2, (iree_hal_dim_t[]){kImages, kPixels}));
-  free(images);
 
   // The function is asynchronous: it starts after the first fence (which is empty: at once) and signals the second.
   iree_hal_semaphore_t* semaphore = NULL;
@@ -114,7 +110,7 @@ static iree_status_t run(char** files) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 4) return fprintf(stderr, "usage: classify digits.vmfb digits.safetensors images.bin\n"), 2;
+  if (argc != 4) return fprintf(stderr, "usage: classify digits.vmfb weights.bin images.npy\n"), 2;
   iree_status_t status = run(argv + 1);
   if (iree_status_is_ok(status)) return 0;
   iree_status_fprint(stderr, status);

@@ -51,8 +51,12 @@ def main(folder: Path) -> None:
     accuracy = np.mean(np.argmax(np.asarray(predict(params, images[1437:])), axis=1) == labels[1437:])
 
     trained = {name: jnp.asarray(value) for name, value in params.items()}  # constants of the program below
+
+    def digits_of(images):
+        return predict(trained, images)
+
     veery.aot.compile(
-        {"predict": (lambda images: predict(trained, images), (veery.ShapeDtypeStruct((BATCH, 64), "float32"),))},
+        {"predict": (digits_of, (veery.ShapeDtypeStruct((BATCH, 64), "float32"),))},
         targets=["cpu:x86-64-v3", "cpu:generic"],
         out=folder / "digits.vmfb",
         weights=folder / "digits.safetensors",

@@ -31,7 +31,7 @@ _SUPPORTED = frozenset(
     "reduce_window_max reduce_window_min reduce_window_sum scatter scatter_add scatter-add scatter_max scatter_min "
     "scatter_mul scatter_sub select_and_gather_add select_and_scatter_add sort top_k "
     # random numbers
-    "random_bits random_clone random_fold_in random_seed random_split random_unwrap random_wrap threefry2x32 "
+    "random_bits random_clone random_fold_in random_seed random_split threefry2x32 "
     # control flow and calls
     "call_module cond custom_jvp_call custom_vjp_call jit name remat2 scan while "
     "".split()

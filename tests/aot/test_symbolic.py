@@ -63,7 +63,8 @@ def convolve_reference(x):
 
 def drawn(shape):
     chosen = random.choice(random.key(3), jnp.arange(5), (5,))
-    return random.uniform(random.key(1), shape) + random.bernoulli(random.key(2), 0.3, shape) + chosen
+    rows = veery.vmap(random.uniform)(random.split(random.key(4), shape[0]))[:, None]
+    return random.uniform(random.key(1), shape) + random.bernoulli(random.key(2), 0.3, shape) + chosen + rows
 
 
 # name: function, its reference in NumPy, the shape of an element
@@ -167,6 +168,24 @@ def pool(x):
     return most, lax.reduce_window(x, 0.0, lax.add, (1, 3, 1, 1), (1, 1, 1, 1), "SAME")
 
 
+def padded(x):
+    """Borders of every kind, one of them of no width along an axis."""
+    modes = ("edge", "reflect", "symmetric", "wrap", "maximum")
+    return {mode: jnp.pad(x, ((2, 1), (0, 0)), mode=mode) for mode in modes}
+
+
+def sizes(x):
+    """A size as a place and as the end of a loop; Jacobians, and what is looked up and found."""
+    b = x.shape[0]
+    return {
+        "last": lax.dynamic_update_slice(x, jnp.zeros((1, 5)), (b - 1, 0)),
+        "loop": lax.fori_loop(0, b, lambda i, total: total + x[i], jnp.zeros(5)),
+        "jacobian": veery.jacfwd(lambda y: (y**2).sum(0))(x),
+        "found": jnp.searchsorted(jnp.arange(b) * 2.0, x[0]),
+        "positive": jnp.nonzero(x > 0, size=3),
+    }
+
+
 # name: function, the shape of an element; what is compared with is NumPy's evaluation of the function
 EVALUATED = {
     "take": (take, (5,)),
@@ -176,6 +195,8 @@ EVALUATED = {
     "gradient of recurrent": (veery.grad(lambda x: (recurrent(x)[0] ** 2).sum() + recurrent(x)[1].sum()), (4, 5)),
     "over the batch": (over_the_batch, (5,)),
     "branches": (branches, (5,)),
+    "padded": (padded, (5,)),
+    "sizes": (sizes, (5,)),
     "pool": (pool, (4, 6, 2)),
     "gradient of pool": (veery.grad(lambda x: (pool(x)[0] ** 2).sum() + pool(x)[1].sum()), (4, 6, 2)),
     "running": (lambda x: (jnp.cumsum(x, 1), jnp.cumsum(x, 0), lax.cummax(x, 0, reverse=True)), (5,)),
@@ -257,6 +278,9 @@ def test_the_fast_path_serves_every_size():
     "function, error, message",
     [
         (lambda x: lax.igamma(x, x), "LoweringError", r"igamma: no lowering for .* 'b' of"),
+        (lambda x: lax.bitcast_convert_type(x, np.uint8), "LoweringError", "bitcast_convert_type: no lowering"),
+        (lambda x: random.key_data(random.split(random.key(0), x.shape[0])), "LoweringError", "random_unwrap: no"),
+        (lambda x: jnp.pad(x, 1, "reflect", reflect_type="odd"), "NotImplementedError", "needs a known size"),
         (lambda x: jnp.convolve(x[:, 0], jnp.ones(1)), "LoweringError", r"sizes of images and kernels must be known"),
         (lambda x: random.permutation(random.key(0), x[:, 0]), "NotImplementedError", "arrays of non-constant size: b"),
         (lambda x: x if x.shape[0] > 8 else -x, "InconclusiveDimensionOperation", "'b' > '8' is inconclusive"),

@@ -41,7 +41,17 @@ def recurrent(x: Any) -> Any:
     return lax.scan(step, jnp.zeros(5), x), jnp.cumsum(x, 0)
 
 
-@pytest.mark.parametrize("function", [network, indexing, recurrent])
+def joined(x: Any) -> Any:
+    """Columns and rows of one array, as they are and computed."""
+    return (
+        jnp.concatenate([x[:, :2] + 1, x[:, 1:2], x[:, 3:4]], 1),
+        jnp.concatenate([x[:, 1:3], x[:, 3:5], x[:, 2:4] * 2], 0),
+        lax.associative_scan(jnp.add, x, axis=1),
+        jnp.stack([x[:, 1], x[:, 3]], 1).view(np.uint32) & 255,
+    )
+
+
+@pytest.mark.parametrize("function", [network, indexing, recurrent, joined])
 def test_one_program_for_all_sizes(function: Callable[..., Any], on_vulkan: Any) -> None:
     compiled = veery.jit(lambda x: function(x), dynamic_shapes={"x": "b, ..."})
     for b in (1, 7, 40):

@@ -60,8 +60,8 @@ def cli(verbose: bool) -> None:
 
     \b
     Examples:
-      veery inspect model.py:predict --args "f32[8,784]"                    the jaxpr
-      veery inspect model.py:loss --grad --args "f32[8]" --stage stablehlo  of the gradient
+      veery inspect model.py:predict --args "f32[8,784]"                   # the jaxpr
+      veery inspect model.py:loss --grad --args "f32[8]" --stage stablehlo # of the gradient
       veery compile model.py:predict --args "f32[8,784]" -o model.vmfb
       veery run model.vmfb --input x=@images.npy --output out.npz
       veery doctor

@@ -75,11 +75,20 @@ def _candidates(what: str, options: Any, targets: tuple[str, ...], name: str | N
     found = []
     for target in targets or (_dispatch.target_of(_dispatch.default_device()),):
         start = time.perf_counter()
-        program = aot.compile_for(traced, target)
+        program = aot.compile_for(traced, _of_the_device(target))
         seconds = time.perf_counter() - start
         module = runtime.load(_dispatch.artifact_bytes([aot.entry(traced, [program], name="main")]))
         found.append(_artifact_call(module.main, seconds))
     return found
+
+
+def _of_the_device(target: str) -> str:
+    """A platform as the target of its device here, as jit has it; other targets, and absent devices, as given."""
+    runtime = _dispatch.runtime()
+    try:
+        return _dispatch.target_of(runtime.devices(target)[0])
+    except (RuntimeError, ValueError):
+        return target
 
 
 def _artifact_call(function: Any, seconds: float) -> Candidate:

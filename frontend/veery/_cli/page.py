@@ -27,6 +27,11 @@ _PARTS = re.compile(
     r"(?P<v>%[\w$.#:-]+|@[\w$.]+)|(?P<t>!?\b(?:tensor|vector|memref|[\w.]*dispatch\.tensor)&lt;|\b[a-z]{1,2}\d+\[[^]]*\])"
     r"|(?P<o>\b[a-z_]\w*(?:\.\w+)+|(?<== )[a-z_]\w*|(?<=^\t)[a-z.]\w*)"
 )
+_PYTHON = re.compile(
+    r"(?P<n>\#.*)|(?P<t>\b[rbf]*(?:\"[^\"]*\"|'[^']*'))|(?P<o>\b(?:and|as|assert|async|await|break|class|continue|def|del|"
+    r"elif|else|except|finally|for|from|if|import|in|is|lambda|not|or|pass|raise|return|try|while|with|yield)\b)"
+    r"|(?P<v>@[\w.]+|\b(?:None|True|False)\b)"
+)
 _MOST_CODE = 6000  # lines
 _COLUMN, _ROW, _WIDTH, _HEIGHT = 190, 62, 170, 38
 
@@ -38,8 +43,8 @@ header{padding:8px 14px;background:#fff;border-bottom:1px solid #d8dce3}
 header b{font-size:15px}
 header span{color:#5c6675;margin-left:12px}
 main{flex:1;display:flex;overflow-x:auto;min-height:0}
-section{flex:1 0 340px;display:flex;flex-direction:column;border-right:1px solid #d8dce3;background:#fff;
-min-width:120px;resize:horizontal;overflow:hidden}
+section{flex:1 0 auto;max-width:620px;display:flex;flex-direction:column;border-right:1px solid #d8dce3;
+background:#fff;min-width:200px;resize:horizontal;overflow:hidden}
 h2{margin:0;padding:5px 10px;font-size:12px;font-weight:600;color:#3b4658;background:#eef0f4;
 border-bottom:1px solid #d8dce3}
 pre{margin:0;padding:6px 0;overflow:auto;flex:1;font:12px/1.5 ui-monospace,monospace}
@@ -53,7 +58,8 @@ pre .on{background:#ffe9a8!important}
 .v{color:#7a3e9d}.t{color:#0b6e4f}.o{color:#1f5fbf}
 svg text{font:11px ui-monospace,monospace;pointer-events:none}
 rect.on{stroke:#c98a00;stroke-width:3}
-.n{color:#98a2b0;display:inline-block;width:3.2em;user-select:none}
+.n{color:#98a2b0}
+.l{color:#98a2b0;display:inline-block;width:3.2em;user-select:none}
 """
 _SCRIPT = """
 const all=[...document.querySelectorAll('[data-p]')];
@@ -110,15 +116,14 @@ def _mark(stems_from: Iterable[Place]) -> str:
 def _section(title: str, lines: Rows, numbered: bool = False) -> str:
     rows = []
     for text, stems_from in lines:
-        number = "".join(f"<span class=n>{line}</span>" for _, line in stems_from) if numbered else ""
+        number = "".join(f"<span class=l>{line}</span>" for _, line in stems_from) if numbered else ""
         text = _LONG_FEATURES.sub(r"\1...\2", text)
-        coloured = html.escape(text, quote=False) if numbered else _coloured(text)
-        rows.append(f"<div{_mark(stems_from)}>{number}{coloured}</div>")
+        rows.append(f"<div{_mark(stems_from)}>{number}{_coloured(text, _PYTHON if numbered else _PARTS)}</div>")
     return f"<section><h2>{html.escape(title)}</h2><pre>{''.join(rows)}</pre></section>"
 
 
-def _coloured(text: str) -> str:
-    return _PARTS.sub(lambda m: f"<span class={m.lastgroup}>{m[0]}</span>", html.escape(text, quote=False))
+def _coloured(text: str, parts: re.Pattern[str]) -> str:
+    return parts.sub(lambda m: f"<span class={m.lastgroup}>{m[0]}</span>", html.escape(text, quote=False))
 
 
 def _source_lines(used: list[Place]) -> Lines:

@@ -63,6 +63,9 @@ from veery_lowering.stablehlo._dynamic import (
     extract_slice as extract_slice,
 )
 from veery_lowering.stablehlo._dynamic import (
+    join_by_writing as join_by_writing,
+)
+from veery_lowering.stablehlo._dynamic import (
     overwrite as overwrite,
 )
 from veery_lowering.stablehlo._dynamic import (
@@ -70,9 +73,6 @@ from veery_lowering.stablehlo._dynamic import (
 )
 from veery_lowering.stablehlo._dynamic import (
     sizes_of as sizes_of,
-)
-from veery_lowering.stablehlo._dynamic import (
-    join_by_writing as join_by_writing,
 )
 from veery_lowering.stablehlo._dynamic import (
     split_axis as split_axis,
