@@ -320,7 +320,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
         **kwargs: likewise.
 
     Returns:
-        For each value its aval and a description of where it comes from.
+        For each value its aval and a description of where it comes from: arguments first, then in the program's order.
 
     >>> import veery, veery.numpy as jnp
     >>> [str(aval) for aval, _ in veery.ad_checkpoint.saved_residuals(lambda x: jnp.sin(jnp.sin(x)), 1.0)]
@@ -337,20 +337,17 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
     closed = staging.stage(residuals, [aval_of(x) for x in leaves], info)
     names = dict(zip(closed.jaxpr.invars, info.arg_names or ()))
     made = {v: eqn for eqn in closed.eqns for v in eqn.outvars}
-    found: dict[Any, tuple[Any, str]] = {}
-    for atom in closed.jaxpr.outvars:
-        if type(atom) is Literal:
-            found[id(atom)] = (atom.aval, "from a literal")
-        elif atom in names:
-            found[atom] = (atom.aval, f"from the argument {names[atom]}")  # type: ignore[index]
-        else:
-            found[atom] = (atom.aval, _origin(made.get(atom)))  # type: ignore[arg-type]
-    return list(found.values())
+    kept = dict.fromkeys(atom for atom in closed.jaxpr.outvars if type(atom) is not Literal)
+    literals = [atom for atom in closed.jaxpr.outvars if type(atom) is Literal]
+    return [
+        *((atom.aval, "from a literal") for atom in literals),
+        *((v.aval, f"from the argument {name}") for v, name in names.items() if v in kept),
+        *((v.aval, _origin(eqn)) for v, eqn in made.items() if v in kept),
+        *((v.aval, "from a constant") for v in closed.jaxpr.constvars if v in kept),
+    ]
 
 
-def _origin(eqn: JaxprEqn | None) -> str:
-    if eqn is None:
-        return "from a constant"
+def _origin(eqn: JaxprEqn) -> str:
     place = eqn.source_info or "unknown place"
     if eqn.primitive is name_p:
         return f"named '{eqn.params['name']}' from {place}"
