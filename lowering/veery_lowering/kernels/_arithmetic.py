@@ -284,3 +284,4 @@ _SPECIAL = {
     "convert": _convert,
     "bitcast_convert": _bitcast,
 }
+ELEMENTWISE = frozenset(_PLAIN) | frozenset(_SPECIAL) | {name for name, _ in _DIVISIONS}

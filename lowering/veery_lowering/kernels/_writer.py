@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import REDUCTIONS, Lines, Unfit, elementwise, spelled, supported
+from veery_lowering.kernels._reading import comparison, integers, is_constant, read_later, splat_of, static_shape
 from veery_lowering.mlir import ir
 from veery_lowering.stablehlo import product_axes
 
@@ -57,10 +57,6 @@ Value = Cells | Record
 def stored(dtype: np.dtype) -> np.dtype:
     """The dtype in which a value lies in memory."""
     return np.dtype(np.int8) if dtype.kind == "b" else dtype
-
-
-def integers(attribute: Any) -> list[int]:
-    return list(ir.DenseI64ArrayAttr(attribute))
 
 
 class Writer:
@@ -132,7 +128,7 @@ class Writer:
         lanes = self.in_lanes((row,), dtype) if lanes is None else lanes
         key = (value, rows, lanes)
         if key not in self.inputs:
-            if _is_constant(value):
+            if is_constant(value):
                 self._move_out(value.owner)
             name = f"%in{len(self.inputs)}"
             if rows > 1:
@@ -187,7 +183,7 @@ class Writer:
 
     def _move_out(self, op: Any) -> None:
         for x in op.operands:
-            if _is_constant(x):
+            if is_constant(x):
                 self._move_out(x.owner)
         if op not in self.before:
             self.before.append(op)
@@ -223,7 +219,7 @@ class Writer:
         (result,) = op.results
         shape, dtype = static_shape(result), hlo.dtype_of(result)
         lanes = self.in_lanes(shape, dtype)
-        detail = _detail(op)
+        detail = comparison(op)
         of = operands[-1].dtype
         if lanes:
             names = [self._spread(x) for x in operands]
@@ -349,7 +345,7 @@ class Writer:
         record = self.read(source)
         if isinstance(record, Cells) and not record.names.size:  # nobody reads what is written
             return record
-        if not isinstance(record, Record) or (record.rows, record.lanes) != (rows, lanes) or _read_later(op):
+        if not isinstance(record, Record) or (record.rows, record.lanes) != (rows, lanes) or read_later(op):
             raise Unfit("dynamic_update_slice")
         at, name = self._row(op.operands[2:], static_shape(source), rows), record.name
         if lanes:
@@ -407,37 +403,6 @@ def _with_names(value: Value, names: list[str]) -> Value:
     return Cells(np.array(names, object).reshape(value.names.shape), value.dtype, value.lanes)
 
 
-def splat_of(value: Any) -> np.ndarray[Any, Any] | None:
-    """The element of a constant of equal elements; None for other values."""
-    if not _is_constant(value):
-        return None
-    attribute, dtype = ir.DenseElementsAttr(value.owner.attributes["value"]), hlo.dtype_of(value)
-    if not attribute.is_splat:
-        return None
-    element = attribute.get_splat_value().value
-    return np.array(element % 2 ** (8 * dtype.itemsize) if dtype.kind == "u" else element, dtype)
-
-
-def static_shape(value: Any) -> tuple[int, ...]:
-    if not isinstance(value.type, ir.RankedTensorType) or not value.type.has_static_shape:
-        raise Unfit("a dynamic shape")
-    return tuple(hlo.shape_of(value))
-
-
-def _is_constant(value: Any) -> bool:
-    return not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.constant"
-
-
-def _detail(op: Any) -> str:
-    if op.name != "stablehlo.compare":
-        return ""
-    if "compare_type" in op.attributes and "TOTALORDER" in str(op.attributes["compare_type"]):
-        raise Unfit("compare")
-    found = re.search(r"comparison_direction (\w+)", str(op.attributes["comparison_direction"]))
-    assert found is not None
-    return found[1]
-
-
 def row_layout(shape: Sequence[int], sizes: Sequence[int], lanes: int) -> tuple[int, bool]:
     """How many rows an array has of which slices of these sizes are one, and whether they are kept in vectors.
 
@@ -467,11 +432,3 @@ def layout_of(argument: Any, lanes: int) -> tuple[int, bool] | None:
         if op.name == "stablehlo.while":
             return layout_of(op.regions[1].blocks[0].arguments[number], lanes)
     return None
-
-
-def _read_later(write: Any) -> bool:
-    """Whether what is overwritten here is read afterwards: it would have to be copied first."""
-    operations = list(write.operation.block.operations)
-    place = operations.index(write)
-    later = [use.owner for use in write.operands[0].uses if use.owner != write]
-    return any(op not in operations[:place] for op in later)

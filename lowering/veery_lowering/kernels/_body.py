@@ -1,0 +1,330 @@
+"""The operations of a loop as loop nests over buffers.
+
+Elementwise results that one operation uses are computed there; everything else lies in memory, of which slices,
+transposes, broadcasts and the like are views. A loop's arrays have a place each, which the end of a trip fills; what is
+written in part (`dynamic_update_slice`) is written in place where nothing reads the old values afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.kernels._arithmetic import ELEMENTWISE, Lines, Unfit, spelled, supported
+from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Uniform, View, leaves, whole
+from veery_lowering.kernels._nests import Nests, Point
+from veery_lowering.kernels._reading import comparison, is_constant, read_later, splat_of, static_shape
+from veery_lowering.mlir import ir
+
+# Bytes of the stack that a kernel takes (IREE allows 32 kB), and of memory beyond that, a result that nobody reads.
+_MOST_STACK = 16 << 10
+_MOST_SCRATCH = 4 << 20
+
+_OPERATIONS: dict[str, Callable[[Body, Any], Form | None]] = {}
+
+
+def writes(*names: str) -> Callable[[Callable[[Body, Any], Form | None]], Callable[[Body, Any], Form | None]]:
+    """Say that a function writes an operation; it returns the form of its result, or sets it itself."""
+
+    def register(function: Callable[[Body, Any], Form | None]) -> Callable[[Body, Any], Form | None]:
+        _OPERATIONS.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+class Body:
+    """Writes operations, and what they need from outside.
+
+    Attributes:
+        inputs: the buffers of arrays from outside.
+        scratch: memory beyond the stack.
+        prologue: text that reads numbers from outside.
+        before: operations in the loop that are to be moved out: constants.
+        in_place: names of the buffers that a trip writes to before its end.
+    """
+
+    def __init__(self) -> None:
+        self.out = Lines()
+        self.nests = Nests(self.out)
+        self.inputs: dict[Any, Buffer] = {}
+        self.scratch: list[Buffer] = []
+        self.prologue: list[str] = []
+        self.before: list[Any] = []
+        self.in_place: set[str] = set()
+        self._stack = 0
+        self._env: dict[Any, Form] = {}
+        self._inside: set[Any] = set()
+        self._users: dict[Any, Any] = {}
+
+    # Values.
+
+    def read(self, value: Any) -> Form:
+        """A value of the loop, or from outside."""
+        if value not in self._env:
+            if value in self._inside:
+                raise Unfit("a value without a form")
+            self._env[value] = self._from_outside(value)
+        return self._env[value]
+
+    def _from_outside(self, value: Any) -> Form:
+        shape, dtype = checked(value)
+        element = splat_of(value)
+        if element is not None:
+            return Uniform(self.out.constant(element, dtype, ""), dtype)
+        if is_constant(value) and value.owner not in self.before:
+            self.before.append(value.owner)
+        buffer = self.inputs[value] = Buffer(f"%in{len(self.inputs)}", dtype, math.prod(shape))
+        if buffer.size > 1:
+            return whole(buffer, shape)
+        lines, self.out.lines = self.out.lines, self.prologue
+        name = self.nests.load(whole(buffer, (1,)), Affine(), 0, 1)
+        self.out.lines = lines
+        return Uniform(name, dtype)
+
+    def memory(self, value: Any) -> View | Uniform:
+        """A value that lies in memory, or has equal elements."""
+        form = self._env[value] = self.kept(self.read(value), static_shape(value))
+        return form
+
+    def number(self, value: Any) -> str:
+        """The name of a value of one element."""
+        form = self.memory(value)
+        if not isinstance(form, Uniform):
+            raise Unfit("a number in memory")
+        return form.name
+
+    def temporary(self, shape: Sequence[int], dtype: np.dtype) -> View:
+        """New memory."""
+        buffer = Buffer(self.out.new(), dtype, math.prod(shape))
+        size = buffer.size * dtype.itemsize
+        if self._stack + size <= _MOST_STACK:
+            self._stack += size
+            self.out.head.append(f"{buffer.name} = memref.alloca() : {buffer.type}")
+        else:
+            self.scratch.append(buffer)
+            if sum(b.size * b.dtype.itemsize for b in self.scratch) > _MOST_SCRATCH:
+                raise Unfit("too much memory")
+        return whole(buffer, shape)
+
+    def kept(self, form: Form, shape: Sequence[int]) -> View | Uniform:
+        """A value that is computed now: in memory unless it is one number."""
+        if isinstance(form, Lazy):
+            if not leaves(form) or math.prod(shape) == 1:
+                return Uniform(Point(self.nests, leaves(form), 1, None).vector(form), form.dtype)
+            return self.copied(form, shape)
+        if isinstance(form, View) and math.prod(shape) == 1:
+            return Uniform(self.nests.load(form, form.offset, 0, 1), form.dtype)
+        return form
+
+    def copied(self, form: Form, shape: Sequence[int]) -> View:
+        """A value in memory of its own."""
+        target = self.temporary(shape, form.dtype)
+        self.nests.fill(target, form)
+        return target
+
+    def set(self, value: Any, form: Form) -> None:
+        """Give a value the form that it is to have."""
+        self._inside.add(value)
+        self._env[value] = form
+
+    # Operations.
+
+    def block(self, block: Any, arguments: Sequence[Form]) -> list[Any]:
+        """Write the operations of a block; returns the operands of its last one."""
+        for argument, form in zip(block.arguments, arguments):
+            self.set(argument, form)
+        operations = list(block.operations)
+        for op in operations[:-1]:
+            self.operation(op)
+        return list(operations[-1].operands)
+
+    def operation(self, op: Any) -> None:
+        """Write an operation, unless that was done before the loop."""
+        dialect, _, name = op.name.partition(".")
+        if dialect != "stablehlo":
+            raise Unfit(op.name)
+        if name == "constant" or op.results[0] in self._env:
+            return
+        self._inside.update(op.results)
+        if name in _OPERATIONS:
+            form = _OPERATIONS[name](self, op)
+        elif name in ELEMENTWISE:
+            _, dtype = checked(op.results[0])
+            form = Lazy(name, comparison(op), tuple(map(self.read, op.operands)), dtype)
+        else:
+            raise Unfit(op.name)
+        if form is not None:
+            self.set(op.results[0], self._settled(op, form))
+
+    def _settled(self, op: Any, form: Form) -> Form:
+        """Compute a result now if it is one number, has several users, or reads what the trip overwrites."""
+        shape, _ = checked(op.results[0])
+        if any(view.buffer.name in self.in_place for view in leaves(form)):
+            return self.copied(form, shape) if math.prod(shape) > 1 else self.kept(form, shape)
+        if isinstance(form, Lazy) and leaves(form) and math.prod(shape) > 1 and self._user(op) is not None:
+            return form
+        return self.kept(form, shape)
+
+    def _user(self, op: Any) -> Any:
+        """The one operation for which a result is computed there; None if there is none such."""
+        (result,) = op.results
+        if result not in self._users:
+            users = {self._computed_for(op, use.owner, use.operand_number) for use in result.uses}
+            self._users[result] = users.pop() if len(users) == 1 else None
+        return self._users[result]
+
+    def _computed_for(self, op: Any, user: Any, number: int) -> Any:
+        if user.operation.block != op.operation.block:
+            return None
+        name = user.name.partition(".")[2]
+        if name == "return":
+            return "return", number
+        (result,) = list(user.results)[:1]
+        if name in ELEMENTWISE:
+            return self._user(user) or result
+        if name in _LAZY_MOVES and len(list(op.results[0].uses)) == 1:
+            return self._user(user) or result
+        reads_once = (name == "reduce" and number == 0) or name == "concatenate"
+        return result if reads_once or (name == "dynamic_update_slice" and number == 1) else None
+
+    # Loops.
+
+    def invariants(self, loop: Any) -> None:
+        """Compute what does not depend on the trip, before the loop."""
+        inside = _defined(loop)
+        self._invariants(loop, lambda x: is_constant(x) or x not in inside or x in self._env)
+
+    def _invariants(self, loop: Any, known: Callable[[Any], bool]) -> None:
+        for region in loop.regions:
+            for op in region.blocks[0].operations:
+                if op.name == "stablehlo.while":
+                    self._invariants(op, known)
+                elif len(op.results) == 1 and not is_constant(op.results[0]) and all(map(known, op.operands)):
+                    self.operation(op)
+                    self.memory(op.results[0])
+
+    def places(self, loop: Any) -> list[View | None]:
+        """Memory for the arrays that a loop carries; None for numbers."""
+        types = [checked(x) for x in loop.operands]
+        return [self.temporary(shape, dtype) if math.prod(shape) > 1 else None for shape, dtype in types]
+
+    def loop(self, loop: Any, places: Sequence[View | None]) -> None:
+        """Write a loop whose arrays are in these places."""
+        condition, body = (region.blocks[0] for region in loop.regions)
+        starts = []
+        for place, x in zip(places, loop.operands):
+            if place is None:
+                starts.append(self.number(x))
+            else:
+                self.nests.fill(place, self.read(x))
+        dtypes = [hlo.dtype_of(x) for x in loop.operands]
+        types = [spelled(dtype) for place, dtype in zip(places, dtypes) if place is None]
+        names = [[self.out.new() for _ in types] for _ in range(2)]
+        result, joined, lines = self.out.new(), ", ".join(types), self.out.lines
+        carried = ", ".join(f"{a} = {b}" for a, b in zip(names[0], starts))
+        results = f"{result}:{len(types)} = " if types else ""
+        lines.append(f"{results}scf.while ({carried}) : ({joined}) -> ({joined}) {{")
+        typed = f" : {joined}" if types else ""
+        with self.nests.apart():
+            (goes_on,) = self.block(condition, _forms(places, dtypes, names[0]))
+            lines.append(f"scf.condition({self.number(goes_on)}) {', '.join(names[0])}{typed}")
+        arguments = ", ".join(f"{a}: {t}" for a, t in zip(names[1], types))
+        lines += ["} do {", *([f"^bb0({arguments}):"] if types else [])]
+        with self.nests.apart():
+            self._trip(body, places, _forms(places, dtypes, names[1]), typed)
+        lines.append("}")
+        for x, form in zip(loop.results, _forms(places, dtypes, [f"{result}#{i}" for i in range(len(types))])):
+            self.set(x, form)
+
+    def _trip(self, body: Any, places: Sequence[View | None], arguments: Sequence[Form], typed: str) -> None:
+        before = set(self.in_place)
+        for argument, place in zip(body.arguments, places):
+            if place is not None and _is_updated(argument):
+                self.in_place.add(place.buffer.name)
+        ends = self.block(body, arguments)
+        yielded = [self.number(x) for place, x in zip(places, ends) if place is None]
+        self._write_back([(place, self.read(x)) for place, x in zip(places, ends) if place is not None])
+        self.out.lines.append(f"scf.yield {', '.join(yielded)}{typed}")
+        self.in_place = before
+
+    def _write_back(self, ends: list[tuple[View, Form]]) -> None:
+        """Fill the places of a loop's arrays at the end of a trip, each when nothing else reads its old values."""
+        rest = [(place, form) for place, form in ends if not _is_same(place, form)]
+        copied = []
+        while rest:
+            others = lambda k: (form for j, (_, form) in enumerate(rest) if j != k)
+            free = next((k for k, (place, form) in enumerate(rest) if _may_fill(place, form, others(k))), None)
+            if free is not None:
+                self.nests.fill(*rest.pop(free))
+            else:
+                place, form = rest.pop(0)
+                copied.append((place, self.copied(form, place.shape)))
+        for place, form in copied:
+            self.nests.fill(place, form)
+
+
+_LAZY_MOVES = frozenset("reshape transpose slice reverse".split())
+
+
+def checked(value: Any) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype of a value that a kernel can hold.
+
+    Raises:
+        Unfit: it cannot.
+    """
+    shape, dtype = static_shape(value), hlo.dtype_of(value)
+    if not supported(dtype) or 0 in shape:
+        raise Unfit(f"{dtype} of shape {shape}")
+    return shape, dtype
+
+
+def _forms(places: Sequence[View | None], dtypes: Sequence[np.dtype], names: Sequence[str]) -> list[Form]:
+    rest = iter(names)
+    return [Uniform(next(rest), dtype) if place is None else place for place, dtype in zip(places, dtypes)]
+
+
+def _defined(loop: Any) -> set[Any]:
+    """The arguments and results in a loop."""
+    found: set[Any] = set()
+    for region in loop.regions:
+        block = region.blocks[0]
+        found.update(block.arguments)
+        for op in block.operations:
+            found.update(op.results)
+            found |= _defined(op)
+    return found
+
+
+def _is_updated(argument: Any) -> bool:
+    """Whether a trip writes a carried array in part, and reads its old values only before that."""
+    updates = (use.owner for use in argument.uses if use.operand_number == 0)
+    return any(op.name == "stablehlo.dynamic_update_slice" and is_last_use(op) for op in updates)
+
+
+def is_last_use(update: Any) -> bool:
+    """Whether an array that is written in part is made in the same block, and not read after that."""
+    target, block = update.operands[0], update.operation.block
+    made = target.owner if isinstance(target.owner, ir.Block) else target.owner.operation.block
+    return made == block and not read_later(update)
+
+
+def _is_same(place: View, form: Form) -> bool:
+    """Whether a value lies in a place already."""
+    return (
+        isinstance(form, View)
+        and form.buffer == place.buffer
+        and (form.offset, form.is_contiguous) == (place.offset, True)
+        and math.prod(form.shape) == math.prod(place.shape)
+    )
+
+
+def _may_fill(place: View, form: Form, others: Any) -> bool:
+    """Whether a place can be filled at once: its old values are read element by element, and by nothing else."""
+    if any(view.buffer == place.buffer for other in others for view in leaves(other)):
+        return False
+    return all(_is_same(place, view) for view in leaves(form) if view.buffer == place.buffer)

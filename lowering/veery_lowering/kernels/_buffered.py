@@ -1,0 +1,105 @@
+"""Loops whose arrays lie in buffers: an executable of our own, and its call in the place of the loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.kernels import _control, _moves, _sums  # noqa: F401  (each registers what it writes)
+from veery_lowering.kernels._arithmetic import spelled
+from veery_lowering.kernels._body import Body, checked
+from veery_lowering.kernels._forms import Affine, Buffer, Uniform, View, stored, whole
+from veery_lowering.kernels._placing import packed, unpacked
+from veery_lowering.mlir import ir
+
+
+class BufferedKernel:
+    """A loop as an executable that reads and writes buffers.
+
+    Raises:
+        Unfit: the loop cannot be written so.
+    """
+
+    def __init__(self, loop: Any) -> None:
+        self.loop, self.body = loop, Body()
+        used = [any(True for _ in x.uses) for x in loop.results]
+        types = [checked(x) for x in loop.operands]
+        self.outputs = {
+            i: Buffer(f"%out{i}", dtype, math.prod(shape)) for i, (shape, dtype) in enumerate(types) if used[i]
+        }
+        places: list[View | None] = []
+        for i, (shape, dtype) in enumerate(types):
+            if math.prod(shape) == 1:
+                places.append(None)
+            else:
+                places.append(whole(self.outputs[i], shape) if used[i] else self.body.temporary(shape, dtype))
+        self.body.invariants(loop)
+        self.body.loop(loop, places)
+        for i, place in enumerate(places):
+            if place is None and used[i]:
+                form = self.body.read(loop.results[i])
+                assert isinstance(form, Uniform)
+                self.body.nests.store(form.name, whole(self.outputs[i], (1,)), Affine(), 0, 1)
+
+    def replace(self, module: Any, name: str) -> None:
+        """Put a call of the kernel in the place of the loop."""
+        loop, top = self.loop, module.regions[0].blocks[0]
+        with loop.location:
+            parsed = ir.Module.parse(self.text(name), module.context)
+            executable, function = parsed.body.operations
+            types = list(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).results)
+            for op in self.body.before:
+                op.operation.move_before(loop)
+            for op in (executable, function):
+                top.append(op.operation.detach_from_parent())
+            with ir.InsertionPoint(loop):
+                given = [packed(value, (buffer.size,)) for value, buffer in self.body.inputs.items()]
+                for i, made in zip(self.outputs, hlo.call(name, given, types)):
+                    result = loop.results[i]
+                    result.replace_all_uses_with(unpacked(made, list(hlo.shape_of(result)), hlo.dtype_of(result)))
+        loop.operation.erase()
+
+    def text(self, name: str) -> str:
+        """The executable, and the function of this name that calls it."""
+        inputs = list(self.body.inputs.values())
+        outputs = [*self.outputs.values(), *self.body.scratch]
+        given = ", ".join(f"%a{k}: {_tensor(buffer)}" for k, buffer in enumerate(inputs))
+        names = ", ".join(f"%a{k}" for k in range(len(inputs)))
+        taken, made = (", ".join(map(_tensor, buffers)) for buffers in (inputs, outputs))
+        bindings = ["ReadOnly" for _ in inputs] + ["" for _ in outputs]
+        listed = ", ".join(f"#hal.pipeline.binding<storage_buffer{', ' * bool(b)}{b}>" for b in bindings)
+        layout = f"#hal.pipeline.layout<bindings = [{listed}]>"
+        return f"""
+hal.executable.source private @{name}_code {{
+  hal.executable.export public @run ordinal(0) layout({layout}) count(%device: !hal.device) -> (index, index, index) {{
+    %one = arith.constant 1 : index
+    hal.return %one, %one, %one : index, index, index
+  }}
+  builtin.module {{
+    func.func @run() {{
+{chr(10).join(self._lines(layout, [*inputs, *outputs]))}
+      return
+    }}
+  }}
+}}
+func.func private @{name}({given}) -> ({made}) {{
+  %result:{len(outputs)} = flow.dispatch @{name}_code::@run({names}) : ({taken}) -> ({made})
+  return {", ".join(f"%result#{k}" for k in range(len(outputs)))} : {made}
+}}
+"""
+
+    def _lines(self, layout: str, buffers: Sequence[Buffer]) -> list[str]:
+        zero = self.body.out.index(0)
+        subspan = f"hal.interface.binding.subspan layout({layout})"
+        bound = [
+            f"{buffer.name} = {subspan} binding({k}) alignment(64) offset({zero}) : {buffer.type}"
+            for k, buffer in enumerate(buffers)
+        ]
+        out = self.body.out
+        return [*out.head, *bound, *self.body.prologue, *out.lines]
+
+
+def _tensor(buffer: Buffer) -> str:
+    return f"tensor<{buffer.size}x{spelled(stored(buffer.dtype))}>"

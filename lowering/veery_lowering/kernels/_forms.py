@@ -1,0 +1,170 @@
+"""What a value of a kernel with buffers is: a number, a part of a buffer, or something yet to be computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from veery_lowering.kernels._arithmetic import spelled
+
+
+@dataclass(frozen=True)
+class Affine:
+    """A position: a number and multiples of indices that are known at run time."""
+
+    constant: int = 0
+    terms: tuple[tuple[str, int], ...] = ()
+
+    @staticmethod
+    def of(name: str) -> Affine:
+        return Affine(0, ((name, 1),))
+
+    def __add__(self, other: Affine | int) -> Affine:
+        if isinstance(other, int):
+            return Affine(self.constant + other, self.terms)
+        terms = dict(self.terms)
+        for name, factor in other.terms:
+            terms[name] = terms.get(name, 0) + factor
+        return Affine(self.constant + other.constant, tuple((n, f) for n, f in terms.items() if f))
+
+    def __mul__(self, factor: int) -> Affine:
+        return Affine(self.constant * factor, tuple((n, f * factor) for n, f in self.terms if factor))
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory of a kernel, one after the other."""
+
+    name: str
+    dtype: np.dtype
+    size: int
+
+    @property
+    def type(self) -> str:
+        return f"memref<{self.size}x{spelled(stored(self.dtype))}>"
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Elements of a buffer, by strides, as NumPy's views."""
+
+    buffer: Buffer
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: Affine = Affine()
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.buffer.dtype
+
+    @property
+    def is_contiguous(self) -> bool:
+        kept = [(n, s) for n, s in zip(self.shape, self.strides) if n != 1]
+        return [s for _, s in kept] == list(row_major([n for n, _ in kept]))
+
+    def permuted(self, order: Sequence[int]) -> View:
+        return self._with([self.shape[i] for i in order], [self.strides[i] for i in order], self.offset)
+
+    def sliced(self, starts: Sequence[Affine | int], shape: Sequence[int], steps: Sequence[int] | None = None) -> View:
+        steps = steps or [1] * len(shape)
+        offset = self.offset
+        for start, stride in zip(starts, self.strides):
+            offset = offset + (start * stride)
+        return self._with(shape, [a * b for a, b in zip(self.strides, steps)], offset)
+
+    def flipped(self, axes: Sequence[int]) -> View:
+        offset = self.offset
+        for axis in axes:
+            offset = offset + (self.shape[axis] - 1) * self.strides[axis]
+        return self._with(self.shape, [-s if i in axes else s for i, s in enumerate(self.strides)], offset)
+
+    def spread(self, shape: Sequence[int], axes: Sequence[int]) -> View:
+        """Broadcast: `axes` says where the axes go."""
+        strides = [0] * len(shape)
+        for axis, n, stride in zip(axes, self.shape, self.strides):
+            strides[axis] = stride if n != 1 else 0
+        return self._with(shape, strides, self.offset)
+
+    def reshaped(self, shape: Sequence[int]) -> View | None:
+        """The elements in another shape; None if no strides say that."""
+        if [n for n in shape if n != 1] == [n for n in self.shape if n != 1]:
+            rest = iter(s for n, s in zip(self.shape, self.strides) if n != 1)
+            return self._with(shape, [next(rest) if n != 1 else 0 for n in shape], self.offset)
+        return self._with(shape, row_major(shape), self.offset) if self.is_contiguous else None
+
+    def _with(self, shape: Sequence[int], strides: Sequence[int], offset: Affine) -> View:
+        return View(self.buffer, tuple(shape), tuple(strides), offset)
+
+
+@dataclass(frozen=True, eq=False)
+class Uniform:
+    """A value of equal elements: a name of the text."""
+
+    name: str
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, eq=False)
+class Lazy:
+    """A result of an elementwise operation, computed where it is used."""
+
+    name: str
+    detail: str
+    operands: tuple[Form, ...]
+    dtype: np.dtype
+
+
+Form = View | Uniform | Lazy
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def whole(buffer: Buffer, shape: Sequence[int]) -> View:
+    return View(buffer, tuple(shape), row_major(shape))
+
+
+def changed(form: Form, change: Callable[[View], View]) -> Form:
+    """A value computed from other views."""
+    made: dict[int, Form] = {}
+
+    def visit(x: Form) -> Form:
+        if id(x) not in made:
+            if isinstance(x, View):
+                made[id(x)] = change(x)
+            elif isinstance(x, Lazy):
+                made[id(x)] = Lazy(x.name, x.detail, tuple(map(visit, x.operands)), x.dtype)
+            else:
+                made[id(x)] = x
+        return made[id(x)]
+
+    return visit(form)
+
+
+def leaves(form: Form) -> list[View]:
+    """The views that a value is computed from."""
+    found: dict[int, View] = {}
+    seen: set[int] = set()
+
+    def visit(x: Form) -> None:
+        if id(x) in seen:
+            return
+        seen.add(id(x))
+        if isinstance(x, View):
+            found[id(x)] = x
+        elif isinstance(x, Lazy):
+            for operand in x.operands:
+                visit(operand)
+
+    visit(form)
+    return list(found.values())
+
+
+def stored(dtype: np.dtype) -> np.dtype[Any]:
+    """The dtype in which a value lies in memory."""
+    return np.dtype(np.int8) if dtype.kind == "b" else dtype

@@ -1,0 +1,138 @@
+"""Operations of kernels that move elements: views where that is enough, else nests that copy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.kernels._arithmetic import Unfit, elementwise
+from veery_lowering.kernels._body import Body, checked, is_last_use, writes
+from veery_lowering.kernels._forms import Affine, Form, Uniform, View, changed, leaves
+from veery_lowering.kernels._reading import integers, static_shape
+from veery_lowering.mlir import ir
+
+
+@writes("reshape")
+def _reshape(body: Body, op: Any) -> Form:
+    x, shape = body.read(op.operands[0]), static_shape(op.results[0])
+    if all(view.reshaped(shape) for view in leaves(x)):
+        return changed(x, lambda view: view.reshaped(shape) or view)
+    copy = body.copied(x, static_shape(op.operands[0]))
+    return copy.reshaped(shape) or copy
+
+
+@writes("transpose")
+def _transpose(body: Body, op: Any) -> Form:
+    order = integers(op.attributes["permutation"])
+    return changed(body.read(op.operands[0]), lambda view: view.permuted(order))
+
+
+@writes("slice")
+def _slice(body: Body, op: Any) -> Form:
+    starts, steps = (integers(op.attributes[name]) for name in ("start_indices", "strides"))
+    shape = static_shape(op.results[0])
+    return changed(body.read(op.operands[0]), lambda view: view.sliced(starts, shape, steps))
+
+
+@writes("reverse")
+def _reverse(body: Body, op: Any) -> Form:
+    axes = integers(op.attributes["dimensions"])
+    return changed(body.read(op.operands[0]), lambda view: view.flipped(axes))
+
+
+@writes("broadcast_in_dim")
+def _broadcast_in_dim(body: Body, op: Any) -> Form:
+    shape, axes = static_shape(op.results[0]), integers(op.attributes["broadcast_dimensions"])
+    return changed(body.memory(op.operands[0]), lambda view: view.spread(shape, axes))
+
+
+@writes("iota")
+def _iota(body: Body, op: Any) -> Form:
+    shape, dtype = checked(op.results[0])
+    axis = ir.IntegerAttr(op.attributes["iota_dimension"]).value
+    target, wide = body.temporary(shape, dtype), np.dtype(np.int64)
+    for i in range(shape[axis]):
+        number = body.out.constant(i, wide, "")
+        name = elementwise(body.out, "convert", "", [number], wide, dtype, "")
+        starts = [i if k == axis else 0 for k in range(len(shape))]
+        body.nests.fill(target.sliced(starts, [1 if k == axis else n for k, n in enumerate(shape)]), Uniform(name, dtype))
+    return target
+
+
+@writes("concatenate")
+def _concatenate(body: Body, op: Any) -> Form:
+    shape, dtype = checked(op.results[0])
+    axis, start = ir.IntegerAttr(op.attributes["dimension"]).value, 0
+    target = body.temporary(shape, dtype)
+    for x in op.operands:
+        part = static_shape(x)
+        if 0 in part:
+            continue
+        body.nests.fill(target.sliced([start if k == axis else 0 for k in range(len(part))], part), body.read(x))
+        start += part[axis]
+    return target
+
+
+@writes("pad")
+def _pad(body: Body, op: Any) -> Form:
+    names = "edge_padding_low", "edge_padding_high", "interior_padding"
+    low, high, inner = (integers(op.attributes[name]) for name in names)
+    shape, dtype = checked(op.results[0])
+    target, x = body.temporary(shape, dtype), body.memory(op.operands[0])
+    body.nests.fill(target, body.memory(op.operands[1]))
+    # Of each axis: which elements are left of it where the padding is negative, and where the first one goes.
+    given = static_shape(op.operands[0])
+    firsts = [max(0, -(a // (k + 1))) if a < 0 else 0 for a, k in zip(low, inner)]
+    starts = [a + first * (k + 1) for a, first, k in zip(low, firsts, inner)]
+    counts = [
+        min(n - first, max(0, -(-(size - start) // (k + 1))))
+        for n, first, size, start, k in zip(given, firsts, shape, starts, inner)
+    ]
+    if 0 not in counts:
+        steps = [k + 1 for k in inner]
+        body.nests.fill(target.sliced(starts, counts, steps), changed(x, lambda view: view.sliced(firsts, counts)))
+    return target
+
+
+@writes("dynamic_slice")
+def _dynamic_slice(body: Body, op: Any) -> Form:
+    source, (shape, _) = body.memory(op.operands[0]), checked(op.results[0])
+    starts = _starts(body, op.operands[1:], static_shape(op.operands[0]), shape)
+    return changed(source, lambda view: view.sliced(starts, shape))
+
+
+@writes("dynamic_update_slice")
+def _dynamic_update_slice(body: Body, op: Any) -> None:
+    (shape, _), size = checked(op.results[0]), static_shape(op.operands[1])
+    if math.prod(shape) == 1:
+        body.set(op.results[0], body.memory(op.operands[1]))
+        return
+    target = body.memory(op.operands[0])
+    if not isinstance(target, View) or target.buffer.name not in body.in_place or not is_last_use(op):
+        target = body.copied(target, shape)
+        body.in_place.add(target.buffer.name)
+    starts = _starts(body, op.operands[2:], shape, size)
+    body.nests.fill(target.sliced(starts, size), body.read(op.operands[1]))
+    body.set(op.results[0], target)
+
+
+def _starts(body: Body, values: Sequence[Any], shape: Sequence[int], sizes: Sequence[int]) -> list[Affine]:
+    """Where a slice starts along each axis, clamped as StableHLO does it."""
+    wide, found = np.dtype(np.int64), []
+    for value, n, size in zip(values, shape, sizes):
+        name, dtype = body.number(value), hlo.dtype_of(value)
+        known = body.out.known(name)
+        if n == size or known is not None:
+            found.append(Affine(min(max(known or 0, 0), n - size)))
+            continue
+        if dtype == np.uint64:
+            raise Unfit("a start of uint64")
+        name = elementwise(body.out, "convert", "", [name], dtype, wide, "")
+        low, high = (body.out.constant(k, wide, "") for k in (0, n - size))
+        name = elementwise(body.out, "clamp", "", [low, name, high], wide, wide, "")
+        found.append(Affine.of(body.out.add(f"arith.index_cast {name} : i64 to index")))
+    return found

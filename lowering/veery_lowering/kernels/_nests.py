@@ -1,0 +1,415 @@
+"""Loop nests over arrays in buffers, as MLIR text: the innermost one over vectors, those of few trips written out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from veery_lowering.kernels._arithmetic import Lines, Unfit, elementwise, spelled
+from veery_lowering.kernels._forms import Affine, Form, Uniform, View, leaves, stored
+
+# Bytes of a vector register, and how many of them a value takes at once at most: as many operations are under way.
+_REGISTER = 64
+_MOST_REGISTERS = 4
+# Loops of up to so many trips are written out.
+_UNROLLED = 4
+# Rows of a sum that are added up at the same time: what they share is read once.
+_ROWS = 4
+_MOST_LINES = 6000
+# In instructions: reading one element for all lanes, and adding up the lanes.
+_READ_OF_ALL = 0.5
+_SUM_OF_LANES = 8
+
+Step = Callable[[str, "Point"], str]  # from what was added up so far, and a point, to the next
+
+
+@dataclass(frozen=True)
+class Axis:
+    size: int
+    strides: tuple[int, ...]  # in each view
+
+
+class Point:
+    """A place of a nest: where each view is read there, and how many elements at once along one axis."""
+
+    def __init__(self, nests: Nests, views: Sequence[View], width: int, lane: Axis | None) -> None:
+        self.nests, self.width = nests, width
+        self._at = {id(view): view.offset for view in views}
+        self._step = {id(view): lane.strides[i] if lane else 0 for i, view in enumerate(views)}
+        self._views = views
+        self._made: dict[int, tuple[str, bool]] = {}
+
+    def moved(self, places: Sequence[tuple[Axis, Affine]]) -> Point:
+        copy = Point(self.nests, (), self.width, None)
+        copy._step, copy._views = self._step, self._views
+        copy._at = {
+            id(view): sum((place * axis.strides[i] for axis, place in places), self._at[id(view)])
+            for i, view in enumerate(self._views)
+        }
+        return copy
+
+    @property
+    def shape(self) -> str:
+        return f"{self.width}x" if self.width > 1 else ""
+
+    def vector(self, form: Form) -> str:
+        """A value here, as a vector (a scalar where the width is one)."""
+        name, uniform = self._value(form)
+        return self.nests.spread(name, form.dtype, self.width) if uniform else name
+
+    def _value(self, form: Form) -> tuple[str, bool]:
+        """A value here, and whether it is a scalar for all lanes."""
+        if id(form) not in self._made:
+            self._made[id(form)] = self._make(form)
+        return self._made[id(form)]
+
+    def _make(self, form: Form) -> tuple[str, bool]:
+        if isinstance(form, Uniform):
+            return form.name, True
+        if isinstance(form, View):
+            step = self._step[id(form)] if self.width > 1 else 0
+            key = form.buffer.name, self._at[id(form)], step, self.width
+            make = lambda: self.nests.load(form, self._at[id(form)], step, self.width)
+            return self.nests.once(key, make), step == 0
+        operands = [self._value(x) for x in form.operands]
+        uniform = all(u for _, u in operands)
+        names = [
+            x if u == uniform else self.nests.spread(x, of.dtype, self.width)
+            for (x, u), of in zip(operands, form.operands)
+        ]
+        shape = "" if uniform else self.shape
+        of = form.operands[-1].dtype
+        key = form.name, form.detail, *names, of, form.dtype, shape
+        make = lambda: elementwise(self.nests.out, form.name, form.detail, names, of, form.dtype, shape)
+        return self.nests.once(key, make), uniform
+
+    def store(self, name: str, view: View) -> None:
+        self.nests.store(name, view, self._at[id(view)], self._step[id(view)], self.width)
+
+
+class Nests:
+    """Writes nests.
+
+    What was read or computed in a place holds until something is written: `_known` has that, innermost last.
+    """
+
+    def __init__(self, out: Lines) -> None:
+        self.out = out
+        self._known: list[dict[object, str]] = [{}]
+
+    # Text.
+
+    def once(self, key: object, make: Callable[[], str]) -> str:
+        for known in self._known:
+            if key in known:
+                return known[key]
+        name = self._known[-1][key] = make()
+        return name
+
+    @contextmanager
+    def region(self) -> Iterator[None]:
+        """What is known in a region of the text holds there only."""
+        self._known.append({})
+        yield
+        self._known.pop()
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """A region that runs another time than what is around it: nothing that was read holds in both."""
+        self.forget()
+        yield
+        self.forget()
+
+    def forget(self) -> None:
+        """Something was written."""
+        for known in self._known:
+            known.clear()
+        if len(self.out.lines) > _MOST_LINES:
+            raise Unfit("more than fits into a kernel")
+
+    def position(self, at: Affine) -> str:
+        total = None
+        for name, factor in at.terms:
+            if factor != 1:
+                name = self.out.add(f"arith.muli {name}, {self.out.index(factor)} : index")
+            total = name if total is None else self.out.add(f"arith.addi {total}, {name} : index")
+        if total is None:
+            return self.out.index(at.constant)
+        return self.out.add(f"arith.addi {total}, {self.out.index(at.constant)} : index") if at.constant else total
+
+    def spread(self, name: str, dtype: np.dtype, width: int) -> str:
+        if width == 1:
+            return name
+        make = lambda: self.out.add(f"vector.broadcast {name} : {spelled(dtype)} to {spelled(dtype, f'{width}x')}")
+        return self.once(("spread", name, width), make)
+
+    def load(self, view: View, at: Affine, step: int, width: int) -> str:
+        out, memory = self.out, view.buffer.type
+        dtype, vector = stored(view.dtype), spelled(stored(view.dtype), f"{width}x")
+        scalar = lambda place: out.add(f"memref.load {view.buffer.name}[{self.position(place)}] : {memory}")
+        if step == 0:
+            name, width = scalar(at), 1
+        elif step == 1:
+            name = out.add(f"vector.load {view.buffer.name}[{self.position(at)}] : {memory}, {vector}")
+        elif step == -1:
+            place = self.position(at + (1 - width))
+            name = out.add(f"vector.load {view.buffer.name}[{place}] : {memory}, {vector}")
+            name = out.add(f"vector.shuffle {name}, {name} {list(range(width))[::-1]} : {vector}, {vector}")
+        else:
+            elements = ", ".join([scalar(at + i * step) for i in range(width)])
+            name = out.add(f"vector.from_elements {elements} : {vector}")
+        if view.dtype.kind == "b":
+            shape = f"{width}x" if width > 1 else ""
+            return elementwise(out, "convert", "", [name], dtype, view.dtype, shape)
+        return name
+
+    def store(self, name: str, view: View, at: Affine, step: int, width: int) -> None:
+        out, memory = self.out, view.buffer.type
+        dtype, shape = stored(view.dtype), f"{width}x" if width > 1 else ""
+        name = elementwise(out, "convert", "", [name], view.dtype, dtype, shape)
+        vector = spelled(dtype, shape)
+        if width == 1:
+            out.lines.append(f"memref.store {name}, {view.buffer.name}[{self.position(at)}] : {memory}")
+        elif step == 1:
+            out.lines.append(f"vector.store {name}, {view.buffer.name}[{self.position(at)}] : {memory}, {vector}")
+        else:
+            for i in range(width):
+                element = out.add(f"vector.extract {name}[{i}] : {spelled(dtype)} from {vector}")
+                place = self.position(at + i * step)
+                out.lines.append(f"memref.store {element}, {view.buffer.name}[{place}] : {memory}")
+
+    # Nests.
+
+    def fill(self, target: View, form: Form) -> None:
+        """Write a value."""
+        if 0 in target.shape:
+            return
+        views = [target, *leaves(form)]
+        axes = merged(target.shape, views)
+        lane = _lane(axes, False)
+        outer = [axis for axis in axes if axis is not lane]
+
+        def write(width: int, start: Affine, place: Sequence[tuple[Axis, Affine]]) -> None:
+            point = Point(self, views, width, lane).moved([*place, *([(lane, start)] if lane else [])])
+            point.store(point.vector(form), target)
+
+        def row(place: Sequence[tuple[Axis, Affine]]) -> None:
+            strided = lane is not None and abs(lane.strides[0]) != 1
+            for width, starts in chunks(lane.size if lane else 1, form.dtype, strided):
+                self._each(starts, lambda start, width=width: write(width, start, place))  # type: ignore[misc]
+
+        self._over(outer, row)
+        self.forget()
+
+    def _over(self, axes: Sequence[Axis], body: Callable[[Sequence[tuple[Axis, Affine]]], None]) -> None:
+        if not axes:
+            body([])
+            return
+        first, *rest = axes
+        inside = lambda i: self._over(rest, lambda place: body([(first, i), *place]))
+        self._each(range(first.size), inside)
+
+    def _each(self, numbers: range, body: Callable[[Affine], None]) -> None:
+        if len(numbers) <= _UNROLLED:
+            for i in numbers:
+                body(Affine(i))
+        else:
+            with self.counted(numbers) as i:
+                body(i)
+
+    @contextmanager
+    def counted(self, numbers: range) -> Iterator[Affine]:
+        index, out = self.out.new(), self.out
+        first, last, step = map(out.index, (numbers.start, numbers.stop, numbers.step))
+        out.lines.append(f"scf.for {index} = {first} to {last} step {step} {{")
+        with self.region():
+            yield Affine.of(index)
+        out.lines.append("}")
+
+    # Sums.
+
+    def fold(
+        self,
+        target: View,
+        shape: Sequence[int],
+        forms: Sequence[Form],
+        start: str,
+        step: Callable[[str, Point], str],
+        combine: Callable[[str, str, str], str],
+        kind: str | None,
+    ) -> None:
+        """Reduce over the axes along which `target`, of shape `shape`, has no stride.
+
+        Args:
+            target: where the results go.
+            shape: of the nest.
+            forms: what is read, in that shape.
+            start: the name of what all sums begin with, a scalar.
+            step: adds what is at a point to a sum.
+            combine: makes one of two sums of a shape ("" or "8x").
+            kind: how `vector.reduction` calls that; None if it cannot.
+        """
+        views = [target, *{id(v): v for form in forms for v in leaves(form)}.values()]
+        axes = merged(shape, views)
+        kept = [axis for axis in axes if axis.strides[0]]
+        summed = [axis for axis in axes if not axis.strides[0]]
+        lane = _lane(axes, kind is not None)
+        if lane is not None and not lane.strides[0]:
+            self._fold_lanes(views, kept, summed, lane, start, step, combine, str(kind))
+            return
+        outer = [axis for axis in kept if axis is not lane]
+        rows = outer.pop() if outer else None
+        dtype = target.dtype
+
+        def block(count: int, row: Affine, place: Sequence[tuple[Axis, Affine]]) -> None:
+            for width, starts in chunks(lane.size if lane else 1, dtype, lane is not None and lane.strides[0] != 1):
+
+                def write(start_at: Affine, width: int = width) -> None:
+                    base = Point(self, views, width, lane).moved([*place, *([(lane, start_at)] if lane else [])])
+                    points = [base.moved([(rows, row + i)]) if rows else base for i in range(count)]
+                    begin = self.spread(start, dtype, width)
+                    for point, total in zip(points, self._sums(points, summed, [begin] * count, dtype, step)):
+                        point.store(total, target)
+
+                self._each(starts, write)
+
+        def blocks(place: Sequence[tuple[Axis, Affine]]) -> None:
+            size = rows.size if rows else 1
+            whole = size - size % _ROWS
+            self._each(range(0, whole, _ROWS), lambda row: block(_ROWS, row, place))
+            if size > whole:
+                block(size - whole, Affine(whole), place)
+
+        self._over(outer, blocks)
+        self.forget()
+
+    def _sums(
+        self, points: Sequence[Point], axes: Sequence[Axis], starts: Sequence[str], dtype: np.dtype, step: Step
+    ) -> list[str]:
+        """Sums over axes, one for each point."""
+        if not axes:
+            return [step(total, point) for point, total in zip(points, starts)]
+        first, *rest = axes
+        inside = lambda i, totals: self._sums([p.moved([(first, i)]) for p in points], rest, totals, dtype, step)
+        return self._carried(range(first.size), starts, spelled(dtype, points[0].shape), inside)
+
+    def _carried(
+        self, numbers: range, starts: Sequence[str], type_: str, body: Callable[[Affine, Sequence[str]], list[str]]
+    ) -> list[str]:
+        """A loop that carries values of one type."""
+        totals = list(starts)
+        if len(numbers) <= 2 * _UNROLLED:
+            for i in numbers:
+                totals = body(Affine(i), totals)
+            return totals
+        out, index, result = self.out, self.out.new(), self.out.new()
+        inside = [out.new() for _ in totals]
+        first, last, step = map(out.index, (numbers.start, numbers.stop, numbers.step))
+        carried = ", ".join(f"{a} = {b}" for a, b in zip(inside, totals))
+        types = ", ".join([type_] * len(totals))
+        bounds = f"{index} = {first} to {last} step {step}"
+        out.lines.append(f"{result}:{len(totals)} = scf.for {bounds} iter_args({carried}) -> ({types}) {{")
+        with self.region():
+            ends = body(Affine.of(index), inside)
+        out.lines += [f"scf.yield {', '.join(ends)} : {types}", "}"]
+        return [f"{result}#{i}" for i in range(len(totals))]
+
+    def _fold_lanes(
+        self,
+        views: Sequence[View],
+        kept: Sequence[Axis],
+        summed: Sequence[Axis],
+        lane: Axis,
+        start: str,
+        step: Step,
+        combine: Callable[[str, str, str], str],
+        kind: str,
+    ) -> None:
+        """Sums along the axis of the vectors, whose lanes are added up at the end."""
+        target, dtype = views[0], views[0].dtype
+        rest = [axis for axis in summed if axis is not lane]
+
+        def write(place: Sequence[tuple[Axis, Affine]]) -> None:
+            total = start
+            for width, starts in chunks(lane.size, dtype, False):
+                base = Point(self, views, width, lane).moved(place)
+                begin = self.spread(self._neutral(kind, dtype), dtype, width)
+                over = Axis(len(starts), tuple(s * starts.step for s in lane.strides))
+                first = base.moved([(lane, Affine(starts.start))])
+                (sums,) = self._sums([first], [*rest, over], [begin], dtype, step)
+                if width > 1:
+                    fast = " fastmath<reassoc>" if dtype.kind == "f" and kind in ("add", "mul") else ""
+                    type_ = spelled(dtype, f"{width}x")
+                    sums = self.out.add(f"vector.reduction <{kind}>, {sums}{fast} : {type_} into {spelled(dtype)}")
+                total = combine(total, sums, "")
+            point = Point(self, views, 1, None).moved(place)
+            point.store(total, target)
+
+        self._over(kept, write)
+        self.forget()
+
+    def _neutral(self, kind: str, dtype: np.dtype) -> str:
+        return self.out.constant(NEUTRAL[kind](dtype), dtype, "")
+
+
+def _least(dtype: np.dtype) -> object:
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+def _most(dtype: np.dtype) -> object:
+    return np.inf if dtype.kind == "f" else np.iinfo(dtype).max
+
+
+# What changes nothing in a reduction; -0.0 as a sum of no more than -0.0 keeps its sign.
+NEUTRAL: dict[str, Callable[[np.dtype], object]] = {
+    "add": lambda dtype: -0.0 if dtype.kind == "f" else 0,
+    "mul": lambda dtype: 1,
+    "maximumf": _least, "maxsi": _least, "maxui": _least,
+    "minimumf": _most, "minsi": _most, "minui": _most,
+    "and": lambda dtype: True if dtype.kind == "b" else np.bitwise_not(np.zeros((), dtype)),
+    "or": lambda dtype: 0,
+    "xor": lambda dtype: 0,
+}  # fmt: skip
+
+
+def merged(shape: Sequence[int], views: Sequence[View]) -> list[Axis]:
+    """The axes of a nest over views of one shape, where all of them allow it several as one."""
+    axes: list[Axis] = []
+    for i, n in enumerate(shape):
+        if n == 1:
+            continue
+        strides = tuple(view.strides[i] for view in views)
+        if axes and axes[-1].strides == tuple(s * n for s in strides):
+            axes[-1] = Axis(axes[-1].size * n, strides)
+        else:
+            axes.append(Axis(n, strides))
+    return axes
+
+
+def _lane(axes: Sequence[Axis], may_sum: bool) -> Axis | None:
+    """The axis along which vectors lie best: where each element takes the fewest instructions."""
+    depth = math.prod(axis.size for axis in axes if not axis.strides[0])
+
+    def cost(axis: Axis) -> float:
+        width = min(axis.size, 16)
+        reads = sum(_READ_OF_ALL if s == 0 else 1 if abs(s) == 1 else width for s in axis.strides[1:])
+        target = axis.strides[0]
+        result = _SUM_OF_LANES if target == 0 else 1 / width if target == 1 else 1
+        return reads / width + result / depth
+
+    return min((axis for axis in axes if may_sum or axis.strides[0]), key=cost, default=None)
+
+
+def chunks(size: int, dtype: np.dtype, strided: bool) -> list[tuple[int, range]]:
+    """Widths of vectors that cover an axis, and where they start."""
+    register = _REGISTER // dtype.itemsize if dtype.itemsize > 1 else _REGISTER // 4
+    whole = size - size % register
+    most = 1 if strided else _MOST_REGISTERS
+    width = next((register * k for k in range(most, 0, -1) if whole and whole % (register * k) == 0), 0)
+    parts = [(width, range(0, whole, width))] if width else []
+    return parts + ([(size - whole, range(whole, size, size - whole))] if size > whole else [])
+

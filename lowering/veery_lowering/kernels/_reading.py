@@ -1,0 +1,59 @@
+"""What the kernels need to know of StableHLO's operations."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.kernels._arithmetic import Unfit
+from veery_lowering.mlir import ir
+
+
+def integers(attribute: Any) -> list[int]:
+    """The numbers of an attribute."""
+    return list(ir.DenseI64ArrayAttr(attribute))
+
+
+def splat_of(value: Any) -> np.ndarray[Any, Any] | None:
+    """The element of a constant of equal elements; None for other values."""
+    if not is_constant(value):
+        return None
+    attribute, dtype = ir.DenseElementsAttr(value.owner.attributes["value"]), hlo.dtype_of(value)
+    if not attribute.is_splat:
+        return None
+    element = attribute.get_splat_value().value
+    return np.array(element % 2 ** (8 * dtype.itemsize) if dtype.kind == "u" else element, dtype)
+
+
+def static_shape(value: Any) -> tuple[int, ...]:
+    """The shape of a value; raises Unfit where it is not known."""
+    if not isinstance(value.type, ir.RankedTensorType) or not value.type.has_static_shape:
+        raise Unfit("a dynamic shape")
+    return tuple(hlo.shape_of(value))
+
+
+def is_constant(value: Any) -> bool:
+    """Whether a value is written in the module."""
+    return not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.constant"
+
+
+def comparison(op: Any) -> str:
+    """Of a comparison, which; "" of other operations."""
+    if op.name != "stablehlo.compare":
+        return ""
+    if "compare_type" in op.attributes and "TOTALORDER" in str(op.attributes["compare_type"]):
+        raise Unfit("compare")
+    found = re.search(r"comparison_direction (\w+)", str(op.attributes["comparison_direction"]))
+    assert found is not None
+    return found[1]
+
+
+def read_later(write: Any) -> bool:
+    """Whether what is overwritten here is read afterwards: it would have to be copied first."""
+    operations = list(write.operation.block.operations)
+    place = operations.index(write)
+    later = [use.owner for use in write.operands[0].uses if use.owner != write]
+    return any(op not in operations[:place] for op in later)
