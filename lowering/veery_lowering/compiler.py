@@ -26,7 +26,7 @@ from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "6"
+_KEY_FORMAT = "7"
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
 _NO_MULTI_USE_FUSION = "--iree-dispatch-creation-fuse-multi-use=false"

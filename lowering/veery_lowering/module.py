@@ -113,7 +113,9 @@ class ModuleEmitter:
     host_calls: list[HostCall] = field(default_factory=list)
     primitives: dict[Place, list[str]] = field(default_factory=dict)
     foreign: dict[Any, str] = field(default_factory=dict)  # modules from elsewhere that were merged: symbol
-    _functions: dict[int, tuple[str, Any]] = field(default_factory=dict)  # id of a jaxpr: symbol; keeps it alive
+    # id of a jaxpr, and whether a loop calls it: symbol; keeps it alive
+    _functions: dict[tuple[int, bool], tuple[str, Any]] = field(default_factory=dict)
+    _called_in_loop: bool = False
     _texts: dict[str, str] = field(default_factory=dict)  # text of a function without its name: symbol
     _symbols: set[str] = field(default_factory=lambda: {"main"})
     _host_symbols: dict[Any, HostCall] = field(default_factory=dict)
@@ -148,7 +150,8 @@ class ModuleEmitter:
         return hlo.call(symbol, operands, [aval_type(aval) for aval in closed_jaxpr.out_avals])
 
     def _symbol_of(self, closed_jaxpr: Any, name: str | None) -> str:
-        known = self._functions.get(id(closed_jaxpr))
+        in_loop = self.in_loop()
+        known = self._functions.get((id(closed_jaxpr), in_loop))
         if known is not None:
             return known[0]
         symbol = self._unique(name or getattr(_debug_info(closed_jaxpr.jaxpr), "name", None) or "function")
@@ -157,16 +160,25 @@ class ModuleEmitter:
         with _location_of(closed_jaxpr.jaxpr):
             function, block = self._function(symbol, inputs, outputs, closed_jaxpr.jaxpr)
             function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+            outside, self._called_in_loop = self._called_in_loop, in_loop
             with ir.InsertionPoint(block):
                 _return(self.inline(closed_jaxpr, block.arguments))
+            self._called_in_loop = outside
         # Equal functions of different jaxprs (a transformation traced the same function twice) become one.
         text = function.get_asm(enable_debug_info=False, assume_verified=True).replace(f"@{symbol}(", "@(", 1)
         first = self._texts.setdefault(text, symbol)
         if first != symbol:
             function.erase()
             self._symbols.discard(symbol)
-        self._functions[id(closed_jaxpr)] = (first, closed_jaxpr)
+        self._functions[id(closed_jaxpr), in_loop] = (first, closed_jaxpr)
         return first
+
+    def in_loop(self) -> bool:
+        """Whether a loop contains or calls what is emitted now."""
+        op = ir.InsertionPoint.current.block.owner
+        while op is not None and op.name not in ("stablehlo.while", "func.func"):
+            op = op.parent
+        return self._called_in_loop or (op is not None and op.name == "stablehlo.while")
 
     def _function(
         self, symbol: str, inputs: Sequence[ir.Type], outputs: Sequence[ir.Type], jaxpr: Any

@@ -32,6 +32,8 @@ class Emitter(Protocol):
         self, function: Callable[..., Any], operands: Sequence[Value], avals_out: Sequence[Any], pure: bool
     ) -> list[Value]: ...
 
+    def in_loop(self) -> bool: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Context:

@@ -23,6 +23,8 @@ from veery_lowering.mlir import ir
 # Bytes of the stack that a kernel takes (IREE allows 32 kB), and of memory beyond that, a result that nobody reads.
 _MOST_STACK = 16 << 10
 _MOST_SCRATCH = 4 << 20
+# Elements of an array that a loop begins with. IREE updates larger ones in place, which costs less than the copy.
+_MOST_COPIED = 1 << 18
 
 _OPERATIONS: dict[str, Callable[[Body, Any], Form | None]] = {}
 
@@ -221,7 +223,9 @@ class Body:
             if place is None:
                 starts.append(self.number(x))
             else:
-                self.nests.fill(place, self.read(x))
+                start = self.read(x)
+                most = math.prod(place.shape) if isinstance(start, Uniform) else _MOST_COPIED
+                self.nests.fill(place, start, most)
         dtypes = [hlo.dtype_of(x) for x in loop.operands]
         types = [spelled(dtype) for place, dtype in zip(places, dtypes) if place is None]
         names = [[self.out.new() for _ in types] for _ in range(2)]
@@ -268,6 +272,7 @@ class Body:
             self.nests.fill(place, form)
 
 
+_UPDATES = frozenset(("stablehlo.dynamic_update_slice", "stablehlo.scatter"))
 _LAZY_MOVES = frozenset("reshape transpose slice reverse".split())
 
 
@@ -303,7 +308,7 @@ def _defined(loop: Any) -> set[Any]:
 def _is_updated(argument: Any) -> bool:
     """Whether a trip writes a carried array in part, and reads its old values only before that."""
     updates = (use.owner for use in argument.uses if use.operand_number == 0)
-    return any(op.name == "stablehlo.dynamic_update_slice" and is_last_use(op) for op in updates)
+    return any(op.name in _UPDATES and is_last_use(op) for op in updates)
 
 
 def is_last_use(update: Any) -> bool:

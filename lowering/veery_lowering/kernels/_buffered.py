@@ -6,12 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from veery_lowering import stablehlo as hlo
-from veery_lowering.kernels import _control, _moves, _sums  # noqa: F401  (each registers what it writes)
-from veery_lowering.kernels._arithmetic import spelled
+from veery_lowering.kernels import _control, _indexed, _moves, _sums  # noqa: F401  (each registers what it writes)
+from veery_lowering.kernels._arithmetic import Unfit, spelled
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._forms import Affine, Buffer, Uniform, View, stored, whole
-from veery_lowering.kernels._placing import packed, unpacked
+from veery_lowering.kernels._placing import MOST_BINDINGS, packed, unpacked
 from veery_lowering.mlir import ir
 
 
@@ -43,6 +45,9 @@ class BufferedKernel:
                 assert isinstance(form, Uniform)
                 self.body.nests.store(form.name, whole(self.outputs[i], (1,)), Affine(), 0, 1)
 
+        if len(self.body.inputs) + len(self.outputs) + bool(self.body.scratch) > MOST_BINDINGS:
+            raise Unfit("more buffers than a dispatch has")
+
     def replace(self, module: Any, name: str) -> None:
         """Put a call of the kernel in the place of the loop."""
         loop, top = self.loop, module.regions[0].blocks[0]
@@ -64,7 +69,7 @@ class BufferedKernel:
     def text(self, name: str) -> str:
         """The executable, and the function of this name that calls it."""
         inputs = list(self.body.inputs.values())
-        outputs = [*self.outputs.values(), *self.body.scratch]
+        outputs = [*self.outputs.values(), *self._scratch()]
         given = ", ".join(f"%a{k}: {_tensor(buffer)}" for k, buffer in enumerate(inputs))
         names = ", ".join(f"%a{k}" for k in range(len(inputs)))
         taken, made = (", ".join(map(_tensor, buffers)) for buffers in (inputs, outputs))
@@ -73,32 +78,47 @@ class BufferedKernel:
         layout = f"#hal.pipeline.layout<bindings = [{listed}]>"
         return f"""
 hal.executable.source private @{name}_code {{
-  hal.executable.export public @run ordinal(0) layout({layout}) count(%device: !hal.device) -> (index, index, index) {{
+  hal.executable.export public @{name}_run ordinal(0) layout({layout})
+      count(%device: !hal.device) -> (index, index, index) {{
     %one = arith.constant 1 : index
     hal.return %one, %one, %one : index, index, index
   }}
   builtin.module {{
-    func.func @run() {{
+    func.func @{name}_run() {{
 {chr(10).join(self._lines(layout, [*inputs, *outputs]))}
       return
     }}
   }}
 }}
 func.func private @{name}({given}) -> ({made}) {{
-  %result:{len(outputs)} = flow.dispatch @{name}_code::@run({names}) : ({taken}) -> ({made})
+  %result:{len(outputs)} = flow.dispatch @{name}_code::@{name}_run({names}) : ({taken}) -> ({made})
   return {", ".join(f"%result#{k}" for k in range(len(outputs)))} : {made}
 }}
 """
 
+    def _scratch(self) -> list[Buffer]:
+        """The memory beyond the stack as one buffer."""
+        size = sum(map(_padded, self.body.scratch))
+        return [Buffer("%scratch", np.dtype(np.int8), size)] if size else []
+
     def _lines(self, layout: str, buffers: Sequence[Buffer]) -> list[str]:
-        zero = self.body.out.index(0)
+        out, start = self.body.out, 0
         subspan = f"hal.interface.binding.subspan layout({layout})"
         bound = [
-            f"{buffer.name} = {subspan} binding({k}) alignment(64) offset({zero}) : {buffer.type}"
+            f"{buffer.name} = {subspan} binding({k}) alignment(64) offset({out.index(0)}) : {buffer.type}"
             for k, buffer in enumerate(buffers)
         ]
-        out = self.body.out
+        for buffer in self.body.scratch:
+            view = f"memref.view %scratch[{out.index(start)}][]"
+            bound.append(f"{buffer.name} = {view} : {buffers[-1].type} to {buffer.type}")
+            start += _padded(buffer)
         return [*out.head, *bound, *self.body.prologue, *out.lines]
+
+
+def _padded(buffer: Buffer) -> int:
+    """Bytes of a buffer, and up to where the next one may begin."""
+    size = buffer.size * stored(buffer.dtype).itemsize
+    return size + -size % 64
 
 
 def _tensor(buffer: Buffer) -> str:

@@ -59,7 +59,8 @@ def _iota(body: Body, op: Any) -> Form:
         number = body.out.constant(i, wide, "")
         name = elementwise(body.out, "convert", "", [number], wide, dtype, "")
         starts = [i if k == axis else 0 for k in range(len(shape))]
-        body.nests.fill(target.sliced(starts, [1 if k == axis else n for k, n in enumerate(shape)]), Uniform(name, dtype))
+        part = target.sliced(starts, [1 if k == axis else n for k, n in enumerate(shape)])
+        body.nests.fill(part, Uniform(name, dtype))
     return target
 
 
@@ -111,10 +112,7 @@ def _dynamic_update_slice(body: Body, op: Any) -> None:
     if math.prod(shape) == 1:
         body.set(op.results[0], body.memory(op.operands[1]))
         return
-    target = body.memory(op.operands[0])
-    if not isinstance(target, View) or target.buffer.name not in body.in_place or not is_last_use(op):
-        target = body.copied(target, shape)
-        body.in_place.add(target.buffer.name)
+    target = overwritable(body, op)
     starts = _starts(body, op.operands[2:], shape, size)
     body.nests.fill(target.sliced(starts, size), body.read(op.operands[1]))
     body.set(op.results[0], target)
@@ -132,7 +130,23 @@ def _starts(body: Body, values: Sequence[Any], shape: Sequence[int], sizes: Sequ
         if dtype == np.uint64:
             raise Unfit("a start of uint64")
         name = elementwise(body.out, "convert", "", [name], dtype, wide, "")
-        low, high = (body.out.constant(k, wide, "") for k in (0, n - size))
-        name = elementwise(body.out, "clamp", "", [low, name, high], wide, wide, "")
-        found.append(Affine.of(body.out.add(f"arith.index_cast {name} : i64 to index")))
+        found.append(clamped(body, name, n - size))
     return found
+
+
+def clamped(body: Body, name: str, most: int) -> Affine:
+    """An int64 as a position from 0 to `most`."""
+    wide = np.dtype(np.int64)
+    bounds = [body.out.constant(k, wide, "") for k in (0, most)]
+    name = elementwise(body.out, "clamp", "", [bounds[0], name, bounds[1]], wide, wide, "")
+    return Affine.of(body.out.add(f"arith.index_cast {name} : i64 to index"))
+
+
+def overwritable(body: Body, op: Any) -> View:
+    """The first operand in memory that may be written to: its own where nothing else reads that, or a copy."""
+    target = body.memory(op.operands[0])
+    if isinstance(target, View) and target.buffer.name in body.in_place and is_last_use(op):
+        return target
+    target = body.copied(target, static_shape(op.operands[0]))
+    body.in_place.add(target.buffer.name)
+    return target

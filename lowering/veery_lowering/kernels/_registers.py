@@ -11,7 +11,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Unfit, spelled
-from veery_lowering.kernels._placing import packed, unpacked
+from veery_lowering.kernels._placing import MOST_BINDINGS, packed, unpacked
 from veery_lowering.kernels._reading import splat_of, static_shape
 from veery_lowering.kernels._writer import Cells, Record, Value, Writer, layout_of, names_of, stored
 from veery_lowering.mlir import ir
@@ -22,8 +22,6 @@ _MOST_LANES = 1 << 15
 _WIDTH = 64
 # IREE updates larger ones in place, where a few trips cost less than the copy.
 _MOST_COPIED = 1 << 18
-# Sums over the lanes need all of them in one vector.
-_MOST_SUMMED = 256
 
 
 def _operations(loop: Any) -> Iterator[Any]:
@@ -34,30 +32,29 @@ def _operations(loop: Any) -> Iterator[Any]:
                 yield from _operations(op)
 
 
-def sizes(loop: Any) -> list[int]:
-    """The numbers of lanes to try, first none."""
+def lanes_of(loop: Any) -> int:
+    """The number of elements that most arrays of a loop have; 0 if there is none such."""
     try:
         values = [x for op in _operations(loop) for x in (*op.results, *op.operands) if op.name != "stablehlo.constant"]
         memory = {op.operands[0] for op in _operations(loop) if op.name.startswith("stablehlo.dynamic_")}
         sizes = Counter(math.prod(static_shape(x)) for x in values if x not in memory)
     except Unfit:
-        return []
-    return [0, *[n for n, _ in sizes.most_common() if 1 < n <= _MOST_LANES][:1]]
+        return 0
+    return next((n for n, _ in sizes.most_common() if 1 < n <= _MOST_LANES), 0)
 
 
 class RegisterKernel:
     """A loop as the text of a function with one dispatch."""
 
     def __init__(self, loop: Any, lanes: int) -> None:
-        summed = any(op.name == "stablehlo.reduce" for op in _operations(loop))
-        if lanes and summed and lanes > _MOST_SUMMED:
-            raise Unfit("a sum over many")
-        self.writer = Writer(lanes, lanes if summed else min(lanes, _WIDTH))
+        self.writer = Writer(lanes, min(lanes, _WIDTH))
         self.loop = loop
         self.records: dict[int, tuple[Record, Any]] = {}  # with which the loop begins, and what they are filled with
         results = self.writer.loop(loop, [self._start(i, x) for i, x in enumerate(loop.operands)])
         used = [i for i, x in enumerate(loop.results) if i in self.records or any(True for _ in x.uses)]
         self.results = {i: results[i] for i in used}
+        if len(self.writer.inputs) + len(self.results) > MOST_BINDINGS:
+            raise Unfit("more buffers than a dispatch has")
 
     def _start(self, i: int, value: Any) -> Value:
         argument = self.loop.regions[1].blocks[0].arguments[i]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from veery_lowering.kernels._arithmetic import REDUCTIONS, Unfit, elementwise, spelled
@@ -11,9 +10,6 @@ from veery_lowering.kernels._forms import Form, Lazy, changed
 from veery_lowering.kernels._nests import Point
 from veery_lowering.kernels._reading import integers, static_shape
 from veery_lowering.stablehlo import product_axes
-
-# More terms are worth a dispatch of IREE's own, which uses all cores.
-_MOST_TERMS = 1 << 20
 
 
 @writes("dot_general")
@@ -25,8 +21,6 @@ def _dot_general(body: Body, op: Any) -> Form:
     free = [[i for i in range(len(s)) if i not in (*c, *b)] for s, c, b in zip(shapes, contracted, batched)]
     rows = [shapes[0][i] for i in batched[0]], [shapes[0][i] for i in free[0]], [shapes[1][i] for i in free[1]]
     sizes = [*rows[0], *rows[1], *rows[2], *(shapes[0][i] for i in contracted[0])]
-    if math.prod(sizes) > _MOST_TERMS:
-        raise Unfit("a large product")
     ends = [len(rows[0]), len(rows[0]) + len(rows[1]), len(shape)]
     for k, x in enumerate(op.operands):
         order = [*batched[k], *free[k], *contracted[k]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -12,13 +11,9 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.kernels._arithmetic import REDUCTIONS, Lines, Unfit, elementwise, spelled, supported
+from veery_lowering.kernels._arithmetic import Lines, Unfit, elementwise, spelled, supported
 from veery_lowering.kernels._reading import comparison, integers, is_constant, read_later, splat_of, static_shape
-from veery_lowering.mlir import ir
-from veery_lowering.stablehlo import product_axes
 
-# Arrays of up to so many elements are kept as scalars, one for each element.
-MOST_CELLS = 16
 _MOST_LINES = 4000
 # Operations that are moved out of the loop where they depend on nothing in it.
 _MOVABLE = frozenset("reshape slice transpose broadcast_in_dim iota concatenate reverse".split())
@@ -104,9 +99,9 @@ class Writer:
             Unfit: it can be kept neither in vectors nor in scalars.
         """
         count = math.prod(shape)
-        if self.lanes and count == self.lanes and supported(dtype):
+        if count == self.lanes and supported(dtype):
             return True
-        if not supported(dtype) or not 0 < count <= (1 if self.lanes else MOST_CELLS):
+        if not supported(dtype) or count != 1:
             raise Unfit(f"{dtype} of shape {tuple(shape)}")
         return False
 
@@ -263,61 +258,6 @@ class Writer:
             sizes[axis] = n
         return Cells(np.broadcast_to(x.names.reshape(sizes), shape), x.dtype)
 
-    def slice(self, op: Any) -> Value:
-        ranges = (integers(op.attributes[name]) for name in ("start_indices", "limit_indices", "strides"))
-        return self._moved(op, lambda xs: xs[0][tuple(slice(*each) for each in zip(*ranges))])
-
-    def reverse(self, op: Any) -> Value:
-        return self._moved(op, lambda xs: np.flip(xs[0], tuple(integers(op.attributes["dimensions"]))))
-
-    def concatenate(self, op: Any) -> Value:
-        return self._moved(op, lambda xs: np.concatenate(xs, ir.IntegerAttr(op.attributes["dimension"]).value))
-
-    def dot_general(self, op: Any) -> Value:
-        a, b = map(self.cells, op.operands)
-        (left, right), batched = product_axes(op, "contracting"), product_axes(op, "batching")
-        if a.lanes or b.lanes or any(batched):
-            raise Unfit("dot_general")
-        shape, dtype = static_shape(op.results[0]), hlo.dtype_of(op.results[0])
-        rows = np.moveaxis(a.names, left, range(-len(left), 0)).reshape(-1, math.prod(a.names.shape[i] for i in left))
-        columns = np.moveaxis(b.names, right, range(len(right))).reshape(rows.shape[1], -1)
-        write = lambda name, x, y: elementwise(self.out, name, "", [x, y], dtype, dtype, "")
-        wide = lambda x, of: elementwise(self.out, "convert", "", [x], of, dtype, "")
-        total = np.full((len(rows), columns.shape[1]), "", object)
-        for i, j in np.ndindex(total.shape):
-            terms = [
-                write("multiply", wide(x, a.dtype), wide(y, b.dtype)) for x, y in zip(rows[i], columns[:, j])
-            ]
-            total[i, j] = functools.reduce(functools.partial(write, "add"), terms)
-        return Cells(total.reshape(shape), dtype)
-
-    def _moved(self, op: Any, move: Any) -> Value:
-        xs = [self.cells(x) for x in op.operands]
-        if any(x.lanes for x in xs) or self.in_lanes(static_shape(op.results[0]), xs[0].dtype):
-            raise Unfit(op.name)
-        return Cells(move([x.names for x in xs]), xs[0].dtype)
-
-    def reduce(self, op: Any) -> Value:
-        if len(op.operands) != 2 or len(op.regions[0].blocks[0].operations) != 2:
-            raise Unfit("reduce")
-        x, start = map(self.cells, op.operands)
-        name = op.regions[0].blocks[0].operations[0].name.partition(".")[2]
-        axes = integers(op.attributes["dimensions"])
-        combine = lambda a, b: elementwise(self.out, name, "", [a, b], x.dtype, x.dtype, "")
-        if x.lanes:
-            kind = REDUCTIONS.get(name, {}).get(x.dtype.kind)
-            if kind is None or self.width != self.lanes or static_shape(op.results[0]) != ():
-                raise Unfit("reduce")
-            vector = spelled(x.dtype, self._shape(True))
-            total = self.out.add(f"vector.reduction <{kind}>, {x.names.item()} : {vector} into {spelled(x.dtype)}")
-            return Cells(np.array(combine(start.names.item(), total), object), x.dtype)
-        groups = np.moveaxis(x.names, axes, range(len(axes)))
-        shape = static_shape(op.results[0])
-        totals = [start.names.item()] * math.prod(shape)
-        for group in groups.reshape(-1, len(totals)):
-            totals = list(map(combine, totals, group))
-        return Cells(np.array(totals, object).reshape(shape), x.dtype)
-
     # Memory.
 
     def dynamic_slice(self, op: Any) -> Value:
@@ -388,8 +328,7 @@ class Writer:
 
 _STRUCTURAL = {
     name: getattr(Writer, name)
-    for name in "reshape transpose broadcast_in_dim slice reverse concatenate reduce dot_general dynamic_slice"
-    " dynamic_update_slice".split()
+    for name in "reshape transpose broadcast_in_dim dynamic_slice dynamic_update_slice".split()
 }
 
 
@@ -413,7 +352,7 @@ def row_layout(shape: Sequence[int], sizes: Sequence[int], lanes: int) -> tuple[
     split = next((k for k in range(len(shape) + 1) if math.prod(shape[k:]) == inner), None)
     if split is None or tuple(shape[split:]) != tuple(sizes[split:]) or inner == 0:
         raise Unfit("a slice of something else than a row")
-    if not (lanes and inner == lanes) and inner > (1 if lanes else MOST_CELLS):
+    if inner not in (1, lanes):
         raise Unfit(f"a row of {inner}")
     rows = math.prod(shape) // inner
     if rows == 1:
