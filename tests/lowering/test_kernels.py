@@ -13,7 +13,7 @@ import veery
 from veery import lax
 from veery import numpy as jnp
 from veery_lowering import isolation
-from veery_lowering.kernels import fuse_loops
+from veery_lowering.kernels import BufferedKernel, RegisterKernel, fuse_loops
 from veery_lowering.mlir import Diagnostic, inlined
 
 X = np.linspace(-1, 1, 100).astype(np.float32)
@@ -98,6 +98,107 @@ def never(x):
     return lax.fori_loop(0, lax.stop_gradient(x).astype(jnp.int32)[0] - 5, lambda i, v: v * 2, x)
 
 
+def recurrent(args):
+    """The states of a recurrent network of 20 inputs, and the gradient of their squares' sum."""
+    w, u, xs = args["w"], args["u"], args["xs"]
+
+    def states(w):
+        def cell(h, x):
+            h = jnp.tanh(h @ w + x @ u)
+            return h, h
+
+        return lax.scan(cell, jnp.zeros((xs.shape[1], w.shape[0])), xs)[1]
+
+    return states(w), veery.grad(lambda w: (states(w) ** 2).sum())(w)
+
+
+def diffusion(u):
+    def trip(i, u):
+        p = jnp.pad(u, 1)
+        u = u + 0.1 * (p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + p[1:-1, :-2] - 4 * u)
+        return jnp.where(i % 3 == 0, jnp.roll(u, 2, 0)[::-1], u.at[1:-1, ::2].add(0.01))
+
+    return lax.fori_loop(0, 10, trip, u)
+
+
+def columns(t):
+    return lax.fori_loop(1, t.shape[1], lambda i, t: t.at[:, i].set(0.5 * t[:, i - 1] + t[:, i]), t)
+
+
+def kalman(zs):
+    moves = jnp.eye(4, dtype=jnp.float32) + 0.1 * jnp.eye(4, k=2, dtype=jnp.float32)
+    seen = jnp.eye(2, 4, dtype=jnp.float32)
+
+    def step(state, z):
+        x, spread = state
+        x, spread = moves @ x, moves @ spread @ moves.T + 0.1 * jnp.eye(4)
+        gain = jnp.linalg.solve(seen @ spread @ seen.T + jnp.eye(2), seen @ spread).T
+        x, spread = x + gain @ (z - seen @ x), (jnp.eye(4) - gain @ seen) @ spread
+        return (x, spread), (x, jnp.linalg.cholesky(spread + jnp.eye(4)))
+
+    return lax.scan(step, (jnp.zeros(4), jnp.eye(4)), zs)
+
+
+def conjugate_gradients(b):
+    matrix = jnp.diag(b * b + 3) + 0.1
+
+    def step(state):
+        x, r, p, size, i = state
+        image = matrix @ p
+        part = size / (p @ image)
+        x, r = x + part * p, r - part * image
+        rest = r @ r
+        return x, r, r + rest / size * p, rest, i + 1
+
+    start = (jnp.zeros_like(b), b, b, b @ b, 0)
+    return lax.while_loop(lambda state: (state[3] > 1e-9) & (state[4] < 30), step, start)[0]
+
+
+def choices(x):
+    """Branches too dear to compute both, in one of which something is written in part."""
+
+    def change(i, u):
+        grow = lambda u: u.at[i].set(lax.fori_loop(0, 3, lambda j, v: jnp.tanh(v @ u), u[i]))
+        return lax.switch(i % 3, [grow, lambda u: u.T[::-1], lambda u: u * (u.sum(0) > 0)], u)
+
+    return lax.fori_loop(0, 9, change, x)
+
+
+def indexed(x):
+    """Elements at places that differ from row to row, read, written, and added to one another."""
+
+    def trip(i, state):
+        rows, total = state
+        places = jnp.argmax(rows, axis=1)
+        picked = veery.vmap(lambda row, k: row[k - i])(rows, places)
+        rows = veery.vmap(lambda row, k: row.at[k].set(-row[k]))(rows, places)
+        return rows, total.at[places].add(picked)
+
+    return lax.fori_loop(0, 6, trip, (x, jnp.zeros(x.shape[1])))
+
+
+def counting(n):
+    """Integers and booleans: products, sums, extremes, and arrays that change places."""
+
+    def trip(i, state):
+        a, b, seen = state
+        a, b = (a @ b) % 17 - 5, a.T
+        return b, a, jnp.concatenate([seen[1:], (a > b).any(0)[:1]]) ^ (a.min(1) < a.max(0) - i)
+
+    return lax.fori_loop(0, 7, trip, (n, n + 1, n[0] > 2))
+
+
+def nothing(x):
+    return lax.scan(lambda c, v: (c @ x, v.sum()), x, jnp.zeros((0, 3)))
+
+
+SQUARE = X[:81].reshape(9, 9)
+NETWORK = {
+    "w": np.linspace(-1, 1, 20 * 20).reshape(20, 20).astype(np.float32) / 5,
+    "u": np.linspace(1, -1, 5 * 20).reshape(5, 20).astype(np.float32),
+    "xs": np.sin(np.arange(7 * 3 * 5)).reshape(7, 3, 5).astype(np.float32),
+}
+
 LOOPS = [
     (newton, (np.float32(3),), 1),
     (escape, (X.reshape(10, 10),), 1),
@@ -113,12 +214,23 @@ LOOPS = [
     (bits, (np.array([-7, 0, 1, 2**31 - 1, -(2**31)], np.int32),), 1),
     (never, (X,), 1),
     (veery.grad(lambda x: averages(x)[1][0].sum()), (X,), 2),
+    (recurrent, (NETWORK,), 3),
+    (veery.vmap(diffusion), (np.stack([SQUARE, SQUARE * 2]),), 1),
+    (columns, (SQUARE,), 1),
+    (kalman, (np.sin(np.arange(20, dtype=np.float32)).reshape(10, 2),), 1),
+    (conjugate_gradients, (X[:37],), 1),
+    (choices, (SQUARE,), 1),
+    (indexed, (np.sin(np.arange(30, dtype=np.float32)).reshape(5, 6),), 1),
+    (counting, (np.arange(9, dtype=np.int32).reshape(3, 3),), 1),
+    (nothing, (SQUARE,), 0),
 ]
 
 
 def test_which_loops_become_kernels() -> None:
     assert [kernels(fun, *args) for fun, args, _ in LOOPS] == [count for *_, count in LOOPS]
-    shifting = lambda x: lax.fori_loop(0, 20, lambda i, u: u + 0.1 * jnp.roll(u, 1), x)
+    sorting = lambda x: lax.fori_loop(0, 20, lambda i, u: u + 0.1 * jnp.sort(u), x)
+    products = lambda x: lax.fori_loop(0, 20, lambda i, u: jnp.tanh(u @ x), x)
+    parts = lambda x: lax.fori_loop(0, 9, lambda i, us: [jnp.roll(u, k) for k, u in enumerate(us)], [x] * 40)
     large = lambda x: lax.fori_loop(0, 20, lambda i, u: u * 0.9, x)
     printing = lambda x: lax.fori_loop(0, 2, lambda i, u: (veery.debug.print("{}", u), u)[1], x)
     written = lambda x: lax.fori_loop(0, 3, lambda i, t: t.at[i].set(t[i] * 2), x * 2)
@@ -126,20 +238,24 @@ def test_which_loops_become_kernels() -> None:
     choosing = lambda x: lax.fori_loop(0, 3, lambda i, s: lax.cond(i > 1, rising, lambda s: s, s), (x, x * X))
     million = np.ones(10**6, np.float32)
     wide, one = np.ones(10**5, np.float32), np.float32(1)
-    for fun, x in (choosing, one), (shifting, X), (large, wide), (printing, one), (written, million):
+    square = million[: 1 << 16].reshape(256, 256)
+    of_one = [(choosing, one), (sorting, X), (parts, X), (printing, one)]
+    for fun, x in [*of_one, (products, square), (large, wide), (written, million)]:
         assert kernels(fun, x) == 0
 
 
 def test_kernels_compute_what_loops_do() -> None:
-    arguments = [jnp.array(x) for _, args, _ in LOOPS for x in args]
+    arguments = [veery.tree.map(jnp.array, x) for _, args, _ in LOOPS for x in args]
     everything = lambda *xs: [fun(x) for (fun, *_), x in zip(LOOPS, xs)]
     compiled = veery.jit(everything)(*arguments)
     for (fun, args, _), outs in zip(LOOPS, compiled):
-        expected = veery.tree.leaves(interpreted(fun, *args))
+        flat, tree = veery.tree.flatten(args)
+        expected = veery.tree.leaves(interpreted(lambda *xs: fun(*veery.tree.unflatten(tree, xs)), *flat))  # noqa: B023
         for actual, wanted in zip(veery.tree.leaves(outs), expected, strict=True):
             np.testing.assert_allclose(actual, wanted, rtol=2e-5, atol=1e-6, err_msg=str(fun))
     for x, argument in zip((x for _, args, _ in LOOPS for x in args), arguments):
-        assert (np.asarray(argument) == x).all()  # what they write by rows is no argument
+        same = veery.tree.map(lambda a, b: bool((np.asarray(a) == b).all()), argument, x)
+        assert all(veery.tree.leaves(same))  # what they write by rows is no argument
 
 
 def test_a_loop_that_a_value_ends_does_not_hold_up_its_caller() -> None:
@@ -159,3 +275,31 @@ def test_without_kernels_where_they_fail(monkeypatch: pytest.MonkeyPatch) -> Non
     assert calls[0] and not calls[-1]
     assert program.metadata["fallback"].startswith("compiled without kernels of its loops")
     assert "too many registers" in program.metadata["fallback"] and program.metadata["control_flow"] == "host"
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a fault"), AssertionError(), KeyError("x")])
+def test_a_kernel_that_cannot_be_written_leaves_the_loop_to_iree(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    for kernel in (RegisterKernel, BufferedKernel):
+        monkeypatch.setattr(kernel, "text", fail)
+    power = veery.jit(lambda a: lax.fori_loop(0, 5, lambda i, v: a @ v, jnp.ones(3)))
+    compiled = power.lower(SQUARE[:3, :3])._lowered.with_options(cache=False).compile()
+    assert compiled.metadata["control_flow"] == "host" and "fallback" not in compiled.metadata
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert caplog.records[0].exc_info[1] is error
+
+
+def test_double_precision_and_what_is_not_finite() -> None:
+    with veery.enable_x64(True):
+        x = np.linspace(0, 1, 12).reshape(3, 4)
+        x[1, 2] = np.nan
+        x[0, 0] = np.inf
+        trip = lambda i, v: jnp.stack([(v * v).sum(0), v.max(0), v.min(0)])
+        found = veery.jit(lambda x: lax.fori_loop(0, 3, trip, x))(x)
+        expected = interpreted(lambda x: lax.fori_loop(0, 3, trip, x), x)
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, expected, rtol=1e-14)

@@ -36,12 +36,13 @@ class _Windows(NamedTuple):
 
 def _windows(op: Any, attribute: str, names: Sequence[str]) -> _Windows:
     text = str(op.attributes[attribute])
-    lists = []
+    lists: list[list[int]] = []
     for name in names:
         found = re.search(rf"\b{name} = \[([^\]]*)\]", text)
         lists.append([int(n) for n in found[1].split(",")] if found and found[1] else [])
     vector = re.search(r"index_vector_dim = (\d+)", text)
-    return _Windows(*lists, int(vector[1]) if vector else 0)
+    window, dropped, batched, index_batched, mapped = lists
+    return _Windows(window, dropped, batched, index_batched, mapped, int(vector[1]) if vector else 0)
 
 
 @writes("gather")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,7 +53,9 @@ class Point:
         copy = Point(self.nests, (), self.width, None)
         copy._step, copy._views = self._step, self._views
         copy._at = {
-            id(view): sum((place * axis.strides[i] for axis, place in places), self._at[id(view)])
+            id(view): functools.reduce(
+                operator.add, (place * axis.strides[i] for axis, place in places), self._at[id(view)]
+            )
             for i, view in enumerate(self._views)
         }
         return copy
@@ -76,9 +80,9 @@ class Point:
             return form.name, True
         if isinstance(form, View):
             step = self._step[id(form)] if self.width > 1 else 0
-            key = form.buffer.name, self._at[id(form)], step, self.width
-            make = lambda: self.nests.load(form, self._at[id(form)], step, self.width)
-            return self.nests.once(key, make), step == 0
+            at = self._at[id(form)]
+            read = lambda: self.nests.load(form, at, step, self.width)
+            return self.nests.once((form.buffer.name, at, step, self.width), read), step == 0
         operands = [self._value(x) for x in form.operands]
         uniform = all(u for _, u in operands)
         names = [
@@ -222,17 +226,12 @@ class Nests:
         if len(numbers) <= _UNROLLED:
             for i in numbers:
                 body(Affine(i))
-        else:
-            with self.counted(numbers) as i:
-                body(i)
-
-    @contextmanager
-    def counted(self, numbers: range) -> Iterator[Affine]:
+            return
         index, out = self.out.new(), self.out
         first, last, step = map(out.index, (numbers.start, numbers.stop, numbers.step))
         out.lines.append(f"scf.for {index} = {first} to {last} step {step} {{")
         with self.region():
-            yield Affine.of(index)
+            body(Affine.of(index))
         out.lines.append("}")
 
     # Sums.
@@ -343,10 +342,9 @@ class Nests:
         def write(place: Sequence[tuple[Axis, Affine]]) -> None:
             total = start
             for width, starts in chunks(lane.size, dtype, False):
-                base = Point(self, views, width, lane).moved(place)
-                begin = self.spread(self._neutral(kind, dtype), dtype, width)
+                first = Point(self, views, width, lane).moved([*place, (lane, Affine(starts.start))])
+                begin = self.spread(self.out.constant(NEUTRAL[kind](dtype), dtype, ""), dtype, width)
                 over = Axis(len(starts), tuple(s * starts.step for s in lane.strides))
-                first = base.moved([(lane, Affine(starts.start))])
                 (sums,) = self._sums([first], [*rest, over], [begin], dtype, step)
                 if width > 1:
                     fast = " fastmath<reassoc>" if dtype.kind == "f" and kind in ("add", "mul") else ""
@@ -358,9 +356,6 @@ class Nests:
 
         self._over(kept, write)
         self.forget()
-
-    def _neutral(self, kind: str, dtype: np.dtype) -> str:
-        return self.out.constant(NEUTRAL[kind](dtype), dtype, "")
 
 
 def _least(dtype: np.dtype) -> object:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 from veery_lowering.kernels._arithmetic import REDUCTIONS, Unfit, elementwise, spelled
 from veery_lowering.kernels._body import Body, checked, writes
-from veery_lowering.kernels._forms import Form, Lazy, changed
+from veery_lowering.kernels._forms import Form, Lazy, View, changed
 from veery_lowering.kernels._nests import Point
 from veery_lowering.kernels._reading import integers, static_shape
 from veery_lowering.stablehlo import product_axes
@@ -16,7 +18,7 @@ from veery_lowering.stablehlo import product_axes
 def _dot_general(body: Body, op: Any) -> Form:
     contracted, batched = product_axes(op, "contracting"), product_axes(op, "batching")
     shape, dtype = checked(op.results[0])
-    sizes, forms = [], []
+    forms = []
     shapes = [checked(x)[0] for x in op.operands]
     free = [[i for i in range(len(s)) if i not in (*c, *b)] for s, c, b in zip(shapes, contracted, batched)]
     rows = [shapes[0][i] for i in batched[0]], [shapes[0][i] for i in free[0]], [shapes[1][i] for i in free[1]]
@@ -25,7 +27,7 @@ def _dot_general(body: Body, op: Any) -> Form:
     for k, x in enumerate(op.operands):
         order = [*batched[k], *free[k], *contracted[k]]
         axes = [*range(ends[0]), *range(ends[k], ends[k + 1]), *range(ends[2], len(sizes))]
-        form = changed(body.memory(x), lambda view, order=order, axes=axes: view.permuted(order).spread(sizes, axes))
+        form = changed(body.memory(x), functools.partial(_spread, order, sizes, axes))
         forms.append(form if form.dtype == dtype else Lazy("convert", "", (form,), dtype))
     fast = " fastmath<contract>" if dtype.kind == "f" else ""
     add, multiply = ("arith.addf", "arith.mulf") if dtype.kind == "f" else ("arith.addi", "arith.muli")
@@ -42,6 +44,10 @@ def _dot_general(body: Body, op: Any) -> Form:
     spread = target.spread(sizes, range(len(shape)))
     body.nests.fold(spread, sizes, forms, body.out.constant(0, dtype, ""), step, combine, "add")
     return target
+
+
+def _spread(order: Sequence[int], sizes: Sequence[int], axes: Sequence[int], view: View) -> View:
+    return view.permuted(order).spread(sizes, axes)
 
 
 @writes("reduce")
