@@ -56,8 +56,8 @@ def flushing() -> Callable[..., Any] | None:
     def flushed(function: Callable[..., Any], *args: Any) -> Any:
         before, during = threads.before, threads.during
         get(before)
-        set_(during)
-        try:
+        try:  # an interrupt may come between any two lines
+            set_(during)
             return function(*args)
         finally:
             set_(before)
