@@ -301,7 +301,7 @@ def test_partial():
     inner = functools.partial(pow, 2)
     outer = Partial(inner, 3)  # the inner arguments stay static
     assert tree.leaves(outer) == [3] and outer() == 8
-    assert tree.structure(outer) == tree.structure(Partial(inner, 4)) and repr(outer) == f"Partial({inner!r}, 3)"
+    assert tree.structure(outer) == tree.structure(Partial(inner, 4)) and repr(outer).endswith(f"Partial({inner!r}, 3)")
 
 
 def test_broadcast():
