@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import tempfile
 import time
@@ -21,12 +22,14 @@ from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, context, inlined, 
 from veery_lowering.module import Emission
 from veery_lowering.overwriting import unsafe
 from veery_lowering.program import Options
+from veery_lowering.results import allocate_results
 from veery_lowering.stablehlo._dynamic import separate_sizes
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "7"
+_KEY_FORMAT = "8"
+_MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
 _NO_MULTI_USE_FUSION = "--iree-dispatch-creation-fuse-multi-use=false"
@@ -205,7 +208,7 @@ def _compile(
             try:
                 in_place = _in_place(emission, target, flags, run, kernels=kernels)
                 for module in filter(None, (in_place, plain)):
-                    program, diagnostics = run(module.code, flags, None, separate if module.branches else None)
+                    program, diagnostics = run(module.code, flags, None, _correction(emission, target, module.branches))
                     if program is not None:
                         told = {
                             "overwritten": " ".join(map(str, module.overwritten)),
@@ -219,6 +222,23 @@ def _compile(
         if not plain.kernels:
             break
     return None, {}, said
+
+
+def _correction(emission: Emission, target: Target, branches: bool) -> Callable[[ir.Module], bool] | None:
+    """What IREE's code needs before it is encoded."""
+    if target.backend != "cpu" or not _has_large_results(emission):
+        return separate if branches else None
+    return _separate_and_allocate if branches else allocate_results
+
+
+def _separate_and_allocate(module: ir.Module) -> bool:
+    return separate(module) | allocate_results(module)
+
+
+def _has_large_results(emission: Emission) -> bool:
+    """Whether calls may run on worker threads: what the inline queue allocates comes from the allocator anyway."""
+    shapes = [shape for shape, _ in emission.outputs]
+    return any(isinstance(n, str) for shape in shapes for n in shape) or sum(map(math.prod, shapes)) >= _MANY_ELEMENTS
 
 
 def _fallback(preferred: Flags, used: Flags, kernels: bool, said: Sequence[Diagnostic]) -> str:

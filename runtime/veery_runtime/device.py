@@ -21,6 +21,9 @@ from veery_runtime.errors import DeviceUnavailableError
 # Results of the inline queue come from malloc, whose fresh pages cost 8 times the work of a 64 MB x + x; this keeps at
 # most 128 MB in 64 free blocks for reuse (78 ms -> 10 ms).
 _INLINE_ALLOCATOR = "caching:*=*;128mib;64"
+# Results of the threaded queue likewise, in use or free; the rest is given back as it is freed.
+_THREADED_ALLOCATOR = "caching:*=*;{}mib;512"
+_KEPT_PART = 8  # of the machine's memory
 
 # A loop that runs ahead of its device is held back from here on.
 MAX_CALLS_IN_FLIGHT = 64
@@ -233,18 +236,15 @@ class CpuDevice(Device):
         with self._lock:
             if self._generation != completion.generation:
                 # After a fork the worker threads are gone: a driver of our own brings new ones.
-                self._task = iree.immortal(iree.new_local_driver().create_default_device())
+                self._task = _open_threaded(iree.new_local_driver())
                 self._generation = completion.generation
             elif self._task is None:
                 driver = iree.new_local_driver() if completion.generation else iree.get_driver("local-task")
-                self._task = iree.immortal(driver.create_default_device())
+                self._task = _open_threaded(driver)
             return self._task
 
     def memory_limit(self) -> int | None:
-        try:
-            return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        except (AttributeError, ValueError, OSError):  # not on Windows
-            return None
+        return _host_memory()
 
     @property
     def inline(self) -> iree.HalDevice:
@@ -256,6 +256,18 @@ class CpuDevice(Device):
                     self._sync = iree.immortal(driver.create_default_device(allocators=[_INLINE_ALLOCATOR]))
                 sync = self._sync
         return sync
+
+
+def _open_threaded(driver: Any) -> iree.HalDevice:
+    kept = max(1 << 28, (_host_memory() or 0) // _KEPT_PART)
+    return iree.immortal(driver.create_default_device(allocators=[_THREADED_ALLOCATOR.format(kept >> 20)]))
+
+
+def _host_memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return None
 
 
 class GpuDevice(Device):
