@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from veery_lowering import isolation
+from veery_lowering.allocation import allocate_memory
 from veery_lowering.branches import separate
 from veery_lowering.cache import disk_cache
 from veery_lowering.donation import reuse_donated
@@ -22,7 +23,6 @@ from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, context, inlined, 
 from veery_lowering.module import Emission
 from veery_lowering.overwriting import unsafe
 from veery_lowering.program import Options
-from veery_lowering.results import allocate_results
 from veery_lowering.stablehlo._dynamic import separate_sizes
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 
@@ -226,18 +226,18 @@ def _compile(
 
 def _correction(emission: Emission, target: Target, branches: bool) -> Callable[[ir.Module], bool] | None:
     """What IREE's code needs before it is encoded."""
-    if target.backend != "cpu" or not _has_large_results(emission):
+    if target.backend != "cpu" or not _is_large(emission):
         return separate if branches else None
-    return _separate_and_allocate if branches else allocate_results
+    return _separate_and_allocate if branches else allocate_memory
 
 
 def _separate_and_allocate(module: ir.Module) -> bool:
-    return separate(module) | allocate_results(module)
+    return separate(module) | allocate_memory(module)
 
 
-def _has_large_results(emission: Emission) -> bool:
+def _is_large(emission: Emission) -> bool:
     """Whether calls may run on worker threads: what the inline queue allocates comes from the allocator anyway."""
-    shapes = [shape for shape, _ in emission.outputs]
+    shapes = [shape for shape, _ in (*emission.inputs, *emission.outputs)]
     return any(isinstance(n, str) for shape in shapes for n in shape) or sum(map(math.prod, shapes)) >= _MANY_ELEMENTS
 
 

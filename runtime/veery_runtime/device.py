@@ -28,11 +28,8 @@ _KEPT_PART = 8  # of the machine's memory
 # A loop that runs ahead of its device is held back from here on.
 MAX_CALLS_IN_FLIGHT = 64
 MAX_BYTES_IN_FLIGHT = 1 << 30
-# Of calls that follow no other. IREE 3.13 takes memory from slabs of 64 MB, and where results of such calls in flight
-# lie in several it does not find all that is free: it grows by 12 MB a call for two of 36 MB, by 2.8 for ten of 4 MB.
-MAX_FIRST_IN_FLIGHT = 4
-MAX_FIRST_BYTES_IN_FLIGHT = 1 << 25
-_SLAB_NBYTES = 1 << 26
+# What submitted calls need beside their results, IREE's pool being no choice (see veery_lowering.allocation).
+MAX_SCRATCH_IN_USE = 1 << 28
 
 
 class Device:
@@ -137,17 +134,14 @@ class Flight:
 
     def __init__(self) -> None:
         self.calls: deque[Any] = deque()
-        self.first: tuple[tuple[Any, int], ...] = ()
         self.nbytes = 0
         self.lost: list[Any] = []
+        self._scratch: deque[tuple[Any, int]] = deque()
 
     def admit(
-        self, call: Any, nbytes: int, has_effects: bool, reads: Sequence[Any] = (), follows: bool = True
+        self, call: Any, nbytes: int, has_effects: bool, reads: Sequence[Any] = ()
     ) -> None:
-        """Notes a submitted call and the buffers that it reads; above the bounds, waits for the oldest calls.
-
-        `follows` says whether its arguments were unfinished, so that it comes after another call.
-        """
+        """Notes a submitted call and the buffers that it reads; above the bounds, waits for the oldest calls."""
         calls = self.calls
         while calls and calls[0][0].done():
             self._retire()
@@ -157,18 +151,26 @@ class Flight:
         self.nbytes += nbytes
         if workers.nested():
             return  # the oldest call may be the one that runs this
-        if not follows and COUNTED_NBYTES <= nbytes <= _SLAB_NBYTES:
-            self._admit_first(call, nbytes)
         while len(calls) > MAX_CALLS_IN_FLIGHT or (self.nbytes > MAX_BYTES_IN_FLIGHT and len(calls) > 1):
             self._await_oldest()
 
-    def _admit_first(self, call: Any, nbytes: int) -> None:
-        waiting = [each for each in (*self.first, (call, nbytes)) if not each[0].done()]
-        while len(waiting) > MAX_FIRST_IN_FLIGHT or (
-            len(waiting) > 1 and sum(size for _, size in waiting) > MAX_FIRST_BYTES_IN_FLIGHT
-        ):
-            _await(waiting.pop(0)[0])
-        self.first = tuple(waiting)
+    def make_room(self, nbytes: int) -> None:
+        """Waits for submitted calls until a call that needs `nbytes` beside its results may be submitted."""
+        while len(self._scratch) > 1 and nbytes + sum(size for _, size in tuple(self._scratch)) > MAX_SCRATCH_IN_USE:
+            try:
+                _await(self._scratch.popleft()[0])
+            except IndexError:  # another thread was faster
+                return
+
+    def use_scratch(self, call: Any, nbytes: int) -> None:
+        """Notes what a submitted call needs beside its results."""
+        scratch = self._scratch
+        scratch.append((call, nbytes))
+        while scratch and scratch[0][0].done():
+            try:
+                scratch.popleft()
+            except IndexError:
+                return
 
     def _retire(self) -> None:
         try:

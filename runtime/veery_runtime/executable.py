@@ -14,12 +14,16 @@ import numpy as np
 from veery_runtime import completion, dimensions, effects, iree, workers
 from veery_runtime.buffer import SHARED, Buffer, Spec, Tally, put
 from veery_runtime.completion import DELETED, Completion, Deferred, Deleted, Failed, Pending
-from veery_runtime.device import Device, devices
+from veery_runtime.device import MAX_SCRATCH_IN_USE, Device, devices
 from veery_runtime.errors import DeviceUnavailableError, translate
 from veery_runtime.hostcall import has_effects, host_module
 
 # Up to this many operations and bytes the work is shorter than waking a worker thread (12 to 45 us).
 INLINE_WORK = 200_000
+
+# From here on what a call needs beside its results is not taken before its arguments are there, lest a chain of calls
+# takes it many times over.
+_LARGE_SCRATCH = 1 << 23
 
 Call = Callable[[Sequence[Buffer]], list[Buffer]]
 Loaded = dict[bool, tuple[int, iree.VmContext, iree.VmFunction]]
@@ -51,13 +55,13 @@ class Executable:
       has_effects: whether it calls Python functions that are not pure.
       needs_ready: whether its arguments must be finished when it is submitted. IREE 3.13 looks at their memory where it
         records work in each call ("transient buffer has not been committed"): that of loops and branches, what
-        overwrites arguments, and shapes with variables.
+        overwrites arguments, and shapes with variables. So with calls that need much memory beside their results.
       call: the function behind `__call__`; calling it directly saves 0.1 us.
     """
 
     __slots__ = (
         "name", "device", "inputs", "outputs", "constants", "donated", "overwritten", "queue", "call",
-        "has_effects", "needs_ready", "_program", "_where", "_result_nbytes", "_aliasing", "_loaded", "_probe",
+        "has_effects", "needs_ready", "_scratch", "_program", "_where", "_result_nbytes", "_aliasing", "_loaded", "_probe",
         "__weakref__",
     )  # fmt: skip
 
@@ -84,8 +88,11 @@ class Executable:
         everything = tuple(range(len(self.outputs)))
         self._aliasing: tuple[int, ...] | None = None if everything and not program.blocking else everything
         self._loaded: Loaded = {} if loaded is None else loaded
+        self._scratch = 0
         if queue != "inline":
-            self._load(inline=False)  # now, for what IREE finds wrong with a program it says on loading
+            _, function = self._load(inline=False)  # now, for what IREE finds wrong with a program it says on loading
+            self._scratch = _scratch_of(function)
+            self.needs_ready = self.needs_ready or self._scratch >= _LARGE_SCRATCH
         self.call: Call = self._choose_call()
 
     def __call__(self, buffers: Sequence[Buffer]) -> list[Buffer]:
@@ -158,7 +165,7 @@ class Executable:
             return self._defer(refs, waits, buffers)
         results, done = self._submit(refs, waits, inline)
         if done is not None:
-            self.device.in_flight.admit(done, self._result_nbytes, self.has_effects, buffers, follows=bool(waits))
+            self.device.in_flight.admit(done, self._result_nbytes, self.has_effects, buffers)
         return [Buffer(ref, spec, done) for ref, spec in zip(results, self.outputs)]
 
     def _fail(self, error: BaseException) -> list[Buffer]:
@@ -187,6 +194,8 @@ class Executable:
         fence = iree.HalFence.create_at(semaphore, 1)
         arguments.push_ref(fence)
         results = iree.VmVariantList(len(self.outputs))
+        if self._scratch and not workers.nested():
+            self.device.in_flight.make_room(self._scratch)
         try:
             context.invoke(function, arguments, results)
         except Exception as error:
@@ -197,6 +206,8 @@ class Executable:
                 raise cause from None
             return [None] * len(self.outputs), Failed(cause)
         done = Completion(self._where, semaphore, fence)
+        if self._scratch:
+            self.device.in_flight.use_scratch(done, self._scratch)
         return [results.get_as_ref(i) for i in range(len(self.outputs))], done
 
     def _run(self, refs: list[Any], waits: list[Any], inline: bool) -> tuple[list[Any], Failed | None]:
@@ -237,8 +248,7 @@ class Executable:
                 deferred.resolve([None] * len(self.outputs), Failed(error))
 
         workers.submissions.submit(submit)
-        follows = bool(waits) or any(isinstance(ref, tuple) for ref in refs)
-        self.device.in_flight.admit(deferred, self._result_nbytes, self.has_effects, buffers, follows)
+        self.device.in_flight.admit(deferred, self._result_nbytes, self.has_effects, buffers)
         return [Buffer(i, spec, deferred) for i, spec in enumerate(self.outputs)]
 
 
@@ -302,6 +312,12 @@ class DynamicExecutable:
         executable = Executable(concrete, self.device, queue, self._loaded)
         executable.needs_ready = True
         return executable
+
+
+def _scratch_of(function: iree.VmFunction) -> int:
+    """The bytes that a call needs beside its results, as the compiler wrote them down."""
+    text = function.reflection.get("veery.scratch", "0")
+    return MAX_SCRATCH_IN_USE if text == "loop" else int(text)
 
 
 def _error_of(pending: Pending) -> BaseException:
