@@ -1,9 +1,9 @@
 """Where programs of the CPU take memory from: the device's allocator instead of IREE's pool.
 
 IREE 3.13 takes the memory of results, and of what is computed on the way, from slabs of 64 MB when the work begins. Of
-the slabs whose memory comes back between two requests its pool remembers one to five, and a slab that is forgotten while
-nothing in it is in use is lost: eight results of 36 MB that go at once cost 240 MB each time, twelve independent calls
-of two 1500x1500 products a gigabyte. The allocator is asked when the call is submitted, keeps what is freed for
+the slabs whose memory comes back between two requests its pool remembers one to five, and a slab that is forgotten
+while nothing in it is in use is lost: eight results of 36 MB that go at once cost 240 MB each time, twelve independent
+calls of two 1500x1500 products a gigabyte. The allocator is asked when the call is submitted, keeps what is freed for
 the next request of that size, also where that is larger than a slab (x + x on 100 MB: 132 ms -> 24 ms), and is bounded.
 
 What a call needs beside its results is written down for the runtime, which bounds how much of it is in use. Loops on
@@ -18,6 +18,8 @@ from veery_lowering.mlir import ir
 
 _SCRATCH = "veery.scratch"  # the entry in a function's reflection
 _UNBOUNDED = "loop"
+_SLAB = 1 << 26
+_SMALL = 1 << 20  # a trip that needs less leaves slabs that are found again
 
 _ALLOCA = "hal.device.queue.alloca"
 _DEALLOCA = "hal.device.queue.dealloca"
@@ -46,10 +48,12 @@ def allocate_memory(module: ir.Module) -> bool:
             looped = len(function.regions[0].blocks) > 1
             chosen = [] if looped else [op for op in allocations if _is_direct(op)]
             scratch = sum(_constant(op.operands[7]) or 0 for op in chosen if _given_back(op))
+            sizes = [_constant(op.operands[7]) for op in allocations]
+            unbounded = looped and sum(_SLAB if size is None else size for size in sizes) > _SMALL
             for op in chosen:
                 _replace(op.operation, body, imports)
             if allocations and "iree.reflection" in function.attributes:  # else it is none of ours
-                _note(function, _UNBOUNDED if looped else str(scratch))
+                _note(function, _UNBOUNDED if unbounded else str(scratch))
                 changed = True
     return changed
 
@@ -72,7 +76,7 @@ def _given_back(alloca: Any) -> bool:
 
 
 def _is_direct(alloca: Any) -> bool:
-    """Whether the allocator can stand in: the fence is the allocation's own, and what is given back has a known size."""
+    """Whether the allocator can stand in: the fence is the allocation's own, and what is given back of known size."""
     wait, signal, size = alloca.operands[2], alloca.operands[3], alloca.operands[7]
     if _given_back(alloca) and _constant(size) is None:
         return False

@@ -1,7 +1,8 @@
 """Compiled programs on disk: on by default, shared by processes, bounded, safe against damage.
 
-An entry is a file named by the hash of what it was made from, a StableHLO module: a magic word, the SHA-256 of its name
-and the rest, metadata, code. A link, a file of the same form without code, leads there from the hash of a jaxpr.
+An entry is a file named by the hash of what it was made from, a StableHLO module, and its format: a magic word, the
+SHA-256 of its name and the rest, metadata, code. A link, a file of the same form without code, leads there from the
+hash of a jaxpr.
 Writers write a file of their own and rename it; readers check the hash, so that a damaged entry is compiled anew.
 """
 
@@ -22,7 +23,8 @@ import platformdirs
 
 from veery_lowering.errors import CacheError, CacheWarning
 
-_MAGIC = b"veery-2\n"
+_FORMAT = 3  # in the names too: entries of other formats are not found, which is no damage, and go with time
+_MAGIC = f"veery-{_FORMAT}\n".encode()
 _DIGEST_SIZE = 32
 _DEFAULT_LIMIT = 1 << 30
 _WRITES_PER_SWEEP = 32
@@ -145,7 +147,7 @@ class DiskCache:
         return CacheInfo(str(self.directory), entries, nbytes, self.limit, self.hits, self.misses)
 
     def _path(self, key: str, kind: str = "veery") -> Path:
-        return self.directory / key[:2] / f"{key}.{kind}"
+        return self.directory / key[:2] / f"{key}-{_FORMAT}.{kind}"
 
     def _entries(self) -> Iterator[tuple[Path, int, float]]:
         """(path, size, time of last use) of every file, unfinished ones and markers too; files may vanish meanwhile."""

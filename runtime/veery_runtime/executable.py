@@ -61,8 +61,8 @@ class Executable:
 
     __slots__ = (
         "name", "device", "inputs", "outputs", "constants", "donated", "overwritten", "queue", "call",
-        "has_effects", "needs_ready", "_scratch", "_program", "_where", "_result_nbytes", "_aliasing", "_loaded", "_probe",
-        "__weakref__",
+        "has_effects", "needs_ready", "_scratch", "_program", "_where", "_result_nbytes", "_aliasing", "_loaded",
+        "_probe", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, program: Any, device: Device, queue: str, loaded: Loaded | None = None) -> None:

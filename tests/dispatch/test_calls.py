@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import threading
 
 import numpy as np
 import pytest
@@ -147,3 +148,24 @@ def test_results_in_flight_are_arguments(name):
         chained = step(*chained)
     for x, y in zip(chained, waited):
         np.testing.assert_array_equal(x, y)
+
+
+def test_a_chain_of_large_results_does_not_wait():
+    """Twenty results of 36 MB are queued behind a call that ends when all have been."""
+    queued = threading.Event()
+
+    def gate(x):
+        assert queued.wait(60), "the calls after this one waited for it"
+        return x
+
+    wait = veery.jit(lambda x: veery.pure_callback(gate, x, x), compiler_options={"queue": "threaded"})
+    add = veery.jit(lambda x, y: x + y)
+    x = jnp.ones((3000, 3000))
+    one = jnp.float32(1)
+    add(x, one).block_until_ready()
+    y = add(x, wait(one))
+    for _ in range(20):
+        y = add(y, one)
+    assert not y.is_ready()
+    queued.set()
+    assert float(y[-1, -1]) == 22

@@ -17,6 +17,7 @@ from support.jaxpr_graphs import Graph
 
 import veery
 import veery_lowering
+from veery_lowering import cache as cache_module
 from veery_lowering import compiler, links
 from veery_lowering.cache import CacheSettings, DiskCache
 from veery_lowering.errors import CacheError
@@ -39,6 +40,10 @@ def graph(name: str = "add", line: int = 1) -> Graph:
 
 def entries(folder: Path) -> list[Path]:
     return sorted(folder.glob("*/*.veery"))
+
+
+def key_of(path: Path) -> str:
+    return path.stem.partition("-")[0]
 
 
 def test_second_compilation_is_a_hit(folder: Path) -> None:
@@ -101,11 +106,23 @@ def test_size_is_bounded(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path, limit=10_000)
     for i in range(32):
         cache.put(f"{i:064d}", (bytes(1000), {}))
-        os.utime(tmp_path / "00" / f"{i:064d}.veery", (i, i))
+        os.utime(entries(tmp_path)[-1], (i, i))
     assert cache.get(f"{0:064d}") is not None  # used now
     cache.put(f"{32:064d}", (bytes(1000), {}))
-    kept = [int(path.stem) for path in entries(tmp_path)]
+    kept = [int(key_of(path)) for path in entries(tmp_path)]
     assert kept[0] == 0 and kept[-1] == 32 and len(kept) < 12 and cache.info().nbytes <= 10_000
+
+
+def test_entries_of_another_format_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is no damage to warn of; the bound holds for them too."""
+    monkeypatch.setattr(cache_module, "_FORMAT", 2)
+    monkeypatch.setattr(cache_module, "_MAGIC", b"veery-2\n")
+    DiskCache(tmp_path).put("ab" * 32, (bytes(1000), {}))
+    monkeypatch.undo()
+    cache = DiskCache(tmp_path, limit=500)
+    assert cache.get("ab" * 32) is None and cache.info().nbytes > 1000
+    cache.put("cd" * 32, (b"program", {}))
+    assert cache.get("cd" * 32) == (b"program", {}) and cache.info().nbytes < 500
 
 
 def test_metadata_and_program_come_back(tmp_path: Path) -> None:
@@ -138,7 +155,7 @@ def test_processes_share_a_folder(folder: Path) -> None:
         process.stdout.close()
     assert [process.wait(120) for process in whole] == [0] * 4
     cache = DiskCache(folder)
-    programs = [cache.get(path.stem) for path in entries(folder)]
+    programs = [cache.get(key_of(path)) for path in entries(folder)]
     assert len(programs) == 51 and all(found is not None and len(set(found[0])) == 1 for found in programs)
     cache.clear()
     assert not [path for path in folder.glob("*/*") if path.is_file()]  # what was being written goes too

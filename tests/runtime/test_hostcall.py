@@ -72,6 +72,17 @@ def test_a_failed_effect_is_raised_by_synchronize_once(device, queue):
     runtime.synchronize()
 
 
+def test_a_failure_that_was_read_is_not_raised_again(device):
+    """Also where the buffer was an argument meanwhile, after which it knows what was submitted for it."""
+    (x,) = runtime.load(programs.host(fail_on_purpose, pure=False), device, queue="threaded")([_row(device)])
+    while not x.is_ready():
+        pass
+    runtime.load(programs.add_one(), device, queue="threaded")([x])
+    with pytest.raises(KeyError, match="on purpose"):
+        x.numpy()
+    runtime.synchronize()
+
+
 @pytest.mark.parametrize("queue", ["inline", "threaded"])
 def test_several_and_empty_results(device, queue):
     pair = runtime.load(programs.host_pair(lambda x: (x + 1, np.empty(0, np.int32))), device, queue=queue)
