@@ -81,6 +81,11 @@ def _error(kind: type[ExecutionError], message: str) -> ExecutionError:
     return _raised.get(kind, kind)(message)
 
 
+def execution_error(message: str) -> ExecutionError:
+    """What to raise where a program cannot run."""
+    return _error(ExecutionError, message)
+
+
 def translate(name: str, error: BaseException) -> BaseException:
     """The exception to raise where the result of the failed program `name` is read."""
     original = recall(error)

@@ -15,7 +15,7 @@ from veery_runtime import completion, dimensions, effects, iree, workers
 from veery_runtime.buffer import SHARED, Buffer, Spec, Tally, put
 from veery_runtime.completion import DELETED, Completion, Deferred, Deleted, Failed, Pending
 from veery_runtime.device import MAX_SCRATCH_IN_USE, Device, devices
-from veery_runtime.errors import DeviceUnavailableError, translate
+from veery_runtime.errors import DeviceUnavailableError, execution_error, translate
 from veery_runtime.hostcall import has_effects, host_module
 
 # Up to this many operations and bytes the work is shorter than waking a worker thread (12 to 45 us).
@@ -424,7 +424,9 @@ def _donating_call(executable: Executable, call: Call) -> Call:
         for index in donated:
             buffer = given[index]
             if any(other is buffer for i, other in enumerate(given) if i != index):
-                raise ValueError(f"{executable.name}: the same array is donated and passed as another argument")
+                raise execution_error(
+                    f"INVALID_ARGUMENT: {executable.name}: the same array is donated and passed as another argument"
+                )
             if type(buffer._host) is Undecided:
                 buffer._host = buffer._host.decide()
             if buffer._host is not None or _is_read(buffer):

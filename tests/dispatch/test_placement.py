@@ -141,3 +141,11 @@ def test_what_is_donated_is_not_static():
     for options in ({"static_argnums": 0, "donate_argnums": 0}, {"static_argnames": "x", "donate_argnames": "x"}):
         with pytest.raises(ValueError, match=r"static_arg\w+ and donate_arg\w+ cannot intersect"):
             veery.jit(lambda x: x, **options)
+
+
+def test_what_is_donated_is_not_passed_twice():
+    x = jnp.ones(1000)
+    add = veery.jit(lambda a, b: a + b, donate_argnums=0)
+    with pytest.raises(veery.errors.JaxRuntimeError, match="INVALID_ARGUMENT: .* donated and passed as another"):
+        add(x, x)
+    assert not x.is_deleted() and float(add(x, jnp.ones(1000))[0]) == 2

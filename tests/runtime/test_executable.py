@@ -269,7 +269,7 @@ def test_an_array_is_not_donated_and_read_in_one_call(device):
     program = programs.add_arrays()
     add = runtime.load(dataclasses.replace(program, donated=(True, False)))
     x = _row(device)
-    with pytest.raises(ValueError, match="donated and passed as another argument"):
+    with pytest.raises(runtime.ExecutionError, match="donated and passed as another argument"):
         add([x, x])
 
 
