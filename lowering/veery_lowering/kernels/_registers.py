@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.kernels._arithmetic import Unfit, spelled
+from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit, spelled
 from veery_lowering.kernels._placing import MOST_BINDINGS, packed, unpacked
 from veery_lowering.kernels._reading import splat_of, static_shape
 from veery_lowering.kernels._writer import Cells, Record, Value, Writer, layout_of, names_of, stored
@@ -33,11 +33,13 @@ def _operations(loop: Any) -> Iterator[Any]:
 
 
 def lanes_of(loop: Any) -> int:
-    """The number of elements that most arrays of a loop have; 0 if there is none such."""
+    """The number of elements of the arrays that a loop computes; 0 if there are none, or it reads or writes in part."""
+    operations = list(_operations(loop))
+    if any(op.name.startswith("stablehlo.dynamic_") for op in operations):
+        return 0
+    values = [op.results[0] for op in operations if op.name.partition(".")[2] in ELEMENTWISE]
     try:
-        values = [x for op in _operations(loop) for x in (*op.results, *op.operands) if op.name != "stablehlo.constant"]
-        memory = {op.operands[0] for op in _operations(loop) if op.name.startswith("stablehlo.dynamic_")}
-        sizes = Counter(math.prod(static_shape(x)) for x in values if x not in memory)
+        sizes = Counter(math.prod(static_shape(x)) for x in values)
     except Unfit:
         return 0
     return next((n for n, _ in sizes.most_common() if 1 < n <= _MOST_LANES), 0)
