@@ -12,16 +12,14 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit, spelled
 from veery_lowering.kernels._placing import MOST_BINDINGS, packed, unpacked
-from veery_lowering.kernels._reading import splat_of, static_shape
-from veery_lowering.kernels._writer import Cells, Record, Value, Writer, layout_of, names_of, stored
+from veery_lowering.kernels._reading import static_shape
+from veery_lowering.kernels._writer import Cells, Writer, names_of, stored
 from veery_lowering.mlir import ir
 
 # Larger arrays keep several cores busy, and a dispatch a trip is little beside the work.
 _MOST_LANES = 1 << 15
 # Elements of a vector. A trip's few values stay in registers, and are enough for several operations at once.
 _WIDTH = 64
-# IREE updates larger ones in place, where a few trips cost less than the copy.
-_MOST_COPIED = 1 << 18
 
 
 def _operations(loop: Any) -> Iterator[Any]:
@@ -51,28 +49,11 @@ class RegisterKernel:
     def __init__(self, loop: Any, lanes: int) -> None:
         self.writer = Writer(lanes, min(lanes, _WIDTH))
         self.loop = loop
-        self.records: dict[int, tuple[Record, Any]] = {}  # with which the loop begins, and what they are filled with
-        results = self.writer.loop(loop, [self._start(i, x) for i, x in enumerate(loop.operands)])
-        used = [i for i, x in enumerate(loop.results) if i in self.records or any(True for _ in x.uses)]
+        results = self.writer.loop(loop, [self.writer.read(x) for x in loop.operands])
+        used = [i for i, x in enumerate(loop.results) if any(True for _ in x.uses)]
         self.results = {i: results[i] for i in used}
         if len(self.writer.inputs) + len(self.results) > MOST_BINDINGS:
             raise Unfit("more buffers than a dispatch has")
-
-    def _start(self, i: int, value: Any) -> Value:
-        argument = self.loop.regions[1].blocks[0].arguments[i]
-        layout = layout_of(argument, self.writer.lanes)
-        if layout is None:
-            return self.writer.read(value)
-        dtype = hlo.dtype_of(value)
-        if _is_never_read(self.loop, i):
-            return Cells(np.empty(0, object), dtype)
-        rows, lanes = layout
-        record = Record(f"%record{i}", dtype, rows, math.prod(static_shape(value)) // rows, lanes)
-        element = splat_of(value)
-        if element is None and rows * record.row > _MOST_COPIED:
-            raise Unfit("a large array that is written by rows")
-        self.records[i] = record, self.writer.input(value, rows, lanes) if element is None else element
-        return record
 
     # The module.
 
@@ -88,7 +69,7 @@ class RegisterKernel:
             body.append(function.operation.detach_from_parent())
             with ir.InsertionPoint(loop):
                 inputs = self.writer.inputs.items()
-                given = [packed(value, _memory_shape(form, self.writer)) for (value, *_), form in inputs]
+                given = [packed(value, _memory_shape(form, self.writer)) for value, form in inputs]
                 for i, made in zip(self.results, hlo.call(name, given, types)):
                     result = loop.results[i]
                     result.replace_all_uses_with(unpacked(made, static_shape(result), hlo.dtype_of(result)))
@@ -127,7 +108,7 @@ func.func private @{name}({parameters}) -> ({listed(outputs)}) {{
         out.lines = []
         for k, (form, type_) in enumerate(zip(self.writer.inputs.values(), inputs)):
             self._load(k, form, type_)
-        empty = [f"tensor.empty() : {self._memory(form)}" for form in self.results.values() if _in_memory(form)]
+        empty = [f"tensor.empty() : {self._memory(form)}" for form in self.results.values() if form.lanes]
         tensors = [out.add(text) for text in empty]
         if self.writer.width < self.writer.lanes:
             results = self._in_chunks(loop, tensors)
@@ -144,7 +125,7 @@ func.func private @{name}({parameters}) -> ({listed(outputs)}) {{
         out, starts, inside, types = self.writer.out, [], [], []
         rest = iter(tensors)
         for form in self.results.values():
-            if _in_memory(form):
+            if form.lanes:
                 starts.append(next(rest))
                 types.append(self._memory(form))
             else:
@@ -162,48 +143,28 @@ func.func private @{name}({parameters}) -> ({listed(outputs)}) {{
     def _once(self, loop: Sequence[str], tensors: Sequence[str]) -> list[str]:
         """Run the loop on one vector, or on scalars alone; returns the tensors written, and the scalars."""
         out, rest = self.writer.out, iter(tensors)
-        places = {i: next(rest) for i, form in self.results.items() if _in_memory(form)}
+        places = {i: next(rest) for i, form in self.results.items() if form.lanes}
         for k, form in enumerate(self.writer.inputs.values()):
-            if isinstance(form, Cells) and form.lanes:
+            if form.lanes:
                 read = self._vector(f"%t{k}", out.index(0), self._memory(form), form.dtype)
                 self._name(form.names.item(), form, read)
-        for i, (record, content) in self.records.items():
-            self._fill(record, content, places[i])
         out.lines += loop
         ends: list[str] = []
         for i, form in self.results.items():
-            if isinstance(form, Cells) and form.lanes:
+            if form.lanes:
                 x = self.writer.to_store(form.names.item(), form.dtype, True)
                 ends.append(self._write(x, places[i], out.index(0), self._memory(form), form.dtype))
             else:
                 ends += names_of(form)
         return ends
 
-    def _fill(self, record: Record, content: Any, into: str) -> None:
-        """Write the rows with which a record begins: an element, or those of another record."""
-        out, type_, memory = self.writer.out, record.type, stored(record.dtype)
-        row, before, after = out.new(), out.new(), ""
-        bounds = f"{out.index(0)} to {out.index(record.rows)} step {out.index(1)}"
-        out.lines.append(f"{record.name} = scf.for {row} = {bounds} iter_args({before} = {into}) -> ({type_}) {{")
-        shape = f"{self.writer.width}x" if record.lanes else ""
-        constant = None if isinstance(content, Record) else out.constant(content.astype(memory), memory, shape)
-        if record.lanes:
-            x = constant or out.add(self._vector(content.name, row, type_, record.dtype))
-            after = self._write(x, before, row, type_, record.dtype)
-        else:
-            after = before
-            for i in map(out.index, range(record.row)):
-                x = constant or out.add(f"tensor.extract {content.name}[{row}, {i}] : {type_}")
-                after = out.add(f"tensor.insert {x} into {after}[{row}, {i}] : {type_}")
-        out.lines += [f"scf.yield {after} : {type_}", "}"]
-
-    def _load(self, k: int, form: Value, type_: str) -> None:
+    def _load(self, k: int, form: Cells, type_: str) -> None:
         """Read an input: a tensor, and from it the scalars."""
         out = self.writer.out
-        name = form.name if isinstance(form, Record) else f"%t{k}"
+        name = f"%t{k}"
         source = f"%r{k}, {_whole(type_)} : {_TENSOR}<readonly:{type_}>"
         out.lines.append(f"{name} = iree_tensor_ext.dispatch.tensor.load {source} -> {type_}")
-        if isinstance(form, Cells) and not form.lanes:
+        if not form.lanes:
             for i, cell in enumerate(form.names.flat):
                 self._name(cell, form, f"tensor.extract {name}[{out.index(0)}, {out.index(i)}] : {type_}")
 
@@ -231,39 +192,21 @@ func.func private @{name}({parameters}) -> ({listed(outputs)}) {{
         """The results as tensors: those of scalars are made of them."""
         rest, tensors = iter(names), []
         for form in self.results.values():
-            if _in_memory(form):
+            if form.lanes:
                 tensors.append(next(rest))
                 continue
             cells = [self.writer.to_store(next(rest), form.dtype, False) for _ in names_of(form)]
             tensors.append(self.writer.out.add(f"tensor.from_elements {', '.join(cells)} : {self._memory(form)}"))
         return tensors
 
-    def _memory(self, form: Value) -> str:
+    def _memory(self, form: Cells) -> str:
         """The type of a value in memory."""
         rows, row = _memory_shape(form, self.writer)
         return f"tensor<{rows}x{row}x{spelled(stored(form.dtype))}>"
 
 
-def _is_never_read(loop: Any, i: int) -> bool:
-    """Whether a carried value is only ever written, row by row."""
-    condition, body = (region.blocks[0] for region in loop.regions)
-    uses = list(body.arguments[i].uses)
-    if any(True for _ in loop.results[i].uses) or any(True for _ in condition.arguments[i].uses) or len(uses) != 1:
-        return False
-    write = uses[0].owner
-    return write.name == "stablehlo.dynamic_update_slice" and [
-        (use.owner.name, use.operand_number) for use in write.results[0].uses
-    ] == [("stablehlo.return", i)]
-
-
-def _in_memory(form: Value) -> bool:
-    return isinstance(form, Record) or form.lanes
-
-
-def _memory_shape(form: Value, writer: Writer) -> tuple[int, int]:
+def _memory_shape(form: Cells, writer: Writer) -> tuple[int, int]:
     """The shape of a value in memory: a matrix of its rows."""
-    if isinstance(form, Record):
-        return form.rows, form.row
     return 1, writer.lanes if form.lanes else form.names.size
 
 

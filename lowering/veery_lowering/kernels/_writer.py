@@ -12,7 +12,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Lines, Unfit, elementwise, spelled, supported
-from veery_lowering.kernels._reading import comparison, integers, is_constant, read_later, splat_of, static_shape
+from veery_lowering.kernels._reading import comparison, integers, is_constant, splat_of, static_shape
 
 _MOST_LINES = 4000
 # Operations that are moved out of the loop where they depend on nothing in it.
@@ -21,32 +21,11 @@ _MOVABLE = frozenset("reshape slice transpose broadcast_in_dim iota concatenate 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """A value in registers: a scalar for each of its elements or, of `lanes`, one vector of them."""
+    """A value in registers: the one element of an array, or a vector of the elements of one with `lanes`."""
 
     names: np.ndarray[Any, Any]
     dtype: np.dtype
     lanes: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Record:
-    """A value in memory, as a matrix: a trip reads or writes a row. `lanes`: the rows are kept in vectors."""
-
-    name: str
-    dtype: np.dtype
-    rows: int
-    row: int
-    lanes: bool
-
-    @property
-    def type(self) -> str:
-        return f"tensor<{self.rows}x{self.row}x{spelled(stored(self.dtype))}>"
-
-    def like(self, other: Record) -> bool:
-        return (self.type, self.lanes) == (other.type, other.lanes)
-
-
-Value = Cells | Record
 
 
 def stored(dtype: np.dtype) -> np.dtype:
@@ -58,7 +37,7 @@ class Writer:
     """Writes a loop and all that is in it.
 
     Attributes:
-        lanes: the number of elements of the arrays that are kept in vectors; 0 where there are none.
+        lanes: the number of elements of the arrays that are kept in vectors; others have one.
         width: of these vectors; those of a trip over all elements begin at the index %start.
         inputs: what is used from outside, with its name in the text.
         before: operations in the loop that depend on nothing in it and are to be moved out.
@@ -67,14 +46,14 @@ class Writer:
     def __init__(self, lanes: int, width: int) -> None:
         self.lanes, self.width = lanes, width
         self.out = Lines()
-        self.inputs: dict[tuple[Any, int, bool], Value] = {}
+        self.inputs: dict[Any, Cells] = {}
         self.before: list[Any] = []
-        self._env: dict[Any, Value] = {}
+        self._env: dict[Any, Cells] = {}
         self._inside: set[Any] = set()
 
     # Values.
 
-    def read(self, value: Any) -> Value:
+    def read(self, value: Any) -> Cells:
         """A value of the loop, or from outside."""
         found = self._env.get(value)
         if found is None:
@@ -83,14 +62,8 @@ class Writer:
             found = self._env[value] = self._from_outside(value)
         return found
 
-    def cells(self, value: Any) -> Cells:
-        found = self.read(value)
-        if isinstance(found, Record):
-            raise Unfit("a record is computed with")
-        return found
-
     def scalar(self, value: Any) -> str:
-        return str(self.cells(value).names.item())
+        return str(self.read(value).names.item())
 
     def in_lanes(self, shape: Sequence[int], dtype: np.dtype) -> bool:
         """Whether a value is kept in vectors.
@@ -105,35 +78,25 @@ class Writer:
             raise Unfit(f"{dtype} of shape {tuple(shape)}")
         return False
 
-    def type(self, value: Value) -> str:
-        if isinstance(value, Record):
-            return value.type
+    def type(self, value: Cells) -> str:
         return spelled(value.dtype, self._shape(value.lanes))
 
     def _shape(self, lanes: bool) -> str:
         return f"{self.width}x" if lanes else ""
 
-    def _from_outside(self, value: Any) -> Value:
-        return self.splat(value) or self.input(value, 1)
+    def _from_outside(self, value: Any) -> Cells:
+        return self.splat(value) or self.input(value)
 
-    def input(self, value: Any, rows: int, lanes: bool | None = None) -> Value:
-        """A value from outside, in registers (rows = 1) or as a record."""
-        shape, dtype = static_shape(value), hlo.dtype_of(value)
-        row = math.prod(shape) // rows
-        lanes = self.in_lanes((row,), dtype) if lanes is None else lanes
-        key = (value, rows, lanes)
-        if key not in self.inputs:
+    def input(self, value: Any) -> Cells:
+        """A value from outside."""
+        if value not in self.inputs:
+            shape, dtype = static_shape(value), hlo.dtype_of(value)
+            lanes = self.in_lanes(shape, dtype)
             if is_constant(value):
                 self._move_out(value.owner)
             name = f"%in{len(self.inputs)}"
-            if rows > 1:
-                self.inputs[key] = Record(name, dtype, rows, row, lanes)
-            elif lanes:
-                self.inputs[key] = Cells(np.array(name, object), dtype, True)
-            else:
-                names = np.array([f"{name}_{i}" for i in range(row)], object)
-                self.inputs[key] = Cells(names.reshape(shape), dtype)
-        return self.inputs[key]
+            self.inputs[value] = Cells(np.array(name, object) if lanes else np.full(shape, name, object), dtype, lanes)
+        return self.inputs[value]
 
     def splat(self, value: Any) -> Cells | None:
         """A constant of equal elements in registers; None for other values."""
@@ -147,7 +110,7 @@ class Writer:
 
     # Operations.
 
-    def block(self, block: Any, arguments: Sequence[Value]) -> list[Any]:
+    def block(self, block: Any, arguments: Sequence[Cells]) -> list[Any]:
         """Write the operations of a block; returns the operands of its last one."""
         self._inside.update(block.arguments)
         self._env.update(zip(block.arguments, arguments))
@@ -183,7 +146,7 @@ class Writer:
         if op not in self.before:
             self.before.append(op)
 
-    def loop(self, op: Any, starts: Sequence[Value]) -> list[Value]:
+    def loop(self, op: Any, starts: Sequence[Cells]) -> list[Cells]:
         """Write a loop; returns its results."""
         condition, body = (region.blocks[0] for region in op.regions)
         types = [self.type(value) for value in starts for _ in names_of(value)]
@@ -200,17 +163,17 @@ class Writer:
         lines += ["} do {", f"^bb0({arguments}):"]
         ends = [self.read(x) for x in self.block(body, inside)]
         for start, end in zip(starts, ends):
-            if type(start) is not type(end) or (isinstance(start, Record) and not start.like(end)):  # type: ignore[arg-type]
+            if start.lanes != end.lanes:
                 raise Unfit("a value changes its form")
         lines += [f"scf.yield {', '.join(itertools.chain(*map(names_of, ends)))} : {joined}", "}"]
         numbers = itertools.count()
         return [_with_names(value, [f"{result}#{next(numbers)}" for _ in names_of(value)]) for value in starts]
 
-    def _renamed(self, value: Value) -> Value:
+    def _renamed(self, value: Cells) -> Cells:
         return _with_names(value, [self.out.new() for _ in names_of(value)])
 
     def _elementwise(self, op: Any, name: str) -> Cells:
-        operands = [self.cells(x) for x in op.operands]
+        operands = [self.read(x) for x in op.operands]
         (result,) = op.results
         shape, dtype = static_shape(result), hlo.dtype_of(result)
         lanes = self.in_lanes(shape, dtype)
@@ -234,12 +197,12 @@ class Writer:
         vector = spelled(x.dtype, self._shape(True))
         return self.out.add(f"vector.broadcast {name} : {spelled(x.dtype)} to {vector}")
 
-    def reshape(self, op: Any) -> Value:
-        x = self.cells(op.operands[0])
+    def reshape(self, op: Any) -> Cells:
+        x = self.read(op.operands[0])
         return x if x.lanes else Cells(x.names.reshape(static_shape(op.results[0])), x.dtype)
 
-    def transpose(self, op: Any) -> Value:
-        x, order = self.cells(op.operands[0]), integers(op.attributes["permutation"])
+    def transpose(self, op: Any) -> Cells:
+        x, order = self.read(op.operands[0]), integers(op.attributes["permutation"])
         if not x.lanes:
             return Cells(x.names.transpose(order), x.dtype)
         shape = static_shape(op.operands[0])
@@ -247,8 +210,8 @@ class Writer:
             raise Unfit("transpose")
         return x
 
-    def broadcast_in_dim(self, op: Any) -> Value:
-        x, shape = self.cells(op.operands[0]), static_shape(op.results[0])
+    def broadcast_in_dim(self, op: Any) -> Cells:
+        x, shape = self.read(op.operands[0]), static_shape(op.results[0])
         if x.lanes:
             return x
         if self.in_lanes(shape, x.dtype):
@@ -258,116 +221,15 @@ class Writer:
             sizes[axis] = n
         return Cells(np.broadcast_to(x.names.reshape(sizes), shape), x.dtype)
 
-    # Memory.
-
-    def dynamic_slice(self, op: Any) -> Value:
-        source, dtype = op.operands[0], hlo.dtype_of(op.operands[0])
-        rows, lanes = row_layout(static_shape(source), integers(op.attributes["slice_sizes"]), self.lanes)
-        record = self.read(source) if source in self._inside else self.input(source, rows, lanes)
-        if not isinstance(record, Record) or (record.rows, record.lanes) != (rows, lanes):
-            raise Unfit("dynamic_slice")
-        at = self._row(op.operands[1:], static_shape(source), rows)
-        memory, shape = stored(dtype), static_shape(op.results[0])
-        if lanes:
-            vector = spelled(memory, self._shape(True))
-            zero = self.out.constant(0, memory, "")
-            read = self.out.add(f"vector.transfer_read {record.name}[{at}, %start], {zero} : {record.type}, {vector}")
-            return Cells(np.array(self.loaded(read, dtype, True), object), dtype, True)
-        names = []
-        for i in range(record.row):
-            read = self.out.add(f"tensor.extract {record.name}[{at}, {self.out.index(i)}] : {record.type}")
-            names.append(self.loaded(read, dtype, False))
-        return Cells(np.array(names, object).reshape(shape), dtype)
-
-    def dynamic_update_slice(self, op: Any) -> Value:
-        source, update = op.operands[0], self.cells(op.operands[1])
-        rows, lanes = row_layout(static_shape(source), static_shape(op.operands[1]), self.lanes)
-        record = self.read(source)
-        if isinstance(record, Cells) and not record.names.size:  # nobody reads what is written
-            return record
-        if not isinstance(record, Record) or (record.rows, record.lanes) != (rows, lanes) or read_later(op):
-            raise Unfit("dynamic_update_slice")
-        at, name = self._row(op.operands[2:], static_shape(source), rows), record.name
-        if lanes:
-            x = self.to_store(self._spread(update), update.dtype, True)
-            vector = spelled(stored(record.dtype), self._shape(True))
-            name = self.out.add(f"vector.transfer_write {x}, {name}[{at}, %start] : {vector}, {record.type}")
-        else:
-            for i, x in enumerate(update.names.flat):
-                x = self.to_store(x, update.dtype, False)
-                name = self.out.add(f"tensor.insert {x} into {name}[{at}, {self.out.index(i)}] : {record.type}")
-        return _with_names(record, [name])
-
-    def loaded(self, name: str, dtype: np.dtype, lanes: bool) -> str:
-        """What was read from memory as a value to compute with."""
-        if dtype.kind != "b":
-            return name
-        return elementwise(self.out, "convert", "", [name], stored(dtype), dtype, self._shape(lanes))
-
     def to_store(self, name: str, dtype: np.dtype, lanes: bool) -> str:
         return elementwise(self.out, "convert", "", [name], dtype, stored(dtype), self._shape(lanes))
 
-    def _row(self, starts: Sequence[Any], shape: Sequence[int], rows: int) -> str:
-        """The number of a row, as an index; starts are clamped as StableHLO does it."""
-        total, left = None, rows
-        for start, size in zip(starts, shape):
-            if left == 1:
-                break
-            left //= size
-            value = self.cells(start)
-            wide, index = np.dtype(np.int64), value.names.item()
-            index = elementwise(self.out, "convert", "", [index], value.dtype, wide, "")
-            bounds = [self.out.constant(n, wide, "") for n in (0, size - 1)]
-            index = elementwise(self.out, "clamp", "", [bounds[0], index, bounds[1]], wide, wide, "")
-            index = elementwise(self.out, "multiply", "", [index, self.out.constant(left, wide, "")], wide, wide, "")
-            total = index if total is None else elementwise(self.out, "add", "", [total, index], wide, wide, "")
-        if total is None:
-            return self.out.index(0)
-        return self.out.add(f"arith.index_cast {total} : i64 to index")
+_STRUCTURAL = {name: getattr(Writer, name) for name in ("reshape", "transpose", "broadcast_in_dim")}
 
 
-_STRUCTURAL = {
-    name: getattr(Writer, name)
-    for name in "reshape transpose broadcast_in_dim dynamic_slice dynamic_update_slice".split()
-}
+def names_of(value: Cells) -> list[str]:
+    return list(value.names.flat)
 
 
-def names_of(value: Value) -> list[str]:
-    return [value.name] if isinstance(value, Record) else list(value.names.flat)
-
-
-def _with_names(value: Value, names: list[str]) -> Value:
-    if isinstance(value, Record):
-        return Record(names[0], value.dtype, value.rows, value.row, value.lanes)
+def _with_names(value: Cells, names: list[str]) -> Cells:
     return Cells(np.array(names, object).reshape(value.names.shape), value.dtype, value.lanes)
-
-
-def row_layout(shape: Sequence[int], sizes: Sequence[int], lanes: int) -> tuple[int, bool]:
-    """How many rows an array has of which slices of these sizes are one, and whether they are kept in vectors.
-
-    Raises:
-        Unfit: such slices are no rows.
-    """
-    inner = math.prod(sizes)
-    split = next((k for k in range(len(shape) + 1) if math.prod(shape[k:]) == inner), None)
-    if split is None or tuple(shape[split:]) != tuple(sizes[split:]) or inner == 0:
-        raise Unfit("a slice of something else than a row")
-    if inner not in (1, lanes):
-        raise Unfit(f"a row of {inner}")
-    rows = math.prod(shape) // inner
-    if rows == 1:
-        raise Unfit("a slice of one row")
-    return rows, bool(lanes and inner == lanes)
-
-
-def layout_of(argument: Any, lanes: int) -> tuple[int, bool] | None:
-    """The layout of a carried value that is read or written by rows; None for others."""
-    for use in argument.uses:
-        op, number = use.owner, use.operand_number
-        if number == 0 and op.name == "stablehlo.dynamic_slice":
-            return row_layout(static_shape(argument), integers(op.attributes["slice_sizes"]), lanes)
-        if number == 0 and op.name == "stablehlo.dynamic_update_slice":
-            return row_layout(static_shape(argument), static_shape(op.operands[1]), lanes)
-        if op.name == "stablehlo.while":
-            return layout_of(op.regions[1].blocks[0].arguments[number], lanes)
-    return None
