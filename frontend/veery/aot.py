@@ -19,6 +19,7 @@ from veery import _dispatch
 from veery._api.arguments import function_name, signature
 from veery._api.jit import JitFunction, jit
 from veery._api.structures import describe
+from veery._transforms.float0 import holds_float0
 
 __all__ = ["compile", "load"]
 
@@ -102,6 +103,8 @@ def compile_for(traced: Any, target: str) -> Any:
 def entry(traced: Any, programs: Sequence[Any], *, name: str | None = None) -> Any:
     """What an artifact says of a traced function (a veery.stages.Traced) and its programs."""
     inner = traced._traced
+    if holds_float0(inner.closed):
+        raise ValueError(f"{name or inner.name}: a file holds no arguments or results of float0, which carry nothing")
     consts = tuple(_dispatch.as_array(c).to_numpy() for c in inner.consts)
     names = tuple(getattr(inner.closed.jaxpr.debug_info, "arg_names", None) or ())
     return _dispatch.entry(

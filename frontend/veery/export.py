@@ -184,7 +184,7 @@ class Exported:
             ValueError: the arguments differ in structure or type, or this platform was not exported for.
         """
         leaves, treedef = tree.tree_flatten((args, kwargs))
-        if treedef != self.in_tree and not _is_described_alike(treedef, self.in_tree):
+        if treedef != self.in_tree:
             raise ValueError(
                 f"The invocation args and kwargs must have the same pytree structure as when the function "
                 f"'{self.fun_name}' was exported, but they have {treedef} instead of {self.in_tree}"
@@ -222,25 +222,15 @@ class Exported:
         differentiable = custom_vjp(plain)
 
         def backward(leaves: tuple[Any, ...], cts: Any) -> tuple[Any, ...]:
-            given = [g if _has_tangent(a) else np.zeros(a.shape, a.dtype) for g, a in zip(cts, self.out_avals)]
-            found = self.vjp().call(*leaves, *given)
-            return tuple(_cotangents(found, self.in_avals))
+            return tuple(self.vjp().call(*leaves, *_cotangents(cts, self.out_avals)))
 
         # Itself, not plain: for derivatives of the derivative.
         differentiable.defvjp(lambda *leaves: (differentiable(*leaves), leaves), backward)
         return jit(differentiable)
 
 
-def _is_described_alike(left: Any, right: Any) -> bool:
-    """Whether two structures differ at most in the types of named tuples, which need not be registered."""
-    try:
-        return describe_with_types(left) == describe_with_types(right)
-    except ValueError:  # of containers that no description has
-        return False
-
-
 def _cotangents(values: Sequence[Any], avals: Sequence[ShapedArray]) -> list[Any]:
-    """Integers have no cotangents: theirs are of dtype float0, which StableHLO cannot say."""
+    """Integers have no cotangents: theirs are of dtype float0."""
     return [g if _has_tangent(a) else np.zeros(a.shape, dtypes.float0) for g, a in zip(values, avals)]
 
 
@@ -249,7 +239,8 @@ def _has_tangent(aval: ShapedArray) -> bool:
 
 
 def _described(aval: ShapedArray) -> Any:
-    return [[str(d) if is_symbolic_dim(d) else d for d in aval.shape], aval.dtype.name]
+    name = "float0" if aval.dtype == dtypes.float0 else aval.dtype.name
+    return [[str(d) if is_symbolic_dim(d) else d for d in aval.shape], name]
 
 
 def symbolic_shape(
@@ -358,7 +349,7 @@ def export(
         traced = function.trace(*args, **kwargs)
         avals = tuple(traced._signature.avals)
         inner = traced._traced
-        closed = _with_consts(inner.closed, [_dispatch.as_array(c).to_numpy() for c in inner.consts])
+        closed = _with_consts(inner.closed, list(map(_constant, inner.consts)))
         keep = (False,) * len(avals)
         lower = lambda platform: _dispatch.lower_jaxpr(closed, inner.name, platform, keep, self_contained=True)
         modules = tuple(lower(platform).as_bytecode() for platform in chosen)
@@ -374,6 +365,10 @@ def export(
     return exporter
 
 
+def _constant(value: Any) -> np.ndarray:
+    return value if aval_of(value).dtype == dtypes.float0 else _dispatch.as_array(value).to_numpy()
+
+
 def _jitted(fun: Any) -> JitFunction:
     """A function that `jit` made, or one of veery's own, which need none."""
     if isinstance(fun, JitFunction):
@@ -387,16 +382,15 @@ def _export_vjp(
     flat: Callable[..., Any], name: str, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], **choices: Any
 ) -> Exported:
     spec = lambda a: ShapeDtypeStruct(a.shape, a.dtype)
+    cotangent = lambda a: spec(a) if _has_tangent(a) else ShapeDtypeStruct(a.shape, dtypes.float0)
     count = len(avals)
 
     def derivative(*given: Any) -> tuple[Any, ...]:
         _, pullback = vjp_of(lambda *leaves: tuple(flat(*leaves)), *given[:count])
-        found = pullback(tuple(_cotangents(given[count:], outs)))
-        # Zeros of bool stand for the cotangents of integers.
-        return tuple(g if _has_tangent(a) else np.zeros(a.shape, np.bool_) for g, a in zip(found, avals))
+        return tuple(_cotangents(pullback(tuple(_cotangents(given[count:], outs))), avals))
 
     derivative.__name__ = f"{name}_vjp"
-    return export(jit(derivative), **choices)(*map(spec, avals), *map(spec, outs))
+    return export(jit(derivative), **choices)(*map(spec, avals), *map(cotangent, outs))
 
 
 def deserialize(blob: bytes | bytearray) -> Exported:

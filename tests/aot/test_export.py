@@ -61,13 +61,34 @@ def test_derivative(exported):
         again.vjp().vjp()
 
 
-def test_named_tuples_are_known_by_their_names():
+def test_named_tuples_are_registered_before_they_are_serialised():
     pair = collections.namedtuple("pair", "left right")
     swap = export.export(veery.jit(lambda p: pair(p.right, p.left)))(pair(np.float32(1), np.float32(2)))
+    with pytest.raises(ValueError, match="unregistered type .*pair.*register_namedtuple_serialization"):
+        swap.serialize()
+    export.register_namedtuple_serialization(pair, serialized_name="tests.pair")
     out = export.deserialize(swap.serialize()).call(pair(np.float32(3), np.float32(4)))
-    assert type(out).__name__ == "pair" and (out.left, out.right) == (4, 3)
+    assert type(out) is pair and (out.left, out.right) == (4, 3)
     with pytest.raises(ValueError, match="same pytree structure"):
         swap.call((np.float32(3), np.float32(4)))
+
+
+def test_tangents_of_integers():
+    nothing = np.zeros(3, veery.dtypes.float0)
+    function = veery.jit(lambda n, x, t: (x * n, n, t))
+    args = np.arange(3, dtype=np.int32), np.ones(3, np.float32), nothing
+    compiled = function.lower(*args).compile()
+    exported = export.export(function)(*args)
+    again = export.deserialize(exported.serialize(vjp_order=1))
+    assert str(again.in_avals[2]) == "float0[3]"
+    for call in (compiled, exported.call, again.call):
+        product, n, t = call(*args)
+        assert product.tolist() == [0, 1, 2] and n.tolist() == [0, 1, 2] and t.dtype == veery.dtypes.float0
+    cotangents = again.vjp().call(*args, np.ones(3, np.float32), nothing, nothing)
+    assert [c.dtype == veery.dtypes.float0 for c in cotangents] == [True, False, True]
+    assert cotangents[1].tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="no arguments or results of float0"):
+        compiled.save("never.vmfb")
 
 
 class Scaled:

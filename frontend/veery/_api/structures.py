@@ -70,9 +70,7 @@ def register_pytree_node_serialization(
 
 
 def register_namedtuple_serialization(nodetype: type[T], *, serialized_name: str) -> type[T]:
-    """Let exported functions return a named tuple's own type after they were serialised.
-
-    Without it the result is a named tuple of the same name and fields.
+    """Let exported functions that take or return a named tuple be serialised.
 
     Args:
         nodetype: the named tuple's type; its fields must be the same when the function is read.
@@ -164,7 +162,7 @@ def _describe(node: Any, other: Callable[[Any], Any]) -> Any:
         return {"dict": [[key, _describe(value, other)] for key, value in items]}
     if kind in (tuple, list):
         return {kind.__name__: [_describe(child, other) for child in node]}
-    if is_namedtuple_type(kind) and (kind not in _by_type or other is _refused_in_files):
+    if is_namedtuple_type(kind) and other is _refused_in_files:
         fields = [[name, _describe(getattr(node, name), other)] for name in kind._fields]
         return {"namedtuple": kind.__name__, "fields": fields}
     return other(node)
@@ -193,7 +191,7 @@ def _registered(node: Any) -> Any:
 
 
 def tree_of(description: Any) -> Any:
-    """The tree of a structure that was described; named tuples that are not registered are types of their own.
+    """The tree of a structure that was described; named tuples in files are types of their own.
 
     Raises:
         ValueError: a container's type is not registered.

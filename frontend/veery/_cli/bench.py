@@ -104,7 +104,8 @@ def _artifact_call(function: Any, seconds: float) -> Candidate:
         for buffer in executable(given):
             buffer.wait()
 
-    return f"{function.target} on {executable.device}, {executable.queue}", seconds, call
+    name = function.target if len(function.target) < 40 else executable.device.platform
+    return f"{name} on {executable.device}, {executable.queue}", seconds, call
 
 
 def _random(shape: tuple[int, ...], dtype: Any) -> Any:

@@ -94,7 +94,8 @@ class ShapedArray(AbstractValue):
     at_least_vspace = to_tangent_aval
 
     def str_short(self, short_dtypes: bool = True) -> str:
-        name = dtypes.short_dtype_name(self.dtype) if short_dtypes else str(self.dtype)
+        full = "float0" if self.dtype == dtypes.float0 else str(self.dtype)
+        name = dtypes.short_dtype_name(self.dtype) if short_dtypes else full
         return f"{name}[{','.join(map(str, self.shape))}]"
 
     def __str__(self) -> str:

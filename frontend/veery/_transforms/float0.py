@@ -24,6 +24,8 @@ def holds_float0(closed: ClosedJaxpr) -> bool:
 @memoized
 def without_float0(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The jaxpr without these inputs and outputs; its equations read constants for such inputs."""
+    if not holds_float0(closed):
+        return closed
     jaxpr = closed.jaxpr
     constants = {v: Literal(np.zeros(v.aval.shape, dtypes.float0), v.aval) for v in jaxpr.invars if _is_float0(v.aval)}
     read = lambda a: a if type(a) is Literal else constants.get(a, a)
