@@ -184,6 +184,8 @@ def _split_contraction(operation: Any) -> None:
         return
     if not all(is_static(shape[axis]) for axis in contracting[0]):  # there is one contracted axis then
         (left,), (right,) = contracting
+        # The loop reads arrays: of what it would compute in turn it frees what is not its own ("queue_dealloca").
+        a, b = hlo.optimization_barrier([a, b])
 
         def product(start: Any, size: Any) -> Value:
             sides = _part(a, left, start, size), _part(b, right, start, size)

@@ -11,7 +11,7 @@ from support.numpy_trace import numpy_evaluation
 
 import veery
 import veery.numpy as jnp
-from veery import lax
+from veery import lax, nn
 
 rng = np.random.default_rng(0)
 W = rng.standard_normal((5, 8)).astype(np.float32)
@@ -51,7 +51,12 @@ def joined(x: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("function", [network, indexing, recurrent, joined])
+def attention(x: Any) -> Any:
+    """A product over a symbolic length of what was computed over that length."""
+    return nn.dot_product_attention(x[None, :, None], x[None, :, None], x[None, :, None])
+
+
+@pytest.mark.parametrize("function", [network, indexing, recurrent, joined, attention])
 def test_one_program_for_all_sizes(function: Callable[..., Any], on_vulkan: Any) -> None:
     compiled = veery.jit(lambda x: function(x), dynamic_shapes={"x": "b, ..."})
     for b in (1, 7, 40):
