@@ -14,14 +14,14 @@ broadcasting, reshaping, joining, padding, reductions, contractions, convolution
 folds, random numbers, loops, branches and their derivatives, on the CPU and on Vulkan. What cannot be dynamic says so
 when it is traced or compiled:
 
-- sizes of images and kernels of convolutions (their batch and features can); axes of Fourier transforms; linear algebra,
-  callbacks, general `reduce` and `reduce_window`, `digamma`, `polygamma`, `zeta`, `igamma`, `betainc`, Bessel functions;
+- sizes of images and kernels of convolutions (their batch and features can); Fourier transforms, linear algebra,
+  callbacks, general `reduce` and `reduce_window`, digamma, polygamma, zeta, incomplete and Bessel functions;
 - bitcasts between widths and the words of a symbolic number of keys; `random.permutation`, and `choice` without
   replacement; `associative_scan` along a symbolic axis; `jnp.pad(reflect_type="odd")`;
 - Python's use of a size: `range(b)`, `float(b)`, `if b > 8` where constraints do not decide it;
 - shapes that depend on values (`x[x > 0]`, `nonzero` without size), as under `jit` anyway;
-- `random.poisson`, `random.binomial`, `nanmedian`, `unique(size=)` and `union1d(size=)`, with a CompileError: IREE fails
-  on them.
+- `random.poisson`, `random.binomial`, `nanmedian`, `unique(size=)` and `union1d(size=)`: IREE fails on them, which
+  raises CompileError.
 """
 
 from __future__ import annotations
