@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -141,7 +143,48 @@ def test_memory_is_shared_through_dlpack():
     aligned = room[first : first + 32]
     assert np.shares_memory(np.asarray(jnp.from_dlpack(aligned)), aligned)
     assert not np.shares_memory(np.asarray(jnp.from_dlpack(aligned, copy=True)), aligned)
-    assert x.__buffer__(0).shape == X.shape
+
+
+BUFFERS = [X, X > 2, X.astype(np.int8), X.astype(np.complex64), np.zeros((0, 3), np.float32), np.float32(3)]
+
+
+@pytest.mark.parametrize("value", BUFFERS, ids=lambda x: f"{x.dtype}{list(x.shape)}")
+def test_buffer_protocol(value):
+    x = jnp.array(value)
+    view = memoryview(x)
+    assert view.readonly and view.shape == value.shape and bytes(x) == value.tobytes()
+    assert np.shares_memory(np.asarray(view), x.to_numpy()) or not x.size
+    owned, elements = sys.getrefcount(x), sys.getrefcount(x.to_numpy())
+    for _ in range(100):
+        memoryview(x), np.asarray(x)
+    assert (sys.getrefcount(x), sys.getrefcount(x.to_numpy())) == (owned, elements)
+    del x
+    assert view.tobytes() == value.tobytes()
+    with pytest.raises(TypeError, match="read-write"):
+        io.BytesIO(bytes(64)).readinto(jnp.array(value))
+
+
+def test_what_has_no_buffer_is_refused_and_still_read():
+    brain, key, deleted = jnp.ones(2, jnp.bfloat16), veery.random.key(0), jnp.array(X)
+    deleted.delete()
+    for x in (brain, key, deleted):
+        with pytest.raises((SystemError, TypeError, ValueError, RuntimeError)):
+            memoryview(x)
+    assert np.asarray(brain).dtype == jnp.bfloat16
+    with pytest.raises(TypeError, match="PRNG key"):
+        np.asarray(key)
+    with pytest.raises(RuntimeError, match="deleted"):
+        np.asarray(deleted)
+
+
+def test_interrupts_of_a_wait_for_a_buffer_are_not_lost(monkeypatch):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    x = jnp.array(X)
+    monkeypatch.setattr(type(x), "to_numpy", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        np.asarray(x)
 
 
 def test_checkpoint_takes_static_arguments_by_name():

@@ -15,6 +15,7 @@ from support.samples import normal_samples
 import veery
 from veery import lax
 from veery.lax import _linalg_loops as loops
+from veery.lax import _linalg_reduction_loops as reductions
 from veery.lax import _linalg_reference as lapack
 from veery.lax import linalg
 from veery.lax._matrix import adjoint, matmul
@@ -152,6 +153,88 @@ def test_householder_product_is_that_of_reflections(references: Any) -> None:
             close(module.householder_product(a, taus), expected[..., :3])
 
 
+@pytest.mark.parametrize("complex", [False, True])
+@pytest.mark.parametrize("shape", [(2, 1, 1), (2, 2), (2, 5, 5)])
+def test_reductions(shape: tuple[int, ...], complex: bool, references: Any) -> None:
+    x, n = random(*shape, complex=complex), shape[-1]
+    for module in (reductions, lapack):
+        reduced, taus = (np.asarray(y) for y in module.hessenberg(x))
+        q = np.broadcast_to(np.eye(n, dtype=x.dtype), shape).copy()
+        if n > 1:
+            q[..., 1:, 1:] = lapack.householder_product(reduced[..., 1:, :-1].copy(), taus)
+        close(q @ np.triu(reduced, -1) @ dagger(q), x)
+        for lower in (True, False):
+            a, d, e, taus = (np.asarray(y) for y in module.tridiagonal(x, lower=lower))
+            for y, expected in zip((a, d, e, taus), lapack.tridiagonal(x, lower=lower), strict=True):
+                close(y, expected)
+            full = np.tril(x, -1) if lower else np.triu(x, 1)
+            full = full + dagger(full) + np.eye(n) * x.real
+            middle = d[..., None] * np.eye(n)
+            middle[..., 1:, :-1] += e[..., None] * np.eye(n - 1)
+            middle[..., :-1, 1:] += e[..., None] * np.eye(n - 1)
+            close(np.linalg.eigvalsh(full), np.linalg.eigvalsh(middle))
+    t, q = (np.asarray(y) for y in linalg.schur(x))
+    close(q @ t @ dagger(q), x)
+    close(np.tril(t, -1 if complex else -2), 0)
+    (alone,) = linalg.schur(x, compute_schur_vectors=False)
+    close(alone, t)
+    assert np.isnan(np.asarray(linalg.schur(np.full((2, 2), np.nan))[0])).all()
+
+
+@pytest.mark.parametrize("complex", [False, True])
+def test_ormqr_is_the_product_with_q(complex: bool, references: Any) -> None:
+    for n in (2, 4, 6):
+        a, taus = random(2, 4, n, complex=complex), random(2, min(4, n) - 1, complex=complex)
+        wide = np.concatenate([a, np.zeros((2, 4, 4), a.dtype)], -1)[..., :4].copy()
+        q = lapack.householder_product(wide, taus)
+        c, d = random(2, 4, 3, complex=complex), random(2, 3, 4, complex=complex)
+        for module in (reductions, lapack):
+            for transpose, factor in ((False, q), (True, dagger(q))):
+                close(module.ormqr(a, taus, c, left=True, transpose=transpose), factor @ c)
+                close(module.ormqr(a, taus, d, left=False, transpose=transpose), d @ factor)
+
+
+@pytest.mark.parametrize("complex", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_tridiagonal_systems(n: int, complex: bool, references: Any) -> None:
+    dl, d, du = (random(2, n, complex=complex) for _ in range(3))
+    d, b = d + 4, random(2, n, 3, complex=complex)
+    diagonal = lambda x, k: np.stack([np.diag(row, k) for row in x])
+    a = diagonal(d, 0) + (diagonal(dl[:, 1:], -1) + diagonal(du[:, :-1], 1) if n > 1 else 0)
+    for module in (reductions, lapack):
+        close(a @ np.asarray(module.tridiagonal_solve(dl, d, du, b, perturb_singular=False)), b)
+    close(lapack.tridiagonal_solve(dl, d, du, b, perturb_singular=True), np.linalg.solve(a, b))
+    zero = np.zeros_like(d)
+    assert np.isnan(linalg.tridiagonal_solve(zero, zero, zero, b)).all()
+    assert np.isfinite(linalg.tridiagonal_solve(zero, zero, zero, b, perturb_singular=True)).all()
+
+
+def test_updates_and_polar_factors(references: Any) -> None:
+    r, w = np.triu(random(4, 4)) + 3 * np.eye(4), random(4)
+    w[1] = 0
+    updated = np.asarray(linalg.cholesky_update(r, w))
+    close(updated.T @ updated, r.T @ r + np.outer(w, w))
+    close(np.tril(updated, -1), 0)
+    a, c = random(2, 3, 4), random(2, 3, 3)
+    expected = 2 * a @ np.swapaxes(a, -1, -2) + 3 * c
+    close(linalg.symmetric_product(a, c, alpha=2.0, beta=3.0), expected)
+    lower = np.tril(expected, -1)
+    both = linalg.symmetric_product(a, c, alpha=2.0, beta=3.0, symmetrize_output=True)
+    close(both, np.tril(expected) + np.swapaxes(lower, -1, -2))
+    for complex in (False, True):
+        x = random(5, 3, complex=complex)
+        u, h, _, converged = linalg.qdwh(x)
+        check_unitary(u)
+        close(np.asarray(u) @ np.asarray(h), x)
+        assert converged and (np.linalg.eigvalsh(h) > 0).all()
+        padded = np.pad(x, ((0, 2), (0, 1)), constant_values=np.nan)
+        inner, h_inner, *_ = linalg.qdwh(padded, dynamic_shape=(5, 3))
+        close(inner, np.pad(u, ((0, 2), (0, 1))))
+        close(h_inner, np.pad(h, ((0, 1), (0, 1))))
+    _, _, steps, converged = linalg.qdwh(x, max_iterations=1)
+    assert steps == 1 and not converged
+
+
 # Derivatives. What has a free phase is made independent of it.
 
 
@@ -193,6 +276,11 @@ for _name, _c in (("real", False), ("complex", True)):
         f"qr-q-{_name}": (lambda x: linalg.qr(x, full_matrices=False)[0], (_tall,)),
         f"qr-r-{_name}": (lambda x: linalg.qr(x, pivoting=True)[1], (_x,)),
         f"householder_product-{_name}": (linalg.householder_product, (_tall, random(2, complex=_c))),
+        f"ormqr-{_name}": (linalg.ormqr, (_tall, random(2, complex=_c), random(4, 3, complex=_c))),
+        f"tridiagonal_solve-{_name}": (
+            linalg.tridiagonal_solve,
+            (random(3, complex=_c), 4 + random(3, complex=_c), random(3, complex=_c), _b),
+        ),
         f"eigh-values-{_name}": (lambda x: linalg.eigh(x)[1], (_s,)),
         f"eigh-vectors-{_name}": (_eigh_projections, (_s,)),
         f"svd-values-{_name}": (lambda x: linalg.svd(x, compute_uv=False), (_wide,)),
@@ -212,7 +300,10 @@ def test_derivatives_equal_numerical_differences(name: str, references: Any) -> 
     check_backward(fun, operands, wanted, 1e-8)
 
 
-@pytest.mark.parametrize("name", [name for name in SMOOTH if "eig-" not in name and "householder" not in name])
+ONCE = ("eig-", "householder", "ormqr")
+
+
+@pytest.mark.parametrize("name", [name for name in SMOOTH if not name.startswith(ONCE)])
 def test_second_derivatives_equal_numerical_differences(name: str, references: Any) -> None:
     fun, operands = SMOOTH[name]
     check_second_order(fun, operands, [0], 1e-4)
@@ -268,7 +359,11 @@ def test_saved_programs_do_without_the_host(tmp_path: Path) -> None:
         v, w = linalg.eigh(y)
         factor = linalg.cholesky(x)
         solution = linalg.triangular_solve(factor, x, left_side=True, lower=True)
-        return [factor, solution, *linalg.lu(x), linalg.svd(x, full_matrices=False)[1], w, lax.abs(v)]
+        reduced, taus = linalg.hessenberg(y)
+        product = linalg.ormqr(reduced, taus, y)
+        steps = linalg.tridiagonal_solve(x[0], x[1] + 9, x[2], x)
+        found = [*linalg.lu(x), linalg.svd(x, full_matrices=False)[1], w, lax.abs(v)]
+        return [factor, solution, *found, reduced, product, *linalg.tridiagonal(y, lower=False), steps]
 
     aot.compile(fun, operands, out=tmp_path / "factors.vmfb")
     actual = veery_runtime.load(tmp_path / "factors.vmfb")(*operands)
@@ -290,6 +385,17 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: linalg.eigh(np.eye(2), subset_by_index=(1, 3)), ValueError, "must be a range within 0 and 2"),
     (lambda: linalg.svd(np.eye(2), subset_by_index=(0, 1)), ValueError, "cannot both be set"),
     (lambda: linalg.householder_product(np.ones((2, 3)), np.ones(2)), ValueError, "at least as many rows as columns"),
+    (lambda: linalg.ormqr(np.eye(3), np.ones(2), np.ones((2, 3))), ValueError, "the same number of rows as the Hous"),
+    (lambda: linalg.ormqr(np.eye(3), np.ones(4), np.eye(3)), ValueError, r"at most min\(m, n\) elements"),
+    (lambda: linalg.schur(np.ones((2, 3))), ValueError, "must be a square matrix"),
+    (lambda: linalg.schur(np.eye(2), sort_eig_vals=True), NotImplementedError, "gees"),
+    (lambda: linalg.hessenberg(np.ones((2, 3))), ValueError, r"must have shape \[\.\.\., n, n\]"),
+    (lambda: linalg.tridiagonal(np.ones((0, 0))), ValueError, "must be a square matrix"),
+    (lambda: linalg.tridiagonal_solve(*[np.ones(2)] * 2, np.ones(3), np.eye(2)), TypeError, "have the same shape"),
+    (lambda: linalg.tridiagonal_solve(*[np.ones(2)] * 3, np.eye(3)), TypeError, "leading ndim-1 dimensions"),
+    (lambda: linalg.cholesky_update(np.eye(2), np.ones(3)), ValueError, "takes a square matrix and a vector"),
+    (lambda: linalg.symmetric_product(np.ones((2, 3)), np.eye(3)), ValueError, "expects a rectangular matrix"),
+    (lambda: linalg.qdwh(np.ones((2, 3))), ValueError, "must have M >= N"),
     (lambda: linalg.lu_pivots_to_permutation(np.ones(3, np.int32), 2), ValueError, "has to exceed the trailing dim"),
     (lambda: check_forward(lambda x: linalg.qr(x)[0], (random(3, 2),), [0]), NotImplementedError, "QR decomposition"),
     (lambda: check_forward(lambda x: linalg.svd(x)[0], (random(3, 2),), [0]), NotImplementedError, "full matrices"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veery._core import dtypes, lazy, source
+from veery._core import buffer_protocol, dtypes, lazy, source
 from veery._core.avals import ShapedArray, aval_rules
 from veery._core.config import config
 from veery._core.sharding import SingleDeviceSharding
@@ -343,7 +343,7 @@ class ArrayImpl(Array):
         return lazy.array_from_numpy(np.array(self.to_numpy()), self.aval)
 
     def __buffer__(self, flags: int) -> memoryview:
-        """The memory of the values, for Python 3.12 and later."""
+        """The memory of the values, for Python 3.12 and later; for 3.11 see `buffer_protocol`."""
         return self._numeric("memoryview").data
 
     def __dlpack__(
@@ -385,3 +385,4 @@ def array_repr(x: ArrayImpl) -> str:
 
 
 aval_rules[ArrayImpl] = lambda x: x.aval
+buffer_protocol.install(ArrayImpl)

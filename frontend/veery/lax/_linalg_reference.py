@@ -196,3 +196,88 @@ def _eigenvectors(v: np.ndarray, w: np.ndarray) -> np.ndarray:
         out[:, i] = v[:, i] + 1j * v[:, i + 1]
         out[:, i + 1] = out[:, i].conj()
     return out
+
+
+def ormqr(a: np.ndarray, taus: np.ndarray, c: np.ndarray, *, left: bool, transpose: bool) -> np.ndarray:
+    from scipy.linalg.lapack import get_lapack_funcs
+
+    if not c.size or not taus.size:
+        return c.copy()
+    complex = a.dtype.kind == "c"
+    function = get_lapack_funcs("unmqr" if complex else "ormqr", (a,))
+    side, operation = "L" if left else "R", "N" if not transpose else "C" if complex else "T"
+    k = taus.shape[-1]
+
+    def one(a: np.ndarray, taus: np.ndarray, c: np.ndarray) -> list[np.ndarray]:
+        size = c.shape[1 if left else 0] * 64  # of the work space; 64 is more than LAPACK's block
+        return [function(side, operation, a[:, :k], taus[:, 0], c, size)[0]]
+
+    return _stacked(one, [a, taus[..., None], c], [(c.shape[-2:], c.dtype)])[0]
+
+
+def schur(x: np.ndarray, *, compute_schur_vectors: bool) -> list[np.ndarray]:
+    from scipy.linalg.lapack import get_lapack_funcs
+
+    n = x.shape[-1]
+    outs = [((n, n), x.dtype)] * (1 + compute_schur_vectors)
+    gees = get_lapack_funcs("gees", (x,))
+
+    def one(matrix: np.ndarray) -> list[Any]:
+        if not np.isfinite(matrix).all():
+            return [np.nan] * len(outs)
+        form, _, *_, vectors, _, info = gees(lambda *_: None, matrix, compute_v=compute_schur_vectors)
+        return [np.nan] * len(outs) if info else [form, vectors][: len(outs)]
+
+    return _stacked(one if n else lambda matrix: [matrix] * len(outs), [x], outs)
+
+
+def hessenberg(a: np.ndarray) -> list[np.ndarray]:
+    from scipy.linalg.lapack import get_lapack_funcs
+
+    n = a.shape[-1]
+    gehrd = get_lapack_funcs("gehrd", (a,))
+    one = lambda matrix: gehrd(matrix)[:2] if n > 1 else (matrix, [])
+    return _stacked(one, [a], [((n, n), a.dtype), ((max(n - 1, 0),), a.dtype)])
+
+
+def tridiagonal(a: np.ndarray, *, lower: bool) -> list[np.ndarray]:
+    from scipy.linalg.lapack import get_lapack_funcs
+
+    n = a.shape[-1]
+    hetrd = get_lapack_funcs("hetrd" if a.dtype.kind == "c" else "sytrd", (a,))
+    one = lambda matrix: hetrd(matrix, lower=lower)[:4]
+    real = a.real.dtype
+    return _stacked(one, [a], [((n, n), a.dtype), ((n,), real), ((n - 1,), real), ((n - 1,), a.dtype)])
+
+
+def tridiagonal_solve(
+    dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray, *, perturb_singular: bool
+) -> np.ndarray:
+    from scipy.linalg.lapack import get_lapack_funcs
+
+    if not b.size:
+        return b.copy()
+    gttrf, gttrs = get_lapack_funcs(("gttrf", "gttrs"), (b,))
+
+    n = b.shape[-2]
+    more = max(3 - n, 0)  # LAPACK's wrapper wants three rows: those added are of an identity
+
+    def padded(x: np.ndarray, value: int) -> np.ndarray:
+        return np.concatenate([x[:, 0], np.full(more, value, x.dtype)])
+
+    def one(dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
+        low, diagonal, up = padded(dl, 0)[1:], padded(d, 1), padded(du, 0)[:-1]
+        up[n - 1 :] = 0
+        low, diagonal, up, second, pivots, _ = gttrf(low, diagonal, up)
+        if perturb_singular:
+            limits = np.finfo(b.dtype)
+            largest = max(np.abs(x[:size]).max(initial=0) for x, size in ((diagonal, n), (up, n - 1), (second, n)))
+            least = max(limits.eps * largest, limits.tiny)
+            diagonal = np.where(np.abs(diagonal) < least, np.copysign(least, diagonal.real), diagonal).astype(b.dtype)
+        elif not diagonal.all():
+            return [np.full(b.shape, np.nan)]
+        right = np.concatenate([b, np.zeros((more, b.shape[1]), b.dtype)])
+        return [gttrs(low, diagonal, up, second, pivots, right)[0][:n]]
+
+    with np.errstate(all="ignore"):
+        return _stacked(one, [dl[..., None], d[..., None], du[..., None], b], [(b.shape[-2:], b.dtype)])[0]

@@ -4,6 +4,16 @@ from veery.lax._linalg_orthogonal import householder_product as householder_prod
 from veery.lax._linalg_orthogonal import householder_product_p as householder_product_p
 from veery.lax._linalg_orthogonal import qr as qr
 from veery.lax._linalg_orthogonal import qr_p as qr_p
+from veery.lax._linalg_reductions import hessenberg as hessenberg
+from veery.lax._linalg_reductions import hessenberg_p as hessenberg_p
+from veery.lax._linalg_reductions import ormqr as ormqr
+from veery.lax._linalg_reductions import ormqr_p as ormqr_p
+from veery.lax._linalg_reductions import schur as schur
+from veery.lax._linalg_reductions import schur_p as schur_p
+from veery.lax._linalg_reductions import tridiagonal as tridiagonal
+from veery.lax._linalg_reductions import tridiagonal_p as tridiagonal_p
+from veery.lax._linalg_reductions import tridiagonal_solve as tridiagonal_solve
+from veery.lax._linalg_reductions import tridiagonal_solve_p as tridiagonal_solve_p
 from veery.lax._linalg_spectral import EighImplementation as EighImplementation
 from veery.lax._linalg_spectral import EigImplementation as EigImplementation
 from veery.lax._linalg_spectral import SvdAlgorithm as SvdAlgorithm
@@ -21,3 +31,6 @@ from veery.lax._linalg_triangular import lu_pivots_to_permutation as lu_pivots_t
 from veery.lax._linalg_triangular import lu_pivots_to_permutation_p as lu_pivots_to_permutation_p
 from veery.lax._linalg_triangular import triangular_solve as triangular_solve
 from veery.lax._linalg_triangular import triangular_solve_p as triangular_solve_p
+from veery.lax._linalg_updates import cholesky_update as cholesky_update
+from veery.lax._linalg_updates import qdwh as qdwh
+from veery.lax._linalg_updates import symmetric_product as symmetric_product

@@ -15,6 +15,7 @@ from veery_lowering.registry import Context, Value, rule
 
 _COMPOSED = (
     *("cholesky", "triangular_solve", "lu", "lu_pivots_to_permutation", "qr", "householder_product", "eigh", "svd"),
+    *("ormqr", "hessenberg", "tridiagonal", "tridiagonal_solve"),
 )
 _DIRECT = frozenset(("cholesky", "triangular_solve", "lu", "lu_pivots_to_permutation"))
 _SMALL = 16
@@ -36,12 +37,14 @@ for _name in _COMPOSED:
     rule(_name, target="cpu")(_on_cpu)
     rule(_name)(composed)
 
-rule("eig", target="cpu")(on_host)
+for _name in ("eig", "schur"):
+    rule(_name, target="cpu")(on_host)
 
 
+@rule("schur")
 @rule("eig")
-def _eig(ctx: Context, *operands: Value, **params: Any) -> list[Value]:
+def _eigenvalues(ctx: Context, *operands: Value, **params: Any) -> list[Value]:
     raise LoweringError(
-        "eig: the eigenvalues of general matrices are computed by LAPACK on the host: in programs for the CPU that are "
-        "not saved, as in JAX."
+        f"{ctx.primitive}: eigenvalues and Schur forms of general matrices are computed by LAPACK on the host: in "
+        "programs for the CPU that are not saved, as in JAX."
     )
