@@ -277,6 +277,8 @@ for _name, _c in (("real", False), ("complex", True)):
         f"qr-r-{_name}": (lambda x: linalg.qr(x, pivoting=True)[1], (_x,)),
         f"householder_product-{_name}": (linalg.householder_product, (_tall, random(2, complex=_c))),
         f"ormqr-{_name}": (linalg.ormqr, (_tall, random(2, complex=_c), random(4, 3, complex=_c))),
+        f"hessenberg-{_name}": (lambda x: linalg.hessenberg(x)[0], (_x,)),
+        f"tridiagonal-{_name}": (lambda x: linalg.tridiagonal(x, lower=False)[1], (_s,)),
         f"tridiagonal_solve-{_name}": (
             linalg.tridiagonal_solve,
             (random(3, complex=_c), 4 + random(3, complex=_c), random(3, complex=_c), _b),
@@ -300,7 +302,7 @@ def test_derivatives_equal_numerical_differences(name: str, references: Any) -> 
     check_backward(fun, operands, wanted, 1e-8)
 
 
-ONCE = ("eig-", "householder", "ormqr")
+ONCE = ("eig-", "householder", "ormqr", "hessenberg", "tridiagonal-")
 
 
 @pytest.mark.parametrize("name", [name for name in SMOOTH if not name.startswith(ONCE)])
@@ -389,6 +391,7 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: linalg.ormqr(np.eye(3), np.ones(4), np.eye(3)), ValueError, r"at most min\(m, n\) elements"),
     (lambda: linalg.schur(np.ones((2, 3))), ValueError, "must be a square matrix"),
     (lambda: linalg.schur(np.eye(2), sort_eig_vals=True), NotImplementedError, "gees"),
+    (lambda: check_forward(lambda x: linalg.schur(x)[0], (random(2, 2),), [0]), NotImplementedError, "'schur'"),
     (lambda: linalg.hessenberg(np.ones((2, 3))), ValueError, r"must have shape \[\.\.\., n, n\]"),
     (lambda: linalg.tridiagonal(np.ones((0, 0))), ValueError, "must be a square matrix"),
     (lambda: linalg.tridiagonal_solve(*[np.ones(2)] * 2, np.ones(3), np.eye(2)), TypeError, "have the same shape"),

@@ -98,8 +98,7 @@ def elementwise_aval(
         dtype = result_dtype(dtype)
     elif result_dtype is not None:
         dtype = np.dtype(result_dtype)
-    weak = all(aval.weak_type for aval in avals) and dtype != np.bool_
-    return ShapedArray(shape, dtype, weak)
+    return ShapedArray(shape, dtype, all(aval.weak_type for aval in avals))
 
 
 def nary(

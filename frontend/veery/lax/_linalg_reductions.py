@@ -67,18 +67,27 @@ def _ormqr_abstract_eval(
     return ShapedArray(c.shape, c.dtype)
 
 
-def _ormqr_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
-    """That of the product of reflections, written out."""
-    from veery._transforms.jvp import jvp
+def _written_out(composition: Callable[..., Any]) -> Callable[..., Any]:
+    """The jvp rule of what an operation is composed as."""
 
-    (out,), (t_out,) = jvp(lambda *operands: [loops.ormqr(*operands, **params)], primals, tangents)
-    return out, t_out
+    def rule(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+        from veery._transforms.jvp import jvp
+
+        outs = lambda *operands: _list(composition(*operands, **params))
+        out, t_out = jvp(outs, primals, tangents)
+        return (out, t_out) if composition is not loops.ormqr else (out[0], t_out[0])
+
+    return rule
+
+
+def _list(x: Any) -> list[Any]:
+    return x if isinstance(x, list) else [x]
 
 
 ormqr_p = Primitive(
     "ormqr",
     abstract_eval=_ormqr_abstract_eval,
-    jvp=_ormqr_jvp,
+    jvp=_written_out(loops.ormqr),
     reference=_linalg_reference.ormqr,
     composition=loops.ormqr,
 )
@@ -128,8 +137,16 @@ def _schur_abstract_eval(x: ShapedArray, *, compute_schur_vectors: bool) -> list
     return [ShapedArray(x.shape, x.dtype)] * (1 + compute_schur_vectors)
 
 
+def _schur_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, compute_schur_vectors: bool) -> tuple[Any, Any]:
+    raise NotImplementedError("Differentiation rule for 'schur' not implemented, as in JAX; see eig and eigh.")
+
+
 schur_p = Primitive(
-    "schur", abstract_eval=_schur_abstract_eval, reference=_linalg_reference.schur, multiple_results=True
+    "schur",
+    abstract_eval=_schur_abstract_eval,
+    jvp=_schur_jvp,
+    reference=_linalg_reference.schur,
+    multiple_results=True,
 )
 mx.batch_in_front(schur_p)
 
@@ -169,6 +186,7 @@ def _hessenberg_abstract_eval(a: ShapedArray) -> list[ShapedArray]:
 hessenberg_p = Primitive(
     "hessenberg",
     abstract_eval=_hessenberg_abstract_eval,
+    jvp=_written_out(loops.hessenberg),
     reference=_linalg_reference.hessenberg,
     composition=loops.hessenberg,
     multiple_results=True,
@@ -213,6 +231,7 @@ def _tridiagonal_abstract_eval(a: ShapedArray, *, lower: bool) -> list[ShapedArr
 tridiagonal_p = Primitive(
     "tridiagonal",
     abstract_eval=_tridiagonal_abstract_eval,
+    jvp=_written_out(loops.tridiagonal),
     reference=_linalg_reference.tridiagonal,
     composition=loops.tridiagonal,
     multiple_results=True,

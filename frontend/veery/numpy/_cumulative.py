@@ -12,6 +12,7 @@ from veery._core import dtypes
 from veery._core.shapes import canonicalize_axis
 from veery.numpy import _arithmetic, _logic
 from veery.numpy._arithmetic import _dtype, choose, is_kind
+from veery.numpy._elementwise import run
 from veery.numpy._promotion import Array, ArrayLike, check_arraylike, check_no_out, to_dtype
 from veery.numpy._reductions import promoted_integer
 
@@ -37,7 +38,7 @@ def _program(name: str, is_sum: bool) -> Any:
         result = dtype
         if result is None:
             result = promoted_integer(_dtype(x)) if promote and not is_kind(x, np.inexact) else _dtype(x)
-            result = dtypes.to_numeric_dtype(result)
+            result = dtypes.default_int_dtype() if result == np.bool_ else result
         x = to_dtype(x, np.dtype(np.int32) if result == np.bool_ else result)
         x = (lax.cumsum if is_sum else lax.cumprod)(x, axis)
         return _logic.to_bool(x) if result == np.bool_ else x
@@ -148,3 +149,19 @@ def cumulative_prod(
 
 _arithmetic.add._own["accumulate"] = lambda a, axis, dtype: cumsum(a, axis, dtype)
 _arithmetic.multiply._own["accumulate"] = lambda a, axis, dtype: cumprod(a, axis, dtype)
+
+
+def _accumulate_truth(ufunc: Any) -> Any:
+    def accumulate(a: ArrayLike, axis: int, dtype: Any) -> Array:
+        check_arraylike(f"{ufunc.__name__}.accumulate", a)
+        return run(_truth_by_scan, a, ufunc=ufunc, axis=axis)
+
+    return accumulate
+
+
+def _truth_by_scan(a: ArrayLike, *, ufunc: Any, axis: int) -> Array:
+    return ufunc._accumulate_by_scan(_logic.to_bool(a), axis=axis, dtype=None)
+
+
+for _ufunc in (_logic.logical_and, _logic.logical_or, _logic.logical_xor):
+    _ufunc._own["accumulate"] = _accumulate_truth(_ufunc)

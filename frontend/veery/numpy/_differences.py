@@ -117,8 +117,8 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
 @jit(static_argnames=("axis",))
 def _trapezoid(y: ArrayLike, x: ArrayLike | None, dx: ArrayLike, axis: int) -> Array:
     if x is None:
-        y, dx = promote_dtypes_inexact(y, dx)
-        steps: Any = dx
+        (y,) = promote_dtypes_inexact(y)
+        steps: Any = dx  # a weak type, unless it is an array
     else:
         y, x = promote_dtypes_inexact(y, x)
         where_ = asarray(x)

@@ -229,7 +229,7 @@ def _histogramdd(
         place = where(x == e[-1], shape[i], searchsorted(e, x, side="right")) - 1
         inside = inside & (place >= 0) & (place < shape[i])
         total = total * shape[i] + place
-    weights = lax.full((size,), 1, np.dtype(np.int32)) if weights is None else weights
+    weights = lax.full((size,), 1, dtypes.default_int_dtype()) if weights is None else weights
     boxes = math.prod(shape)
     out = lax.full((boxes,), 0, weights.dtype).at[where(inside, total, boxes)].add(weights, mode="drop")
     out = lax.reshape(out, shape)

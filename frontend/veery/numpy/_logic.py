@@ -103,7 +103,7 @@ def greater_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 def to_bool(x: ArrayLike) -> Any:
     """Whether x is not zero."""
-    return x if _dtype(x) == np.bool_ else lax.ne(x, to_dtype(0, _dtype(x)))
+    return x if _dtype(x) == np.bool_ else lax.ne(x, lax.full_like(x, 0))
 
 
 def _bools(name: str, *args: ArrayLike) -> list[Any]:

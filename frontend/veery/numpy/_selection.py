@@ -19,7 +19,7 @@ from veery._core.trace import Tracer
 from veery.numpy._arithmetic import _dtype, as_array, is_kind
 from veery.numpy._arithmetic import choose as _choose
 from veery.numpy._creation import asarray, from_host, full
-from veery.numpy._elementwise import jitted
+from veery.numpy._elementwise import jitted, run
 from veery.numpy._logic import to_bool
 from veery.numpy._promotion import (
     Array,
@@ -200,8 +200,6 @@ def piecewise(
     >>> piecewise(x, [x < 0, x >= 0], [lambda v: -v, lambda v: 10 * v])
     Array([ 2,  1,  0, 10, 20], dtype=int32)
     """
-    from veery.numpy._vectorize import vectorize
-
     check_arraylike("piecewise", x)
     x = asarray(x)
     conditions = [asarray(c) for c in condlist] if isinstance(condlist, (list, tuple)) else list(asarray(condlist))
@@ -219,14 +217,27 @@ def piecewise(
             f"expected; got {len(functions)}"
         )
 
-    def evaluate(f: Any) -> Array:
-        value = vectorize(lambda v: f(v, *args, **kw))(x) if callable(f) else f
+    chosen = [default, *functions]
+    values = [None if callable(f) else f for f in chosen]
+    return _piecewise(x, conditions, values, args, kw, functions=tuple(f if callable(f) else None for f in chosen))
+
+
+@jit(static_argnames=("functions",))
+def _piecewise(x: Array, conditions: Any, values: Any, args: Any, kw: Any, functions: tuple[Any, ...]) -> Array:
+    from veery.numpy._vectorize import vectorize
+
+    def evaluate(f: Any, value: Any) -> Array:
+        if f is not None:
+            value = vectorize(lambda v: f(v, *args, **kw))(x)
         return broadcast_to(to_dtype(value, x.dtype), x.shape)
 
-    out = evaluate(default)
-    for condition, f in zip(conditions, functions):
-        out = lax.select(broadcast_to(condition, x.shape), evaluate(f), out)
+    out = evaluate(functions[0], values[0])
+    for condition, f, value in zip(conditions, functions[1:], values[1:]):
+        out = lax.select(broadcast_to(condition, x.shape), evaluate(f, value), out)
     return out
+
+
+_piecewise._name = "piecewise"
 
 
 # Positions.
@@ -387,20 +398,36 @@ def take(
     a, indices = asarray(a), unwrap(indices)
     if not is_kind(indices, np.integer):
         raise ValueError("indices must have an integer type")
-    if axis is None:
-        a, axis = lax.reshape(a, (a.size,)), 0
-    axis = canonicalize_axis(axis, a.ndim)
-    if np.size(indices) and not a.shape[axis]:
+    axis = None if axis is None else canonicalize_axis(axis, a.ndim)
+    if np.size(indices) and not (a.size if axis is None else a.shape[axis]):
         raise IndexError("Cannot do a non-empty jnp.take() from an empty axis.")
     if mode == "raise":
         raise NotImplementedError("The 'raise' mode to jnp.take is not supported.")
+    if mode not in (None, "fill", "wrap", "clip", "promise_in_bounds", "drop"):
+        raise ValueError(f"Invalid mode '{mode}' for np.take")
+    promises = {"unique_indices": bool(unique_indices), "indices_are_sorted": bool(indices_are_sorted)}
+    if fill_value is not None and not isinstance(fill_value, (int, float, complex)):  # an array
+        return _take(a, indices, axis=axis, mode=mode, fill_value=fill_value, **promises)
+    return run(_take, a, indices, axis=axis, mode=mode, fill_value=fill_value, **promises)
+
+
+def _take(
+    a: Array,
+    indices: ArrayLike,
+    *,
+    axis: int | None,
+    mode: str | None,
+    unique_indices: bool,
+    indices_are_sorted: bool,
+    fill_value: Any,
+) -> Array:
+    if axis is None:
+        a, axis = lax.reshape(a, (a.size,)), 0
     if mode == "wrap":
         from veery.numpy._arithmetic import remainder
 
         indices, mode = remainder(indices, a.shape[axis]), "clip"
-    if mode not in (None, "fill", "clip", "promise_in_bounds", "drop"):
-        raise ValueError(f"Invalid mode '{mode}' for np.take")
-    return a.at[(slice(None),) * axis + (asarray(indices),)].get(
+    return asarray(a).at[(slice(None),) * axis + (asarray(indices),)].get(
         indices_are_sorted=indices_are_sorted,
         unique_indices=unique_indices,
         mode=mode or "fill",
@@ -720,7 +747,7 @@ def ravel_multi_index(
         dims: the array's shape.
         mode: out of bounds: "raise" (not while traced), "wrap" or "clip".
         order: "C" or "F".
-        dtype: of the result; the default integer by default.
+        dtype: of the result, an integer; by default that of the positions.
 
     >>> ravel_multi_index((np.array([1]), np.array([1])), (2, 3))
     Array([4], dtype=int32)
@@ -752,7 +779,9 @@ def ravel_multi_index(
         strides = [math.prod(dims[i + 1 :]) for i in range(len(dims))]
     else:
         raise ValueError(f"invalid order={order!r}. Expected 'C' or 'F'")
-    result = dtypes.default_int_dtype() if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype)
+    result = dtypes.result_type(0, *positions) if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype)
+    if not dtypes.issubdtype(result, np.integer):
+        raise ValueError(f"ravel_multi_index: dtype={result} is not an integer type.")
     return _ravel(tuple(positions), strides=tuple(strides), dtype=result)
 
 

@@ -14,10 +14,10 @@ import numpy as np
 from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes, source
+from veery._core import shapes as _shapes
 from veery._core.array import ArrayImpl
 from veery._core.dimensions import is_symbolic_dim
 from veery._core.errors import InconclusiveDimensionOperation
-from veery._core.shapes import broadcast_shapes as broadcast_shapes
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_concrete, concrete_int
 from veery._core.trace import Tracer
 from veery.numpy import _promotion
@@ -205,8 +205,11 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """`a` with two dimensions exchanged."""
     a = as_array(ensure_arraylike("swapaxes", a))
     order = list(range(a.ndim))
-    i, j = canonicalize_axis(axis1, a.ndim), canonicalize_axis(axis2, a.ndim)
-    order[i], order[j] = j, i
+    i, j = operator.index(axis1), operator.index(axis2)
+    for axis in (i, j):
+        if not -a.ndim <= axis < a.ndim:
+            raise IndexError(f"swapaxes: axis {axis} is out of bounds for array of dimension {a.ndim}")
+    order[i], order[j] = order[j], order[i]
     return lax.transpose(a, order)
 
 
@@ -222,6 +225,19 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Broadcasting
+
+
+def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
+    """The shape that arrays of these shapes broadcast to; an integer stands for a shape of one dimension.
+
+    Raises:
+        TypeError: a shape is not made of integers.
+        ValueError: the shapes do not fit.
+
+    >>> broadcast_shapes((3, 1), 4)
+    (3, 4)
+    """
+    return _shapes.broadcast_shapes(*map(canonicalize_shape, shapes))
 
 
 def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> Array:

@@ -183,7 +183,7 @@ def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     2
     """
     a, axis = _partition_operands("argpartition", a, kth, axis)
-    return argsort(a, axis)
+    return lax.convert_element_type(argsort(a, axis), np.int32)
 
 
 # Searching.

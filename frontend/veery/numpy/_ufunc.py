@@ -12,7 +12,7 @@ import numpy as np
 from veery import lax
 from veery._core import dtypes
 from veery._core.avals import aval_of
-from veery.numpy._elementwise import elementwise
+from veery.numpy._elementwise import elementwise, run
 from veery.numpy._promotion import Array, ArrayLike, check_arraylike, promote_dtypes, to_dtype
 
 
@@ -123,15 +123,22 @@ class ufunc:
                     f"reduction operation {self.__name__} does not have an identity, "
                     "so to use a where mask one has to specify 'initial'."
                 )
-        own = self._own["reduce"] or self._reduce_by_scan
-        return own(a, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
-
-    def _reduce_by_scan(
-        self, a: ArrayLike, *, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any
-    ) -> Array:
+        own = self._own["reduce"]
+        if own is not None:
+            return own(a, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
         check_arraylike(f"{self.__name__}.reduce", a)
         ndim = np.ndim(a)
-        axes = tuple(range(ndim)) if axis is None else tuple(np.atleast_1d(axis) % max(ndim, 1))
+        axes = tuple(range(ndim)) if axis is None else tuple(int(i) % max(ndim, 1) for i in np.atleast_1d(axis))
+        given = {name: x for name, x in (("initial", initial), ("where", where)) if x is not None}
+        static = {"names": tuple(given), "axes": axes, "dtype": dtype, "keepdims": bool(keepdims)}
+        return run(self._reduce_by_scan, a, *given.values(), **static)
+
+    def _reduce_by_scan(
+        self, a: ArrayLike, *arrays: Any, names: tuple[str, ...], axes: tuple[int, ...], dtype: Any, keepdims: bool
+    ) -> Array:
+        given = dict(zip(names, arrays))
+        initial, where = given.get("initial"), given.get("where")
+        ndim = np.ndim(a)
         x = to_dtype(a, dtypes.check_and_canonicalize_user_dtype(dtype) if dtype else aval_of(a).dtype)
         kept = tuple(i for i in range(ndim) if i not in axes)
         shape = tuple(np.shape(a)[i] for i in kept)
@@ -170,6 +177,9 @@ class ufunc:
         check_arraylike(f"{self.__name__}.accumulate", a)
         if np.ndim(a) == 0:
             raise ValueError("cannot accumulate on a scalar.")
+        return run(self._accumulate_by_scan, a, axis=axis, dtype=dtype)
+
+    def _accumulate_by_scan(self, a: ArrayLike, *, axis: int, dtype: Any) -> Array:
         x = to_dtype(a, dtypes.check_and_canonicalize_user_dtype(dtype) if dtype else aval_of(a).dtype)
         columns = lax.transpose(x, _axis_first(np.ndim(a), axis))
         if not columns.shape[0]:
@@ -232,12 +242,17 @@ class ufunc:
         own = self._own["reduceat"]
         if own is not None:
             return own(a, indices, axis=axis, dtype=dtype)
-        from veery.numpy import _creation, _ranges
+        from veery.numpy import _creation
 
         check_arraylike(f"{self.__name__}.reduceat", a, indices)
         x, starts = _creation.asarray(a, dtype), _creation.asarray(indices)
         if starts.ndim != 1:
             raise ValueError(f"reduceat: indices must be one-dimensional, got shape {starts.shape}")
+        return run(self._reduceat_by_scan, x, starts, axis=axis)
+
+    def _reduceat_by_scan(self, x: Array, starts: Array, *, axis: int) -> Array:
+        from veery.numpy import _creation, _ranges
+
         moved = lax.transpose(x, _axis_first(x.ndim, axis))
         stops = lax.concatenate([starts[1:], _creation.array([moved.shape[0]], starts.dtype)], 0)
         begin = moved[starts]
