@@ -10,7 +10,7 @@ import numpy as np
 from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
-from veery._core.trace import Tracer
+from veery._core.array import ArrayImpl
 from veery.numpy import linalg
 from veery.numpy._arithmetic import add, multiply, negative, sqrt, subtract
 from veery.numpy._creation import asarray, from_host, full, zeros_like
@@ -242,11 +242,11 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
         return full((0,), 0, dtypes.to_complex_dtype(x.dtype))
     if not strip_zeros:
         return _roots_with_zeros(x)
-    if isinstance(x, Tracer):
-        x = x[int(_leading_zeros(x)) :]
-    else:
+    if isinstance(x, ArrayImpl):
         zeros = np.argmax(np.append(x.to_numpy() != 0, True))
         x = from_host(x.to_numpy()[zeros:]) if zeros else x
+    else:
+        x = x[int(_leading_zeros(x)) :]
     return run(_companion_roots, x) if x.shape[0] > 1 else full((0,), 0, dtypes.to_complex_dtype(x.dtype))
 
 
