@@ -287,3 +287,11 @@ def test_slices_do_not_gather():
     assert "gather" in primitives(lambda x, i: x[i], x, np.arange(2))
     assert "dynamic_update_slice" in primitives(lambda x, i: x.at[i].set(0.0), x, 1)
     assert "scatter" in primitives(lambda x, i: x.at[i].set(0.0), x, np.arange(2))
+
+
+def test_slices_heed_no_mode():
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for index in ((), None, (slice(None, None, -1), slice(5, None, -2)), (slice(3, None), None)):
+        for mode in ("fill", "clip"):
+            read = interpreted(lambda x, index=index, mode=mode: x.at[index].get(mode=mode, fill_value=-1), x)
+            np.testing.assert_array_equal(read, x[index])

@@ -266,6 +266,9 @@ def gather_by_plan(x: Array, plan: Plan, arrays: Sequence[Any]) -> Array:
     x = lax.expand_dims(x, plan.newaxes) if plan.newaxes else x
     x = slice_static(x, [Slice(0, n, 1) if s is None else _forward(s) for s, n in zip(plan.slices, x.shape)])
     indexed = tuple(i for i, s in enumerate(plan.slices) if s is None)
+    if not indexed:  # a mode was given, which slices do not heed
+        reversed_dims = [i for i, s in enumerate(plan.slices) if s is not None and s.step < 0]
+        return lax.rev(x, reversed_dims) if reversed_dims else x
     vectors, shape = index_vectors(arrays, [x.shape[i] for i in indexed], plan.wrap)
     at = placement(plan.slices)
     rank = len(plan.slices) - len(indexed) + len(shape)
