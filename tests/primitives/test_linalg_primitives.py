@@ -363,13 +363,17 @@ def test_saved_programs_do_without_the_host(tmp_path: Path) -> None:
         solution = linalg.triangular_solve(factor, x, left_side=True, lower=True)
         return [factor, solution, *linalg.lu(x), linalg.svd(x, full_matrices=False)[1], w, lax.abs(v)]
 
-    def reduce(x: Any, y: Any) -> list[Any]:
+    def reflect(x: Any, y: Any) -> list[Any]:
         reduced, taus = linalg.hessenberg(y)
-        product = linalg.ormqr(reduced, taus, y)
-        steps = linalg.tridiagonal_solve(x[0], x[1] + 9, x[2], x)
-        return [reduced, product, *linalg.tridiagonal(y, lower=False), steps]
+        return [reduced, linalg.ormqr(reduced, taus, y)]
 
-    for function in (fun, reduce):
+    def reduce(x: Any, y: Any) -> tuple[Any, ...]:
+        return linalg.tridiagonal(y, lower=False)
+
+    def solve(x: Any, y: Any) -> list[Any]:
+        return [linalg.tridiagonal_solve(x[0], x[1] + 9, x[2], x)]
+
+    for function in (fun, reflect, reduce, solve):
         aot.compile(function, operands, out=tmp_path / "factors.vmfb")
         actual = veery_runtime.load(tmp_path / "factors.vmfb")(*operands)
         with numpy_evaluation():

@@ -13,7 +13,7 @@ from veery_lowering.kernels import _control, _indexed, _moves, _sums  # noqa: F4
 from veery_lowering.kernels._arithmetic import Unfit, spelled
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._forms import Affine, Buffer, Uniform, View, stored, whole
-from veery_lowering.kernels._placing import MOST_BINDINGS, packed, unpacked
+from veery_lowering.kernels._placing import MOST_BINDINGS, move_out, packed, unpacked
 from veery_lowering.mlir import ir
 
 
@@ -55,8 +55,7 @@ class BufferedKernel:
             parsed = ir.Module.parse(self.text(name), module.context)
             executable, function = parsed.body.operations
             types = list(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).results)
-            for op in self.body.before:
-                op.operation.move_before(loop)
+            move_out(self.body.before, loop)
             for op in (executable, function):
                 top.append(op.operation.detach_from_parent())
             with ir.InsertionPoint(loop):

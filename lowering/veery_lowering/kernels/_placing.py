@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,3 +28,13 @@ def unpacked(value: Any, shape: Sequence[int], dtype: np.dtype) -> Any:
     if dtype.kind == "b":
         return hlo.convert(value, dtype)
     return hlo.bitcast_convert(value, dtype) if dtype.kind == "u" else value
+
+
+def move_out(ops: Iterable[Any], loop: Any) -> None:
+    """Move those operations that are within a loop in front of it; others may have users before it, and stay."""
+    for op in ops:
+        around = op.operation.parent
+        while around is not None and around.operation != loop.operation:
+            around = around.operation.parent
+        if around is not None:
+            op.operation.move_before(loop)

@@ -11,7 +11,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit, spelled
-from veery_lowering.kernels._placing import MOST_BINDINGS, packed, unpacked
+from veery_lowering.kernels._placing import MOST_BINDINGS, move_out, packed, unpacked
 from veery_lowering.kernels._reading import static_shape
 from veery_lowering.kernels._writer import Cells, Writer, names_of, stored
 from veery_lowering.mlir import ir
@@ -64,8 +64,7 @@ class RegisterKernel:
             parsed = ir.Module.parse(self.text(name), module.context)
             function = next(iter(parsed.body.operations))
             types = list(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).results)
-            for op in self.writer.before:
-                op.operation.move_before(loop)
+            move_out(self.writer.before, loop)
             body.append(function.operation.detach_from_parent())
             with ir.InsertionPoint(loop):
                 inputs = self.writer.inputs.items()
