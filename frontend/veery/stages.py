@@ -156,7 +156,7 @@ class Lowered:
         return f"Lowered({self._traced.fun_name})"
 
     def _repr_html_(self) -> str:
-        style = "line-height:1.3;max-height:40em;overflow:auto"
+        style = "line-height:1.3;font-family:monospace;max-height:40em;overflow:auto"
         return f"<pre style='{style}'>{html.escape(self.as_text())}</pre>"
 
     def __str__(self) -> str:

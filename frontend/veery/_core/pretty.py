@@ -58,7 +58,7 @@ def eqn_text(eqn: JaxprEqn) -> str:
 
 def jaxpr_html(jaxpr: Jaxpr) -> str:
     """A jaxpr for notebooks."""
-    return f"<pre style='line-height:1.3'>{html.escape(jaxpr_text(jaxpr))}</pre>"
+    return f"<pre style='line-height:1.3;font-family:monospace'>{html.escape(jaxpr_text(jaxpr))}</pre>"
 
 
 @dataclass
