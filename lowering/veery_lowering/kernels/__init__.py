@@ -6,7 +6,7 @@ that are not large is one dispatch here, in one of two forms, tried in this orde
 - in registers (`_registers`): trips that are elementwise on arrays of one size. All trips are made on a vector before
   the next one, so that 1000 trips of `x * 0.99 + 0.1` on 1000 floats take 39 us, in buffers 88 us.
 - in buffers (`_buffered`): a trip is several loop nests, for products of matrices, reductions, slices, updates,
-  branches, loops. 100 trips of `tanh(w @ h)`, 32x32, take 30 us, as dispatches of IREE's 3.8 ms.
+  branches, loops. 100 trips of `tanh(w @ h)`, 32x32, take 30 us, as dispatches of IREE's 0.52 ms.
 
 What the loop writes in part is copied before, so that no argument is ever changed.
 """
