@@ -137,14 +137,14 @@ class Flight:
         self.nbytes = 0
         self.lost: list[Any] = []
         self._scratch: deque[tuple[Any, int]] = deque()
+        self._lock = threading.Lock()
 
     def admit(
         self, call: Any, nbytes: int, has_effects: bool, reads: Sequence[Any] = ()
     ) -> None:
         """Notes a submitted call and the buffers that it reads; above the bounds, waits for the oldest calls."""
         calls = self.calls
-        while calls and calls[0][0].done():
-            self._retire()
+        self.retire_done()
         if not calls:
             self.nbytes = 0  # unlocked counting may drift; an empty queue sets it right
         calls.append((call, nbytes, has_effects, frozenset(map(weakref.ref, reads))))
@@ -172,22 +172,29 @@ class Flight:
             except IndexError:
                 return
 
+    def retire_done(self) -> None:
+        """Forgets the oldest calls as far as they are done: what is known of a call keeps its results."""
+        calls = self.calls
+        if calls and calls[0][0].done():
+            with self._lock:
+                while calls and calls[0][0].done():
+                    self._retire()
+
     def _retire(self) -> None:
-        try:
-            call, nbytes, has_effects, _ = self.calls.popleft()
-        except IndexError:  # another thread was faster
-            return
+        call, nbytes, has_effects, _ = self.calls.popleft()
         self.nbytes -= nbytes
         if has_effects and call.failed() and len(self.lost) < 16:
             self.lost.append(call)
 
     def _await_oldest(self) -> None:
         try:
-            call = self.calls[0][0]
-        except IndexError:
+            oldest = self.calls[0]
+        except IndexError:  # another thread was faster
             return
-        _await(call)
-        self._retire()
+        _await(oldest[0])
+        with self._lock:
+            if self.calls and self.calls[0] is oldest:
+                self._retire()
 
     def reading(self, buffer: Any) -> list[Any]:
         """The unfinished calls that read `buffer`."""

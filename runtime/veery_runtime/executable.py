@@ -21,9 +21,9 @@ from veery_runtime.hostcall import has_effects, host_module
 # Up to this many operations and bytes the work is shorter than waking a worker thread (12 to 45 us).
 INLINE_WORK = 200_000
 
-# From here on what a call needs beside its results is not taken before its arguments are there, lest a chain of calls
-# takes it many times over.
-_LARGE_SCRATCH = 1 << 23
+# Calls take their memory when they are submitted. From here on that is when their arguments are there, lest a loop that
+# runs ahead takes it many times over: 150 steps with a state of 12 MB took 920 MB.
+_LARGE_CALL = 1 << 22
 
 Call = Callable[[Sequence[Buffer]], list[Buffer]]
 Loaded = dict[bool, tuple[int, iree.VmContext, iree.VmFunction]]
@@ -55,7 +55,7 @@ class Executable:
       has_effects: whether it calls Python functions that are not pure.
       needs_ready: whether its arguments must be finished when it is submitted. IREE 3.13 looks at their memory where it
         records work in each call ("transient buffer has not been committed"): that of loops and branches, what
-        overwrites arguments, and shapes with variables. So with calls that need much memory beside their results.
+        overwrites arguments, and shapes with variables. So with calls that take much memory.
       call: the function behind `__call__`; calling it directly saves 0.1 us.
     """
 
@@ -92,7 +92,8 @@ class Executable:
         if queue != "inline":
             _, function = self._load(inline=False)  # now, for what IREE finds wrong with a program it says on loading
             self._scratch = _scratch_of(function)
-            self.needs_ready = self.needs_ready or self._scratch >= _LARGE_SCRATCH
+            if device.inline is not None and self._scratch + self._result_nbytes >= _LARGE_CALL:
+                self.needs_ready = True
         self.call: Call = self._choose_call()
 
     def __call__(self, buffers: Sequence[Buffer]) -> list[Buffer]:
@@ -243,6 +244,7 @@ class Executable:
                     for wait in pending:
                         wait.wait()
                     pending = []
+                    self.device.in_flight.retire_done()
                 deferred.resolve(*self._submit(ready, pending, inline))
             except BaseException as error:
                 deferred.resolve([None] * len(self.outputs), Failed(error))
