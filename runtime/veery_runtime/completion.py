@@ -116,7 +116,7 @@ DELETED = Deleted()
 class Deferred:
     """A call that a worker thread has still to submit; afterwards it points to how the submission went on."""
 
-    __slots__ = ("name", "submitted", "refs", "after", "begun", "reported")
+    __slots__ = ("name", "submitted", "refs", "after", "begun")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -124,7 +124,16 @@ class Deferred:
         self.refs: list[iree.VmRef] = []
         self.after: Completion | Failed | None = None
         self.begun = generation
-        self.reported = False
+
+    @property
+    def reported(self) -> bool:
+        """Whether somebody has seen the failure of what was submitted."""
+        return self.after is not None and self.after.reported
+
+    @reported.setter
+    def reported(self, value: bool) -> None:
+        if self.after is not None:
+            self.after.reported = value
 
     def resolve(self, refs: list[iree.VmRef], after: Completion | Failed | None) -> None:
         """Publishes the results' references and what is still to be waited for (None: nothing)."""
@@ -146,7 +155,6 @@ class Deferred:
     def wait(self) -> None:
         self.wait_submitted()
         if self.after is not None:
-            self.reported = True
             self.after.wait()
 
 

@@ -206,13 +206,8 @@ class Flight:
             self._await_oldest()
         lost, self.lost = self.lost, []
         for call in lost:
-            if not _is_reported(call):
+            if not call.reported:
                 call.wait()
-
-
-def _is_reported(call: Any) -> bool:
-    """Whether somebody has seen the failure of a call, perhaps of what a worker thread submitted for it."""
-    return bool(call.reported or (isinstance(call, completion.Deferred) and call.after and call.after.reported))
 
 
 def _await(call: Any) -> None:
