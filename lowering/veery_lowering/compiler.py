@@ -78,11 +78,25 @@ def intermediate(emission: Emission, target: Target, options: Options, phase: st
     if phase not in (*PHASES, *CODE):
         raise ValueError(f"there is no dialect or phase {phase!r}; known are stablehlo, {', '.join((*PHASES, *CODE))}")
     attempts = _attempts(emission, target, options)
+    failed: CompileError | None = None
     with isolation.compiler(_key(emission, target, attempts), "a program", options) as run:
-        module = (_in_place(emission, target, attempts[0], run) or _prepared(emission, target)).code
-        if phase in CODE:
-            return _generated_code(module, attempts[0], target, phase, run)
-        text, diagnostics = run(module, attempts[0], phase)
+        for kernels in (True, False):  # as `_compile` goes on without kernels where IREE fails with them
+            prepared = _in_place(emission, target, attempts[0], run, kernels=kernels)
+            prepared = prepared or _prepared(emission, target, kernels=kernels)
+            try:
+                return _phase_text(prepared.code, attempts[0], target, phase, run)
+            except CompileError as error:
+                failed = failed or error
+            if not prepared.kernels:
+                break
+    assert failed is not None
+    raise failed
+
+
+def _phase_text(module: bytes, flags: Flags, target: Target, phase: str, run: Run) -> str:
+    if phase in CODE:
+        return _generated_code(module, flags, target, phase, run)
+    text, diagnostics = run(module, flags, phase)
     if text is None:
         raise CompileError("\n".join(d.message for d in diagnostics))
     return text.decode()
