@@ -42,6 +42,7 @@ def runtime() -> Any:
     import veery_runtime
 
     Device.register(veery_runtime.Device)
+    veery_runtime.buffer_protocol.redirect(ArrayImpl, "_a")
     if config.jax_num_cpu_devices and config.jax_num_cpu_devices > 0:
         veery_runtime.configure(num_cpu_devices=config.jax_num_cpu_devices)
     veery_runtime.errors.raise_also_as(JaxRuntimeError)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veery_runtime import completion, iree, workers
+from veery_runtime import buffer_protocol, completion, iree, workers
 from veery_runtime.completion import DELETED, Deferred, Pending
 from veery_runtime.errors import DeletedBufferError
 
@@ -48,7 +48,7 @@ class HostCopy:
 class Spec:
     """What all buffers of one shape and dtype on one device have in common."""
 
-    __slots__ = ("shape", "dtype", "nbytes", "device", "element_type", "raw", "small")
+    __slots__ = ("shape", "dtype", "nbytes", "device", "element_type", "raw", "small", "exports")
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], device: Device) -> None:
         self.shape = shape
@@ -60,6 +60,7 @@ class Spec:
             iree.dtype_from_name(dtype.name)
         # Dtypes that Python's buffer protocol does not know travel as integers of their size.
         self.raw = None if dtype.kind in "biufc" and dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}")
+        self.exports = device.host_visible and self.raw is None and _EXPORTS_IN_C
         self.small = device.host_visible and 0 < self.nbytes <= _SMALL_UPLOAD
 
 
@@ -97,14 +98,18 @@ class Tally:
         self.ledger.add(-self.nbytes)
 
 
-class Buffer:
+class _Referenced:
+    __slots__ = ("__weakref__",)
+
+
+class Buffer(_Referenced):
     """An array in device memory, perhaps still being computed.
 
     Made by `put` and by calls of an `Executable`; never by hand.
     """
 
     # `_pending is None` is the one test of the hot path: deleted, failed and unfinished buffers all have a state there.
-    __slots__ = ("_ref", "_spec", "_pending", "_host", "_tally", "__weakref__")
+    __slots__ = ("_ref", "_spec", "_pending", "_host", "_tally")
 
     def __init__(self, ref: Any, spec: Spec, pending: Pending | None = None) -> None:
         self._ref = ref
@@ -184,7 +189,22 @@ class Buffer:
             host = self._host
         if type(host) is not np.ndarray:
             host = self._host = self._read()
+            if self._spec.exports:
+                self.__class__ = ReadBuffer
         return host
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """The contents where the host sees the memory, after waiting for them, for Python 3.12 and later.
+
+        Raises:
+          BufferError: the device has memory of its own.
+        """
+        return self._exported().data
+
+    def _exported(self) -> np.ndarray[Any, Any]:
+        if not self._spec.device.host_visible:
+            raise BufferError(f"the memory of {self.device!r} cannot be shared; copy it with numpy.asarray")
+        return self.numpy()
 
     def numpy_if_ready(self) -> np.ndarray[Any, Any] | None:
         """The contents as `numpy` gives them, if they are there; None if they are not (yet), without waiting."""
@@ -303,6 +323,16 @@ class Buffer:
             self._host = SHARED
         view = self._ref.deref(iree.HalBufferView)
         return device.hal.create_dlpack_capsule(view, *device.dlpack_device)
+
+
+class ReadBuffer(Buffer):
+    """A buffer whose contents were read: its NumPy array, while it has one, is what it exports."""
+
+    __slots__ = ()
+
+
+buffer_protocol.provide(Buffer, Buffer._exported)
+_EXPORTS_IN_C = buffer_protocol.redirect(ReadBuffer, "_host")
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

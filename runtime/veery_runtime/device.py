@@ -96,7 +96,7 @@ class Device:
 
     def live_buffers(self) -> list[Buffer]:
         """The buffers on this device that are neither deleted nor failed."""
-        return [b for b in gc.get_objects() if type(b) is Buffer and b._spec.device is self and b._ref is not None]
+        return [b for b in gc.get_objects() if isinstance(b, Buffer) and b._spec.device is self and b._ref is not None]
 
     def memory_stats(self) -> dict[str, int]:
         """Bytes and buffers in use now and at most, under JAX's names.

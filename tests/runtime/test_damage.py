@@ -80,8 +80,8 @@ for key in keys:
     cache.put(key, entry if key == keys[0] else (entry[0][::-1], {}))
     cache.put_link(key, {"key": key})
 total = 0
-for suffix, get in ("veery", cache.get), ("link", cache.get_link):
-    path, another = (Path(sys.argv[2]) / key[:2] / f"{key}.{suffix}" for key in keys)
+for kind, get in ("veery", cache.get), ("link", cache.get_link):
+    path, another = (cache._path(key, kind) for key in keys)
     data = path.read_bytes()
     for contents in (*damaged(data, 124), another.read_bytes()):
         path.write_bytes(contents)

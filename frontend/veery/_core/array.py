@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veery._core import buffer_protocol, dtypes, lazy, source
+from veery._core import dtypes, lazy, source
 from veery._core.avals import ShapedArray, aval_rules
 from veery._core.config import config
 from veery._core.sharding import SingleDeviceSharding
@@ -87,15 +87,18 @@ class ArrayImpl(Array):
     """An array on a device. Immutable.
 
     `_buffer` is the runtime's buffer; waiting for it or reading it surfaces an error of the work that makes it.
-    `_committed` says whether the user put it on its device.
+    `_committed` says whether the user put it on its device. `_a` is the buffer again where the values are numbers:
+    what the runtime redirects the buffer protocol to is the first slot by name.
     """
 
-    __slots__ = ("aval", "_buffer", "_committed", "_host")
+    __slots__ = ("aval", "_buffer", "_committed", "_a")
     aval: ShapedArray
 
     def __init__(self, aval: ShapedArray, buffer: Any, committed: bool = False):
         self.aval = aval
         self._buffer = buffer
+        if aval.is_numeric:
+            self._a = buffer
         self._committed = committed
 
     __hash__ = None  # type: ignore[assignment]
@@ -343,7 +346,7 @@ class ArrayImpl(Array):
         return lazy.array_from_numpy(np.array(self.to_numpy()), self.aval)
 
     def __buffer__(self, flags: int) -> memoryview:
-        """The memory of the values, for Python 3.12 and later; for 3.11 see `buffer_protocol`."""
+        """The memory of the values, for Python 3.12 and later where the runtime redirects no requests."""
         return self._numeric("memoryview").data
 
     def __dlpack__(
@@ -385,4 +388,3 @@ def array_repr(x: ArrayImpl) -> str:
 
 
 aval_rules[ArrayImpl] = lambda x: x.aval
-buffer_protocol.install(ArrayImpl)

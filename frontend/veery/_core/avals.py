@@ -37,12 +37,13 @@ class ShapedArray(AbstractValue):
     jitted call is a tuple of avals) costs what it costs for any Python object, not a tuple of shape and dtype.
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "ndim", "size")
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "is_numeric")
     shape: Shape
     dtype: Any
     weak_type: bool
     ndim: int
     size: int
+    is_numeric: bool  # not of keys and their like
     sharding = None  # types do not say where arrays are
 
     _interned: WeakValueDictionary[tuple, ShapedArray] = WeakValueDictionary()
@@ -68,6 +69,7 @@ class ShapedArray(AbstractValue):
             set_field("weak_type", bool(weak_type))
             set_field("ndim", len(shape))
             set_field("size", math.prod(shape))
+            set_field("is_numeric", not isinstance(dtype, dtypes.ExtendedDType))
             self = cls._interned.setdefault(key, self)
         return self
 

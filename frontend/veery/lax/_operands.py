@@ -45,8 +45,12 @@ def adopt_dtype(name: str, operands: Sequence[ArrayLike]) -> list[Any]:
     for position, x in enumerate(xs):
         check_operand(name, position, x)
     like = next((x for x in xs if not dtypes.is_python_scalar(x)), None)
-    if like is None:
-        return xs
+    if like is None:  # the widest kind among them, as Python itself would have it: derivative rules meet them
+        kinds = [dtypes.scalar_type_of(x) for x in xs]
+        if bool in kinds:
+            return xs
+        widest = max(kinds, key=_WIDTH.__getitem__)
+        return [widest(x) for x in xs]
     aval = aval_of(like)
     return [scalar_like(x, aval) if dtypes.is_python_scalar(x) else x for x in xs]
 
