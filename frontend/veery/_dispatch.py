@@ -163,7 +163,12 @@ def compile_jaxpr(
     donated: tuple[bool, ...] | None = None,
     compiler_options: asked.Pairs = (),
 ) -> Any:
-    """Lower, compile and load a jaxpr without consts for a device; the executable takes and returns buffers."""
+    """Lower, compile and load a jaxpr without consts for a device; the executable takes and returns buffers.
+
+    Raises:
+        TypeError: an argument or result has a dtype that devices have no arrays of.
+    """
+    _check_whole_bytes((*closed.in_avals, *closed.out_avals), name)
     donated = donated or (False,) * len(closed.in_avals)
     log_compilation("Compiling %s for %s with arguments %s.", name, device, closed.in_avals)
 
@@ -178,6 +183,15 @@ def compile_jaxpr(
     log_compilation("Finished IREE compilation of jit(%s) in %.9f sec", name, time.perf_counter() - start)
     log_fallback(program)
     return load(program, device, compile)
+
+
+def _check_whole_bytes(avals: Sequence[Any], name: str) -> None:
+    for aval in avals:
+        if isinstance(aval, ShapedArray) and aval.dtype.name in ("int2", "int4", "uint2", "uint4"):
+            raise TypeError(
+                f"{name}: devices have no arrays of dtype {aval.dtype.name}, whose elements share bytes. Keep them as "
+                f"int8, and convert them within a jitted function."
+            )
 
 
 def log_fallback(program: Any) -> None:

@@ -200,3 +200,12 @@ def test_checkpoint_takes_static_arguments_by_name():
         return x if n == 1 else x * power(x, n - 1)
 
     assert float(veery.grad(lambda x: veery.checkpoint(power, static_argnames="n")(x, n=3))(2.0)) == 12.0
+
+
+def test_integers_of_4_bits_stay_inside_of_programs():
+    x = jnp.arange(4) + 5
+    for make in (lambda: x.astype(jnp.int4), lambda: veery.jit(lambda y: y.astype(jnp.uint4))(x)):
+        with pytest.raises(TypeError, match="whose elements share bytes. Keep them as int8"):
+            make()
+    doubled = veery.jit(lambda y: (y.astype(jnp.int4) + y.astype(jnp.int4)).astype(jnp.int32))(x)
+    assert doubled.tolist() == [-6, -4, -2, 0]
