@@ -154,5 +154,6 @@ def _stats(subject: Subject, as_json: bool) -> None:
     operations = found.pop("operations")
     output.table("", ["quantity", "value"], [[key.replace("_", " "), output.number(n)] for key, n in found.items()])
     click.echo("")
-    rows = [[name, d["count"], d["flops"], d["bytes"]] for name, d in operations.items()]
-    output.table("", ["operation", "count", "flops", "bytes"], rows)
+    quantities = ["count", "flops", "transcendentals", "bytes"]
+    rows = [[name, *(costs[key] for key in quantities)] for name, costs in operations.items()]
+    output.table("", ["operation", *quantities], rows)
