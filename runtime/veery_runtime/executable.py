@@ -18,8 +18,8 @@ from veery_runtime.device import MAX_SCRATCH_IN_USE, Device, devices
 from veery_runtime.errors import DeviceUnavailableError, execution_error, translate
 from veery_runtime.hostcall import has_effects, host_module
 
-# Up to this many operations and bytes the work is shorter than waking a worker thread: inline and threaded, x * 2 + 1 on
-# 40,000 floats takes 10 and 30 us, a product of 64x64 11 and 54 us, the gradient of a scan of 1,000 steps 32 and 64 us.
+# Up to this many operations and bytes the work is shorter than waking a worker thread: inline and threaded, x * 2 + 1
+# on 40,000 floats takes 10 and 30 us, a product of 64x64 11 and 54 us, the gradient of a scan of 1,000 steps 32 and 64.
 INLINE_WORK = 1_000_000
 
 # Calls take their memory when they are submitted. From here on that is when their arguments are there, lest a loop that
