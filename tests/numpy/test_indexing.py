@@ -271,6 +271,10 @@ def test_errors_under_jit():
         x.at[0].get(mode="foo")
     with pytest.raises(IndexError, match="index is out of bounds for axis 0 with size 0"):
         jnp.zeros((0, 2))[0]
+    nothing = jnp.zeros((3, 0))
+    for use in (lambda: nothing[..., jnp.array(1)], lambda: nothing.at[:, jnp.array(1)].add(1.0)):
+        with pytest.raises(IndexError, match="index is out of bounds for axis 1 with size 0"):
+            use()
 
 
 def test_slices_do_not_gather():

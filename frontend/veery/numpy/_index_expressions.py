@@ -228,9 +228,10 @@ def _inside(v: Any, n: Any) -> Any:
 def _checked_bounds(entries: list[Any], shape: Sequence[int]) -> tuple[Any, ...]:
     """Raise IndexError for ints that no element can stand for, or (if so set) that are out of bounds."""
     for axis, (e, n) in enumerate(zip(entries, shape)):
-        if isinstance(e, int) and isinstance(n, int) and not -n <= e < n:
-            if n == 0:
-                raise IndexError(f"index is out of bounds for axis {axis} with size 0")
+        is_int = isinstance(e, int)
+        if isinstance(n, int) and n == 0 and (is_int or getattr(e, "ndim", None) == 0):
+            raise IndexError(f"index is out of bounds for axis {axis} with size 0")
+        if is_int and isinstance(n, int) and not -n <= e < n:
             if config.jax_check_static_indices:
                 raise IndexError(f"index {e} out of bounds for axis {axis} with size {n}")
     return tuple(entries)
