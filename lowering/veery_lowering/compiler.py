@@ -15,6 +15,7 @@ from veery_lowering import isolation
 from veery_lowering.allocation import allocate_memory
 from veery_lowering.branches import separate
 from veery_lowering.cache import disk_cache
+from veery_lowering.constants import leave_unreversed
 from veery_lowering.donation import reuse_donated
 from veery_lowering.errors import CRASHED, CompileError, CompilerCrash
 from veery_lowering.kernels import fuse_loops
@@ -168,6 +169,7 @@ def _prepared(
 
     def change(module: Any) -> None:
         nonlocal made, branches
+        leave_unreversed(module)
         if kernels and target.backend == "cpu":
             made = fuse_loops(module)
         settle(module)

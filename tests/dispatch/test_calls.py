@@ -169,3 +169,15 @@ def test_a_chain_of_large_results_does_not_wait():
     assert not y.is_ready()
     queued.set()
     assert float(y[-1, -1]) == 22
+
+
+def test_padded_slices_of_a_reversed_constant():
+    def rolled(x):
+        y = jnp.roll(x[::-1, ::-1], 1, axis=1)
+        return (y * jnp.ones((16, 8))[::-1]).sum()
+
+    def joined():
+        y = jnp.ones((16, 8))[::-1, ::-1]
+        return jnp.pad(y[:, 1:], ((0, 0), (0, 1))) + jnp.pad(y[:, :1], ((0, 0), (7, 0)))
+
+    assert (veery.jit(joined)() == 1).all() and (veery.jit(veery.grad(rolled))(jnp.ones((16, 8))) == 1).all()

@@ -240,6 +240,20 @@ REFUSED = {
         function("", "tensor<2xi8>", "%c = stablehlo.constant dense<[1, 2]> : tensor<2xi4>",
                  "%r = stablehlo.convert %c : (tensor<2xi4>) -> tensor<2xi8>"),
     ),
+    "padded slice of a reversed constant": Refused(
+        "constants.py", "restricted to workgroup distributed contexts",
+        function("", "tensor<16x8xf32>", """
+            %z = stablehlo.constant dense<0.0> : tensor<f32>
+            %c = stablehlo.constant dense<1.0> : tensor<16x8xf32>
+            %v = stablehlo.reverse %c, dims = [0, 1] : tensor<16x8xf32>
+            %a = stablehlo.slice %v [0:16, 0:1] : (tensor<16x8xf32>) -> tensor<16x1xf32>
+            %b = stablehlo.slice %v [0:16, 1:8] : (tensor<16x8xf32>) -> tensor<16x7xf32>
+            %p = stablehlo.pad %b, %z, low = [0, 0], high = [0, 1], interior = [0, 0]
+                : (tensor<16x7xf32>, tensor<f32>) -> tensor<16x8xf32>
+            %q = stablehlo.pad %a, %z, low = [0, 7], high = [0, 0], interior = [0, 0]
+                : (tensor<16x1xf32>, tensor<f32>) -> tensor<16x8xf32>
+            %r = stablehlo.add %p, %q : tensor<16x8xf32>"""),
+    ),
     "pad of complex128": Refused(
         "stablehlo/_shape.py", "",
         function("tensor<2xcomplex<f64>>; tensor<complex<f64>>", "tensor<3xcomplex<f64>>",
