@@ -60,6 +60,8 @@ COMMON_FLAGS: Flags = (
     "--iree-opt-level=O3",
     # Off at this level: it packs every operand, which costs more than it brings for all but large products.
     "--iree-opt-data-tiling=false",
+    # On from O2: takes the conversion that it fuses into a product for a signed one (test_iree_faults).
+    "--iree-opt-generalize-matmul=false",
     # On by default: float64 programs would silently be float32 ones.
     "--iree-input-demote-f64-to-f32=false",
     # Calls return before the work is done; the runtime passes a fence to wait on and one to signal.
