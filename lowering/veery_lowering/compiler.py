@@ -29,7 +29,7 @@ from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "8"
+_KEY_FORMAT = "9"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
