@@ -23,6 +23,7 @@ from veery_lowering.loops import settle
 from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, context, inlined, ir, operations
 from veery_lowering.module import Emission
 from veery_lowering.overwriting import unsafe
+from veery_lowering.products import settle_products
 from veery_lowering.program import Options
 from veery_lowering.stablehlo._dynamic import separate_sizes
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
@@ -172,6 +173,7 @@ def _prepared(
         leave_unreversed(module)
         if kernels and target.backend == "cpu":
             made = fuse_loops(module)
+        settle_products(module)
         settle(module)
         branches = any(op.name in _BRANCHING for op in operations(module))
         if kept is not None:

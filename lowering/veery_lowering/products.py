@@ -1,0 +1,102 @@
+"""Products and conversions in the form that IREE 3.13 compiles rightly.
+
+Its conversion of StableHLO makes the conversion of a product's operand to a wider type part of the product, whose
+operands have forgotten their signs by then: an unsigned 200 is -56. It leaves conversions alone that keep the width, so
+that the last step is one of those; none of the steps but the first computes anything. What was one dispatch is two,
+which take less time: 149 us instead of 244 for 32 rows of 784 bytes times 128 columns of float32, 8 ms instead of 27
+for 512x512x512 with tiling of operands; 1000x1000x1000 takes 13% more.
+
+It makes a selection of a product by a converted bool, so that False * NaN is 0: bools select a one or a zero. And it
+divides by the number of terms that a product sums, 0 of which end the process.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.mlir import ir, operations
+from veery_lowering.registry import Value
+from veery_lowering.stablehlo._build import one
+from veery_lowering.types import numpy_dtype
+
+_PRODUCTS = frozenset(("stablehlo.dot", "stablehlo.dot_general", "stablehlo.convolution"))
+
+
+def settle_products(module: Any) -> None:
+    """Change the products and conversions of a module operation in place."""
+    for op in operations(module):
+        if op.name == "stablehlo.convert":
+            rewrite = _convert
+        elif op.name in _PRODUCTS:
+            rewrite = _widen_operands if all(all(hlo.shape_of(x)) for x in op.operands) else _sum_nothing
+        else:
+            continue
+        with ir.InsertionPoint(op), op.location:
+            rewrite(op)
+
+
+def _convert(op: Any) -> None:
+    (x,), new = op.operands, _element(op.results[0])
+    if _loses_sign(_element(x), new):
+        _replace(op, _in_steps(x, new))
+
+
+def _sum_nothing(op: Any) -> None:
+    _replace(op, hlo.full_like(op.results[0], 0))
+
+
+def _widen_operands(op: Any) -> None:
+    """Convert the operands of a product that would lose their signs to the type of its result.
+
+    The sum of products of bools is an exclusive or: those are counted.
+    """
+    (out,) = op.results
+    of_bools = _is_bool(_element(out))
+    wide = ir.IntegerType.get_signless(32) if of_bools else _element(out)
+    if not any(_loses_sign(_element(x), wide) for x in op.operands):
+        return
+    for i, x in enumerate(op.operands):
+        op.operands[i] = _in_steps(x, wide) if _loses_sign(_element(x), wide) else _converted(x, wide)
+    if of_bools:
+        counted = ir.RankedTensorType.get(out.type.shape, wide)
+        count = one(op.name, list(op.operands), counted, {name: op.attributes[name] for name in op.attributes})
+        _replace(op, hlo.compare(count, hlo.full_like(count, 0), "NE"))
+
+
+def _replace(op: Any, value: Value) -> None:
+    op.results[0].replace_all_uses_with(value)
+    op.erase()
+
+
+def _element(x: Value) -> ir.Type:
+    return ir.RankedTensorType(x.type).element_type
+
+
+def _is_bool(element: ir.Type) -> bool:
+    return isinstance(element, ir.IntegerType) and element.width == 1
+
+
+def _loses_sign(old: ir.Type, new: ir.Type) -> bool:
+    """Whether a conversion is to a wider type, and another one if all integers are signed."""
+    numbers = (ir.IntegerType, ir.FloatType)
+    if not (isinstance(old, numbers) and isinstance(new, numbers)) or new.width <= old.width:
+        return False
+    unsigned = lambda element: isinstance(element, ir.IntegerType) and (element.is_unsigned or element.width == 1)
+    return unsigned(old) or (isinstance(old, ir.FloatType) and unsigned(new))
+
+
+def _in_steps(x: Value, new: ir.Type) -> Value:
+    """Convert to a wider type, so that the last step is from one of the same width."""
+    if _is_bool(_element(x)):
+        one_or_zero = (hlo.full_like(x, value, numpy_dtype(new)) for value in (1, 0))
+        return hlo.select(x, *one_or_zero)
+    integer = ir.IntegerType.get_signless(new.width)
+    if isinstance(new, ir.FloatType):
+        return _converted(_converted(x, integer), new)
+    other = integer if new.is_unsigned else ir.IntegerType.get_unsigned(new.width)
+    return _converted(_converted(_converted(x, new), other), new)
+
+
+def _converted(x: Value, new: ir.Type) -> Value:
+    return x if _element(x) == new else hlo.uniform_convert(x, ir.RankedTensorType.get(x.type.shape, new))
