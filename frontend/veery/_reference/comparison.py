@@ -45,11 +45,14 @@ class Failure:
     reason: str = ""
 
     def __str__(self) -> str:
-        if self.reason:
-            return f"output {self.output}: {self.reason}"
-        return (
-            f"output {self.output}: {self.count} of {self.size} elements differ; at {list(self.index)} the program has "
-            f"{self.actual}, the reference {self.expected} within {self.bound:.3g}"
+        return f"output {self.output}: {self.elements}"
+
+    @property
+    def elements(self) -> str:
+        """What is wrong, without the number of the output."""
+        return self.reason or (
+            f"{self.count} of {self.size} elements differ; at {list(self.index)} the program has {self.actual}, the "
+            f"reference {self.expected} within {self.bound:.3g}"
         )
 
 
@@ -132,6 +135,12 @@ def compare(closed: ClosedJaxpr, args: Sequence[Any], outs: Sequence[Any], seed:
         return found
     more = samples(closed, args, seed + 1, 1 + MORE)
     return of_samples([(*v, *m[1:]) for v, m in zip(values, more)], closed.out_avals, outs)
+
+
+def bounds_and_values(closed: ClosedJaxpr, args: Sequence[Any], seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The reference's outputs, and by how much a program's may differ, with all the samples."""
+    values = samples(closed, args, seed, 1 + MORE)
+    return [v[0] for v in values], [bound_of(v, aval) for v, aval in zip(values, closed.out_avals)]
 
 
 def of_samples(values: Sequence[Value], avals: Sequence[Any], outs: Sequence[Any]) -> Comparison:
