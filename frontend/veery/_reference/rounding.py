@@ -52,7 +52,7 @@ def amplitude(eqn: JaxprEqn, operands: Sequence[Value], out: Value, form: Format
 
 # Sums: errors are in proportion to the sum of the terms' sizes, and grow with the root of the number of those that are
 # not zero, of which one alone needs no addition. In long sums of like terms they grow with the number itself, because
-# they have one sign; lanes and tiles make them smaller.
+# they have one sign.
 
 
 def _of_sum(eqn: JaxprEqn, operands: Sequence[np.ndarray], out: np.ndarray, form: Format) -> np.ndarray:
@@ -64,7 +64,7 @@ def _of_sum(eqn: JaxprEqn, operands: Sequence[np.ndarray], out: np.ndarray, form
         terms = _total(eqn, operands, lambda x: (x != 0).astype(np.float64))
         once = form.eps * np.where(representable(out, form) & (terms <= 1), 0, np.abs(out))
         step = form.eps if eqn.primitive.name in _SCATTERS else min(form.eps, _SINGLE)
-        error = np.where(terms <= 1, 0, step * (np.sqrt(terms) + terms / 64) * total) + once
+        error = np.where(terms <= 1, 0, step * (np.sqrt(terms) + terms / 4) * total) + once
         return np.where(np.isnan(error), 0, np.where(total > form.largest, np.inf, error / 2))
 
 

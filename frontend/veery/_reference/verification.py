@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +25,34 @@ from veery._reference.interpreter import Unverifiable
 from veery._reference.reproduction import write
 
 logger = logging.getLogger("veery")
+
+
+class Record(NamedTuple):
+    """A program that was verified, by the name of its function."""
+
+    name: str
+    comparison: Comparison
+
+
+class _Forgotten(list[Record]):
+    """A list that stays empty."""
+
+    def append(self, record: Record) -> None:
+        """Do nothing."""
+
+
+_records: ContextVar[list[Record]] = ContextVar("records", default=_Forgotten())
+
+
+@contextmanager
+def recording() -> Iterator[list[Record]]:
+    """A list that gets a record of each program that this thread verifies within the context."""
+    found: list[Record] = []
+    token = _records.set(found)
+    try:
+        yield found
+    finally:
+        _records.reset(token)
 
 
 def run_verified(
@@ -79,6 +109,7 @@ def check(
     except Unverifiable as error:
         logger.info("jit(%s) is not verified: %s", name, error)
         return None
+    _records.get().append(Record(name, found))
     if found.ok:
         return found
 
