@@ -21,7 +21,16 @@ from veery_lowering.donation import reuse_donated
 from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout
 from veery_lowering.kernels import fuse_loops
 from veery_lowering.loops import settle
-from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, context, has_lost_threads, inlined, ir, operations, run_pipeline
+from veery_lowering.mlir import (
+    COMPILER_VERSION,
+    Diagnostic,
+    context,
+    has_lost_threads,
+    inlined,
+    ir,
+    operations,
+    run_pipeline,
+)
 from veery_lowering.module import Emission
 from veery_lowering.overwriting import unsafe
 from veery_lowering.program import Options
@@ -230,7 +239,8 @@ def _compile(
             try:
                 in_place = _in_place(emission, target, flags, run, kernels=kernels)
                 for module in filter(None, (in_place, plain)):
-                    program, diagnostics = run(module.code, flags, None, _corrections(emission, target, module.branches))
+                    changes = _corrections(emission, target, module.branches)
+                    program, diagnostics = run(module.code, flags, None, changes)
                     if program is not None:
                         told = {
                             "overwritten": " ".join(map(str, module.overwritten)),

@@ -1,9 +1,9 @@
 """The compiler in processes of their own: what it does there ends no other.
 
-The first compilation starts a helper process (helper.py), which has the compiler loaded and forks for each compilation.
-Between the two is a socket, on which the helper gets two more for each compilation: one that it leaves to the child, for
-the request and the answer, and one by which it says how the child ended, and learns that nobody waits for it any more.
-When the first socket closes the helper ends, and with it all that it began.
+The first compilation starts a helper process (helper.py), which has the compiler loaded and forks for each
+compilation. Between the two is a socket, on which the helper gets two more for each compilation: one that it leaves to
+the child, for the request and the answer, and one by which it says how the child ended, and learns that nobody waits
+for it any more. When the first socket closes the helper ends, and with it all that it began.
 
 Where forks are not safe, on macOS and Windows, each helper compiles itself, one program after the other, and there are
 as many as compile at the same time.
@@ -148,7 +148,9 @@ class _Helper:
         try:
             return _exchange(self._socket, request, deadline)
         except (ConnectionError, EOFError):
-            raise _crash(self._process.wait(), self._said()) from None
+            crash = _crash(self._process.wait(), self._said())
+            self.close()
+            raise crash from None
         except BaseException:
             self.close()
             raise

@@ -154,7 +154,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def has_lost_threads() -> bool:
-    """Whether the compiler's threads did not come along when this process was forked, so that it would wait for ever."""
+    """Whether the compiler's threads did not come along when this process was forked: it would wait for ever."""
     return _forked
 
 
@@ -178,9 +178,9 @@ def run_pipeline(
 ) -> tuple[bytes | None, list[Diagnostic]]:
     """Compile MLIR bytecode (or text) with session flags: (VM bytecode, diagnostics), (None, diagnostics) on failure.
 
-    With `phase` ("flow", "stream", "hal"...) compilation stops there and the IR comes back as text. Each of `changes` may
-    change the VM module before it is encoded, and says whether it did. The compiler runs without the interpreter lock, so that
-    several threads compile at the same time, each with a session of its own.
+    With `phase` ("flow", "stream", "hal"...) compilation stops there and the IR comes back as text. Each of `changes`
+    may change the VM module before it is encoded, and says whether it did. The compiler runs without the interpreter
+    lock, so that several threads compile at the same time, each with a session of its own.
     """
     session, uses = _take_session(flags)
     diagnostics: list[Diagnostic] = []
