@@ -223,7 +223,11 @@ def _symbols(closed: ClosedJaxpr) -> Symbols:
 
 
 def _options(compiler_options: asked.Pairs, choices: dict[str, Any]) -> Any:
-    settings = {"cache": config.jax_enable_compilation_cache, "isolation": config.veery_compiler_isolation}
+    settings = {
+        "cache": config.jax_enable_compilation_cache,
+        "isolation": config.veery_compiler_isolation,
+        "time_limit": config.veery_compiler_timeout or None,
+    }
     return lowering().Options(**{**settings, **lowering_options(compiler_options), **choices})
 
 
@@ -271,7 +275,7 @@ def artifact_bytes(entries: Sequence[Any]) -> bytes:
 
 
 def print_locations() -> None:
-    """Have IREE's own IR show the user's file and line; to be called before anything is compiled."""
+    """Have IREE's own IR show the user's file and line from now on."""
     lowering().print_locations()
 
 

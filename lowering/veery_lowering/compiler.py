@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import re
@@ -17,10 +18,19 @@ from veery_lowering.branches import separate
 from veery_lowering.cache import disk_cache
 from veery_lowering.constants import leave_unreversed
 from veery_lowering.donation import reuse_donated
-from veery_lowering.errors import CRASHED, CompileError, CompilerCrash
+from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout
 from veery_lowering.kernels import fuse_loops
 from veery_lowering.loops import settle
-from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, context, inlined, ir, operations
+from veery_lowering.mlir import (
+    COMPILER_VERSION,
+    Diagnostic,
+    context,
+    has_lost_threads,
+    inlined,
+    ir,
+    operations,
+    run_pipeline,
+)
 from veery_lowering.module import Emission
 from veery_lowering.overwriting import unsafe
 from veery_lowering.products import settle_products
@@ -56,14 +66,19 @@ def compile_emission(
     found = cache.get(key) if cache else None
     if found is None:
         start = time.perf_counter()
-        with isolation.compiler(key, name, options) as run:
-            program, told, diagnostics = _compile(emission, target, attempts, run)
+        program, told, diagnostics = _compile(emission, target, attempts, _compiler(options))
         if program is None:
             raise CompileError(_explain(emission, name, source, target, diagnostics))
         found = program, _metadata(target) | told
         if cache:
             cache.put(key, found, time.perf_counter() - start)
     return *found, key
+
+
+def _compiler(options: Options) -> Run:
+    if options.isolation == "never" and not has_lost_threads():
+        return run_pipeline
+    return functools.partial(isolation.run_pipeline, deadline=isolation.Deadline(options.time_limit))
 
 
 PHASES = ("input", "abi", "flow", "stream", "executable-sources", "hal", "vm")
@@ -81,16 +96,16 @@ def intermediate(emission: Emission, target: Target, options: Options, phase: st
         raise ValueError(f"there is no dialect or phase {phase!r}; known are stablehlo, {', '.join((*PHASES, *CODE))}")
     attempts = _attempts(emission, target, options)
     failed: CompileError | None = None
-    with isolation.compiler(_key(emission, target, attempts), "a program", options) as run:
-        for kernels in (True, False):  # as `_compile` goes on without kernels where IREE fails with them
-            prepared = _in_place(emission, target, attempts[0], run, kernels=kernels)
-            prepared = prepared or _prepared(emission, target, kernels=kernels)
-            try:
-                return _phase_text(prepared.code, attempts[0], target, phase, run)
-            except CompileError as error:
-                failed = failed or error
-            if not prepared.kernels:
-                break
+    run = _compiler(options)
+    for kernels in (True, False):  # as `_compile` goes on without kernels where IREE fails with them
+        prepared = _in_place(emission, target, attempts[0], run, kernels=kernels)
+        prepared = prepared or _prepared(emission, target, kernels=kernels)
+        try:
+            return _phase_text(prepared.code, attempts[0], target, phase, run)
+        except CompileError as error:
+            failed = failed or error
+        if not prepared.kernels:
+            break
     assert failed is not None
     raise failed
 
@@ -226,7 +241,8 @@ def _compile(
             try:
                 in_place = _in_place(emission, target, flags, run, kernels=kernels)
                 for module in filter(None, (in_place, plain)):
-                    program, diagnostics = run(module.code, flags, None, _correction(emission, target, module.branches))
+                    changes = _corrections(emission, target, module.branches)
+                    program, diagnostics = run(module.code, flags, None, changes)
                     if program is not None:
                         told = {
                             "overwritten": " ".join(map(str, module.overwritten)),
@@ -234,6 +250,8 @@ def _compile(
                         }
                         fallback = {"fallback": _fallback(attempts[0], flags, kernels, said)} if said else {}
                         return program, told | fallback, diagnostics
+            except CompilerTimeout as stop:
+                return None, {}, [Diagnostic("error", str(stop)), *said]
             except CompilerCrash as crash:
                 diagnostics = [Diagnostic("error", str(crash))]
             said = diagnostics + said
@@ -242,15 +260,10 @@ def _compile(
     return None, {}, said
 
 
-def _correction(emission: Emission, target: Target, branches: bool) -> Callable[[ir.Module], bool] | None:
+def _corrections(emission: Emission, target: Target, branches: bool) -> tuple[Callable[[ir.Module], bool], ...]:
     """What IREE's code needs before it is encoded."""
-    if target.backend != "cpu" or not _is_large(emission):
-        return separate if branches else None
-    return _separate_and_allocate if branches else allocate_memory
-
-
-def _separate_and_allocate(module: ir.Module) -> bool:
-    return separate(module) | allocate_memory(module)
+    allocates = target.backend == "cpu" and _is_large(emission)
+    return (separate,) * branches + (allocate_memory,) * allocates
 
 
 def _is_large(emission: Emission) -> bool:
@@ -303,7 +316,7 @@ def _explain(
         primitives = ", ".join(emission.primitives.get(place, ()))
         if primitives:
             where = f" at {place[0]}:{place[1]} (primitive {primitives})"
-    crash = next((error for error in errors if error.startswith(CRASHED) and error != message), None)
+    crash = next((error for error in errors if error.startswith((CRASHED, STOPPED)) and error != message), None)
     first_lines = "\n".join([*text.splitlines()[:4], *([crash] if crash else [])])[:600]
     if any(isinstance(size, str) for shape, _ in emission.inputs for size in shape):
         first_lines += "\nIts shapes are symbolic; compiled for one shape it may do."

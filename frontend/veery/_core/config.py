@@ -166,10 +166,13 @@ OPTIONS: dict[str, Option] = {
         True, _boolean, True, "Small eager programs that NumPy computes to the same bits are not compiled."
     ),
     "veery_compiler_isolation": Option(
-        "auto",
-        _one_of("auto", "always", "never"),
+        "always",
+        _one_of("always", "never"),
         False,
-        "Compile in another process, which alone ends if the compiler crashes; auto: programs on which one ended.",
+        "Compile in another process, which alone ends if the compiler crashes; never: for debugging the compiler.",
+    ),
+    "veery_compiler_timeout": Option(
+        1800.0, _number, False, "Seconds after which a compilation is given up; 0: it may take as long as it takes."
     ),
     "veery_verify": Option(
         "off",
