@@ -25,12 +25,12 @@ from veery_lowering.module import Emission
 from veery_lowering.overwriting import unsafe
 from veery_lowering.products import settle_products
 from veery_lowering.program import Options
-from veery_lowering.stablehlo._dynamic import separate_sizes
+from veery_lowering.queues import keep_to_first_queue
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "9"
+_KEY_FORMAT = "10"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -178,21 +178,10 @@ def _prepared(
         branches = any(op.name in _BRANCHING for op in operations(module))
         if kept is not None:
             overwritten.extend(reuse_donated(module, emission.donated, kept))
-        for function in module.regions[0].blocks[0]:
-            _mark(function, target)
 
     with context():
         code = inlined(emission.module, change)
     return Prepared(code, overwritten, made, branches)
-
-
-def _mark(function: Any, target: Target) -> None:
-    """Put the target's attributes on a function."""
-    for name, text in target.attributes:
-        function.attributes[name] = ir.Attribute.parse(text, function.context)
-    if target.attributes and len(function.regions[0].blocks):
-        with function.location:
-            separate_sizes(function)
 
 
 def _in_place(
@@ -244,6 +233,8 @@ def _compile(
 
 def _correction(emission: Emission, target: Target, branches: bool) -> Callable[[ir.Module], bool] | None:
     """What IREE's code needs before it is encoded."""
+    if target.backend == "vulkan":
+        return _separate_and_keep_to_first_queue if branches else keep_to_first_queue
     if target.backend != "cpu" or not _is_large(emission):
         return separate if branches else None
     return _separate_and_allocate if branches else allocate_memory
@@ -251,6 +242,10 @@ def _correction(emission: Emission, target: Target, branches: bool) -> Callable[
 
 def _separate_and_allocate(module: ir.Module) -> bool:
     return separate(module) | allocate_memory(module)
+
+
+def _separate_and_keep_to_first_queue(module: ir.Module) -> bool:
+    return separate(module) | keep_to_first_queue(module)
 
 
 def _is_large(emission: Emission) -> bool:
@@ -271,7 +266,7 @@ def _key(emission: Emission, target: Target, attempts: Sequence[Flags]) -> str:
     """Hash of the IR without locations, and of all that the code depends on beside it."""
     text = emission.module.operation.get_asm(enable_debug_info=False, assume_verified=True)
     digest = hashlib.sha256()
-    options = repr((attempts, target.attributes, emission.donated if any(emission.donated) else ()))
+    options = repr((attempts, emission.donated if any(emission.donated) else ()))
     for part in (_KEY_FORMAT, COMPILER_VERSION, target.name, target.machine, options, text):
         digest.update(part.encode())
         digest.update(b"\0")
