@@ -35,12 +35,12 @@ from veery_lowering.module import Emission
 from veery_lowering.overwriting import unsafe
 from veery_lowering.products import settle_products
 from veery_lowering.program import Options
-from veery_lowering.stablehlo._dynamic import separate_sizes
+from veery_lowering.queues import keep_to_first_queue
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "9"
+_KEY_FORMAT = "10"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -193,21 +193,10 @@ def _prepared(
         branches = any(op.name in _BRANCHING for op in operations(module))
         if kept is not None:
             overwritten.extend(reuse_donated(module, emission.donated, kept))
-        for function in module.regions[0].blocks[0]:
-            _mark(function, target)
 
     with context():
         code = inlined(emission.module, change)
     return Prepared(code, overwritten, made, branches)
-
-
-def _mark(function: Any, target: Target) -> None:
-    """Put the target's attributes on a function."""
-    for name, text in target.attributes:
-        function.attributes[name] = ir.Attribute.parse(text, function.context)
-    if target.attributes and len(function.regions[0].blocks):
-        with function.location:
-            separate_sizes(function)
 
 
 def _in_place(
@@ -263,7 +252,8 @@ def _compile(
 def _corrections(emission: Emission, target: Target, branches: bool) -> tuple[Callable[[ir.Module], bool], ...]:
     """What IREE's code needs before it is encoded."""
     allocates = target.backend == "cpu" and _is_large(emission)
-    return (separate,) * branches + (allocate_memory,) * allocates
+    keeps = target.backend == "vulkan"
+    return (separate,) * branches + (allocate_memory,) * allocates + (keep_to_first_queue,) * keeps
 
 
 def _is_large(emission: Emission) -> bool:
@@ -284,7 +274,7 @@ def _key(emission: Emission, target: Target, attempts: Sequence[Flags]) -> str:
     """Hash of the IR without locations, and of all that the code depends on beside it."""
     text = emission.module.operation.get_asm(enable_debug_info=False, assume_verified=True)
     digest = hashlib.sha256()
-    options = repr((attempts, target.attributes, emission.donated if any(emission.donated) else ()))
+    options = repr((attempts, emission.donated if any(emission.donated) else ()))
     for part in (_KEY_FORMAT, COMPILER_VERSION, target.name, target.machine, options, text):
         digest.update(part.encode())
         digest.update(b"\0")
