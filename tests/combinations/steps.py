@@ -1,7 +1,8 @@
 """Steps of small programs: what is put together in pairs and triples.
 
 A step takes a matrix, and operands of its own that fit it. Those of `MIDDLES` return a matrix, so that another step may
-follow; those of `ENDS` return anything. `PRODUCTS` are the places that an operand has in a product.
+follow; those of `ENDS` return anything. `PRODUCTS` are the places that an operand has in a product, which all
+conversions reach.
 """
 
 from __future__ import annotations
@@ -18,9 +19,7 @@ import veery
 from veery import lax
 from veery import numpy as jnp
 
-DTYPES = (
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64".split()
-)
+DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64".split()
 ANY, NUMBERS, REALS, ORDERED, FLOATS, INTEGERS = "biufc", "iufc", "iuf", "biuf", "f", "iu"
 Shape = tuple[int, ...]
 
@@ -88,9 +87,12 @@ SAME = Operand(_like)
 MASK = Operand(_like, "bool")
 
 
+def _product(name: str, fun: Callable[..., Any], *shapes: Callable[[int, int], Shape]) -> Step:
+    return Step(f"product, {name}", fun, tuple(map(Operand, shapes)))
+
+
 def _products() -> tuple[Step, ...]:
-    def step(name: str, fun: Callable[..., Any], *shapes: Callable[[int, int], Shape]) -> Step:
-        return Step(f"product, {name}", fun, tuple(map(Operand, shapes)))
+    step = _product
 
     def convolve(x: Any, k: Any) -> Any:
         layout = lax.conv_dimension_numbers(x.shape, k.shape, ("NHC", "HIO", "NHC"))
@@ -106,16 +108,13 @@ def _products() -> tuple[Step, ...]:
         step("matrix times vector", lambda x, v: x @ v, lambda m, n: (n,)),
         step("vector times matrix", lambda x, v: v @ x, lambda m, n: (m,)),
         step("left vector", lambda x, w: x[0] @ w, lambda m, n: (n, 17)),
-        step("right vector", lambda x, w: w @ x[0], lambda m, n: (17, n)),
         step("inner", lambda x, v: x[0] @ v, lambda m, n: (n,)),
         step("batch, left", lambda x, w: jnp.einsum("bi,bij->bj", x, w), lambda m, n: (m, n, 3)),
         step("batch, right", lambda x, w: jnp.einsum("bji,bi->bj", w, x), lambda m, n: (m, 3, n)),
-        step("batch of matrices", lambda x, w: jnp.stack([x, x]) @ w, lambda m, n: (2, n, 3)),
         step("outer", lambda x, v: lax.dot_general(x, v, (((), ()), ((), ()))), lambda m, n: (3,)),
-        step("two axes", lambda x, w: jnp.tensordot(x, w, 2), lambda m, n: (m, n, 3)),
-        step("one term", lambda x, w: x[:, :1] @ w, lambda m, n: (1, 5)),
         step("image", lambda x, k: convolve(x[None], k), lambda m, n: (2, n, 3)),
         step("kernel", lambda x, y: convolve(y, x[:, :, None]), lambda m, n: (2, 9, n)),
+        step("image and kernel", lambda x: convolve(x[None], x[:2, :, None])),
         step("left, summed wider", lambda x, w: lax.dot(x, w, preferred_element_type=wide[kind(x.dtype)]),
              lambda m, n: (n, 4)),
     )  # fmt: skip
@@ -189,7 +188,8 @@ COLLECTIONS = (
     Step("cumulative sum", lambda x: lax.cumsum(x, 0), (), NUMBERS),
     Step("cumulative maximum, reversed", lambda x: lax.cummax(x, 1, reverse=True), (), REALS),
     Step("sort", lambda x: jnp.sort(x, 1), (), ORDERED),
-    Step("window maximum", lambda x: lax.reduce_window(x, _lowest(x.dtype), lax.max, (2, 2), (1, 1), "SAME"), (), REALS),
+    Step("window maximum", lambda x: lax.reduce_window(x, _lowest(x.dtype), lax.max, (2, 2), (1, 1), "SAME"), (),
+         REALS),
     Step("window sum", lambda x: lax.reduce_window(x, jnp.zeros((), x.dtype), lax.add, (1, 2), (1, 1), "VALID"), (),
          REALS),
     Step("scatter into it", lambda x, i, u: x.at[i].add(u), (Operand(lambda m, n: (2,), "int32", 3),
@@ -207,6 +207,10 @@ COLLECTIONS = (
 MIDDLES = (*MOVES, *ARITHMETIC, *COLLECTIONS)
 
 ENDS = (
+    _product("right vector", lambda x, w: w @ x[0], lambda m, n: (17, n)),
+    _product("batch of matrices", lambda x, w: jnp.stack([x, x]) @ w, lambda m, n: (2, n, 3)),
+    _product("two axes", lambda x, w: jnp.tensordot(x, w, 2), lambda m, n: (m, n, 3)),
+    _product("one term", lambda x, w: x[:, :1] @ w, lambda m, n: (1, 5)),
     Step("sum", lambda x: x.sum()),
     Step("sum of rows", lambda x: x.sum(0)),
     Step("sum of columns", lambda x: x.sum(1)),
@@ -243,9 +247,9 @@ def _lowest(dtype: np.dtype) -> Any:
 
 def _of_row(row: elementwise.Row, number: int) -> Step:
     """An elementwise primitive of the table of samples as a step."""
-    operands = (SAME,) * (len(row.domains) - 1)
-    return Step(f"{row.name} {number}", lambda x, *ys: row.primitive.bind(x, *ys, **row.params[0]), operands, ANY,
-                tuple(name for name in (row.dtypes if row.compiled is None else row.compiled) if name in DTYPES))  # fmt: skip
+    dtypes = tuple(name for name in (row.dtypes if row.compiled is None else row.compiled) if name in DTYPES)
+    bind = lambda x, *ys: row.primitive.bind(x, *ys, **row.params[0])
+    return Step(f"{row.name} {number}", bind, (SAME,) * (len(row.domains) - 1), ANY, dtypes)
 
 
 ELEMENTWISE = tuple(
