@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import sys
 
@@ -54,7 +55,13 @@ def references():
         yield trace
 
 
+def pytest_report_header() -> str:
+    return f"VEERY_TEST_SEED={os.environ['VEERY_TEST_SEED']}"
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    # What chooses programs at random: workers and reruns of one session have it from here.
+    os.environ.setdefault("VEERY_TEST_SEED", datetime.date.today().strftime("%Y%m%d"))
     # Compiled programs must not be found from an earlier run of another version of the lowering.
     if "VEERY_CACHE_DIR" not in os.environ:
         import tempfile

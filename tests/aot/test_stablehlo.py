@@ -66,3 +66,18 @@ def test_a_versioned_module_that_jax_exported():
     h = np.exp(np.tanh(x @ w + b))
     np.testing.assert_allclose(layer(b, w, x), h / h.sum(-1, keepdims=True), rtol=1e-5)
     np.testing.assert_allclose(veery.jit(lambda x: 2 * layer(b, w, x))(x), 2 * layer(b, w, x), rtol=1e-6)
+
+
+def test_signs_in_versioned_modules():
+    """Bytes and bools in products, as `jax.export` gives them; the last product sums nothing."""
+    products = veery.stablehlo.load(Path(__file__).parent / "data/jax_0_10_signs.mlirbc")
+    u = np.array([200, 3, 255, 0, 7], np.uint8)
+    m = np.array([True, False, True, False, True])
+    w = np.arange(25, dtype=np.float32).reshape(5, 5)
+    w[0, 1] = np.nan
+    byte, masked, counted, squares, any_, nothing = products(u, m, w, np.zeros((0, 5), np.float32))
+    np.testing.assert_array_equal(byte, u.astype(np.float32) @ w)
+    np.testing.assert_array_equal(masked, m.astype(np.float32) * w[0])
+    np.testing.assert_array_equal(counted, m.astype(np.float32) @ w)
+    assert (squares, any_) == (105083, True)
+    np.testing.assert_array_equal(nothing, np.zeros((5, 5)))

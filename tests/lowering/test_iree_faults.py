@@ -100,6 +100,47 @@ WRONG = {
         "stablehlo.convert", np.array([0xFF], np.uint8).view(ml_dtypes.float8_e4m3fn), f32(np.nan), "rules/convert.py"
     ),
     "sum of bools": binary("stablehlo.add", *np.array([[True], [True]]), np.array([True]), "rules/reduce.py"),
+    "bytes in a product": Wrong(
+        "products.py",
+        """%f = stablehlo.convert %0 : (tensor<3xui8>) -> tensor<3xf32>
+        %r = stablehlo.dot_general %f, %1, contracting_dims = [0] x [0]
+          : (tensor<3xf32>, tensor<3xf32>) -> tensor<f32>""",
+        (np.array([200, 1, 0], np.uint8), f32(1, 2, 3)),
+        np.float32(202).reshape(()),
+    ),
+    "bytes in a product, by way of int16": Wrong(
+        "products.py",
+        """%h = stablehlo.convert %0 : (tensor<3xui8>) -> tensor<3xi16>
+        %f = stablehlo.convert %h : (tensor<3xi16>) -> tensor<3xi32>
+        %r = stablehlo.dot_general %f, %1, contracting_dims = [0] x [0]
+          : (tensor<3xi32>, tensor<3xi32>) -> tensor<i32>""",
+        (np.array([200, 1, 0], np.uint8), np.array([1, 2, 3], np.int32)),
+        np.int32(202).reshape(()),
+    ),
+    "a wider sum of bytes": Wrong(
+        "products.py",
+        """%r = stablehlo.dot_general %0, %0, contracting_dims = [0] x [0]
+          : (tensor<2xui8>, tensor<2xui8>) -> tensor<i32>""",
+        (np.array([200, 1], np.uint8),),
+        np.int32(40001).reshape(()),
+    ),
+    "bytes in a convolution": Wrong(
+        "products.py",
+        """%f = stablehlo.convert %0 : (tensor<1x4x1xui8>) -> tensor<1x4x1xf32>
+        %g = stablehlo.convert %1 : (tensor<3x1x1xui8>) -> tensor<3x1x1xf32>
+        %r = stablehlo.convolution(%f, %g) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {}
+          {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+          : (tensor<1x4x1xf32>, tensor<3x1x1xf32>) -> tensor<1x2x1xf32>""",
+        (np.array([200, 1, 0, 130], np.uint8).reshape(1, 4, 1), np.array([1, 2, 3], np.uint8).reshape(3, 1, 1)),
+        f32(202, 391).reshape(1, 2, 1),
+    ),
+    "a mask of what is not a number": Wrong(
+        "products.py",
+        """%f = stablehlo.convert %0 : (tensor<2xi1>) -> tensor<2xf32>
+        %r = stablehlo.multiply %f, %1 : tensor<2xf32>""",
+        (np.array([True, False]), f32(1, np.nan)),
+        f32(1, np.nan),
+    ),
     "a slice from before the start": Wrong(
         "rules/slicing.py",
         "%r = stablehlo.dynamic_slice %0, %1, sizes = [1] : (tensor<8xf32>, tensor<i8>) -> tensor<1xf32>",
@@ -151,6 +192,23 @@ WRONG = {
         f32(1, 2),
     ),
 }  # fmt: skip
+
+
+def test_bools_in_products_with_the_generalisation_of_products() -> None:
+    """Which targets/__init__.py turns off for that."""
+    case = Wrong(
+        "targets/__init__.py",
+        """%f = stablehlo.convert %0 : (tensor<3x5xi1>) -> tensor<3x5xf32>
+        %r = stablehlo.dot_general %f, %1, contracting_dims = [1] x [0]
+          : (tensor<3x5xf32>, tensor<5x4xf32>) -> tensor<3x4xf32>""",
+        (np.ones((3, 5), bool), np.ones((5, 4), np.float32)),
+        np.full((3, 4), 5, np.float32),
+    )
+    without = "--iree-opt-generalize-matmul=false"
+    assert without in flags()
+    program, diagnostics = run_pipeline(case.text("f").encode(), tuple(flag for flag in flags() if flag != without))
+    assert program is not None, diagnostics
+    np.testing.assert_array_equal(run(program, "f", case.arguments, case.right), -case.right)
 
 
 def test_wrong_numbers() -> None:
@@ -352,6 +410,11 @@ FATAL = {
     )),
     "windows of complex numbers": ("rules/window.py, rules/cumulative.py", running_sums(
         "complex<f32>", "(0.0, 0.0)", 2, "tensor<4xcomplex<f32>>",
+    )),
+    "a product that sums nothing": ("products.py, versioned.py", function(
+        "tensor<3x0xf32>; tensor<0x3xf32>", "tensor<3x3xf32>",
+        "%r = stablehlo.dot_general %0, %1, contracting_dims = [1] x [0]"
+        " : (tensor<3x0xf32>, tensor<0x3xf32>) -> tensor<3x3xf32>",
     )),
     "scatter of nothing": ("rules/gather_scatter.py", scatter(
         "inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1",

@@ -14,7 +14,7 @@ Call = tuple[Callable[..., Any], tuple[np.ndarray, ...]]
 
 
 def results(calls: Sequence[Call]) -> list[Any]:
-    """The result of each function on its operands, all compiled as one program.
+    """The result (an array, or a tree of them) of each function on its operands, all compiled as one program.
 
     Where that does not compile, the halves of the list are compiled, so that one bad function is told from the rest:
     its result is the exception.
@@ -34,7 +34,7 @@ def results(calls: Sequence[Call]) -> list[Any]:
             return [error]
         half = len(calls) // 2
         return results(calls[:half]) + results(calls[half:])
-    return [np.asarray(out) for out in outs]
+    return [veery.tree_util.tree_map(np.asarray, out) for out in outs]
 
 
 def assert_close(actual: np.ndarray, expected: np.ndarray, ulps: float, operands: Sequence[np.ndarray] = ()) -> None:

@@ -1,0 +1,112 @@
+"""Versioned modules (VHLO): the same changes as `products` makes, for IREE's input conversion comes before those here.
+
+The bindings have neither the passes between VHLO and StableHLO nor accessors: types and attributes are read and made as
+text. The steps of a conversion are kept apart by `x & x`, which IREE drops later.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from veery_lowering.mlir import ir, operations
+from veery_lowering.registry import Value
+
+_TENSOR = re.compile(r"!vhlo\.tensor_v1<((?:[\d?]+x)*)!vhlo\.([a-z]+)(\d*)_v\d>")
+_PRODUCTS = re.compile(r"vhlo\.(dot|dot_general|convolution)_v\d+")
+_NUMBERS = ("bool", "i", "ui", "f", "bf")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor type: its sizes as text ("3x?x"), and its elements' kind and width."""
+
+    sizes: str
+    kind: str
+    width: int
+
+    def of(self, kind: str, width: int) -> Tensor:
+        return Tensor(self.sizes, kind, width)
+
+    @property
+    def type(self) -> ir.Type:
+        width = "" if self.kind == "bool" else self.width
+        return ir.Type.parse(f"!vhlo.tensor_v1<{self.sizes}!vhlo.{self.kind}{width}_v1>")
+
+
+def settle_products(module: ir.Module) -> None:
+    """Change the products and conversions of a versioned module in place."""
+    for op in operations(module.operation):
+        if op.name == "vhlo.convert_v1":
+            rewrite = _convert
+        elif _PRODUCTS.fullmatch(op.name):
+            rewrite = _widen_operands
+        else:
+            continue
+        with ir.InsertionPoint(op), op.location:
+            rewrite(op)
+
+
+def _convert(op: Any) -> None:
+    old, new = _tensor(op.operands[0]), _tensor(op.results[0])
+    if old and new and _loses_sign(old, new):
+        _replace(op, _in_steps(op.operands[0], new))
+
+
+def _widen_operands(op: Any) -> None:
+    tensors = [_tensor(x) for x in (*op.operands, op.results[0])]
+    if None in tensors:
+        return
+    *given, out = tensors
+    if any("0" in t.sizes.split("x") for t in given):
+        return _replace(op, _zeros(out))
+    wide = out.of("i", 32) if out.kind == "bool" else out
+    if not any(_loses_sign(t, wide) for t in given):
+        return
+    for i, (x, t) in enumerate(zip(op.operands, given)):
+        op.operands[i] = _in_steps(x, t.of(wide.kind, wide.width))
+    if out.kind == "bool":
+        attributes = {name: op.attributes[name] for name in op.attributes}
+        count = ir.Operation.create(op.name, [wide.type], list(op.operands), attributes).results[0]
+        _replace(op, _converted(count, out))
+
+
+def _tensor(x: Value) -> Tensor | None:
+    """The type of a value; None for what is no tensor of real numbers."""
+    match = _TENSOR.fullmatch(str(x.type))
+    if match is None or match[2] not in _NUMBERS:
+        return None
+    return Tensor(match[1], match[2], int(match[3] or 1))
+
+
+def _loses_sign(old: Tensor, new: Tensor) -> bool:
+    """As `products._loses_sign`."""
+    unsigned = ("bool", "ui")
+    return new.width > old.width and (old.kind in unsigned or (old.kind in ("f", "bf") and new.kind in unsigned))
+
+
+def _in_steps(x: Value, new: Tensor) -> Value:
+    if new.kind not in ("f", "bf"):
+        return _kept(_converted(x, new))
+    return _converted(_kept(_converted(x, new.of("i", new.width))), new)
+
+
+def _converted(x: Value, new: Tensor) -> Value:
+    return x if x.type == new.type else ir.Operation.create("vhlo.convert_v1", [new.type], [x]).results[0]
+
+
+def _kept(x: Value) -> Value:
+    return ir.Operation.create("vhlo.and_v1", [x.type], [x, x]).results[0]
+
+
+def _zeros(out: Tensor) -> Value:
+    element = "i1" if out.kind == "bool" else f"{out.kind}{out.width}"
+    zero = {"bool": "false", "f": "0.0", "bf": "0.0"}.get(out.kind, "0")
+    value = ir.Attribute.parse(f"#vhlo.tensor_v1<dense<{zero}> : tensor<{out.sizes}{element}>>")
+    return ir.Operation.create("vhlo.constant_v1", [out.type], [], {"value": value}).results[0]
+
+
+def _replace(op: Any, value: Value) -> None:
+    op.results[0].replace_all_uses_with(value)
+    op.erase()

@@ -1,0 +1,18 @@
+"""Every conversion into every place of a product, in one program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from combinations.checking import faults
+from combinations.steps import CONVERSIONS, DTYPES, PRODUCTS, Step, program
+
+
+@pytest.mark.parametrize("product", PRODUCTS, ids=lambda step: step.name)
+def test_conversions(product: Step, x64: Any) -> None:
+    rng = np.random.default_rng(0)
+    programs = [program((conversion, product), (3, 5), d, rng) for d in DTYPES for conversion in CONVERSIONS]
+    assert len(programs) == len(DTYPES) ** 2 and None not in programs
+    assert not faults([p for p in programs if p is not None])

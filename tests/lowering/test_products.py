@@ -1,0 +1,88 @@
+"""Conversions that meet products: signs are kept, bools count, and nothing that is not a number is lost."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import veery
+from veery import lax
+from veery import numpy as jnp
+
+_RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("size", [3, 130, 512])  # the last one has its operands tiled
+def test_masks_and_bytes_in_products_of_every_size(size: int) -> None:
+    masks, bytes_ = _RNG.random((size, size)) < 0.5, _RNG.integers(0, 256, (size, size)).astype(np.uint8)
+    w = _RNG.integers(-9, 9, (size, size)).astype(np.float32)  # sums of whole numbers are exact
+    products = veery.jit(lambda m, u, w: (m.astype(jnp.float32) @ w, w @ u.astype(jnp.float32), u.T * 1.0 @ w[0]))
+    expected = (masks.astype(float) @ w, w @ bytes_.astype(float), bytes_.T.astype(float) @ w[0])
+    for out, right in zip(products(masks, bytes_, w), expected, strict=True):
+        np.testing.assert_array_equal(out, right)
+
+
+def test_a_mask_keeps_what_is_not_a_number() -> None:
+    x = np.array([1, np.nan, np.inf, -np.inf], np.float32)
+    masked = veery.jit(lambda m, x: (m.astype(jnp.float32) * x, x * m[:1]))
+    for out in masked(np.zeros(4, bool), x):
+        np.testing.assert_array_equal(out, [0, np.nan, np.nan, np.nan])
+
+
+def test_integers_become_bfloat16() -> None:
+    for dtype in ("int8", "uint8", "int16", "uint16", "int32", "uint32"):
+        x = np.array([[0, 1, 100], [127, 3, 77]], dtype)
+        np.testing.assert_array_equal(veery.jit(lambda x: x.astype(jnp.bfloat16) * 2)(x).astype("float32"), 2.0 * x)
+
+
+def test_products_that_sum_nothing() -> None:
+    product = veery.jit(lambda a, b: a @ b)
+    for dtype in (np.float32, np.int32, np.bool_):
+        out = product(np.zeros((3, 0), dtype), np.zeros((0, 2), dtype))
+        np.testing.assert_array_equal(out, np.zeros((3, 2), dtype))
+
+
+def test_bytes_are_converted_in_one_dispatch_before_the_product() -> None:
+    """The steps of a conversion are one loop; signed numbers and half precision are still converted in the product."""
+
+    def dispatches(x: np.ndarray) -> int:
+        w = np.ones((64, 32), np.float32)
+        text = veery.jit(lambda x, w: x.astype(jnp.float32) @ w).lower(x, w).as_text("flow")
+        return len(re.findall(r"flow\.dispatch @", text))
+
+    assert dispatches(np.ones((16, 64), np.uint8)) == dispatches(np.ones((16, 64), bool)) == 2
+    assert dispatches(np.ones((16, 64), np.int8)) == dispatches(np.ones((16, 64), np.float16)) == 1
+
+
+_MODULE = """func.func @main(%u: tensor<4xui8>, %m: tensor<4xi1>, %s: tensor<4xf32>)
+    -> (tensor<i32>, tensor<i1>, tensor<ui64>, tensor<f32>) {{
+  {convert}
+  %a = stablehlo.dot_general %u, %u, contracting_dims = [0] x [0] : (tensor<4xui8>, tensor<4xui8>) -> tensor<i32>
+  %b = stablehlo.dot_general %m, %m, contracting_dims = [0] x [0] : (tensor<4xi1>, tensor<4xi1>) -> tensor<i1>
+  %w = stablehlo.convert %s : (tensor<4xf32>) -> tensor<4xui64>
+  %c = stablehlo.dot_general %w, %w, contracting_dims = [0] x [0] : (tensor<4xui64>, tensor<4xui64>) -> tensor<ui64>
+  %d = stablehlo.dot_general %f, %s, contracting_dims = [0] x [0] : (tensor<4xf32>, tensor<4xf32>) -> tensor<f32>
+  return %a, %b, %c, %d : tensor<i32>, tensor<i1>, tensor<ui64>, tensor<f32>
+}}"""
+_STEPS = {
+    "at once": "%f = stablehlo.convert %u : (tensor<4xui8>) -> tensor<4xf32>",
+    "by way of int16": """%h = stablehlo.convert %u : (tensor<4xui8>) -> tensor<4xi16>
+        %f = stablehlo.convert %h : (tensor<4xi16>) -> tensor<4xf32>""",
+}
+
+
+@pytest.mark.parametrize("steps", _STEPS)
+def test_modules_from_elsewhere(steps: str, x64: Any) -> None:
+    u, m, s = np.array([200, 255, 0, 1], np.uint8), np.array([True, True, False, False]), np.float32([1, 2, 3, 2.0**63])
+    products = veery.stablehlo.load(_MODULE.format(convert=_STEPS[steps]))(u, m, s)
+    wide = s.astype(np.uint64)
+    assert [x.item() for x in products] == [105026, True, (wide * wide).sum(dtype=np.uint64), 2.0**63 + 710]
+
+
+def test_a_wider_sum_of_bytes() -> None:
+    u = _RNG.integers(0, 256, (5, 5)).astype(np.uint8)
+    product = veery.jit(lambda a, b: lax.dot(a, b, preferred_element_type=np.int32))
+    np.testing.assert_array_equal(product(u, u), u.astype(int) @ u)

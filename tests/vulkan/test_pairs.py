@@ -1,0 +1,44 @@
+"""Pairs of steps compiled for a Vulkan device: conversions into products, and a part of all pairs, another each day."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from combinations.checking import combined, faults, seed
+from combinations.steps import CONVERSIONS, ENDS, MIDDLES, PRODUCTS, program
+
+DTYPES = ("bool", "int8", "uint8", "int32", "uint32", "float16", "float32")
+_AMONG = [step for step in CONVERSIONS if step.name.removeprefix("to ") in DTYPES]
+_LAST = (*MIDDLES, *ENDS)
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("vulkan-pairs")]
+
+
+@pytest.fixture
+def dtypes(on_vulkan: Any, x64: Any) -> list[str]:
+    """Those of the table that the device has; indices are of 64 bits, in which the reference is written."""
+    if "int64" not in on_vulkan.target:
+        pytest.skip(f"{on_vulkan.device_kind} has no 64-bit integers")
+    return [name for name in DTYPES if name != "float16" or "fp16" in on_vulkan.target]
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_conversions_in_products(part: int, dtypes: list[str]) -> None:
+    """Each place of a product takes every conversion once in three days, and what loses signs each day."""
+    rng = np.random.default_rng(part)
+    programs = []
+    for i, product in enumerate(PRODUCTS[part::3]):
+        for j, dtype in enumerate(dtypes):
+            for k, conversion in enumerate(_AMONG):
+                if (i + j + k + seed()) % 3 == 0:
+                    programs.append(program((conversion, product), (3, 5), dtype, rng))
+    assert not faults([p for p in programs if p is not None])
+
+
+def test_pairs(dtypes: list[str]) -> None:
+    rng = np.random.default_rng(seed())
+    pairs = [(first, _LAST[(i * 7 + seed()) % len(_LAST)]) for i, first in enumerate(MIDDLES)]
+    programs = [combined(pair, rng, dtypes) for pair in pairs]
+    assert not faults([p for p in programs if p is not None])
