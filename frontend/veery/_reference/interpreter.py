@@ -1,0 +1,118 @@
+"""The interpreter: equations one by one, each on all samples of its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery._core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from veery._reference import rounding
+from veery._reference.formats import Format, format_of, held
+from veery._reference.leaves import leaf
+from veery._reference.samples import Value, disturbed, each, shared
+
+Rule = Callable[["Interpreter", JaxprEqn, list[Value], int], list[Value]]
+rules: dict[str, Rule] = {}  # by the names of primitives; what is not here is a leaf
+
+
+class Unverifiable(Exception):
+    """A program holds what cannot be evaluated a second time."""
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register the decorated function as the rule of primitives."""
+
+    def register(function: Rule) -> Rule:
+        rules.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+class Interpreter:
+    """Evaluates jaxprs on samples.
+
+    Args:
+        rng: where the samples' errors come from.
+    """
+
+    def __init__(self, rng: np.random.Generator):
+        self.rng = rng
+        self._consts: dict[int, tuple[Any, np.ndarray]] = {}
+
+    def run(self, jaxpr: ClosedJaxpr | Jaxpr, args: Sequence[Value], count: int) -> list[Value]:
+        """The results of a jaxpr for `count` samples."""
+        closed = jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, [])
+        jaxpr = closed.jaxpr
+        env: dict[Var, Value] = {v: self.constant(c, v.aval, count) for v, c in zip(jaxpr.constvars, closed.consts)}
+        env.update(zip(jaxpr.invars, args, strict=True))
+        for eqn in jaxpr.eqns:
+            operands = [self._read(env, a, count) for a in eqn.invars]
+            env.update(zip(eqn.outvars, self.apply(eqn, operands, count), strict=True))
+        return [self._read(env, a, count) for a in jaxpr.outvars]
+
+    def constant(self, x: Any, aval: Any, count: int) -> Value:
+        """A constant, or an argument, of a type; subnormal numbers may be flushed."""
+        if id(x) not in self._consts:
+            self._consts[id(x)] = (x, held(x, aval.dtype))  # x is kept, and so its id unique
+        value = (self._consts[id(x)][1],) * count
+        form = format_of(aval.dtype)
+        return value if form is None else disturbed(value, 0.0, form, self.rng)
+
+    def _read(self, env: dict[Var, Value], atom: Any, count: int) -> Value:
+        if type(atom) is Literal:
+            return (held(atom.val, atom.aval.dtype),) * count
+        return env[atom]
+
+    def apply(self, eqn: JaxprEqn, operands: list[Value], count: int) -> list[Value]:
+        """The results of an equation."""
+        found = rules.get(eqn.primitive.name)
+        if found is not None:
+            return found(self, eqn, operands, count)
+        with np.errstate(all="ignore"):
+            outs = each(leaf(eqn.primitive.name, eqn), operands, count)
+        return self.rounded(eqn, operands, outs)
+
+    def rounded(self, eqn: JaxprEqn, operands: list[Value], outs: list[Value]) -> list[Value]:
+        """Results with the rounding errors of an equation."""
+        results = []
+        for out, var in zip(outs, eqn.outvars, strict=True):
+            form = format_of(var.aval.dtype)
+            if form is None or eqn.primitive.name in rounding.EXACT:
+                results.append(out)
+            else:
+                results.append(self.disturb(out, rounding.amplitude(eqn, operands, out, form), form))
+        return results
+
+    def disturb(self, value: Value, amplitude: Any, form: Format) -> Value:
+        """Samples with random errors of an amplitude (see samples.disturbed)."""
+        return disturbed(value, amplitude, form, self.rng)
+
+
+def take(values: Sequence[Value], chosen: Sequence[int]) -> list[Value]:
+    """Some of the samples of values."""
+    return [tuple(v[i] for i in chosen) for v in values]
+
+
+def merge(groups: Sequence[tuple[Sequence[int], list[Value]]], count: int) -> list[Value]:
+    """The values whose samples are in groups."""
+    if len(groups) == 1:
+        return groups[0][1]
+    results: list[list[Any]] = [[None] * count for _ in groups[0][1]]
+    for chosen, values in groups:
+        for result, value in zip(results, values):
+            for i, x in zip(chosen, value):
+                result[i] = x
+    return [shared(result) for result in results]
+
+
+def alike(value: Value) -> list[list[int]]:
+    """The samples of a scalar in groups of equal ones, the first sample in the first group."""
+    groups: dict[Any, list[int]] = {}
+    for i, x in enumerate(value):
+        groups.setdefault(x.item(), []).append(i)
+    return list(groups.values())
+
+

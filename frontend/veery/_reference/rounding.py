@@ -1,0 +1,111 @@
+"""The size of the rounding errors of each operation, as multiples of the distance between neighbouring numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery._core.jaxpr import JaxprEqn
+from veery._reference.formats import Format
+from veery._reference.samples import Value, representable
+
+# Operations whose results are numbers that they were given, or exact functions of them.
+EXACT = frozenset(
+    "all_gather broadcast_in_dim ceil clamp complex concatenate conj copy cummax cummin dynamic_slice "
+    "dynamic_update_slice floor gather imag iota max min name neg nextafter optimization_barrier pad real reduce_max "
+    "reduce_min reduce_window_max reduce_window_min rem reshape rev round scatter scatter_max scatter_min "
+    "select_and_gather_add select_n slice sort split squeeze stop_gradient top_k transpose".split()
+)
+EXACT_REAL = frozenset(("abs", "sign"))  # of real numbers; of complex ones they round
+CORRECT = frozenset("add sub mul div sqrt square convert_element_type integer_pow".split())  # exact if they can be
+
+# More than one unit in the last place, or, for the functions of which it is true near their zeros, of 1.
+ULPS = {
+    "acos": 4, "acosh": 4, "add": 1, "asin": 4, "asinh": 4, "atan": 4, "atan2": 4, "atanh": 4, "bessel_i0e": 8,
+    "bessel_i1e": 8, "cbrt": 2, "convert_element_type": 1, "cos": 2, "cosh": 4, "digamma": 8, "div": 1, "erf": 4,
+    "erf_inv": 8, "erfc": 8, "exp": 2, "exp2": 2, "expm1": 4, "igamma": 1000, "igamma_grad_a": 1000, "igammac": 1000,
+    "lgamma": 8, "log": 2, "log1p": 2, "logistic": 4, "mul": 1, "polygamma": 20, "pow": 4, "random_gamma_grad": 1000,
+    "regularized_incomplete_beta": 100, "rsqrt": 2, "sin": 2, "sinh": 4, "sqrt": 1, "square": 1, "sub": 1, "tan": 4,
+    "tanh": 4, "zeta": 20,
+}  # fmt: skip
+OTHER = 4.0  # ULPS of operations that are not listed
+NEAR_ZEROS = frozenset("digamma lgamma zeta polygamma igamma_grad_a random_gamma_grad cumlogsumexp".split())
+
+
+def amplitude(eqn: JaxprEqn, operands: Sequence[Value], out: Value, form: Format) -> Any:
+    """How large the rounding error of an equation's result may be, element by element (or 0)."""
+    name = eqn.primitive.name
+    if name in EXACT or (name in EXACT_REAL and operands[0][0].dtype.kind != "c"):
+        return 0.0
+    if name in _SUMS:
+        return _of_sum(eqn, [v[0] for v in operands], out[0], form)
+    x = np.abs(out[0])
+    if name in _SCALED:
+        return form.eps * np.where(np.isfinite(x), _SCALED[name](eqn, operands[0][0], x), 0)
+    size = np.maximum(x, 1) if name in NEAR_ZEROS else x
+    error = form.eps * ULPS.get(name, OTHER) * np.where(np.isfinite(x), size, 0)
+    return np.where(representable(out[0], form), 0, error) if name in CORRECT else error
+
+
+# Sums: errors are in proportion to the sum of the terms' sizes, and grow with the root of the number of those that are
+# not zero, of which one alone needs no addition. In long sums of like terms they grow with the number itself, because
+# they have one sign; lanes and tiles make them smaller.
+
+
+def _of_sum(eqn: JaxprEqn, operands: Sequence[np.ndarray], out: np.ndarray, form: Format) -> np.ndarray:
+    floats = [x for x in operands if x.dtype.kind in "fc"]
+    with np.errstate(all="ignore"):
+        total = _total(eqn, operands, np.abs)
+        if all(_whole(x) for x in floats) and np.max(total, initial=0) < 1 / form.eps:
+            return np.zeros(out.shape)
+        terms = _total(eqn, operands, lambda x: (x != 0).astype(np.float64))
+        alone = np.where(representable(out, form), 0, np.abs(out))
+        error = form.eps * np.where(terms <= 1, alone, (1 + np.sqrt(terms) + terms / 64) * total)
+        return np.where(np.isnan(error), 0, np.where(total > form.largest, np.inf, error))
+
+
+def _whole(x: np.ndarray) -> bool:
+    return x.dtype.kind == "f" and bool(np.all(x == np.rint(x)))
+
+
+def _total(eqn: JaxprEqn, operands: Sequence[np.ndarray], size: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """The sum with some measure in the place of each term."""
+    name = "scatter_add" if eqn.primitive.name == "scatter_sub" else eqn.primitive.name
+    measured = [size(x) if i in _SUMS[name] else x for i, x in enumerate(operands)]
+    from veery._reference.leaves import leaf
+
+    out = leaf(name, eqn)(*measured)[0]
+    return out.real if out.dtype.kind == "c" else out
+
+
+_SUMS: dict[str, tuple[int, ...]] = {
+    "reduce_sum": (0,), "cumsum": (0,), "dot_general": (0, 1), "conv_general_dilated": (0, 1), "reduce_window_sum": (0,),
+    "scatter_add": (0, 2), "scatter_sub": (0, 2), "select_and_scatter_add": (0,),
+}  # fmt: skip
+
+
+def _product(eqn: JaxprEqn, operand: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return x * 2 * math.sqrt(max(operand.size / max(x.size, 1), 1))
+
+
+def _running(eqn: JaxprEqn, operand: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return x * 2 * math.sqrt(max(operand.shape[eqn.params["axis"]], 1))
+
+
+def _fft(eqn: JaxprEqn, operand: np.ndarray, x: np.ndarray) -> np.ndarray:
+    lengths = eqn.params["fft_lengths"]
+    axes = tuple(range(x.ndim - len(lengths), x.ndim))
+    whole = np.sqrt(np.mean(x**2, axis=axes, keepdims=True)) if x.size else x
+    return (2 + math.log2(max(math.prod(lengths), 1))) * np.broadcast_to(whole, x.shape)
+
+
+_SCALED: dict[str, Callable[[JaxprEqn, np.ndarray, np.ndarray], np.ndarray]] = {
+    "reduce_prod": _product,
+    "cumprod": _running,
+    "cumlogsumexp": lambda eqn, operand, x: _running(eqn, operand, x + 1),
+    "fft": _fft,
+    "scatter_mul": lambda eqn, operand, x: 4 * x,
+}
