@@ -12,7 +12,7 @@ from fuzz.operations import OPERATIONS
 import veery as jax
 import veery.numpy as jnp
 
-MOST_ELEMENTS = 6_000
+MOST_ELEMENTS = 4_000
 
 
 class Pool:
@@ -61,7 +61,7 @@ def random_graph(draw: Draw) -> tuple[Callable[..., Any], list[np.ndarray]]:
             shape += (size if int(np.prod(shape)) * size <= 2_000 else draw.size(3),)
         args.append(_argument(draw, shape, "float" if k == 0 else draw.pick("float", "float", "int", "bool", "bytes", "complex")))
     pool = Pool(draw, args)
-    wanted, tries = draw.integer(2, 14), 0
+    wanted, tries = draw.integer(2, 9), 0
     while len(pool.steps) < wanted and tries < 60:
         tries += 1
         made = draw.pick(*OPERATIONS)(draw, pool)

@@ -159,7 +159,7 @@ class Closure(Transformation):
             kept.update(self.inner.inexact[:1])
         self.kept = sorted(kept)
         self.args = tuple(self.inner.args[i] for i in self.kept)
-        self.fun = lambda *xs: self.inner.fun(*self.all_of(xs))
+        self.fun = lambda *xs: self.inner.fun(*map(jnp.asarray, self.all_of(xs)))
 
     def all_of(self, xs: Sequence[Any]) -> list[Any]:
         args: list[Any] = list(self.inner.args)
@@ -527,8 +527,8 @@ class Jacobian(Derivative):
     def fitting(cls, inner: Stage) -> list[int]:
         size = lambda x: int(np.prod(x.shape))
         total = sum(size(inner.outs[i]) for i in inner.inexact_outs)
-        bound = 20_000 if inner.order == 0 else 2_000
-        return [i for i in inner.inexact if size(inner.args[i]) * total <= bound and inner.args[i].size <= 300]
+        bound = 5_000 if inner.order == 0 else 1_000
+        return [i for i in inner.inexact if size(inner.args[i]) * total <= bound and inner.args[i].size <= 130]
 
     def prepare(self, draw: Draw) -> None:
         self.choose(draw)
@@ -577,7 +577,7 @@ class Hessian(Second):
 
     @classmethod
     def fitting(cls, inner: Stage) -> list[int]:
-        return [i for i in inner.inexact if inner.args[i].size <= 65]
+        return [i for i in inner.inexact if inner.args[i].size <= 33]
 
     def prepare(self, draw: Draw) -> None:
         self.choose(draw)
@@ -633,7 +633,7 @@ _CHANCES = {"Jit": 1, "Checkpoint": 1, "Closure": 2, "Branch": 1, "Loop": 1, "Vm
 
 def drawn_names(draw: Draw) -> list[str]:
     """The names of the transformations of one program, the innermost first."""
-    count = draw.pick(0, 1, 1, 2, 2, 2, 3, 3)
+    count = draw.pick(0, 1, 1, 1, 2, 2, 2, 3)
     weighted = [name for name, chance in _CHANCES.items() for _ in range(chance)]
     return [draw.pick(*weighted) for _ in range(count)]
 

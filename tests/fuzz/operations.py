@@ -465,10 +465,10 @@ def window(draw: Draw, pool: Any) -> Drawn:
 
     def fun(x):
         if kind == "sum":
-            return lax.reduce_window(x, jnp.zeros((), x.dtype), lax.add, sizes, strides, padding) / np.prod(sizes).astype(x.dtype)
+            return lax.reduce_window(x, x.dtype.type(0), lax.add, sizes, strides, padding) / np.prod(sizes).astype(x.dtype)
         if kind == "max":
-            return lax.reduce_window(x, jnp.asarray(-jnp.inf, x.dtype), lax.max, sizes, strides, padding)
-        return lax.reduce_window(x, jnp.asarray(jnp.inf, x.dtype), lax.min, sizes, strides, padding)
+            return lax.reduce_window(x, x.dtype.type(-np.inf), lax.max, sizes, strides, padding)
+        return lax.reduce_window(x, x.dtype.type(np.inf), lax.min, sizes, strides, padding)
 
     return fun, (i,)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from fuzz.draw import Draw
 from fuzz.templates import Made, template
 
@@ -57,11 +58,11 @@ def pooling(draw: Draw) -> Made:
 
     def fun(x):
         if kind == "max":
-            return lax.reduce_window(x, jnp.asarray(-jnp.inf, x.dtype), lax.max, window, strides, padding)
+            return lax.reduce_window(x, x.dtype.type(-np.inf), lax.max, window, strides, padding)
         if kind == "min":
-            return lax.reduce_window(x, jnp.asarray(jnp.inf, x.dtype), lax.min, window, strides, padding)
-        total = lax.reduce_window(x, jnp.asarray(0, x.dtype), lax.add, window, strides, padding)
-        count = lax.reduce_window(jnp.ones_like(x), jnp.asarray(0, x.dtype), lax.add, window, strides, padding)
+            return lax.reduce_window(x, x.dtype.type(np.inf), lax.min, window, strides, padding)
+        total = lax.reduce_window(x, x.dtype.type(0), lax.add, window, strides, padding)
+        count = lax.reduce_window(jnp.ones_like(x), x.dtype.type(0), lax.add, window, strides, padding)
         return total / count
 
     return fun, (draw.normal(n, h, w, c),)
@@ -73,7 +74,7 @@ def windows_of_matrices(draw: Draw) -> Made:
     window, strides = (draw.integer(1, 3), draw.integer(1, 3)), (draw.integer(1, 3), draw.integer(1, 2))
 
     def fun(x):
-        return lax.reduce_window(x, jnp.asarray(-jnp.inf, x.dtype), lax.max, window, strides, "VALID")
+        return lax.reduce_window(x, x.dtype.type(-np.inf), lax.max, window, strides, "VALID")
 
     return fun, (draw.normal(*shape),)
 
@@ -195,7 +196,7 @@ def local_response(draw: Draw) -> Made:
     n, d = draw.size(7), draw.size(33)
 
     def fun(x):
-        squares = lax.reduce_window(x**2, jnp.asarray(0, x.dtype), lax.add, (1, 5), (1, 1), [(0, 0), (2, 2)])
+        squares = lax.reduce_window(x**2, x.dtype.type(0), lax.add, (1, 5), (1, 1), [(0, 0), (2, 2)])
         return x / (1 + 0.1 * squares) ** 0.75, jax.vmap(lambda r: jnp.convolve(r, jnp.ones(3, r.dtype), "same"))(x)
 
     return fun, (draw.normal(n, d),)
