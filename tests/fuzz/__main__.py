@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import json
+import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
 
-from fuzz.campaign import Campaign
+from fuzz.campaign import Campaign, environment
 from fuzz.checks import Outcome
 from fuzz.targets import TARGETS
 
@@ -23,7 +25,7 @@ def main() -> int:
     parser.add_argument("--target", choices=TARGETS, default="cpu")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("build/fuzz"), help="where findings are written")
-    parser.add_argument("--no-shrink", action="store_true", help="report findings as they are")
+    parser.add_argument("--shrink", type=float, default=120.0, help="seconds for making a finding small; 0: leave it")
     options = parser.parse_args()
     seed = options.seed if options.seed is not None else int(datetime.date.today().strftime("%Y%m%d"))
     if options.only is not None:
@@ -36,8 +38,8 @@ def main() -> int:
     for outcome in campaign.run():
         if outcome.is_finding:
             print(_line(outcome), flush=True)
-    if not options.no_shrink:
-        _shrink(campaign)
+    if options.shrink:
+        _shrunk(campaign, options.shrink)
     print(campaign.summary())
     for cause, outcomes in _by_cause(campaign.findings).items():
         print(f"{len(outcomes)}x {cause}")
@@ -57,8 +59,15 @@ def _by_cause(outcomes: list[Outcome]) -> dict[str, list[Outcome]]:
     return dict(sorted(groups.items(), key=lambda item: -len(item[1])))
 
 
-def _shrink(campaign: Campaign) -> None:
-    pass
+def _shrunk(campaign: Campaign, seconds: float) -> None:
+    """Make the first findings of each cause small, and write them as scripts."""
+    for cause, outcomes in _by_cause(campaign.findings).items():
+        for outcome in outcomes[:2]:
+            command = [sys.executable, "-m", "fuzz.shrink", campaign.target, str(campaign.folder), str(seconds)]
+            done = subprocess.run(
+                command, input=json.dumps(outcome.as_dict()), capture_output=True, text=True, env=environment()
+            )
+            print(f"{cause}\n    {done.stdout.strip() or done.stderr.strip()[-500:]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -63,24 +64,30 @@ def check(seed: int, number: int, target: Target, edits: Edits = Edits(), rules:
     """
     start = time.perf_counter()
     draft = Draft(seed, number, edits, target.half, target.wide)
-    outcome = Outcome(seed, number, "ok", f"{draft.name} {draft.names}")
     with jax.enable_x64(draft.wide):
-        try:
-            program = draft.make()
-            outcome.program = str(program)
-            _judge(outcome, program, target, rules)
-        except Unsupported as missing:
-            outcome.kind, outcome.detail = "skipped", str(missing)
-        except Crash as crash:
-            outcome.kind, outcome.detail = "crash", str(crash)
-        except Exception as error:
-            outcome.kind, outcome.detail = "refused", described(error)
+        outcome = judged(draft.make, target, rules)
+    outcome.seed, outcome.number = seed, number
+    outcome.program = outcome.program or " ".join([draft.name, *map(str.lower, draft.names)])
     outcome.seconds = round(time.perf_counter() - start, 3)
     return outcome
 
 
-def _judge(outcome: Outcome, program: Program, target: Target, rules: bool) -> None:
-    closed, outs = run_program(program, target)
+def judged(make: Callable[[], Program], target: Target, rules: bool = True) -> Outcome:
+    """Make a program, in the setting of 64-bit types that it needs, run it on a target, and compare its results."""
+    outcome = Outcome(0, 0, "ok")
+    try:
+        program = make()
+        outcome.program = str(program)
+        closed, outs = run_program(program, target)
+    except Unsupported as missing:
+        outcome.kind, outcome.detail = "skipped", str(missing)
+        return outcome
+    except Crash as crash:
+        outcome.kind, outcome.detail = "crash", str(crash)
+        return outcome
+    except Exception as error:
+        outcome.kind, outcome.detail = "refused", described(error)
+        return outcome
     try:
         verdict = compiled_failures(closed, program.args, outs)
         outcome.undetermined = round(verdict.undetermined, 4)
@@ -90,6 +97,7 @@ def _judge(outcome: Outcome, program: Program, target: Target, rules: bool) -> N
             outcome.kind, outcome.detail = "rule", "\n".join(failures)
     except Exception as error:
         outcome.kind, outcome.detail = "oracle", described(error)
+    return outcome
 
 
 def described(error: BaseException) -> str:

@@ -69,16 +69,19 @@ class Program:
         return text + (f" donating {list(self.donated)}" if self.donated else "") + (" in 64 bits" if self.wide else "")
 
 
-def plan(seed: int, number: int, edits: Edits = Edits(), *, half: bool = True, wide: bool = True) -> Draft:  # noqa: B008
-    """What a program will be, before it is made; nothing is traced yet."""
-    return Draft(seed, number, edits, half, wide)
-
-
 class Draft:
-    """A program that is yet to be made: `wide` says under which setting `make` must be called."""
+    """A program that is yet to be made, once; nothing is traced before.
 
-    def __init__(self, seed: int, number: int, edits: Edits, half: bool, wide: bool):
-        self.seed, self.number, self.edits = seed, number, edits
+    Args:
+        seed, number: which one.
+        edits: how it differs from the one drawn.
+        half, wide: whether it may compute in 16 and in 64 bits.
+
+    `wide` then says under which setting of 64-bit types `make` must be called.
+    """
+
+    def __init__(self, seed: int, number: int, edits: Edits = Edits(), half: bool = True, wide: bool = True):  # noqa: B008
+        self.seed, self.number, self.edits, self._types = seed, number, edits, (half, wide)
         first = Draw([seed, number, 0])
         self.template: Template | None = None
         self.name = "graph"
@@ -90,6 +93,14 @@ class Draft:
         half = half and (self.template is None or self.template.half)
         self.draw = Draw([seed, number, 1], edits.largest, half=half, wide=wide)
         self.wide = self.draw.wide
+
+    def again(self, edits: Edits) -> Draft:
+        """The same program with other edits."""
+        return Draft(self.seed, self.number, edits, *self._types)
+
+    def transformation_draw(self, place: int) -> Draw:
+        """The choices of a transformation."""
+        return Draw([self.seed, self.number, 2 + place], half=False, wide=False)
 
     def make(self) -> Program:
         """Trace and transform. What the product refuses is raised from here."""
@@ -104,7 +115,7 @@ class Draft:
         for i, name in enumerate(self.names):
             if i in self.edits.dropped:
                 continue
-            transformation = nest(stages[-1], name, Draw([self.seed, self.number, 2 + i], half=False, wide=False))
+            transformation = nest(stages[-1], name, self.transformation_draw(i))
             if transformation is not None:
                 transformations.append(transformation)
                 stages.append(transformation.stage)
