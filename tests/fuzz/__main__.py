@@ -44,7 +44,8 @@ def main() -> int:
     for cause, outcomes in _by_cause(campaign.findings).items():
         print(f"{len(outcomes)}x {cause}")
         for outcome in outcomes:
-            print(f"    python -m fuzz --seed {seed} --target {options.target} --only {outcome.number}   # {outcome.program}")
+            command = f"python -m fuzz --seed {seed} --target {options.target} --only {outcome.number}"
+            print(f"    {command}   # {outcome.program}")
     return 1 if campaign.findings else 0
 
 

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count, islice
 from pathlib import Path
 
 from fuzz.checks import Outcome
@@ -125,7 +126,8 @@ class Campaign:
         """Check programs, and give outcomes as they come."""
         self.folder.mkdir(parents=True, exist_ok=True)
         start, results = time.monotonic(), queue.Queue[Outcome | None]()
-        numbers, lock = iter(range(self.first, self.first + self.count) if self.count else _from(self.first)), threading.Lock()
+        numbers = islice(count(self.first), self.count)
+        lock = threading.Lock()
 
         def serve(k: int) -> None:
             worker = Worker(self.seed, self.target, self.folder / f"worker-{k}.log")
@@ -166,14 +168,8 @@ class Campaign:
         seconds = sum(o.seconds for o in self.outcomes)
         lines = [
             f"{len(self.outcomes)} programs of seed {self.seed} on {self.target}: "
-            + ", ".join(f"{count} {kind}" for kind, count in counts.most_common()),
+            + ", ".join(f"{number} {kind}" for kind, number in counts.most_common()),
             f"undetermined: {100 * sum(o.undetermined for o in self.outcomes) / n:.1f}% of the results' elements; "
             f"{seconds / n:.2f} s a program",
         ]
         return "\n".join(lines)
-
-
-def _from(first: int) -> Iterator[int]:
-    while True:
-        yield first
-        first += 1

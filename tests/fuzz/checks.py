@@ -9,11 +9,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import veery as jax
 from fuzz.oracle import compiled_failures, rule_failures
 from fuzz.programs import Draft, Edits, Program
 from fuzz.targets import Crash, Target, Unsupported, run_program
-
-import veery as jax
 
 FINDINGS = ("wrong", "rule", "refused", "crash", "timeout", "oracle")
 
@@ -104,5 +103,5 @@ def described(error: BaseException) -> str:
     """An exception with the place it was raised at."""
     frames = traceback.extract_tb(error.__traceback__)
     inner = [f for f in frames if "/veery" in f.filename or "fuzz" in f.filename][-3:]
-    where = " < ".join(f"{f.filename.rsplit('/', 2)[-2]}/{f.filename.rsplit('/', 1)[-1]}:{f.lineno} {f.name}" for f in reversed(inner))
+    where = " < ".join(f"{'/'.join(f.filename.split('/')[-2:])}:{f.lineno} {f.name}" for f in reversed(inner))
     return f"{type(error).__name__}: {str(error)[:1500]}\n  at {where}"

@@ -1,4 +1,4 @@
-"""The random choices of one program: equal for equal seeds, and its structure does not depend on the size of its arrays."""
+"""The random choices of one program: equal for equal seeds, whatever the sizes of its arrays."""
 
 from __future__ import annotations
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from fuzz.draw import SIZES, Draw, is_inexact, ml_dtypes_kind
-from fuzz.operations import OPERATIONS
 
 import veery as jax
 import veery.numpy as jnp
+from fuzz.draw import SIZES, Draw, is_inexact, ml_dtypes_kind
+from fuzz.operations import OPERATIONS
 
 MOST_ELEMENTS = 4_000
 
@@ -59,7 +59,8 @@ def random_graph(draw: Draw) -> tuple[Callable[..., Any], list[np.ndarray]]:
         for _ in range(draw.pick(0, 1, 2, 2, 2, 3)):
             size = min(draw.pick(*sizes, draw.size(13)), draw.size(257))
             shape += (size if int(np.prod(shape)) * size <= 2_000 else draw.size(3),)
-        args.append(_argument(draw, shape, "float" if k == 0 else draw.pick("float", "float", "int", "bool", "bytes", "complex")))
+        kind = draw.pick("float", "float", "int", "bool", "bytes", "complex")
+        args.append(_argument(draw, shape, kind if k else "float"))
     pool = Pool(draw, args)
     wanted, tries = draw.integer(2, 9), 0
     while len(pool.steps) < wanted and tries < 60:

@@ -1,8 +1,8 @@
-"""Transformations drawn one after the other, and what each must give by the values of the function that it is applied to.
+"""Transformations drawn one after the other, and what each must give by the values of the function within.
 
 A stage is a function of arrays to a tuple of arrays, with its arguments. A transformation makes the next stage of one,
-and says by `expected` what that gives: by evaluations of the function within alone, in numerical differences, loops over
-examples and sums, without any rule of differentiation or batching.
+and says by `expected` what that gives, by evaluations of the function within alone: in numerical differences, loops
+over examples and sums, without any rule of differentiation or batching.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from fuzz.draw import Draw, is_inexact, ml_dtypes_kind
 
 import veery as jax
 import veery.numpy as jnp
+from fuzz.draw import Draw, is_inexact, ml_dtypes_kind
 from veery import lax
 
 Arrays = Sequence[np.ndarray]
@@ -399,7 +399,7 @@ def _wide(x: np.ndarray) -> np.ndarray:
 
 
 def differences(fun: Callable[[float], Arrays], order: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Derivatives of arrays by a number, at 0, each with a bound of its error: NaN where differences do not converge."""
+    """Derivatives of arrays by a number, at 0, with bounds of their errors: NaN where differences do not converge."""
     steps = (2e-3, 1e-3, 5e-4) if order == 2 else (2e-4, 1e-4, 5e-5)
     middle = fun(0.0) if order == 2 else None
     by_step = []
@@ -584,7 +584,8 @@ class Hessian(Second):
         self.choose_loss(draw)
         self.by = [draw.pick(*self.fitting(self.inner))]
         self.directions = [draw.direction(self.inner.args[self.by[0]])]
-        mode = draw.pick(jax.hessian, jax.hessian, lambda f: jax.jacrev(jax.jacfwd(f)), lambda f: jax.jacrev(jax.jacrev(f)))
+        reverse_twice, reverse_over_forward = lambda f: jax.jacrev(jax.jacrev(f)), lambda f: jax.jacrev(jax.jacfwd(f))
+        mode = draw.pick(jax.hessian, jax.hessian, reverse_over_forward, reverse_twice)
         self.fun = lambda *xs: (mode(self.loss(xs))(xs[self.by[0]]),)
 
     def expected(self, inner: Evaluate, outs: Arrays) -> Iterator[Expected]:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from fuzz.draw import Draw, as_dtype, ml_dtypes_kind
 
 import veery as jax
 import veery.numpy as jnp
+from fuzz.draw import Draw, as_dtype, ml_dtypes_kind
 from veery import lax, nn
 
 Drawn = tuple[Callable[..., Any], tuple[int, ...]] | None
@@ -23,8 +23,9 @@ OPERATIONS: list[Operation] = []
 _UNARY = {
     "sin": jnp.sin, "cos": jnp.cos, "tanh": jnp.tanh, "neg": lambda x: -x, "abs": jnp.abs, "square": jnp.square,
     "exp": lambda x: jnp.exp(-jnp.abs(x)), "log": lambda x: jnp.log(x * x + 1), "sqrt": lambda x: jnp.sqrt(x * x + 1),
-    "rsqrt": lambda x: lax.rsqrt(x * x + 1), "logistic": nn.sigmoid, "erf": lax.erf, "log1p": lambda x: jnp.log1p(x * x),
-    "expm1": lambda x: jnp.expm1(-x * x), "atan": jnp.arctan, "cbrt": lambda x: jnp.cbrt(x * x + 1), "sign": jnp.sign,
+    "rsqrt": lambda x: lax.rsqrt(x * x + 1), "logistic": nn.sigmoid, "erf": lax.erf,
+    "log1p": lambda x: jnp.log1p(x * x), "expm1": lambda x: jnp.expm1(-x * x), "atan": jnp.arctan,
+    "cbrt": lambda x: jnp.cbrt(x * x + 1), "sign": jnp.sign,
     "floor": jnp.floor, "ceil": jnp.ceil, "round": jnp.round, "relu": nn.relu, "softplus": nn.softplus,
     "reciprocal": lambda x: 1 / (x * x + 1), "asinh": jnp.arcsinh, "sinh": lambda x: jnp.sinh(jnp.tanh(x)),
     "cube": lambda x: lax.integer_pow(jnp.tanh(x), 3), "asin": lambda x: jnp.arcsin(0.9 * jnp.tanh(x)),
@@ -92,7 +93,8 @@ def convert(draw: Draw, pool: Any) -> Drawn:
     if i is None:
         return None
     kind = kind_of(pool, i)
-    names = ["bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "bfloat16", "float32", "complex64"]
+    names = ["bool", "int8", "int16", "int32", "uint8", "uint16", "uint32"]
+    names += ["float16", "bfloat16", "float32", "complex64"]
     names += ["int64", "uint64", "float64", "complex128"] if draw.wide else []
     to = as_dtype(draw.pick(*names, draw.float, draw.float, draw.float))
     wanted = ml_dtypes_kind(to)
@@ -122,7 +124,8 @@ def broadcast_binary(draw: Draw, pool: Any) -> Drawn:
     if i is None:
         return None
     axis, keep = draw.integer(0, len(pool.types[i].shape) - 1), draw.chance(0.5)
-    how, fold = draw.pick("add", "mul", "sub"), draw.pick(jnp.mean, jnp.max, jnp.min, lambda x, a, keepdims: jnp.tanh(jnp.sum(x, a, keepdims=keepdims)))
+    small_sum = lambda x, a, keepdims: jnp.tanh(jnp.sum(x, a, keepdims=keepdims))
+    how, fold = draw.pick("add", "mul", "sub"), draw.pick(jnp.mean, jnp.max, jnp.min, small_sum)
 
     def fun(x):
         y = fold(x, axis, keepdims=True) if keep else fold(x, None, keepdims=False)
@@ -218,7 +221,8 @@ def gather(draw: Draw, pool: Any) -> Drawn:
     j = pool.choose("iu", 1)
     if j is not None and draw.chance(0.5):
         size = shape[axis]
-        return lambda x, k: jnp.take(x, (k.reshape(-1)[:17] % k.dtype.type(min(size, 100))).astype("int32"), axis), (i, j)
+        places = lambda k: (k.reshape(-1)[:17] % k.dtype.type(min(size, 100))).astype("int32")
+        return lambda x, k: jnp.take(x, places(k), axis), (i, j)
     return lambda x: jnp.take(x, index % shape[axis], axis) if index.ndim else jnp.moveaxis(x, axis, 0)[index], (i,)
 
 
@@ -329,7 +333,8 @@ def reduction(draw: Draw, pool: Any) -> Drawn:
     elif kind == "c":
         fold = jnp.mean
     elif kind in "iu":
-        fold = draw.pick(jnp.sum, jnp.max, jnp.min, jnp.prod, lambda x, a, keepdims: jnp.argmin(x, a[0], keepdims=keepdims))
+        first_least = lambda x, a, keepdims: jnp.argmin(x, a[0], keepdims=keepdims)
+        fold = draw.pick(jnp.sum, jnp.max, jnp.min, jnp.prod, first_least)
     else:
         fold = draw.pick(
             jnp.mean, jnp.max, jnp.min, nn.logsumexp, jnp.var, jnp.nanmax,
@@ -465,7 +470,8 @@ def window(draw: Draw, pool: Any) -> Drawn:
 
     def fun(x):
         if kind == "sum":
-            return lax.reduce_window(x, x.dtype.type(0), lax.add, sizes, strides, padding) / np.prod(sizes).astype(x.dtype)
+            total = lax.reduce_window(x, x.dtype.type(0), lax.add, sizes, strides, padding)
+            return total / np.prod(sizes).astype(x.dtype)
         if kind == "max":
             return lax.reduce_window(x, x.dtype.type(-np.inf), lax.max, sizes, strides, padding)
         return lax.reduce_window(x, x.dtype.type(np.inf), lax.min, sizes, strides, padding)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from fuzz.nesting import Stage
-from fuzz.programs import Program
 
 import veery as jax
+from fuzz.nesting import Stage
+from fuzz.programs import Program
 from veery._core.jaxpr import JaxprEqn
 from veery._reference import compare
 from veery._reference.formats import format_of, held

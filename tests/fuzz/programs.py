@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+import veery as jax
 from fuzz.draw import SIZES, Draw
 from fuzz.graphs import random_graph
 from fuzz.nesting import Stage, Transformation, drawn_names, nest
 from fuzz.templates import TEMPLATES, Template
-
-import veery as jax
 
 
 @dataclass(frozen=True)

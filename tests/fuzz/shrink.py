@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import veery as jax
 from fuzz.checks import Outcome, check, judged
 from fuzz.draw import SIZES
 from fuzz.nesting import Stage, nest
@@ -22,8 +23,6 @@ from fuzz.programs import Draft, Edits, Program
 from fuzz.reduce import Graph, candidates, graph_of
 from fuzz.script import Unwritable, script
 from fuzz.targets import target_named
-
-import veery as jax
 from veery._core.jaxpr import jaxpr_as_fun
 
 _AGAIN = '''"""{title}
@@ -248,8 +247,8 @@ def _traceable(draft: Draft) -> tuple[Stage | None, list[tuple[int, str]]]:
 
 def main() -> None:
     """Shrink the failure that is read from standard input, and print the script's path."""
-    import iree.compiler.dialects.stablehlo  # noqa: F401  so that no forked process has to
-    import iree.runtime  # noqa: F401
+    import veery_lowering  # noqa: F401  so that no forked process has to
+    import veery_runtime  # noqa: F401
 
     target, folder, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
     print(shrink(Outcome(**json.load(sys.stdin)), target, folder, seconds))

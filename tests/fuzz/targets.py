@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz.programs import Program
 
 import veery as jax
+from fuzz.programs import Program
 from veery._core.jaxpr import ClosedJaxpr, Jaxpr, subjaxprs
 
+Arrays = Sequence[np.ndarray]
 TARGETS = ("cpu", "vulkan", "artifact")
 _RUNTIME = Path(__file__).parents[2] / "runtime"
 _VULKAN_TYPES = ("bool", "int32", "uint32", "float32", "complex64")
@@ -27,11 +28,11 @@ class Unsupported(Exception):
 
 
 class Target:
-    """Compiles and runs programs: `run(closed_jaxpr, args, donated)` gives the results."""
+    """Compiles and runs programs. `half` and `wide` say whether the device computes in 16 and in 64 bits."""
 
     half = wide = True
 
-    def run(self, fun: Any, args: Sequence[np.ndarray], donated: tuple[int, ...], closed: ClosedJaxpr) -> list[np.ndarray]:
+    def run(self, fun: Any, args: Arrays, donated: tuple[int, ...], closed: ClosedJaxpr) -> list[np.ndarray]:
         """Results of a function, whose jaxpr is `closed`, by the compiled program."""
         call = jax.jit(fun, donate_argnums=donated)
         with self.device():
@@ -47,7 +48,7 @@ class Vulkan(Target):
 
     half = wide = False
 
-    def run(self, fun: Any, args: Sequence[np.ndarray], donated: tuple[int, ...], closed: ClosedJaxpr) -> list[np.ndarray]:
+    def run(self, fun: Any, args: Arrays, donated: tuple[int, ...], closed: ClosedJaxpr) -> list[np.ndarray]:
         if missing := sorted(types_of(closed) - {*_VULKAN_TYPES, "key<fry>", "float0"}):
             raise Unsupported(", ".join(missing))
         return super().run(fun, args, donated, closed)
@@ -65,7 +66,7 @@ class Artifact(Target):
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="veery-fuzz-")
 
-    def run(self, fun: Any, args: Sequence[np.ndarray], donated: tuple[int, ...], closed: ClosedJaxpr) -> list[np.ndarray]:
+    def run(self, fun: Any, args: Arrays, donated: tuple[int, ...], closed: ClosedJaxpr) -> list[np.ndarray]:
         path = Path(self._folder.name) / "program.vmfb"
         specs = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in args)
         jax.aot.compile(jax.jit(fun, donate_argnums=donated), specs, out=path)
@@ -104,7 +105,7 @@ while True:
         found = [numpy.asarray(x) for x in (found if isinstance(found, tuple) else (found,))]
     except Exception as error:
         found = type(error).__name__ + ": " + str(error)
-    assert not any(name.split(".")[0] in ("veery", "veery_lowering") or name.startswith("iree.compiler") for name in sys.modules)
+    assert not {{"veery", "veery_lowering", "iree.compiler"}} & set(sys.modules)
     pickle.dump(found, outs)
     outs.flush()
 """

@@ -15,10 +15,9 @@ def main(seed: int, target_name: str) -> None:
     folder = tempfile.mkdtemp(prefix="veery-fuzz-cache-")
     os.environ["VEERY_CACHE_DIR"] = folder
 
+    import veery as jax
     from fuzz.checks import check
     from fuzz.targets import target_named
-
-    import veery as jax
 
     jax.config.update("jax_enable_compilation_cache", False)
     target = target_named(target_name)

@@ -1,7 +1,7 @@
 """Programs as people write them: each template draws one, with random shapes, types and variations.
 
-A template takes a `Draw` and gives a function of arrays and its arguments. It uses only what JAX has too, and it is valid
-there in every variation; all arrays are arguments, since what is closed over is drawn later.
+A template takes a `Draw` and gives a function of arrays and its arguments. It uses only what JAX has too, and it is
+valid there in every variation; all arrays are arguments, since what is closed over is drawn later.
 """
 
 from __future__ import annotations

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from fuzz.draw import Draw
-from fuzz.templates import Made, template
-
 import veery as jax
 import veery.numpy as jnp
+from fuzz.draw import Draw
+from fuzz.templates import Made, template
 from veery import lax, nn
 
 

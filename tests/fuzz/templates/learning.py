@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from fuzz.draw import Draw
-from fuzz.templates import Made, template
-
 import veery as jax
 import veery.numpy as jnp
+from fuzz.draw import Draw
+from fuzz.templates import Made, template
 from veery import lax, nn
 
 
@@ -243,7 +242,8 @@ def quantised_linear(draw: Draw) -> Made:
         wide = x.astype(jnp.int32) - zero
         return (wide.astype(scale.dtype) @ w.astype(scale.dtype)) * scale, x.astype(jnp.int32) @ w.astype(jnp.int32)
 
-    return fun, (draw.bits(n, d, dtype=kind), draw.bits(d, k, dtype="int8"), draw.positive(k), draw.integers(0, 9, dtype="int32"))
+    x, w = draw.bits(n, d, dtype=kind), draw.bits(d, k, dtype="int8")
+    return fun, (x, w, draw.positive(k), draw.integers(0, 9, dtype="int32"))
 
 
 @template()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from fuzz.draw import Draw
-from fuzz.templates import Made, template
-
 import veery as jax
 import veery.numpy as jnp
+from fuzz.draw import Draw
+from fuzz.templates import Made, template
 from veery import lax, nn
 
 
@@ -208,7 +207,8 @@ def vector_quantisation(draw: Draw) -> Made:
         hot = nn.one_hot(jnp.argmin(distances, 1), k, dtype=x.dtype)
         q = hot @ codes
         usage = hot.mean(0)
-        return x + lax.stop_gradient(q - x), jnp.mean((q - lax.stop_gradient(x)) ** 2), jnp.exp(-jnp.sum(usage * jnp.log(usage + 0.01)))
+        loss, perplexity = jnp.mean((q - lax.stop_gradient(x)) ** 2), jnp.exp(-jnp.sum(usage * jnp.log(usage + 0.01)))
+        return x + lax.stop_gradient(q - x), loss, perplexity
 
     return fun, (draw.normal(n, d), draw.normal(k, d))
 

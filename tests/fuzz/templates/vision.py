@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from fuzz.draw import Draw
-from fuzz.templates import Made, template
 
 import veery as jax
 import veery.numpy as jnp
+from fuzz.draw import Draw
+from fuzz.templates import Made, template
 from veery import lax, nn
 
 
