@@ -48,7 +48,9 @@ class Outcome:
     @property
     def cause(self) -> str:
         """What is the same of findings with one cause: kind and text without numbers and names of one program."""
-        text = self.detail.strip().splitlines()[0] if self.detail else ""
+        lines = [line.strip() for line in self.detail.splitlines() if line.strip()] or [""]
+        text = lines[1] if "cannot compile" in lines[0] and len(lines) > 1 else lines[0]
+        text = re.sub(r"^(/\S+|loc\([^)]*\)):? *", "", text)
         return f"{self.kind}: {re.sub(r'0x[0-9a-f]+|[0-9]+', 'N', text)[:90]}"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,7 +20,14 @@ from fuzz.draw import Draw, is_inexact, ml_dtypes_kind
 from veery import lax
 
 Arrays = Sequence[np.ndarray]
-Evaluate = Callable[..., list[np.ndarray]]
+
+
+class Evaluate(Protocol):
+    """The values of a function: anywhere, and near some arguments with what has no gradient held as it is there."""
+
+    def __call__(self, *xs: np.ndarray) -> list[np.ndarray]: ...
+
+    def about(self, *xs: np.ndarray) -> Callable[..., list[np.ndarray]]: ...
 
 
 class Expected(NamedTuple):
@@ -385,10 +392,11 @@ class Derivative(Transformation):
     def along(self, inner: Evaluate, directions: Sequence[np.ndarray]) -> Callable[[float], list[np.ndarray]]:
         """The results that have derivatives, as a function of the way that one goes in a direction."""
         xs = self.args[: len(self.inner.args)]
+        near = inner.about(*xs)
 
         def fun(h: float) -> list[np.ndarray]:
             ys = [_wide(xs[i]) + h * d for i, d in zip(self.by, directions)]
-            outs = inner(*self.put(xs, ys))
+            outs = near(*self.put(xs, ys))
             return [np.asarray(outs[i]) for i in self.outs_of]
 
         return fun

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +41,8 @@ def rule_failures(program: Program) -> list[str]:
     """What each transformation made, evaluated by the reference, beside the values of the function within."""
     failures = []
     for transformation, stage in zip(program.transformations, program.stages[1:]):
-        inner = evaluator(transformation.inner)
-        outs = evaluator(stage)(*stage.args)
+        inner = Evaluator(transformation.inner)
+        outs = Evaluator(stage)(*stage.args)
         for what, actual, value, error in transformation.expected(inner, outs):
             text = _difference(what, actual, value, error)
             if text:
@@ -50,25 +50,46 @@ def rule_failures(program: Program) -> list[str]:
     return failures
 
 
-def evaluator(stage: Stage) -> Any:
+class Evaluator:
     """The reference evaluation of a stage, whose arguments may be in double precision."""
-    closed = jax.make_jaxpr(stage.fun)(*stage.args)
 
-    def evaluate(*xs: np.ndarray) -> list[np.ndarray]:
-        values = [(_unrounded(x, aval.dtype),) for x, aval in zip(xs, closed.in_avals, strict=True)]
-        return [value[0] for value in RealNumbers(np.random.default_rng(0)).run(closed, values, 1)]
+    def __init__(self, stage: Stage):
+        self._closed = jax.make_jaxpr(stage.fun)(*stage.args)
 
-    return evaluate
+    def __call__(self, *xs: np.ndarray) -> list[np.ndarray]:
+        return self._run(RealNumbers([]), xs)
+
+    def about(self, *xs: np.ndarray) -> Callable[..., list[np.ndarray]]:
+        """The evaluation near some arguments: what has no gradient stays as it is there."""
+        held_back: list[Value] = []
+        self._run(RealNumbers(held_back), xs)
+        return lambda *ys: self._run(RealNumbers(list(held_back), replay=True), ys)
+
+    def _run(self, interpreter: Interpreter, xs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        values = [(_unrounded(x, aval.dtype),) for x, aval in zip(xs, self._closed.in_avals, strict=True)]
+        return [value[0] for value in interpreter.run(self._closed, values, 1)]
 
 
 class RealNumbers(Interpreter):
-    """The reference without the rounding of arguments and of conversions, so that small differences are seen."""
+    """The reference without the rounding of arguments and of conversions, so that small differences are seen.
+
+    Args:
+        held_back: the results of stop_gradient, in order: appended to, or with `replay` taken from it.
+    """
+
+    def __init__(self, held_back: list[Value], replay: bool = False):
+        super().__init__(np.random.default_rng(0))
+        self._held_back, self._replay = held_back, replay
 
     def apply(self, eqn: JaxprEqn, operands: list[Value], count: int) -> list[Value]:
         if eqn.primitive.name in ("convert_element_type", "reduce_precision"):
             source, out = eqn.invars[0].aval.dtype, eqn.outvars[0].aval.dtype
             if format_of(source) and format_of(out) and (held(0, source).dtype == held(0, out).dtype):
                 return operands
+        if eqn.primitive.name == "stop_gradient":
+            if self._replay:
+                return [self._held_back.pop(0)]
+            self._held_back.append(operands[0])
         return super().apply(eqn, operands, count)
 
 

@@ -236,7 +236,7 @@ def spectral_power(draw: Draw) -> Made:
     return fun, (draw.normal(n), draw.positive(frame))
 
 
-@template()
+@template(half=False)
 def interpolation(draw: Draw) -> Made:
     n, m = draw.size(17, least=2), draw.size(33)
 
