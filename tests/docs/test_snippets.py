@@ -1,7 +1,7 @@
 """The code in the documents: each page is run from top to bottom, and answers what stands in it.
 
-`python` blocks are run, those with `>>>` are compared with what they print; `console` blocks run the veery command. Blocks
-of other languages are only shown. Blocks marked `alone` run in a process of their own, those marked `vulkan` in
+`python` blocks are run, those with `>>>` are compared with what they print; `console` blocks run the veery command.
+`python model.py` is a file for them. Blocks of other languages are only shown. Blocks marked `alone` run in a process of their own, those marked `vulkan` in
 tests/vulkan/test_documents.py.
 """
 
@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 
 from docs.pages import PAGES, Block, name_of, split
+from veery_lowering import registry
 
 _NUMBER = re.compile(r"[-+]?\d+\.\d*(?:e[-+]?\d+)?")
 _OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-_RUN = ("python", "python alone", "console")
+_NOT_RUN_HERE = "python vulkan"
 
 
 class Checker(doctest.OutputChecker):
@@ -43,22 +44,27 @@ def _without_numbers(text: str) -> str:
     return re.sub(r"\s+", "", _NUMBER.sub("0.", text))
 
 
-def run_page(page: Path, blocks: list[Block], folder: Path) -> None:
+def run_page(page: Path, blocks: list[Block], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run blocks of a page in one namespace, in a folder of its own for the files that they write."""
+    registry.rule_names()  # loads all rules; those that a page adds go with it
+    monkeypatch.setattr(registry, "_rules", dict(registry._rules))
+    monkeypatch.chdir(folder)
     names: dict[str, Any] = {"__name__": "__main__"}
     runner = doctest.DocTestRunner(Checker(), verbose=False, optionflags=_OPTIONS)
     said: list[str] = []
     for block in blocks:
-        if block.language == "console":
+        if block.info.endswith(".py"):
+            (folder / block.info.partition(" ")[2]).write_text(block.text)
+        elif block.language == "console":
             said += _run_commands(page, block, folder)
         elif block.info == "python alone":
             said += _run_alone(block, folder)
-        elif ">>>" in block.text:
+        elif block.language == "python" and ">>>" in block.text:
             examples = doctest.DocTestParser().get_examples(block.text)
             test = doctest.DocTest(examples, names, page.stem, str(page), block.line, block.text)
             test.globs = names  # which it had copied
             runner.run(test, out=said.append, clear_globs=False)
-        else:
+        elif block.language == "python":
             exec(compile("\n" * block.line + block.text, str(page), "exec"), names)
     assert not said, "".join(said)
 
@@ -91,12 +97,11 @@ def _run_commands(page: Path, block: Block, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if split(page)[1]], ids=name_of)
 def test_snippets(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    run_page(page, [block for block in split(page)[1] if block.info in _RUN], tmp_path)
+    run_page(page, [b for b in split(page)[1] if b.info != _NOT_RUN_HERE], tmp_path, monkeypatch)
 
 
-def test_a_wrong_answer_is_noticed(tmp_path):
-    run = lambda text: run_page(tmp_path / "page.md", [Block("python", text, 0)], tmp_path)
+def test_a_wrong_answer_is_noticed(tmp_path, monkeypatch):
+    run = lambda text: run_page(tmp_path / "page.md", [Block("python", text, 0)], tmp_path, monkeypatch)
     run(">>> 1 / 3\n0.33333333\n")
     for text in (">>> 1 / 3\n0.33334\n", ">>> [1, 2]\n[1, 3]\n", ">>> 1 + 1\n"):
         with pytest.raises(AssertionError):
