@@ -56,7 +56,8 @@ def physical(dtype: Any) -> Any:
 def held(x: Any, dtype: Any) -> np.ndarray:
     """A value of some dtype as the reference holds it."""
     array = x.to_numpy() if isinstance(x, ArrayImpl) else x
-    array = np.asarray(array, physical(dtype))
+    with np.errstate(all="ignore"):
+        array = np.asarray(array, physical(dtype))
     if format_of(dtype) is None:
         return array
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)

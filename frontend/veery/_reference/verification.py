@@ -139,11 +139,17 @@ def _error(
         f"jit({name}) on {device} differs from its evaluation in float64.",
         *(f"  {failure}" for failure in found.failures),
         f"The first equation that differs is {equation}:" if eqn is not None else "No equation of it differs.",
-        *([f"  {eqn}", f"  {culprit.failure.elements}"] if eqn is not None else []),
+        *([f"  {_line(eqn)}", f"  {culprit.failure.elements}"] if eqn is not None else []),
         culprit.how,
         f"{path} reproduces it.",
     ]
     return VerificationError("\n".join(lines), name, equation, str(path))
+
+
+def _line(eqn: Any) -> str:
+    """An equation in a line; the jaxprs that it holds are in the file."""
+    text = " ".join(str(eqn).split())
+    return text if len(text) <= 300 else f"{text[:300]}..."
 
 
 def _folder() -> Path:
