@@ -13,7 +13,7 @@ from veery._core.avals import ShapedArray
 from veery._core.jaxpr import ClosedJaxpr
 from veery._reference.formats import format_of, held, physical
 from veery._reference.interpreter import Interpreter
-from veery._reference.samples import SAFETY, Value, known, spread
+from veery._reference.samples import SAFETY, Value, spread
 
 SAMPLES = 4  # the evaluation in float64, and three with errors
 MORE = 12  # with errors, before an element is said to be wrong: those of three may all be small by chance
@@ -199,7 +199,10 @@ def bound_of(value: Value, aval: ShapedArray) -> np.ndarray:
         finite = np.isfinite(size)
         error = SAFETY * spread(value)
         largest = np.max(size, where=finite, initial=0.0)
-        error = np.where((error >= _LOST * largest) & ~(known(value) | (error == 0)), np.inf, error)
+        lost = (error >= _LOST * largest) & (error > 0)
+        if lost.any():  # in what is left errors may be as large, and small in all samples by chance
+            error = np.where(error > 0, np.maximum(error, np.median(error[error > 0])), 0)
+            error = np.where((error >= _LOST * largest) & (error > 0), np.inf, error)
         return error + np.where(finite, FLOOR * form.eps * size, 0) + FLOOR * form.tiny
 
 

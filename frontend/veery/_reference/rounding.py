@@ -103,7 +103,8 @@ def _total(eqn: JaxprEqn, operands: Sequence[np.ndarray], size: Callable[[np.nda
 
 
 _SUMS: dict[str, tuple[int, ...]] = {
-    "reduce_sum": (0,), "cumsum": (0,), "dot_general": (0, 1), "conv_general_dilated": (0, 1), "reduce_window_sum": (0,),
+    "reduce_sum": (0,), "cumsum": (0,), "dot_general": (0, 1), "conv_general_dilated": (0, 1),
+    "reduce_window_sum": (0,),
     "scatter_add": (0, 2), "scatter_sub": (0, 2), "select_and_scatter_add": (0,),
 }  # fmt: skip
 _SCATTERS = ("scatter_add", "scatter_sub", "select_and_scatter_add")

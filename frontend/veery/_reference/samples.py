@@ -1,7 +1,7 @@
 """Values as samples: the value proper, and others that differ from it as a compiled program's might.
 
-A value is a tuple of arrays. The first is the float64 evaluation; in the others each operation's result was changed by a
-random error of the size that its dtype's rounding has. Arrays that cannot differ are one object, so that what is exact
+A value is a tuple of arrays. The first is the float64 evaluation; in the others each operation's result was changed by
+a random error of the size that its dtype's rounding has. Arrays that cannot differ are one object, so that what is exact
 (integers, masks, what is only moved) is computed once.
 """
 
@@ -65,8 +65,8 @@ def disturbed(
 ) -> Value:
     """Samples with random errors of an amplitude, and within the range of their format.
 
-    Where the terms of a sum (given by the sum of their sizes) cancel so far that its sign is open, one of the samples is
-    zero and one has the other sign: in a compiled program they may cancel to nothing. Numbers below the smallest normal
+    Where the terms of a sum (given by the sum of their sizes) cancel so far that its sign is open, one of the samples
+    is zero and one has the other sign: in a compiled program they may cancel to nothing. Numbers below the smallest normal
     one may be flushed.
     """
     first = value[0]

@@ -34,14 +34,7 @@ class Record(NamedTuple):
     comparison: Comparison
 
 
-class _Forgotten(list[Record]):
-    """A list that stays empty."""
-
-    def append(self, record: Record) -> None:
-        """Do nothing."""
-
-
-_records: ContextVar[list[Record]] = ContextVar("records", default=_Forgotten())
+_records: ContextVar[list[Record] | None] = ContextVar("records", default=None)
 
 
 @contextmanager
@@ -109,7 +102,8 @@ def check(
     except Unverifiable as error:
         logger.info("jit(%s) is not verified: %s", name, error)
         return None
-    _records.get().append(Record(name, found))
+    if (records := _records.get()) is not None:
+        records.append(Record(name, found))
     if found.ok:
         return found
 
