@@ -96,6 +96,7 @@ def test_ill_conditioned_programs_are_not_reported():
     debug.verify(jnp.linalg.inv)(hilbert)
     debug.verify(lambda x: (x + 1e6) - 1e6)(X)
     debug.verify(lambda x: jnp.floor(x / 3 * 3))(jnp.arange(10.0))
+    debug.verify(veery.grad(lambda x: jnp.linalg.norm(x - x + 1e-20)))(X)  # its square is flushed to zero
 
 
 def test_the_first_call_of_every_program_is_verified_if_set():

@@ -1,8 +1,8 @@
 """Values as samples: the value proper, and others that differ from it as a compiled program's might.
 
-A value is a tuple of arrays. The first is the float64 evaluation; in the others each operation's result was changed by
-a random error of the size that its dtype's rounding has. Arrays that cannot differ are one object, so that what is exact
-(integers, masks, what is only moved) is computed once.
+A value is a tuple of arrays. The first is the float64 evaluation; in the others each operation's result was changed
+by a random error of the size that its dtype's rounding has. Arrays that cannot differ are one object, so that what is
+exact (integers, masks, what is only moved) is computed once.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def disturbed(
     """Samples with random errors of an amplitude, and within the range of their format.
 
     Where the terms of a sum (given by the sum of their sizes) cancel so far that its sign is open, one of the samples
-    is zero and one has the other sign: in a compiled program they may cancel to nothing. Numbers below the smallest normal
-    one may be flushed.
+    is zero and one has the other sign: in a compiled program they may cancel to nothing. Numbers below the smallest
+    normal one may be flushed.
     """
     first = value[0]
     if not first.size:
@@ -85,11 +85,11 @@ def disturbed(
 
 
 def _with_error(x: np.ndarray, amplitude: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Errors of either sign that are not much smaller than the amplitude."""
+    """Errors of either sign that are not much smaller than the amplitude; a zero stays one."""
     p = parts(x)
     size = amplitude if x.dtype.kind != "c" else amplitude[..., None]
     chance = rng.uniform(-1, 1, p.shape)
-    return of_parts(np.where(size > 0, p + (chance + np.copysign(1, chance)) / 2 * size, p), x.dtype)
+    return of_parts(np.where((size > 0) & (p != 0), p + (chance + np.copysign(1, chance)) / 2 * size, p), x.dtype)
 
 
 def _open_signs(arrays: list[np.ndarray], terms: np.ndarray) -> None:
