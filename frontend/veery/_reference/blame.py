@@ -83,12 +83,12 @@ class _Search:
         start = self._bisect(1, end, lambda k: self._fails(end - k, end))
         size = start if start is not None else end
         program, args = self._window(end - size, end)
-        failure = self._fails(end - size, end)
-        if failure is None:
+        shown = self._fails(end - size, end)
+        if shown is None:
             return None
         first, last = self.eqns[end - size], self.eqns[end - 1]
         how = f"It shows only when {size} equations are compiled together, the first of them {place(first)}."
-        return Culprit(last, failure, program, args, how)
+        return Culprit(last, shown, program, args, how)
 
     def _with_all_values(self) -> tuple[int, Failure] | None:
         """The first equation that is wrong in the program that returns all intermediate values."""
