@@ -270,18 +270,20 @@ def _pinv_value(a: Array, rtol: Array, hermitian: bool) -> Array:
 
 
 def _pinv_jvp(fun: Any) -> Any:
-    """Golub and Pereyra (1973), (4.12), for matrices whose rank does not change."""
+    """Golub and Pereyra (1973), (4.12), for matrices whose rank does not change.
+
+    All products are of three matrices, like p, a and p: they are taken in the order that keeps them small.
+    """
 
     def rule(primals: Any, tangents: Any) -> Any:
         a, rtol = primals
         p, t = fun(a, rtol), tangents[0]
+        tall = a.shape[-2] >= a.shape[-1]
+        product = lambda x, y, z: matmul(matmul(x, y), z) if tall else matmul(x, matmul(y, z))
         p_adjoint, t_adjoint = _adjoint(p), _adjoint(t)
-        inner = -matmul(matmul(p, t), p)
-        right, left = matmul(p, p_adjoint), matmul(p_adjoint, p)
-        right = matmul(right, t_adjoint)
-        right = right - matmul(matmul(right, a), p)
-        left = matmul(t_adjoint, left)
-        return p, inner + right + left - matmul(p, matmul(a, left))
+        right, left = product(p, p_adjoint, t_adjoint), product(t_adjoint, p_adjoint, p)
+        right, left = right - product(right, a, p), left - product(p, a, left)
+        return p, right + left - product(p, t, p)
 
     return rule
 

@@ -111,7 +111,6 @@ def _of_last_axis(x: Array, weights: Array | None, q: Array, method: str, skip_n
     else:
         last = lax.full((), x.shape[-1] - 1, q.dtype)
     place = q * last
-    # where all are NaN there is no last place: the first is as good
     below, above = lax.floor(place), lax.ceil(place)
     low, high = (where(p < 0, 0, p) for p in (where(p > last, last, p) for p in (below, above)))
     part = place - below
@@ -124,6 +123,8 @@ def _of_last_axis(x: Array, weights: Array | None, q: Array, method: str, skip_n
         out = where(part <= 0.5, low_value, high_value)
     else:
         out = low_value if method == "lower" else high_value
+    if skip_nan:
+        out = where(last < 0, np.nan, out)  # of no numbers
     return lax.convert_element_type(out, x.dtype)
 
 
