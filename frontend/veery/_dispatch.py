@@ -223,7 +223,11 @@ def _symbols(closed: ClosedJaxpr) -> Symbols:
 
 
 def _options(compiler_options: asked.Pairs, choices: dict[str, Any]) -> Any:
-    settings = {"cache": config.jax_enable_compilation_cache, "isolation": config.veery_compiler_isolation}
+    settings = {
+        "cache": config.jax_enable_compilation_cache,
+        "isolation": config.veery_compiler_isolation,
+        "time_limit": config.veery_compiler_timeout or None,
+    }
     return lowering().Options(**{**settings, **lowering_options(compiler_options), **choices})
 
 
@@ -271,7 +275,7 @@ def artifact_bytes(entries: Sequence[Any]) -> bytes:
 
 
 def print_locations() -> None:
-    """Have IREE's own IR show the user's file and line; to be called before anything is compiled."""
+    """Have IREE's own IR show the user's file and line from now on."""
     lowering().print_locations()
 
 
@@ -362,11 +366,41 @@ def execute(closed: ClosedJaxpr, name: str, args: Sequence[Any], donated: tuple[
     if executable is None:
         executable = executable_of(closed, name, device, donated)
     committed = any(x._committed for x in arrays)
-    check_execution(name)
-    buffers = executable(on_device(arrays, device))
+    buffers = run(executable, closed, name, arrays, device)
     outs = [ArrayImpl(aval, buffer, committed) for aval, buffer in zip(closed.out_avals, buffers)]
     check_special(outs, name, closed, arrays)
     return outs
+
+
+def run(
+    executable: Any,
+    closed: ClosedJaxpr,
+    name: str,
+    arrays: Sequence[ArrayImpl],
+    device: Any,
+    compiler_options: asked.Pairs = (),
+) -> Sequence[Any]:
+    """Run a loaded program; its results are verified where `veery_verify` asks for it.
+
+    Args:
+        executable: the program.
+        closed: its jaxpr, without consts.
+        name: of the function.
+        arrays: its arguments.
+        device: where it runs.
+        compiler_options: those it was compiled with.
+
+    Raises:
+        RuntimeError: no program may run.
+        VerificationError: the results are wrong.
+    """
+    check_execution(name)
+    buffers = on_device(arrays, device)
+    if config.veery_verify == "off":
+        return executable(buffers)  # type: ignore[no-any-return]
+    from veery._reference.verification import run_verified
+
+    return run_verified(executable, buffers, closed, name, device, compiler_options)
 
 
 def executable_of(

@@ -1,10 +1,21 @@
-"""Looking at values of traced functions while they run."""
+"""Looking at values of traced functions while they run, and whether they are right."""
 
+from veery._api.verify import verify as verify
 from veery._core.effects import DebugEffect as DebugEffect
 from veery._core.effects import OrderedDebugEffect as OrderedDebugEffect
+from veery._core.errors import VerificationError as VerificationError
 from veery.lax._breakpoint import debug_breakpoint as breakpoint
 from veery.lax._debug import debug_callback as callback
 from veery.lax._debug import debug_log as log
 from veery.lax._debug import debug_print as print
 
-__all__ = ["DebugEffect", "OrderedDebugEffect", "breakpoint", "callback", "log", "print"]
+__all__ = [
+    "DebugEffect",
+    "OrderedDebugEffect",
+    "VerificationError",
+    "breakpoint",
+    "callback",
+    "log",
+    "print",
+    "verify",
+]

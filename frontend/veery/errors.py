@@ -12,3 +12,4 @@ from veery._core.errors import TracerArrayConversionError as TracerArrayConversi
 from veery._core.errors import TracerBoolConversionError as TracerBoolConversionError
 from veery._core.errors import TracerIntegerConversionError as TracerIntegerConversionError
 from veery._core.errors import UnexpectedTracerError as UnexpectedTracerError
+from veery._core.errors import VerificationError as VerificationError

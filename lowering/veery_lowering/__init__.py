@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from veery_lowering import links, tuning
+from veery_lowering import isolation, links, tuning
 from veery_lowering.cache import CacheInfo, CacheSettings, configure_cache, disk_cache
 from veery_lowering.errors import CacheWarning, CompileError, LoweringError
 from veery_lowering.program import STATIC, HostCall, Options, Program, Symbols, place_of
@@ -73,6 +73,8 @@ def compile(
     link = links.key(closed_jaxpr, target, donated, options) if linked else None
     program = links.follow(link, name, place_of(closed_jaxpr.jaxpr), options) if link else None
     if program is None:
+        if options.isolation == "always":
+            isolation.start()  # it gets ready while this process does
         from veery_lowering.lowered import lower
 
         choices = dict(donated=donated, options=options, symbols=symbols)
@@ -83,10 +85,12 @@ def compile(
 
 
 def print_locations() -> None:
-    """Have IREE's own IR show the user's file and line. Takes effect before the first compilation of a process."""
+    """Have IREE's own IR show the user's file and line from now on."""
     from veery_lowering.mlir import use_process_flags
 
-    use_process_flags(("--mlir-print-debuginfo",))
+    flags = ("--mlir-print-debuginfo",)
+    isolation.use_process_flags(flags)
+    use_process_flags(flags)
 
 
 def cache_info() -> CacheInfo:

@@ -28,7 +28,6 @@ _MAGIC = f"veery-{_FORMAT}\n".encode()
 _DIGEST_SIZE = 32
 _DEFAULT_LIMIT = 1 << 30
 _WRITES_PER_SWEEP = 32
-JOURNAL = "compiling"  # the folder for markers of compilations under way
 
 Entry = tuple[bytes, dict[str, str]]  # program, metadata
 
@@ -150,8 +149,8 @@ class DiskCache:
         return self.directory / key[:2] / f"{key}-{_FORMAT}.{kind}"
 
     def _entries(self) -> Iterator[tuple[Path, int, float]]:
-        """(path, size, time of last use) of every file, unfinished ones and markers too; files may vanish meanwhile."""
-        for pattern in ("??/*.veery", "??/*.link", "??/.writing-*", f"{JOURNAL}/*"):
+        """(path, size, time of last use) of every file, unfinished ones too; files may vanish meanwhile."""
+        for pattern in ("??/*.veery", "??/*.link", "??/.writing-*"):
             for path in self.directory.glob(pattern):
                 try:
                     status = path.stat()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import re
@@ -17,20 +18,29 @@ from veery_lowering.branches import separate
 from veery_lowering.cache import disk_cache
 from veery_lowering.constants import leave_unreversed
 from veery_lowering.donation import reuse_donated
-from veery_lowering.errors import CRASHED, CompileError, CompilerCrash
+from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout
 from veery_lowering.kernels import fuse_loops
 from veery_lowering.loops import settle
-from veery_lowering.mlir import COMPILER_VERSION, Diagnostic, context, inlined, ir, operations
+from veery_lowering.mlir import (
+    COMPILER_VERSION,
+    Diagnostic,
+    context,
+    has_lost_threads,
+    inlined,
+    ir,
+    operations,
+    run_pipeline,
+)
 from veery_lowering.module import Emission
 from veery_lowering.overwriting import unsafe
 from veery_lowering.products import settle_products
 from veery_lowering.program import Options
-from veery_lowering.stablehlo._dynamic import separate_sizes
+from veery_lowering.queues import keep_to_first_queue
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "9"
+_KEY_FORMAT = "10"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -56,14 +66,19 @@ def compile_emission(
     found = cache.get(key) if cache else None
     if found is None:
         start = time.perf_counter()
-        with isolation.compiler(key, name, options) as run:
-            program, told, diagnostics = _compile(emission, target, attempts, run)
+        program, told, diagnostics = _compile(emission, target, attempts, _compiler(options))
         if program is None:
             raise CompileError(_explain(emission, name, source, target, diagnostics))
         found = program, _metadata(target) | told
         if cache:
             cache.put(key, found, time.perf_counter() - start)
     return *found, key
+
+
+def _compiler(options: Options) -> Run:
+    if options.isolation == "never" and not has_lost_threads():
+        return run_pipeline
+    return functools.partial(isolation.run_pipeline, deadline=isolation.Deadline(options.time_limit))
 
 
 PHASES = ("input", "abi", "flow", "stream", "executable-sources", "hal", "vm")
@@ -81,16 +96,16 @@ def intermediate(emission: Emission, target: Target, options: Options, phase: st
         raise ValueError(f"there is no dialect or phase {phase!r}; known are stablehlo, {', '.join((*PHASES, *CODE))}")
     attempts = _attempts(emission, target, options)
     failed: CompileError | None = None
-    with isolation.compiler(_key(emission, target, attempts), "a program", options) as run:
-        for kernels in (True, False):  # as `_compile` goes on without kernels where IREE fails with them
-            prepared = _in_place(emission, target, attempts[0], run, kernels=kernels)
-            prepared = prepared or _prepared(emission, target, kernels=kernels)
-            try:
-                return _phase_text(prepared.code, attempts[0], target, phase, run)
-            except CompileError as error:
-                failed = failed or error
-            if not prepared.kernels:
-                break
+    run = _compiler(options)
+    for kernels in (True, False):  # as `_compile` goes on without kernels where IREE fails with them
+        prepared = _in_place(emission, target, attempts[0], run, kernels=kernels)
+        prepared = prepared or _prepared(emission, target, kernels=kernels)
+        try:
+            return _phase_text(prepared.code, attempts[0], target, phase, run)
+        except CompileError as error:
+            failed = failed or error
+        if not prepared.kernels:
+            break
     assert failed is not None
     raise failed
 
@@ -178,21 +193,10 @@ def _prepared(
         branches = any(op.name in _BRANCHING for op in operations(module))
         if kept is not None:
             overwritten.extend(reuse_donated(module, emission.donated, kept))
-        for function in module.regions[0].blocks[0]:
-            _mark(function, target)
 
     with context():
         code = inlined(emission.module, change)
     return Prepared(code, overwritten, made, branches)
-
-
-def _mark(function: Any, target: Target) -> None:
-    """Put the target's attributes on a function."""
-    for name, text in target.attributes:
-        function.attributes[name] = ir.Attribute.parse(text, function.context)
-    if target.attributes and len(function.regions[0].blocks):
-        with function.location:
-            separate_sizes(function)
 
 
 def _in_place(
@@ -226,7 +230,8 @@ def _compile(
             try:
                 in_place = _in_place(emission, target, flags, run, kernels=kernels)
                 for module in filter(None, (in_place, plain)):
-                    program, diagnostics = run(module.code, flags, None, _correction(emission, target, module.branches))
+                    changes = _corrections(emission, target, module.branches)
+                    program, diagnostics = run(module.code, flags, None, changes)
                     if program is not None:
                         told = {
                             "overwritten": " ".join(map(str, module.overwritten)),
@@ -234,6 +239,8 @@ def _compile(
                         }
                         fallback = {"fallback": _fallback(attempts[0], flags, kernels, said)} if said else {}
                         return program, told | fallback, diagnostics
+            except CompilerTimeout as stop:
+                return None, {}, [Diagnostic("error", str(stop)), *said]
             except CompilerCrash as crash:
                 diagnostics = [Diagnostic("error", str(crash))]
             said = diagnostics + said
@@ -242,15 +249,11 @@ def _compile(
     return None, {}, said
 
 
-def _correction(emission: Emission, target: Target, branches: bool) -> Callable[[ir.Module], bool] | None:
+def _corrections(emission: Emission, target: Target, branches: bool) -> tuple[Callable[[ir.Module], bool], ...]:
     """What IREE's code needs before it is encoded."""
-    if target.backend != "cpu" or not _is_large(emission):
-        return separate if branches else None
-    return _separate_and_allocate if branches else allocate_memory
-
-
-def _separate_and_allocate(module: ir.Module) -> bool:
-    return separate(module) | allocate_memory(module)
+    allocates = target.backend == "cpu" and _is_large(emission)
+    keeps = target.backend == "vulkan"
+    return (separate,) * branches + (allocate_memory,) * allocates + (keep_to_first_queue,) * keeps
 
 
 def _is_large(emission: Emission) -> bool:
@@ -271,7 +274,7 @@ def _key(emission: Emission, target: Target, attempts: Sequence[Flags]) -> str:
     """Hash of the IR without locations, and of all that the code depends on beside it."""
     text = emission.module.operation.get_asm(enable_debug_info=False, assume_verified=True)
     digest = hashlib.sha256()
-    options = repr((attempts, target.attributes, emission.donated if any(emission.donated) else ()))
+    options = repr((attempts, emission.donated if any(emission.donated) else ()))
     for part in (_KEY_FORMAT, COMPILER_VERSION, target.name, target.machine, options, text):
         digest.update(part.encode())
         digest.update(b"\0")
@@ -303,7 +306,7 @@ def _explain(
         primitives = ", ".join(emission.primitives.get(place, ()))
         if primitives:
             where = f" at {place[0]}:{place[1]} (primitive {primitives})"
-    crash = next((error for error in errors if error.startswith(CRASHED) and error != message), None)
+    crash = next((error for error in errors if error.startswith((CRASHED, STOPPED)) and error != message), None)
     first_lines = "\n".join([*text.splitlines()[:4], *([crash] if crash else [])])[:600]
     if any(isinstance(size, str) for shape, _ in emission.inputs for size in shape):
         first_lines += "\nIts shapes are symbolic; compiled for one shape it may do."

@@ -10,10 +10,15 @@ class CompileError(RuntimeError):
 
 
 CRASHED = "the compiler crashed"
+STOPPED = "the compiler was stopped"
 
 
 class CompilerCrash(CompileError):
     """IREE's compiler crashed, in a process of its own; the message says of what, as far as it is known."""
+
+
+class CompilerTimeout(CompilerCrash):
+    """IREE's compiler took longer than the settings allow, and was stopped."""
 
 
 class CacheError(RuntimeError):

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from veery_lowering import isolation
 from veery_lowering import stablehlo as hlo
 from veery_lowering.errors import CompileError, LoweringError
-from veery_lowering.mlir import bytecode, context, ir, run_pipeline
+from veery_lowering.mlir import bytecode, context, ir
 from veery_lowering.program import Signature
 from veery_lowering.types import numpy_dtype, tensor_type
 from veery_lowering.versioned import settle_products
@@ -178,7 +179,7 @@ def _vhlo_types(text: str) -> Signature:
 
 def _unversioned(source: bytes) -> ir.Module:
     flags = ("--iree-input-type=stablehlo", "--iree-input-demote-f64-to-f32=false", "--iree-hal-target-device=local")
-    text, diagnostics = run_pipeline(source, flags, "input")
+    text, diagnostics = isolation.run_pipeline(source, flags, "input")
     if text is None:
         raise CompileError("; ".join(d.message for d in diagnostics if d.severity == "error")[:500])
     plain = re.sub(r"\butil\.(func|call)\b", r"func.\1", text.decode())

@@ -28,17 +28,17 @@ from iree.compiler.api import Invocation, Output, Session, Source, ctypes_dl
 from iree.compiler.passmanager import PassManager
 from iree.compiler.version import VERSION as COMPILER_VERSION
 
-from veery_lowering import outside
-
 __all__ = [
     "COMPILER_VERSION",
     "Diagnostic",
     "bundled_linker",
     "bytecode",
     "context",
+    "has_lost_threads",
     "inlined",
     "ir",
     "operations",
+    "prepare",
     "run_pipeline",
     "use_process_flags",
 ]
@@ -53,6 +53,7 @@ for _dialect in ("stablehlo", "chlo"):
 # A context keeps every type and attribute (so every constant) that was ever made in it: start a new one now and then.
 _BUILDS_PER_CONTEXT = 256
 _COMPILES_PER_SESSION = 64
+_SESSIONS = 16  # that are prepared
 
 _local = threading.local()
 
@@ -63,7 +64,7 @@ def context() -> Iterator[ir.Context]:
     depth = getattr(_local, "depth", 0)
     if depth == 0 and next(_local.__dict__.setdefault("builds", itertools.count())) % _BUILDS_PER_CONTEXT == 0:
         _local.context = ir.Context()
-        _local.context.enable_multithreading(not _forked)  # its threads would be those of the parent
+        _local.context.enable_multithreading(False)  # forked processes can go on with it
     _local.depth = depth + 1
     try:
         with _local.context as current, ir.Location.unknown():
@@ -140,19 +141,21 @@ _lock = threading.Lock()
 _process_flags: tuple[str, ...] = ()
 _started = False
 _forked = False  # in a child of a process that had compiled
-_lost: list[object] = []  # the parent's contexts, not to be freed here: their threads are gone
 
 
 def _after_fork() -> None:
-    global _local, _lock, _forked
-    _forked = _started
-    if _forked:
-        _lost.append(_local)
-        _local = threading.local()
+    global _lock, _forked
     _lock = threading.Lock()
+    _forked = _started
 
 
-os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def has_lost_threads() -> bool:
+    """Whether the compiler's threads did not come along when this process was forked: it would wait for ever."""
+    return _forked
 
 
 def use_process_flags(flags: tuple[str, ...]) -> None:
@@ -171,17 +174,14 @@ def run_pipeline(
     module: bytes,
     flags: tuple[str, ...],
     phase: str | None = None,
-    change: Callable[[ir.Module], bool] | None = None,
+    changes: tuple[Callable[[ir.Module], bool], ...] = (),
 ) -> tuple[bytes | None, list[Diagnostic]]:
     """Compile MLIR bytecode (or text) with session flags: (VM bytecode, diagnostics), (None, diagnostics) on failure.
 
-    With `phase` ("flow", "stream", "hal"...) compilation stops there and the IR comes back as text. `change` may change
-    the VM module before it is encoded, and says whether it did. The compiler runs without the interpreter lock, so that
-    several threads compile at the same time, each with a session of its own.
+    With `phase` ("flow", "stream", "hal"...) compilation stops there and the IR comes back as text. Each of `changes`
+    may change the VM module before it is encoded, and says whether it did. The compiler runs without the interpreter
+    lock, so that several threads compile at the same time, each with a session of its own.
     """
-    if _forked:
-        result: tuple[bytes | None, list[Diagnostic]] = outside.call("run_pipeline", module, flags, phase, change)
-        return result
     session, uses = _take_session(flags)
     diagnostics: list[Diagnostic] = []
     try:
@@ -190,7 +190,7 @@ def run_pipeline(
                 return None, diagnostics
             if phase is not None:
                 return _written(invocation.output_ir), diagnostics
-            changed = change and _changed(_written(invocation.output_ir_bytecode), change)
+            changed = _changed(_written(invocation.output_ir_bytecode), changes) if changes else None
             if not changed:
                 return _written(invocation.output_vm_bytecode), diagnostics
         with _compiled(session, changed, diagnostics, start="vm") as invocation:
@@ -228,10 +228,26 @@ def _written(write: Callable[[Output], None]) -> bytes:
         return bytes(output.map_memory())
 
 
-def _changed(code: bytes, change: Callable[[ir.Module], bool]) -> bytes | None:
+def _changed(code: bytes, changes: tuple[Callable[[ir.Module], bool], ...]) -> bytes | None:
     with context():
         module = ir.Module.parse(code)
-        return bytecode(module) if change(module) else None
+        return bytecode(module) if any([change(module) for change in changes]) else None
+
+
+def prepare(flags: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Have a session ready for flags that are known to work, and start no threads for that.
+
+    Returns the flags whose sessions are closed instead, since there are many.
+    """
+    session, uses = _take_session(flags)
+    with _compiled(session, b"module {}", []):
+        pass
+    _return_session(flags, session, uses)
+    closed = list(_idle)[:-_SESSIONS]
+    for old in closed:
+        for session, _ in _idle.pop(old):
+            session.close()
+    return closed
 
 
 def _take_session(flags: tuple[str, ...]) -> tuple[Session, int]:

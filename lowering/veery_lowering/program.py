@@ -36,8 +36,9 @@ class Options:
         dispatch would touch more buffers than a device binds (32), which shows when it is loaded.
     protect_arguments: keep arguments that are not donated unchanged; False is for tests that show why.
     self_contained: call no Python functions, so that the program can be saved and run elsewhere.
-    isolation: whether the compiler runs in a process of its own: "always", "never", or "auto" for programs during whose
-        compilation a process ended. Programs on disk are the same for all three.
+    isolation: whether the compiler runs in a process of its own: "always", or "never", which is for debugging it.
+        Programs on disk are the same for both.
+    time_limit: the seconds that a compilation in a process of its own may take; None for as long as it takes.
     """
 
     flags: tuple[str, ...] = ()
@@ -47,7 +48,9 @@ class Options:
     fuse_multi_use: bool = True
     protect_arguments: bool = True
     self_contained: bool = False
-    isolation: str = field(default="auto", repr=False)  # the name of a link on disk has the others, as text
+    # The name of a link on disk has the others, as text.
+    isolation: str = field(default="always", repr=False)
+    time_limit: float | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

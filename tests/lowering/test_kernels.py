@@ -266,9 +266,9 @@ def test_a_loop_that_a_value_ends_does_not_hold_up_its_caller() -> None:
 def test_without_kernels_where_they_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     run, calls = isolation.run_pipeline, []
 
-    def fail_first(module: bytes, *rest: Any) -> Any:
+    def fail_first(module: bytes, *rest: Any, **options: Any) -> Any:
         calls.append(b"veery_loop_0" in module)
-        return (None, [Diagnostic("error", "too many\nregisters")]) if calls[-1] else run(module, *rest)
+        return (None, [Diagnostic("error", "too many\nregisters")]) if calls[-1] else run(module, *rest, **options)
 
     monkeypatch.setattr(isolation, "run_pipeline", fail_first)
     program = veery.jit(newton).lower(np.float32(2))._lowered.with_options(cache=False).compile()

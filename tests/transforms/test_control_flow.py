@@ -181,6 +181,42 @@ def test_a_batched_predicate_evaluates_both_branches(in_numpy):
     close(index(np.array([0, 1, 7]), x), [np.sin(0.1), np.cos(0.2), -0.3])
 
 
+def test_branches_that_are_not_chosen_have_no_derivative(in_numpy):
+    x = np.array([-1.0, 0.0, 1.0, 4.0])
+    root = lambda x: lax.cond(x > 0, lax.sqrt, lambda y: lax.mul(y, 3.0), x)
+    expected = [3.0, 3.0, 0.5, 0.25]
+    with np.errstate(all="ignore"):
+        for transform in lambda f: f, veery.jit, veery.checkpoint:
+            total = lambda x, f=transform(veery.vmap(root)): lax.reduce_sum(f(x), (0,))
+            close(veery.grad(total)(x), expected)
+            close(veery.jvp(total, (x,), (x + 3.0,))[1], np.dot(expected, x + 3.0))
+        close(veery.vmap(veery.grad(root))(x), expected)
+        # a value that all elements share
+        shared = lambda w: lax.reduce_sum(veery.vmap(lambda a: lax.cond(a > 0, lambda: lax.log(w), lambda: w))(-x), (0,))
+        assert veery.grad(shared)(0.0) == np.inf
+        assert veery.grad(lambda w: shared(w) + 0.0 * w)(2.0) == 1 * 0.5 + 3
+        negative = lambda w: veery.vmap(lambda a: lax.cond(a > 9, lambda: lax.log(w), lambda: w))(x).sum()
+        assert veery.grad(negative)(0.0) == 4.0
+
+
+def test_loops_over_constants_of_their_rules(in_numpy):
+    """A derivative rule may make arrays of its own, which are the same in each step."""
+    matrices = np.random.RandomState(0).randn(3, 4, 4)
+    operations = (
+        lambda a: jnp.linalg.slogdet(a)[1],
+        jnp.linalg.det,
+        lambda a: jnp.linalg.inv(a).sum(),
+        lambda a: jnp.linalg.solve(a, a[0]).sum(),
+        lambda a: lax.linalg.triangular_solve(a, a, left_side=True, lower=True).sum(),
+    )
+    for operation in operations:
+        rows = np.stack([veery.grad(operation)(m) for m in matrices])
+        looped = veery.grad(lambda m, f=operation: lax.map(f, m).sum())
+        close(looped(matrices), rows)
+        close(veery.jit(looped)(matrices), rows)
+        check_jaxpr(veery.make_jaxpr(looped)(matrices))
+
+
 def test_what_is_not_batched_is_not_broadcast(in_numpy):
     w = np.ones((4, 3))
     body = lambda c, row: (lax.add(c, lax.dot(row, x_of(c))), row)

@@ -250,8 +250,8 @@ class JitFunction:
         if executable is None:
             executable = self._executable(traced, device, donations, arrays)
         committed = self._options.device is not None or any(x._committed for x in arrays)
-        _dispatch.check_execution(traced.name)
-        buffers = executable(_dispatch.on_device(arrays, device))
+        options = self._options.compiler_options
+        buffers = _dispatch.run(executable, traced.closed, traced.name, arrays, device, options)
         for x, given in zip(arrays, donations):
             if given:
                 x._buffer.delete()
@@ -283,7 +283,7 @@ class JitFunction:
 
     def _remember(self, sig: Signature, leaves: Sequence[Any], outs: Sequence[Any], traced: Traced, call: Run) -> None:
         """Open the fast path for calls like this one, whose arrays are all on the device that computes."""
-        checks = config.jax_debug_nans or config.jax_debug_infs
+        checks = config.jax_debug_nans or config.jax_debug_infs or config.veery_verify == "always"
         if checks or any(type(x) is ArrayImpl and x._buffer.device is not call.device for x in leaves):
             return
         executable = call.executable

@@ -16,6 +16,7 @@ _COMMANDS = {
     "compile": ("compile", "Compile a function into a file that runs anywhere."),
     "run": ("run", "Run a function of a compiled file on arrays."),
     "bench": ("bench", "Time a function or a compiled file."),
+    "verify": ("verify", "Compare a function's results with its evaluation in float64."),
     "profile": ("profile", "Time each dispatch, with the user's source lines."),
     "devices": ("report", "List the devices of this machine."),
     "cache": ("report", "Look at, or clear, the folder of compiled programs."),
@@ -64,6 +65,7 @@ def cli(verbose: bool) -> None:
       veery inspect model.py:loss --grad --args "f32[8]" --stage stablehlo # of the gradient
       veery compile model.py:predict --args "f32[8,784]" -o model.vmfb
       veery run model.vmfb --input x=@images.npy --output out.npz
+      veery verify model.py:predict --args "f32[8,784]"
       veery doctor
 
     Exit codes: 0 success; 1 the computation failed (tracing, compiling, running); 2 wrong input (options, files,

@@ -127,13 +127,17 @@ def transformed(fun: Callable[..., Any], argnums: str, in_axes: str) -> Callable
     return fun
 
 
-def trace(fun: Callable[..., Any], arguments: Arguments) -> Any:
-    """The function traced for the arguments (a veery.stages.Traced)."""
+def jitted(fun: Callable[..., Any], arguments: Arguments) -> Any:
+    """The function under `jit`, if it is not already, with the arguments that are no arrays static."""
     import veery
     from veery._api.jit import JitFunction
 
-    jitted = fun if isinstance(fun, JitFunction) else veery.jit(fun, static_argnums=arguments.static or None)
-    return jitted.trace(*arguments.args, **arguments.kwargs)
+    return fun if isinstance(fun, JitFunction) else veery.jit(fun, static_argnums=arguments.static or None)
+
+
+def trace(fun: Callable[..., Any], arguments: Arguments) -> Any:
+    """The function traced for the arguments (a veery.stages.Traced)."""
+    return jitted(fun, arguments).trace(*arguments.args, **arguments.kwargs)
 
 
 def prepare(reference: str, args_text: str, argnums: str, in_axes: str, x64: bool) -> tuple[Any, Arguments]:

@@ -78,7 +78,7 @@ document.addEventListener('keydown',e=>{if(e.key==='Escape')show('')});
 def page(traced: Any, target: str | None = None) -> str:
     """The page of a traced function (a veery.stages.Traced).
 
-    Locations in IREE's stages need `_dispatch.print_locations()` before the first compilation of the process.
+    Locations in IREE's stages need `_dispatch.print_locations()` before.
     """
     lowered = traced.lower(lowering_platforms=[target] if target else None, self_contained=True)
     jaxpr: Lines = places(traced.jaxpr.pretty_print(source_info=True))

@@ -166,10 +166,20 @@ OPTIONS: dict[str, Option] = {
         True, _boolean, True, "Small eager programs that NumPy computes to the same bits are not compiled."
     ),
     "veery_compiler_isolation": Option(
-        "auto",
-        _one_of("auto", "always", "never"),
+        "always",
+        _one_of("always", "never"),
         False,
-        "Compile in another process, which alone ends if the compiler crashes; auto: programs on which one ended.",
+        "Compile in another process, which alone ends if the compiler crashes; never: for debugging the compiler.",
+    ),
+    "veery_compiler_timeout": Option(
+        1800.0, _number, False, "Seconds after which a compilation is given up; 0: it may take as long as it takes."
+    ),
+    "veery_verify": Option(
+        "off",
+        _one_of("off", "first", "always"),
+        True,
+        "Compare results with a float64 evaluation in NumPy (see veery.debug.verify): of each program's first call, or "
+        "of all calls.",
     ),
     # What the user sees.
     "jax_traceback_filtering": Option(
@@ -412,6 +422,7 @@ default_matmul_precision = State("jax_default_matmul_precision")
 default_device = State("jax_default_device")
 default_prng_impl = State("jax_default_prng_impl")
 legacy_prng_key = State("jax_legacy_prng_key")
+verify = State("veery_verify")
 transfer_guard = State("jax_transfer_guard")
 transfer_guard_host_to_device = State("jax_transfer_guard_host_to_device")
 transfer_guard_device_to_device = State("jax_transfer_guard_device_to_device")

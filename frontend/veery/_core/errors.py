@@ -27,6 +27,22 @@ class JaxRuntimeError(RuntimeError):
     """The compiler or the device failed."""
 
 
+class VerificationError(Exception):
+    """A compiled program returned something else than the reference evaluation.
+
+    Attributes:
+        program: the name of the function that was compiled.
+        equation: the first equation that differs, as text with the user's line; "" if only the whole program does.
+        path: the file that reproduces it.
+    """
+
+    def __init__(self, message: str, program: str = "", equation: str = "", path: str = ""):
+        super().__init__(message)
+        self.program = program
+        self.equation = equation
+        self.path = path
+
+
 class InconclusiveDimensionOperation(Exception):
     """An operation on symbolic dimensions that has no answer for all their values."""
 

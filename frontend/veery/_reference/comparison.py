@@ -45,11 +45,14 @@ class Failure:
     reason: str = ""
 
     def __str__(self) -> str:
-        if self.reason:
-            return f"output {self.output}: {self.reason}"
-        return (
-            f"output {self.output}: {self.count} of {self.size} elements differ; at {list(self.index)} the program has "
-            f"{self.actual}, the reference {self.expected} within {self.bound:.3g}"
+        return f"output {self.output}: {self.elements}"
+
+    @property
+    def elements(self) -> str:
+        """What is wrong, without the number of the output."""
+        return self.reason or (
+            f"{self.count} of {self.size} elements differ; at {list(self.index)} the program has {self.actual}, the "
+            f"reference {self.expected} within {self.bound:.3g}"
         )
 
 
@@ -63,12 +66,31 @@ class Comparison:
             behind a jump, or all their digits are lost).
         expected: the reference's outputs.
         bounds: for each output, by how much each element may differ; inf where it is not compared.
+        actual: the program's outputs, as the reference holds them.
     """
 
     failures: list[Failure]
     undetermined: float
     expected: list[np.ndarray]
     bounds: list[np.ndarray]
+    actual: list[np.ndarray]
+
+    @property
+    def largest_error(self) -> float:
+        """The largest difference, relative to the largest number of its output, of what was compared."""
+        return max(map(_relative, self._differences(), self.expected), default=0.0)
+
+    @property
+    def largest_bound(self) -> float:
+        """The largest bound, relative to the largest number of its output, of what was compared."""
+        return max(map(_relative, self.bounds, self.expected), default=0.0)
+
+    def _differences(self) -> list[np.ndarray]:
+        with np.errstate(all="ignore"):
+            return [
+                np.where(np.isinf(b) | (a == e), 0.0, np.abs(np.subtract(a, e, dtype=np.result_type(e, np.float64))))
+                for a, e, b in zip(self.actual, self.expected, self.bounds)
+            ]
 
     @property
     def ok(self) -> bool:
@@ -134,13 +156,27 @@ def compare(closed: ClosedJaxpr, args: Sequence[Any], outs: Sequence[Any], seed:
     return of_samples([(*v, *m[1:]) for v, m in zip(values, more)], closed.out_avals, outs)
 
 
+def bounds_and_values(closed: ClosedJaxpr, args: Sequence[Any], seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The reference's outputs, and by how much a program's may differ, with all the samples."""
+    values = samples(closed, args, seed, 1 + MORE)
+    return [v[0] for v in values], [bound_of(v, aval) for v, aval in zip(values, closed.out_avals)]
+
+
 def of_samples(values: Sequence[Value], avals: Sequence[Any], outs: Sequence[Any]) -> Comparison:
     """Compare outputs with samples."""
     bounds = [bound_of(v, aval) for v, aval in zip(values, avals, strict=True)]
     found = [_failure(i, v[0], b, a, o) for i, (v, b, a, o) in enumerate(zip(values, bounds, avals, outs, strict=True))]
     size = sum(b.size for b in bounds)
     open_ = sum(int(np.isinf(b).sum()) for b in bounds)
-    return Comparison([f for f in found if f is not None], open_ / size if size else 0.0, [v[0] for v in values], bounds)
+    failures = [f for f in found if f is not None]
+    actual = [held(o, a.dtype) for o, a in zip(outs, avals)]
+    return Comparison(failures, open_ / size if size else 0.0, [v[0] for v in values], bounds, actual)
+
+
+def _relative(sizes: np.ndarray, beside: np.ndarray) -> float:
+    """The largest finite number, as a share of the largest of others."""
+    largest = lambda x: float(np.max(np.abs(x), where=np.isfinite(x), initial=0.0))
+    return largest(sizes) / (largest(beside.astype(np.result_type(beside, np.float64))) or 1.0)
 
 
 def bound_of(value: Value, aval: ShapedArray) -> np.ndarray:

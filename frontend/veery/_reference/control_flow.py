@@ -11,7 +11,7 @@ from veery._reference.interpreter import Interpreter, Unverifiable, alike, merge
 from veery._reference.samples import Value, each
 from veery._transforms.batching import AxisData, batch_jaxpr
 
-_CALLEES = {
+CALLEES = {
     "jit": "jaxpr",
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
@@ -21,9 +21,9 @@ _CALLEES = {
 }
 
 
-@rule(*_CALLEES)
+@rule(*CALLEES)
 def _call(interp: Interpreter, eqn: JaxprEqn, operands: list[Value], count: int) -> list[Value]:
-    return interp.run(eqn.params[_CALLEES[eqn.primitive.name]], operands, count)
+    return interp.run(eqn.params[CALLEES[eqn.primitive.name]], operands, count)
 
 
 @rule("custom_linear_solve")

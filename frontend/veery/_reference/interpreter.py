@@ -49,9 +49,9 @@ class Interpreter:
         env: dict[Var, Value] = {v: self.constant(c, v.aval, count) for v, c in zip(jaxpr.constvars, closed.consts)}
         env.update(zip(jaxpr.invars, args, strict=True))
         for eqn in jaxpr.eqns:
-            operands = [self._read(env, a, count) for a in eqn.invars]
+            operands = [self.read(env, a, count) for a in eqn.invars]
             env.update(zip(eqn.outvars, self.apply(eqn, operands, count), strict=True))
-        return [self._read(env, a, count) for a in jaxpr.outvars]
+        return [self.read(env, a, count) for a in jaxpr.outvars]
 
     def constant(self, x: Any, aval: Any, count: int) -> Value:
         """A constant, or an argument, of a type; subnormal numbers may be flushed."""
@@ -61,7 +61,8 @@ class Interpreter:
         form = format_of(aval.dtype)
         return value if form is None else disturbed(value, 0.0, form, self.rng)
 
-    def _read(self, env: dict[Var, Value], atom: Any, count: int) -> Value:
+    def read(self, env: dict[Var, Value], atom: Any, count: int) -> Value:
+        """The value of an atom in an environment."""
         if type(atom) is Literal:
             return (held(atom.val, atom.aval.dtype),) * count
         return env[atom]

@@ -1,4 +1,4 @@
-"""The size of the rounding errors of each operation, as multiples of the distance between neighbouring numbers."""
+"""The size of the rounding errors of each operation, in units of the roundoff: half the distance between neighbours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXACT = frozenset(
 EXACT_REAL = frozenset(("abs", "sign"))  # of real numbers; of complex ones they round
 CORRECT = frozenset("add sub mul div sqrt square convert_element_type integer_pow".split())  # exact if they can be
 
-# More than one unit in the last place, or, for the functions of which it is true near their zeros, of 1.
+# Units of the roundoff of the result, or of 1 for functions that lose digits near their zeros.
 ULPS = {
     "acos": 4, "acosh": 4, "add": 1, "asin": 4, "asinh": 4, "atan": 4, "atan2": 4, "atanh": 4, "bessel_i0e": 8,
     "bessel_i1e": 8, "cbrt": 2, "convert_element_type": 1, "cos": 2, "cosh": 4, "digamma": 8, "div": 1, "erf": 4,
@@ -44,15 +44,15 @@ def amplitude(eqn: JaxprEqn, operands: Sequence[Value], out: Value, form: Format
         return _of_sum(eqn, [v[0] for v in operands], out[0], form)
     x = np.abs(out[0])
     if name in _SCALED:
-        return form.eps * np.where(np.isfinite(x), _SCALED[name](eqn, operands[0][0], x), 0)
+        return form.eps / 2 * np.where(np.isfinite(x), _SCALED[name](eqn, operands[0][0], x), 0)
     size = np.maximum(x, 1) if name in NEAR_ZEROS else x
-    error = form.eps * ULPS.get(name, OTHER) * np.where(np.isfinite(x), size, 0)
+    error = form.eps / 2 * ULPS.get(name, OTHER) * np.where(np.isfinite(x), size, 0)
     return np.where(representable(out[0], form), 0, error) if name in CORRECT else error
 
 
 # Sums: errors are in proportion to the sum of the terms' sizes, and grow with the root of the number of those that are
 # not zero, of which one alone needs no addition. In long sums of like terms they grow with the number itself, because
-# they have one sign; lanes and tiles make them smaller.
+# they have one sign.
 
 
 def _of_sum(eqn: JaxprEqn, operands: Sequence[np.ndarray], out: np.ndarray, form: Format) -> np.ndarray:
@@ -62,9 +62,10 @@ def _of_sum(eqn: JaxprEqn, operands: Sequence[np.ndarray], out: np.ndarray, form
         if all(_whole(x) for x in floats) and np.max(total, initial=0) < 1 / form.eps:
             return np.zeros(out.shape)
         terms = _total(eqn, operands, lambda x: (x != 0).astype(np.float64))
-        alone = np.where(representable(out, form), 0, np.abs(out))
-        error = form.eps * np.where(terms <= 1, alone, (1 + np.sqrt(terms) + terms / 64) * total)
-        return np.where(np.isnan(error), 0, np.where(total > form.largest, np.inf, error))
+        once = form.eps * np.where(representable(out, form) & (terms <= 1), 0, np.abs(out))
+        step = form.eps if eqn.primitive.name in _SCATTERS else min(form.eps, _SINGLE)
+        error = np.where(terms <= 1, 0, step * (np.sqrt(terms) + terms / 4) * total) + once
+        return np.where(np.isnan(error), 0, np.where(total > form.largest, np.inf, error / 2))
 
 
 def _whole(x: np.ndarray) -> bool:
@@ -85,6 +86,8 @@ _SUMS: dict[str, tuple[int, ...]] = {
     "reduce_sum": (0,), "cumsum": (0,), "dot_general": (0, 1), "conv_general_dilated": (0, 1), "reduce_window_sum": (0,),
     "scatter_add": (0, 2), "scatter_sub": (0, 2), "select_and_scatter_add": (0,),
 }  # fmt: skip
+_SCATTERS = ("scatter_add", "scatter_sub", "select_and_scatter_add")
+_SINGLE = float(np.finfo(np.float32).eps)  # others sum narrower floats in float32
 
 
 def _product(eqn: JaxprEqn, operand: np.ndarray, x: np.ndarray) -> np.ndarray:

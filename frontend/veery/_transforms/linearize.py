@@ -50,14 +50,33 @@ class PartialTrace(Trace):
         super().__init__(parent)
         self.linear = linear
 
+    def is_linear(self, x: Any) -> bool:
+        """Whether a value depends on the tangents."""
+        return isinstance(x, JitTracer) and x._trace is self.linear
+
     def target(self, args: Sequence[Any]) -> Trace:
         """Where an operation on these values goes."""
-        is_linear = any(isinstance(x, JitTracer) and x._trace is self.linear for x in args)
-        return self.linear if is_linear else self.parent  # type: ignore[return-value]
+        return self.linear if any(map(self.is_linear, args)) else self.parent  # type: ignore[return-value]
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        flags = tuple(map(self.is_linear, args))
+        if primitive.linearize is not None and any(flags) and not all(flags):
+            return self._divide(primitive, args, flags, params)
         with set_current_trace(self.target(args)):
             return primitive.bind(*args, **params)
+
+    def _divide(self, primitive: Any, args: Sequence[Any], flags: tuple[bool, ...], params: dict[str, Any]) -> Any:
+        """An operation that maps primals and tangents at once (a loop, a call), divided into one on each.
+
+        It is linear in the tangents, and so its own derivative at any point: at zero.
+        """
+        with set_current_trace(self.parent):  # type: ignore[arg-type]
+            point = [instantiate_zeros(Zero(x.aval)) if linear else x for x, linear in zip(args, flags)]
+            outs, nonzeros_out, residuals, linear_map = primitive.linearize(flags, *point, **params)
+        with set_current_trace(self.linear):
+            found = iter(linear_map(residuals, *(x for x, linear in zip(args, flags) if linear)))
+        divided = [next(found) if nz else x for x, nz in zip(outs, nonzeros_out, strict=True)]
+        return divided if primitive.multiple_results else divided[0]
 
     def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
         with set_current_trace(self.target(args)):

@@ -19,7 +19,7 @@ from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
 from veery._transforms.jvp import jvp_jaxpr
 from veery._transforms.linearize import LinearizedJaxpr, linearize_jaxpr
 from veery._transforms.transpose import transpose_jaxpr
-from veery.lax import _bodies, _compare, _convert, _shape
+from veery.lax import _bodies, _compare, _convert, _shape, _stop_gradient
 
 _missing = object()
 
@@ -313,9 +313,35 @@ def _batch(
         raise NotImplementedError("IO effect not supported in vmap-of-cond.")
     # A batch of indices: all branches are evaluated for all elements, and each element chooses.
     index = move_batch(index, index_dim, 0, axis.size)
-    jaxprs = tuple(batch_jaxpr(b, axis, op_dims, (True,) * n_out)[0] for b in branches)
-    results = [eval_jaxpr(b.jaxpr, b.consts, *ops) for b in jaxprs]
+    pairs = [_spread_inexact(x, d, axis.size) for x, d in zip(ops, op_dims)]
+    op_dims = [d for _, d in pairs]
+    results = []
+    for i, branch in enumerate(branches):
+        batched_branch = batch_jaxpr(branch, axis, op_dims, (True,) * n_out)[0]
+        chosen = _compare.eq(index, np.int32(i))
+        operands = [_differentiated_where(chosen, x) for x, _ in pairs]
+        results.append(eval_jaxpr(batched_branch.jaxpr, batched_branch.consts, *operands))
     return [_choose(index, [r[i] for r in results]) for i in range(n_out)], [0] * n_out
+
+
+def _spread_inexact(x: Any, dim: int | None, size: int) -> tuple[Any, int | None]:
+    """An operand that may be differentiated with a batch dimension in front; others as they are."""
+    return (move_batch(x, dim, 0, size), 0) if _is_inexact(x) else (x, dim)
+
+
+def _is_inexact(x: Any) -> bool:
+    return dtypes.issubdtype(aval_of(x).dtype, np.inexact)  # type: ignore[attr-defined]
+
+
+def _differentiated_where(chosen: Any, x: Any) -> Any:
+    """The operand itself, without a derivative for the elements that do not choose the branch.
+
+    There the branch's derivative is not multiplied by zero, which would make infinities of it NaN.
+    """
+    if not _is_inexact(x):
+        return x
+    spread = _shape.broadcast_in_dim(chosen, np.shape(x), (0,))
+    return _compare.select(spread, x, _stop_gradient.stop_gradient(x))
 
 
 def _choose(index: Any, cases: Sequence[Any]) -> Any:

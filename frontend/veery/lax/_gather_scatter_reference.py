@@ -1,9 +1,9 @@
-"""Gather and scatter spelled out: one window after the other."""
+"""Gather and scatter by the flat places of windows in the operand."""
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,9 +38,12 @@ def gather(
     """
     batch_shape = indices.shape[:-1]
     window_shape = tuple(n for i, n in enumerate(sizes) if i not in removed_dims)
-    out = np.empty(batch_shape + window_shape, x.dtype)
-    for batch, window in _windows(x.shape, indices, index_map, batching, sizes, clip):
-        out[batch] = fill_value if window is None else x[window].reshape(window_shape)
+    places, inside = _places(x.shape, indices, index_map, batching, sizes, clip)
+    out = np.empty(places.shape, x.dtype)
+    out[inside] = x.ravel()[places[inside]]
+    if not inside.all():
+        out[~inside] = fill_value
+    out = out.reshape(batch_shape + window_shape)
     return np.transpose(out, _interleave(out.ndim, len(batch_shape), offset_dims)).copy()
 
 
@@ -57,14 +60,17 @@ def scatter(
     clip: bool,
 ) -> np.ndarray:
     """x with its windows at the indices combined with the updates, in order; see gather."""
-    out = np.array(x)
     order = _interleave(updates.ndim, indices.ndim - 1, window_dims)
     updates = np.transpose(updates, np.argsort(order) if order else ())
-    for batch, window in _windows(x.shape, indices, index_map, batching, sizes, clip):
-        if window is not None:
-            with np.errstate(all="ignore"):
-                out[window] = combine(out[window], updates[batch].reshape(sizes))
-    return out
+    places, inside = _places(x.shape, indices, index_map, batching, sizes, clip)
+    updates, places = updates.reshape(places.shape)[inside].ravel(), places[inside].ravel()
+    out = np.array(x).ravel()
+    with np.errstate(all="ignore"):
+        if isinstance(combine, np.ufunc):
+            combine.at(out, places, updates)
+        else:
+            out[places] = updates
+    return out.reshape(x.shape)
 
 
 def _interleave(ndim: int, batch_ndim: int, window_dims: Sequence[int]) -> list[int]:
@@ -73,22 +79,28 @@ def _interleave(ndim: int, batch_ndim: int, window_dims: Sequence[int]) -> list[
     return [next(windows) if i in window_dims else next(batch) for i in range(ndim)]
 
 
-def _windows(
+def _places(
     shape: Shape,
     indices: np.ndarray,
     index_map: Sequence[int],
     batching: Sequence[tuple[int, int]],
     sizes: Shape,
     clip: bool,
-) -> Iterator[tuple[Shape, tuple[builtins.slice, ...] | None]]:
-    """For each index vector, its place and the window of the operand, None where that is out of bounds."""
-    for batch in np.ndindex(*indices.shape[:-1]):
-        starts = [0] * len(shape)
-        for dim, start in zip(index_map, indices[batch]):
-            starts[dim] = int(start)
-        for dim, index_dim in batching:
-            starts[dim] = batch[index_dim]
-        if clip:
-            starts = [min(max(s, 0), d - n) for s, d, n in zip(starts, shape, sizes)]
-        inside = all(0 <= s <= d - n for s, d, n in zip(starts, shape, sizes))
-        yield batch, tuple(builtins.slice(s, s + n) for s, n in zip(starts, sizes)) if inside else None
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each index vector the flat places of its window in the operand, and whether that is within bounds."""
+    batch_shape = indices.shape[:-1]
+    starts = np.zeros((*batch_shape, len(shape)), object if indices.dtype == np.uint64 else np.int64)
+    for i, dim in enumerate(index_map):
+        starts[..., dim] = indices[..., i]
+    for dim, index_dim in batching:
+        starts[..., dim] = np.arange(batch_shape[index_dim]).reshape(
+            [-1 if i == index_dim else 1 for i in range(len(batch_shape))]
+        )
+    last = np.array(shape, np.int64) - np.array(sizes, np.int64)
+    if clip:
+        starts = np.clip(starts, 0, last)
+    inside = ((starts >= 0) & (starts <= last)).all(-1).ravel()
+    starts = np.where(inside[:, None], starts.reshape(-1, len(shape)), 0).astype(np.int64)
+    strides = np.array([math.prod(shape[i + 1 :]) for i in range(len(shape))], np.int64)
+    steps = np.indices(sizes, np.int64).reshape(len(shape), -1)
+    return (starts @ strides)[:, None] + strides @ steps, inside

@@ -16,7 +16,7 @@ from veery._core.primitive import Primitive
 from veery._core.trace import Tracer
 from veery._transforms import staging
 from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
-from veery._transforms.dce import dce_jaxpr, side_effects
+from veery._transforms.dce import dce, dce_jaxpr, side_effects
 from veery._transforms.jvp import jvp_jaxpr
 from veery._transforms.linearize import linearize_jaxpr
 from veery._transforms.transpose import backward_pass
@@ -292,7 +292,7 @@ class _ResidualPlan:
                 groups.append(("y", _index_in(self.from_ys, n_out - num_carry + len(extra_outs) - 1)))
         self._groups = groups
         outvars = [*primal.jaxpr.outvars[:n_out], *extra_outs]
-        self.primal = ClosedJaxpr(dce_jaxpr(primal.jaxpr.replace(outvars=outvars)), [])
+        self.primal = dce(ClosedJaxpr(primal.jaxpr.replace(outvars=outvars), primal.consts))
 
     def hoisted(self, consts: Sequence[Any]) -> list[Any]:
         """The residuals that depend on constants alone."""
@@ -301,7 +301,7 @@ class _ResidualPlan:
         jaxpr = self._primal.jaxpr
         outvars = [jaxpr.outvars[i] for i in self._hoisted_outs]
         alone = dce_jaxpr(jaxpr.replace(outvars=outvars, invars=jaxpr.invars[: self._num_consts]), keep_effects=False)
-        return eval_jaxpr(alone, (), *consts)
+        return eval_jaxpr(alone, self._primal.consts, *consts)
 
     def linear_body(self, linear: ClosedJaxpr, n_const_dots: int, n_carry_dots: int) -> ClosedJaxpr:
         """The linear body with inputs in the order of a scan: invariant residuals, tangents of constants, of carry,
@@ -345,8 +345,8 @@ def _index_in(items: list[int], item: int) -> int:
 
 
 def _invariant_outputs(closed: ClosedJaxpr, num_consts: int) -> set[int]:
-    """The outputs that depend on the leading constants alone."""
-    invariant = set(closed.jaxpr.invars[:num_consts])
+    """The outputs that depend on the leading constants, and on the jaxpr's own, alone."""
+    invariant = {*closed.jaxpr.constvars, *closed.jaxpr.invars[:num_consts]}
     for eqn in closed.jaxpr.eqns:
         if not side_effects(eqn.effects) and all(type(a) is Literal or a in invariant for a in eqn.invars):
             invariant.update(eqn.outvars)

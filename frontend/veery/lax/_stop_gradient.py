@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from veery._core import dtypes, tree
-from veery._core.ad import NONDIFFERENTIABLE
+from veery._core.ad import NONDIFFERENTIABLE, Zero
 from veery._core.avals import aval_of
 from veery._core.primitive import Primitive
 
@@ -37,6 +37,7 @@ stop_gradient_p: Primitive = Primitive(
     "stop_gradient",
     abstract_eval=lambda x: x,
     jvp=NONDIFFERENTIABLE,
+    transpose=lambda ct, x: [Zero(x.aval)],
     batch=lambda args, dims: (stop_gradient_p.bind(args[0]), dims[0]),
     reference=lambda x: np.array(x),
 )

@@ -40,11 +40,11 @@ def _result_dtype(a: ArrayLike, dtype: Any) -> Any:
     return dtypes.check_and_canonicalize_user_dtype(dtype, "mean")
 
 
-def _count(a: Array, mask: tuple[Array, ...], axes: tuple[int, ...], dtype: Any) -> Any:
-    """How many elements each result is made of: a number, or an array where there is a mask."""
+def _count(a: Array, mask: tuple[Array, ...], axes: tuple[int, ...], like: Array) -> Array:
+    """How many elements each result is made of, in the shape and dtype of the results."""
     if not mask:
-        return math.prod(a.shape[i] for i in axes)
-    return lax.reduce_sum(to_dtype(broadcast_to(mask[0], a.shape), dtype), axes)
+        return lax.full_like(like, math.prod(a.shape[i] for i in axes))
+    return lax.reduce_sum(to_dtype(broadcast_to(mask[0], a.shape), like.dtype), axes)
 
 
 def _masked_sum(x: Array, mask: tuple[Array, ...], axes: tuple[int, ...]) -> Array:
@@ -56,13 +56,8 @@ def _masked_sum(x: Array, mask: tuple[Array, ...], axes: tuple[int, ...]) -> Arr
 def _mean(a: Array, *mask: Array, axes: tuple[int, ...], dtype: Any, keepdims: bool) -> Array:
     work = _computation_dtype(dtype)
     total = _masked_sum(to_dtype(a, work), mask, axes)
-    result = to_dtype(lax.div(total, _as(total, _count(a, mask, axes, work))), dtype)
+    result = to_dtype(lax.div(total, _count(a, mask, axes, total)), dtype)
     return expand(result, axes, a.ndim) if keepdims else result
-
-
-def _as(like: Array, count: Any) -> Array:
-    """A count in the dtype and shape of an array."""
-    return count if isinstance(count, type(like)) and count.dtype == like.dtype else lax.full_like(like, count)
 
 
 def mean(
@@ -115,9 +110,8 @@ def _var(
         squares = lax.real(lax.mul(centred, lax.conj(centred)))
     else:
         squares = lax.mul(centred, centred)
-    count = _count(a, mask, axes, squares.dtype)
     total = _masked_sum(squares, mask, axes)
-    divisor = lax.sub(_as(total, count), lax.full_like(total, ddof))
+    divisor = lax.sub(_count(a, mask, axes, total), lax.full_like(total, ddof))
     positive = lax.gt(divisor, lax.full_like(divisor, 0))
     safe = lax.select(positive, divisor, lax.full_like(divisor, 1))
     result = lax.select(positive, lax.div(total, safe), lax.full_like(total, np.nan))

@@ -104,7 +104,7 @@ func.func private @{name}({given}) -> ({made}) {{
         out, start = self.body.out, 0
         subspan = f"hal.interface.binding.subspan layout({layout})"
         bound = [
-            f"{buffer.name} = {subspan} binding({k}) alignment(64) offset({out.index(0)}) : {buffer.type}"
+            f"{buffer.name} = {subspan} binding({k}) offset({out.index(0)}) : {buffer.type}"
             for k, buffer in enumerate(buffers)
         ]
         for buffer in self.body.scratch:

@@ -126,20 +126,6 @@ def tie_shape(x: Value, like: Value) -> Value:
     return _tied(x, sizes) if sizes else x
 
 
-def separate_sizes(function: Any) -> None:
-    """Give each symbolic size of a function's results a value of its own.
-
-    IREE does not inline functions that have an affinity, and drops one of two equal sizes that such a one returns
-    ("operation's operand is unlinked").
-    """
-    last = list(function.regions[0].blocks[0].operations)[-1].operation
-    with ir.InsertionPoint(last):
-        for i, result in enumerate(last.operands):
-            sizes = [_extent(result, size.axis) for size in shape_of(result) if isinstance(size, Extent)]
-            if sizes:
-                last.operands[i] = _tied(result, [one("util.optimization_barrier", [n], n.type) for n in sizes])
-
-
 @_signless
 def _tied(x: Value, sizes: Sequence[Value]) -> Value:
     return one("flow.tensor.tie_shape", [x, *sizes], x.type)

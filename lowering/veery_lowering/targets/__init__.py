@@ -45,14 +45,12 @@ class Target:
     name: as the user wrote it; backend: "cpu", "vulkan" or "cuda".
     attempts: option lists for a program, the preferred one first; the next is tried when the compiler fails.
     machine: what the code depends on beside the name (the CPU's features); enters the cache key.
-    attributes: of the program's functions, names and values as MLIR's text.
     """
 
     name: str
     backend: str
     attempts: Callable[[Traits], list[Flags]]
     machine: str = ""
-    attributes: tuple[tuple[str, str], ...] = ()
 
 
 COMMON_FLAGS: Flags = (

@@ -22,11 +22,6 @@ _FLAGS: Flags = (
     "--iree-dispatch-creation-enable-aggressive-fusion=false",
     "--iree-dispatch-creation-fuse-multi-use=false",
 )
-# IREE 3.13 opens two queues on a device, and what waits for the other queue is submitted by whichever thread signals
-# first: both number their signals of one semaphore before they send them. Where a later number comes first, Mesa gives
-# up the device ("Timeline values must only ever strictly increase"): after 5 to 3,000 calls of a scan. So all on one.
-_FIRST_QUEUE = "#hal.device.affinity<@device, [0]>"
-_ATTRIBUTES = (("stream.affinity", _FIRST_QUEUE), ("iree.abi.affinity", _FIRST_QUEUE))
 # The features that devices may lack, with the dtypes that need them. IREE's emulation of 64-bit integers splits random
 # keys wrongly, so it is not relied on.
 _WIDE = {"fp64": ("float64", "complex128"), "int64": ("int64", "uint64"), "fp16": ("float16",)}
@@ -61,7 +56,7 @@ def target(chip: str) -> Target:
                     )
         return [flags]
 
-    return Target(f"vulkan:{chip}", "vulkan", attempts, attributes=_ATTRIBUTES)
+    return Target(f"vulkan:{chip}", "vulkan", attempts)
 
 
 def _fields(description: str) -> dict[str, str]:

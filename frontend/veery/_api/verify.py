@@ -1,0 +1,51 @@
+"""Functions whose compiled programs are compared with a reference evaluation at each call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from veery._api.jit import JitFunction, jit
+from veery._core import source
+from veery._core.config import verify as setting
+
+
+def verify(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Compare what the compiled program of a function returns with an evaluation in float64 by NumPy and SciPy.
+
+    The reference shares no formula with the compiler. By how much results may differ follows the conditioning of the
+    function: it is evaluated again with random errors of the size that rounding has in the dtype of each result. What
+    lies behind a jump that rounding reaches (a comparison, `floor`, an order) is not compared. Random bits, integers
+    and bools must be equal. Every program that runs within the call is verified, those of eager operations too. Programs
+    with an `io_callback` are not, since it may run but once; that is logged.
+
+    `config.update("veery_verify", "first")`, or VEERY_VERIFY=first in the environment, verifies the first call of every
+    program of a process.
+
+    Args:
+        fun: the function; it is compiled by `jit` if it is not already.
+
+    Returns:
+        A function with the same arguments and results.
+
+    Raises:
+        VerificationError: (by the function returned) results differ. The message names the first equation that does with
+            the line of the program, the values and the bound. A Python file that reproduces it is written into
+            the working directory, or into the folder VEERY_VERIFY_DIR.
+
+    >>> import veery, veery.numpy as jnp
+    >>> def step(w, x, y):
+    ...     return w - 0.1 * veery.grad(lambda w: jnp.mean((x @ w - y) ** 2))(w)
+    >>> veery.debug.verify(step)(jnp.zeros(2), jnp.eye(2), jnp.ones(2))
+    Array([0.1, 0.1], dtype=float32)
+    """
+    compiled = fun if isinstance(fun, JitFunction) else jit(fun)
+
+    @functools.wraps(fun)
+    @source.api_boundary
+    def verified(*args: Any, **kwargs: Any) -> Any:
+        with setting("always"):
+            return compiled(*args, **kwargs)
+
+    return verified

@@ -1,0 +1,152 @@
+"""Programs verified as they run: their results compared with the reference, and what is wrong told."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from veery import _dispatch
+from veery._core import effects
+from veery._core.compiler_options import Pairs
+from veery._core.config import verify as setting
+from veery._core.dimensions import is_symbolic
+from veery._core.errors import VerificationError
+from veery._core.jaxpr import ClosedJaxpr
+from veery._reference import blame
+from veery._reference.comparison import Comparison, compare
+from veery._reference.interpreter import Unverifiable
+from veery._reference.reproduction import write
+
+logger = logging.getLogger("veery")
+
+
+class Record(NamedTuple):
+    """A program that was verified, by the name of its function."""
+
+    name: str
+    comparison: Comparison
+
+
+class _Forgotten(list[Record]):
+    """A list that stays empty."""
+
+    def append(self, record: Record) -> None:
+        """Do nothing."""
+
+
+_records: ContextVar[list[Record]] = ContextVar("records", default=_Forgotten())
+
+
+@contextmanager
+def recording() -> Iterator[list[Record]]:
+    """A list that gets a record of each program that this thread verifies within the context."""
+    found: list[Record] = []
+    token = _records.set(found)
+    try:
+        yield found
+    finally:
+        _records.reset(token)
+
+
+def run_verified(
+    executable: Any, buffers: Sequence[Any], closed: ClosedJaxpr, name: str, device: Any, options: Pairs
+) -> Sequence[Any]:
+    """Run a program and compare its results with the reference, if the settings want this call compared.
+
+    Raises:
+        VerificationError: they differ.
+    """
+    key = ("verified", device, options)
+    if setting.value == "first" and key in closed.derived:
+        return executable(buffers)  # type: ignore[no-any-return]
+    closed.derived[key] = True
+    args = [np.array(b.numpy()) for b in buffers]  # copies: the program may overwrite them
+    results: Sequence[Any] = executable(buffers)
+    with setting("off"):
+        check(closed, name, args, [b.numpy() for b in results], device, options)
+    return results
+
+
+def check(
+    closed: ClosedJaxpr,
+    name: str,
+    args: Sequence[Any],
+    outs: Sequence[Any],
+    device: Any,
+    options: Pairs = (),
+    seed: int = 0,
+) -> Comparison | None:
+    """Compare what a program returned with the reference.
+
+    Args:
+        closed: the program, without consts.
+        name: of its function.
+        args: its arguments.
+        outs: its results.
+        device: where it ran, and where parts of it run to find the equation at fault.
+        options: those it was compiled with.
+        seed: of the random errors by which bounds are found.
+
+    Returns:
+        The comparison; None if the program cannot be evaluated again (a line is logged).
+
+    Raises:
+        VerificationError: they differ.
+    """
+    reason = _unverifiable(closed)
+    if reason:
+        logger.info("jit(%s) is not verified: %s", name, reason)
+        return None
+    try:
+        found = compare(closed, args, outs, seed)
+    except Unverifiable as error:
+        logger.info("jit(%s) is not verified: %s", name, error)
+        return None
+    _records.get().append(Record(name, found))
+    if found.ok:
+        return found
+
+    def run(program: ClosedJaxpr, values: Sequence[Any]) -> list[Any]:
+        executable = _dispatch.compile_jaxpr(program, name, device, None, options)
+        arrays = [_dispatch.put(np.asarray(x), aval) for x, aval in zip(values, program.in_avals)]
+        return [b.numpy() for b in executable(_dispatch.on_device(arrays, device))]
+
+    raise _error(blame.find(closed, args, found.failures[0], run, seed), found, name, device, options, seed)
+
+
+def _unverifiable(closed: ClosedJaxpr) -> str:
+    if effects.has_io(closed.effects):
+        return "it has an io_callback, which runs once for each execution"
+    if any(is_symbolic(getattr(aval, "shape", ())) for aval in closed.in_avals):
+        return "its shapes are symbolic"
+    return ""
+
+
+def _error(
+    culprit: blame.Culprit, found: Comparison, name: str, device: Any, options: Pairs, seed: int
+) -> VerificationError:
+    path = write(culprit, name, _dispatch.target_of(device), options, seed, _folder())
+    eqn = culprit.equation
+    equation = "" if eqn is None else blame.place(eqn)
+    lines = [
+        f"jit({name}) on {device} differs from its evaluation in float64.",
+        *(f"  {failure}" for failure in found.failures),
+        f"The first equation that differs is {equation}:" if eqn is not None else "No equation of it differs.",
+        *([f"  {eqn}", f"  {culprit.failure.elements}"] if eqn is not None else []),
+        culprit.how,
+        f"{path} reproduces it.",
+    ]
+    return VerificationError("\n".join(lines), name, equation, str(path))
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("VEERY_VERIFY_DIR", "."))
+
+

@@ -1,0 +1,117 @@
+"""What the results of a program must be: by the reference evaluator, and by the values of the functions within."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import veery as jax
+from fuzz.nesting import Stage
+from fuzz.programs import Program
+from veery._core.jaxpr import JaxprEqn
+from veery._reference import compare
+from veery._reference.formats import format_of, held
+from veery._reference.interpreter import Interpreter
+from veery._reference.samples import Value
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found of a program's results.
+
+    Attributes:
+        failures: a line for each result that is wrong.
+        undetermined: the share of elements of which nothing is known.
+    """
+
+    failures: list[str]
+    undetermined: float
+
+
+def compiled_failures(closed: Any, args: Sequence[Any], outs: Sequence[Any]) -> Verdict:
+    """Results of a compiled program beside the reference evaluation of the jaxpr that was compiled."""
+    comparison = compare(closed, args, outs)
+    return Verdict([str(f) for f in comparison.failures], comparison.undetermined)
+
+
+def rule_failures(program: Program) -> list[str]:
+    """What each transformation made, evaluated by the reference, beside the values of the function within."""
+    failures = []
+    for transformation, stage in zip(program.transformations, program.stages[1:]):
+        inner = Evaluator(transformation.inner)
+        outs = Evaluator(stage)(*stage.args)
+        for what, actual, value, error in transformation.expected(inner, outs):
+            text = _difference(what, actual, value, error)
+            if text:
+                failures.append(text)
+    return failures
+
+
+class Evaluator:
+    """The reference evaluation of a stage, whose arguments may be in double precision."""
+
+    def __init__(self, stage: Stage):
+        self._closed = jax.make_jaxpr(stage.fun)(*stage.args)
+
+    def __call__(self, *xs: np.ndarray) -> list[np.ndarray]:
+        return self._run(RealNumbers([]), xs)
+
+    def about(self, *xs: np.ndarray) -> Callable[..., list[np.ndarray]]:
+        """The evaluation near some arguments: what has no gradient stays as it is there."""
+        held_back: list[Value] = []
+        self._run(RealNumbers(held_back), xs)
+        return lambda *ys: self._run(RealNumbers(list(held_back), replay=True), ys)
+
+    def _run(self, interpreter: Interpreter, xs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        values = [(_unrounded(x, aval.dtype),) for x, aval in zip(xs, self._closed.in_avals, strict=True)]
+        return [value[0] for value in interpreter.run(self._closed, values, 1)]
+
+
+class RealNumbers(Interpreter):
+    """The reference without the rounding of arguments and of conversions, so that small differences are seen.
+
+    Args:
+        held_back: the results of stop_gradient, in order: appended to, or with `replay` taken from it.
+    """
+
+    def __init__(self, held_back: list[Value], replay: bool = False):
+        super().__init__(np.random.default_rng(0))
+        self._held_back, self._replay = held_back, replay
+
+    def apply(self, eqn: JaxprEqn, operands: list[Value], count: int) -> list[Value]:
+        if eqn.primitive.name in ("convert_element_type", "reduce_precision"):
+            source, out = eqn.invars[0].aval.dtype, eqn.outvars[0].aval.dtype
+            if format_of(source) and format_of(out) and (held(0, source).dtype == held(0, out).dtype):
+                return operands
+        if eqn.primitive.name == "stop_gradient":
+            if self._replay:
+                return [self._held_back.pop(0)]
+            self._held_back.append(operands[0])
+        return super().apply(eqn, operands, count)
+
+
+def _unrounded(x: np.ndarray, dtype: Any) -> np.ndarray:
+    return np.asarray(x, held(0, dtype).dtype) if format_of(dtype) else held(x, dtype)
+
+
+def _difference(what: str, actual: Any, value: Any, error: Any) -> str:
+    actual, value = np.asarray(actual), np.asarray(value)
+    if actual.shape != value.shape:
+        return f"{what} has the shape {actual.shape}, expected {value.shape}"
+    with np.errstate(all="ignore"):
+        if actual.dtype.kind in "biu":
+            wrong = actual != value
+        else:
+            same = (actual == value) | (np.isnan(actual) & np.isnan(value))
+            wrong = ~same & ~(np.abs(actual - value) <= error) & np.isfinite(error) & np.isfinite(value)
+    if not wrong.any():
+        return ""
+    index = tuple(int(i) for i in np.argwhere(wrong)[0])
+    at = f" at {list(index)}" if index else ""
+    return (
+        f"{what}: {int(wrong.sum())} of {wrong.size} elements differ;{at} the reference of the transformed function "
+        f"gives {actual[index]}, the function's own values say {value[index]} within {np.asarray(error)[index]:.3g}"
+    )

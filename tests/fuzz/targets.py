@@ -1,0 +1,143 @@
+"""Where programs run: compiled for the CPU, for Vulkan, or saved to a file that the runtime alone loads."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import veery as jax
+from fuzz.programs import Program
+from veery._core.jaxpr import ClosedJaxpr, Jaxpr, subjaxprs
+
+Arrays = Sequence[np.ndarray]
+TARGETS = ("cpu", "vulkan", "artifact")
+_RUNTIME = Path(__file__).parents[2] / "runtime"
+_VULKAN_TYPES = ("bool", "int32", "uint32", "float32", "complex64")
+
+
+class Unsupported(Exception):
+    """A program has types that the target's device has not."""
+
+
+class Target:
+    """Compiles and runs programs. `half` and `wide` say whether the device computes in 16 and in 64 bits."""
+
+    half = wide = True
+
+    def run(self, fun: Any, args: Arrays, donated: tuple[int, ...], closed: ClosedJaxpr) -> list[np.ndarray]:
+        """Results of a function, whose jaxpr is `closed`, by the compiled program."""
+        call = jax.jit(fun, donate_argnums=donated)
+        with self.device():
+            return [_numpy(y) for y in call(*map(jax.numpy.asarray, args))]
+
+    @contextmanager
+    def device(self) -> Iterator[None]:
+        yield
+
+
+class Vulkan(Target):
+    """The first Vulkan device, for programs of the types that all such devices have."""
+
+    half = wide = False
+
+    def run(self, fun: Any, args: Arrays, donated: tuple[int, ...], closed: ClosedJaxpr) -> list[np.ndarray]:
+        if missing := sorted(types_of(closed) - {*_VULKAN_TYPES, "key<fry>", "float0"}):
+            raise Unsupported(", ".join(missing))
+        return super().run(fun, args, donated, closed)
+
+    @contextmanager
+    def device(self) -> Iterator[None]:
+        with jax.default_device(jax.devices("vulkan")[0]):
+            yield
+
+
+class Artifact(Target):
+    """A file with the compiled program, loaded and run by a process that has the runtime alone."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="veery-fuzz-")
+
+    def run(self, fun: Any, args: Arrays, donated: tuple[int, ...], closed: ClosedJaxpr) -> list[np.ndarray]:
+        path = Path(self._folder.name) / "program.vmfb"
+        specs = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in args)
+        jax.aot.compile(jax.jit(fun, donate_argnums=donated), specs, out=path)
+        if self._process is None or self._process.poll() is not None:
+            self._process = _runtime_process()
+        assert self._process.stdin and self._process.stdout
+        pickle.dump((str(path), list(args)), self._process.stdin)
+        self._process.stdin.flush()
+        try:
+            outs = pickle.load(self._process.stdout)
+        except EOFError:
+            raise Crash(f"the runtime's process ended with {self._process.wait()}") from None
+        if isinstance(outs, str):
+            raise RuntimeError(f"in the runtime: {outs}")
+        return outs
+
+
+class Crash(Exception):
+    """A process of a program's own has ended."""
+
+
+_LOOP = """
+import os, pickle, sys
+outs = os.fdopen(os.dup(1), "wb")
+os.dup2(2, 1)
+sys.path += {paths!r}
+sys.path.insert(0, {runtime!r})
+import numpy, veery_runtime
+while True:
+    try:
+        path, args = pickle.load(sys.stdin.buffer)
+    except EOFError:
+        break
+    try:
+        found = veery_runtime.load(path)(*args)
+        found = [numpy.asarray(x) for x in (found if isinstance(found, tuple) else (found,))]
+    except Exception as error:
+        found = type(error).__name__ + ": " + str(error)
+    assert not {{"veery", "veery_lowering", "iree.compiler"}} & set(sys.modules)
+    pickle.dump(found, outs)
+    outs.flush()
+"""
+
+
+def _runtime_process() -> subprocess.Popen[bytes]:
+    paths = [p for p in sys.path if p.endswith("site-packages")]
+    script = _LOOP.format(paths=paths, runtime=str(_RUNTIME))
+    return subprocess.Popen([sys.executable, "-S", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def target_named(name: str) -> Target:
+    """The target `cpu`, `vulkan` or `artifact`."""
+    return {"cpu": Target, "vulkan": Vulkan, "artifact": Artifact}[name]()
+
+
+def run_program(program: Program, target: Target) -> tuple[ClosedJaxpr, list[np.ndarray]]:
+    """The jaxpr of a program, and its results on a target."""
+    closed = jax.make_jaxpr(program.fun)(*program.args)
+    return closed, target.run(program.fun, program.args, program.donated, closed)
+
+
+def _numpy(x: Any) -> np.ndarray:
+    return np.array(np.asarray(x))
+
+
+def types_of(jaxpr: ClosedJaxpr | Jaxpr) -> set[str]:
+    """The names of the dtypes of all variables of a jaxpr and of those in it."""
+    inner = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
+    names = {str(v.aval.dtype) for v in [*inner.constvars, *inner.invars] if hasattr(v.aval, "dtype")}
+    for eqn in inner.eqns:
+        names |= {str(v.aval.dtype) for v in eqn.outvars if hasattr(v.aval, "dtype")}
+        for sub in subjaxprs(eqn.params):
+            names |= types_of(sub)
+    return names

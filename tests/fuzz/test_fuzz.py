@@ -1,0 +1,153 @@
+"""The fuzzer itself: programs are made again from their numbers, faults are found and made small, known programs run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fuzz import nesting
+from fuzz.campaign import Campaign, Worker, environment
+from fuzz.checks import Outcome, check
+from fuzz.draw import Draw
+from fuzz.nesting import Stage, differences
+from fuzz.oracle import rule_failures
+from fuzz.programs import Draft, Edits
+from fuzz.targets import target_named
+from fuzz.templates import TEMPLATES
+
+import veery as jax
+import veery.numpy as jnp
+
+FIXED = (3, 13, 14)  # numbers of seed 1: a template, and graphs under transformations
+
+
+def made(number, seed=1, edits=Edits()):  # noqa: B008
+    draft = Draft(seed, number, edits)
+    with jax.enable_x64(draft.wide):
+        program = draft.make()
+        return str(program), program.args, str(jax.make_jaxpr(program.fun)(*program.args))
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_programs_follow_from_seed_and_number(number):
+    first, second = made(number), made(number)
+    assert first[0] == second[0]
+    assert first[2] == second[2]
+    for x, y in zip(first[1], second[1], strict=True):
+        assert (x.dtype, x.shape, x.tobytes()) == (y.dtype, y.shape, y.tobytes())
+
+
+def test_programs_of_other_numbers_differ():
+    assert len({made(number)[2] for number in range(8)}) == 8
+
+
+def test_smaller_programs_have_the_same_structure():
+    for number in range(5):
+        name, args, _ = made(number)
+        small_name, small_args, _ = made(number, edits=Edits(largest=2))
+        assert small_name.split("(")[-1].split(")")[0] == name.split("(")[-1].split(")")[0]
+        assert sum(np.size(x) for x in small_args) <= sum(np.size(x) for x in args)
+
+
+def test_there_are_templates_of_each_kind():
+    assert len(TEMPLATES) >= 100
+    names = " ".join(TEMPLATES)
+    for kind in ("attention", "kalman", "viterbi", "ctc", "quantum", "radix", "sinkhorn", "particle", "experts"):
+        assert kind in names
+
+
+@pytest.mark.parametrize("name", sorted(TEMPLATES))
+def test_templates_can_be_drawn(name):
+    for number in range(2):
+        draw = Draw([0, number], half=TEMPLATES[name].half)
+        with jax.enable_x64(draw.wide):
+            fun, args = TEMPLATES[name].make(draw)
+            outs = jax.tree_util.tree_leaves(jax.eval_shape(fun, *args))
+        assert outs
+
+
+def test_differences_say_how_exact_they_are():
+    [(slope, error)] = differences(lambda h: [np.sin(np.array([0.3, 1.0]) + h)])
+    assert np.all(np.abs(slope - np.cos([0.3, 1.0])) <= error)
+    assert np.all(error < 1e-5)
+    [(_, error)] = differences(lambda h: [np.abs(np.array([1e-4 + h]))])  # a kink within the steps
+    assert np.isnan(error).all()
+
+
+@pytest.mark.parametrize("name", sorted(nesting.TRANSFORMATIONS))
+def test_transformations_agree_with_the_values_within(name):
+    assert not failures_of(name, lambda x, y: (jnp.sin(x) * y.sum(0) + x**2,))
+
+
+@pytest.mark.parametrize("name", ["Grad", "Jvp", "Vjp", "Jacobian", "Hessian", "Hvp"])
+def test_wrong_derivatives_are_noticed(name):
+    @jax.custom_jvp
+    def sine(x):
+        return jnp.sin(x)
+
+    sine.defjvp(lambda primals, tangents: (sine(*primals), 1.01 * jnp.cos(primals[0]) * tangents[0]))
+    assert failures_of(name, lambda x, y: (sine(x * y),))
+
+
+def test_wrong_batching_is_noticed():
+    @jax.custom_batching.custom_vmap
+    def double(x):
+        return 2 * x
+
+    double.def_vmap(lambda size, batched, x: (2 * x[::-1] if batched[0] else 2 * x, batched[0]))
+    assert failures_of("Vmap", lambda x, y: (double(x + y).sum(),))
+
+
+def failures_of(name, fun):
+    """What the oracle says of a transformation of a function of two arrays."""
+    args = np.linspace(0.2, 1, 5).astype("float32"), np.linspace(-1, 1, 5).astype("float32")
+    for k in range(30):  # of the ways to transform it, one in which something happens
+        transformation = nesting.nest(Stage(fun, args), name, Draw([k], half=False, wide=False))
+        if name != "Vmap" or transformation.n > 1:
+            break
+    stages = [transformation.inner, transformation.stage]
+    draft = Draft(0, 0).make()
+    draft.stages, draft.transformations = stages, [transformation]
+    return rule_failures(draft)
+
+
+@pytest.mark.parametrize("number", FIXED)
+def test_fixed_programs_run(number):
+    outcome = check(1, number, target_named("cpu"))
+    assert outcome.kind == "ok", outcome.detail
+
+
+_BROKEN = """
+import sys
+from fuzz.checks import Outcome
+from fuzz import shrink
+from veery_lowering.rules import elementwise
+from veery_lowering import rules
+{breaking}
+from fuzz.checks import check
+from fuzz.targets import target_named
+"""
+
+
+def test_a_process_that_ends_is_a_finding(tmp_path, monkeypatch):
+    worker = Worker(1, "no such target", tmp_path / "log")
+    outcome = worker.check(0)
+    assert outcome.kind == "crash"
+    assert "exit status 1" in outcome.detail
+    assert "no such target" in outcome.detail
+
+
+def test_a_process_that_hangs_is_a_finding(tmp_path):
+    worker = Worker(1, "cpu", tmp_path / "log", limit=0.01)
+    assert worker.check(0).kind == "timeout"
+
+
+def test_campaigns_count_outcomes(tmp_path):
+    campaign = Campaign(1, "cpu", tmp_path, first=FIXED[0], count=1, jobs=1)
+    assert [o.kind for o in campaign.run()] == ["ok"]
+    assert "1 programs of seed 1 on cpu: 1 ok" in campaign.summary()
+    assert json.loads((tmp_path / "outcomes.jsonl").read_text())["number"] == FIXED[0]

@@ -1,0 +1,34 @@
+"""A process that checks programs: it reads their numbers line by line and answers with outcomes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+
+
+def main(seed: int, target_name: str) -> None:
+    """Serve until there is nothing to read."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what the compiler prints is no answer
+    folder = tempfile.mkdtemp(prefix="veery-fuzz-cache-")
+    os.environ["VEERY_CACHE_DIR"] = folder
+
+    import veery as jax
+    from fuzz.checks import check
+    from fuzz.targets import target_named
+
+    jax.config.update("jax_enable_compilation_cache", False)
+    target = target_named(target_name)
+    done = 0
+    for line in sys.stdin:
+        outcome = check(seed, int(line), target)
+        answers.write(json.dumps(outcome.as_dict()) + "\n")
+        done += 1
+        if done % 100 == 0:
+            jax.clear_caches()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])
