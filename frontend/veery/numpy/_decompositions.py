@@ -223,7 +223,12 @@ def _matrix_rank(M: Array, rtol: ArrayLike | None, hermitian: bool) -> Array:
     limit = max(np.shape(M)[-2:]) * _eps(s.dtype) if rtol is None else rtol
     (limit,) = promote_args_inexact("jnp.linalg.matrix_rank", limit)
     largest = _reductions.max(s, axis=-1, keepdims=True, initial=0)
-    return _reductions.sum(s > lax.expand_dims(limit, (np.ndim(limit),)) * largest, axis=-1)
+    return _reductions.sum(s > _for_each(limit, s.ndim) * largest, axis=-1)
+
+
+def _for_each(limits: Any, rank: int) -> Array:
+    """Limits of matrices beside their singular values, which have this rank."""
+    return lax.broadcast_to_rank(lax.expand_dims(limits, (np.ndim(limits),)), rank)
 
 
 _matrix_rank._name = "matrix_rank"
@@ -263,7 +268,7 @@ def _pinv_value(a: Array, rtol: Array, hermitian: bool) -> Array:
         u, s, vh = _hermitian_svd(a, compute_uv=True)
     else:
         u, s, vh = lax.linalg.svd(a, full_matrices=False)
-    limit = lax.expand_dims(rtol, (np.ndim(rtol),)).astype(s.dtype) * s[..., :1]
+    limit = _for_each(rtol, s.ndim).astype(s.dtype) * s[..., :1]
     large = s > broadcast_to(limit, s.shape)
     inverse = where(large, 1 / where(large, s, 1), 0).astype(a.dtype)
     return matmul(_adjoint(vh) * inverse[..., None, :], _adjoint(u))

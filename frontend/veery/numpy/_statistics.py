@@ -259,7 +259,7 @@ def average(
 def _numbers(a: ArrayLike, where: ArrayLike | None) -> Any:
     """Where elements are numbers and count."""
     valid = _logic.logical_not(_logic.isnan(a))
-    return valid if where is None else _logic.logical_and(valid, where)
+    return valid if where is None else _logic.logical_and(valid, broadcast_to(where, valid.shape))
 
 
 @jit(static_argnames=("axis", "dtype", "keepdims"))
@@ -416,7 +416,7 @@ def cov(
         if importances is not None:
             divisor = totals[0] - ddof * _reductions.sum(weights * importances) / totals[0]
     x = x - centre[:, None]
-    weighted = x if weights is None else x * weights
+    weighted = x if weights is None else x * weights[None, :]
     out = dot(x, _arithmetic.conj(lax.transpose(weighted, (1, 0)))) / divisor
     return lax.squeeze(out, (0, 1)) if count == 1 else out
 
