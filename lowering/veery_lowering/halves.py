@@ -14,7 +14,9 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.mlir import ir, operations
 
-_FOLDED = frozenset(f"stablehlo.{name}" for name in "reshape transpose broadcast_in_dim slice optimization_barrier".split())
+_FOLDED = frozenset(
+    f"stablehlo.{name}" for name in "reshape transpose broadcast_in_dim slice optimization_barrier".split()
+)
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 

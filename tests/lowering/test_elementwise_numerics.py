@@ -371,14 +371,10 @@ def test_integers_as_bfloat16() -> None:
     values = np.array([3, -1, 257, -999, 2**30 + 1])
     arguments = [values.astype(name) for name in ("int64", "int32", "int8", "uint16", "bool")]
     wide = lambda x: x.astype(np.float32)
+    half = lambda x: x.astype(ml_dtypes.bfloat16)
     with veery.enable_x64(True):
-        found = veery.jit(
-            lambda *xs: [
-                (x.astype(ml_dtypes.bfloat16), wide(x).astype(ml_dtypes.bfloat16), wide(x)[None, ::2].astype(ml_dtypes.bfloat16))
-                for x in xs
-            ]
-        )(*arguments)
+        found = veery.jit(lambda *xs: [(half(x), half(wide(x)), half(wide(x)[None, ::2])) for x in xs])(*arguments)
     for x, (direct, twice, part) in zip(arguments, found, strict=True):
-        expected = wide(x).astype(ml_dtypes.bfloat16)
+        expected = half(wide(x))
         for actual, wanted in ((direct, expected), (twice, expected), (part, expected[None, ::2])):
             np.testing.assert_array_equal(np.asarray(actual), wanted)
