@@ -19,6 +19,7 @@ from veery_lowering.cache import disk_cache
 from veery_lowering.constants import leave_unreversed
 from veery_lowering.donation import reuse_donated
 from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout
+from veery_lowering.halves import round_integers
 from veery_lowering.kernels import fuse_loops
 from veery_lowering.lookups import compute_columns
 from veery_lowering.loops import settle
@@ -195,6 +196,7 @@ def _prepared(
         settle_products(module)
         settle(module)
         compute_columns(module)
+        round_integers(module)
         branches = any(op.name in _BRANCHING for op in operations(module))
         if kept is not None:
             overwritten.extend(reuse_donated(module, emission.donated, kept))

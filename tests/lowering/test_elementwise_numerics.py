@@ -364,3 +364,17 @@ def test_incomplete_gamma_and_beta(dtype: str) -> None:
     np.testing.assert_allclose(lower, scipy.special.gammainc(wide[0], wide[2]), rtol=tolerance)
     np.testing.assert_allclose(upper, scipy.special.gammaincc(wide[0], wide[2]), rtol=tolerance, atol=1e-37)
     np.testing.assert_allclose(beta, scipy.special.betainc(wide[0], wide[1], wide[3]), rtol=tolerance, atol=1e-37)
+
+
+def test_integers_as_bfloat16() -> None:
+    """IREE makes one conversion of two, for which many processors have no code."""
+    values = np.array([3, -1, 257, -999, 2**30 + 1])
+    arguments = [values.astype(name) for name in ("int64", "int32", "int8", "uint16", "bool")]
+    wide = lambda x: x.astype(np.float32)
+    half = lambda x: x.astype(ml_dtypes.bfloat16)
+    with veery.enable_x64(True):
+        found = veery.jit(lambda *xs: [(half(x), half(wide(x)), half(wide(x)[None, ::2])) for x in xs])(*arguments)
+    for x, (direct, twice, part) in zip(arguments, found, strict=True):
+        expected = half(wide(x))
+        for actual, wanted in ((direct, expected), (twice, expected), (part, expected[None, ::2])):
+            np.testing.assert_array_equal(np.asarray(actual), wanted)

@@ -391,6 +391,10 @@ REFUSED = {
                  " start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1>}"
                  " : (tensor<17xf32>, tensor<5x1xi32>) -> tensor<5xf32>"),
     ),
+    "integer as bfloat16": Refused(
+        "halves.py", "failed to link",
+        function("tensor<3xi32>", "tensor<3xbf16>", "%r = stablehlo.convert %0 : (tensor<3xi32>) -> tensor<3xbf16>"),
+    ),
     "scatter of part of a row": Refused(
         "rules/gather_scatter.py", "iree_linalg_ext.scatter",
         scatter("update_window_dims = [1, 2], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1",

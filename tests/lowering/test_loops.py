@@ -98,7 +98,8 @@ def test_counters_in_every_dtype() -> None:
     start = np.array([3, 1, 2])
 
     def loop(name: str, x: Any) -> Any:
-        return lax.fori_loop(jnp.int32(0), 4, lambda i, s: jnp.sort(s)[::-1] + (0.75 * i).astype(name) + i.astype(name), x)
+        trip = lambda i, s: jnp.sort(s)[::-1] + (0.75 * i).astype(name) + i.astype(name)
+        return lax.fori_loop(jnp.int32(0), 4, trip, x)
 
     with veery.enable_x64(True):
         found = veery.jit(lambda x: [loop(name, x.astype(name)) for name in names])(start)
