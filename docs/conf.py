@@ -108,7 +108,8 @@ def _as_text(app: Any, what: str, name: str, obj: Any, options: Any, lines: list
     parts = re.split(rf"(^{_EXAMPLE_MARK}.*$|`+[^`]+`+)", text, flags=re.MULTILINE)
     for i, part in enumerate(parts):
         if part.startswith("`"):
-            parts[i] = f"``{part.strip('`')}``"
+            joined = parts[i + 1][:1].isalnum()  # "`Array`s": reStructuredText wants a mark between
+            parts[i] = f"``{part.strip('`')}``" + ("\\ " if joined else "")
         elif not part.startswith(_EXAMPLE_MARK):
             parts[i] = _SPECIAL.sub(r"\\\1", part)
     lines[:] = "".join(parts).replace(_EXAMPLE_MARK, "").splitlines()
