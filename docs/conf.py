@@ -69,7 +69,11 @@ def _page(name: str) -> str:
     public = dict(_public(module))
     classes = [n for n, value in public.items() if inspect.isclass(value)]
     functions = [n for n in public if n not in classes]
-    parts = [f"{name}\n{'=' * len(name)}\n", f".. automodule:: {name}\n   :no-members:\n", f".. currentmodule:: {name}\n"]
+    parts = [
+        f"{name}\n{'=' * len(name)}\n",
+        f".. automodule:: {name}\n   :no-members:\n",
+        f".. currentmodule:: {name}\n",
+    ]
     for title, names in (("Functions", functions), ("Classes", classes)):
         if names:
             table = "\n".join(f"   {n}" for n in names)

@@ -6,7 +6,6 @@ import re
 from fnmatch import fnmatch
 
 import pytest
-
 from docs.pages import OUTSIDE, PAGES, ROOT, anchors, links, literals, name_of, split
 
 _PATH = re.compile(r"^(?:frontend|lowering|runtime|tests|examples|docs|\.ci|\.github)/[\w./*-]*")

@@ -1,8 +1,8 @@
 """The code in the documents: each page is run from top to bottom, and answers what stands in it.
 
 `python` blocks are run, those with `>>>` are compared with what they print; `console` blocks run the veery command.
-`python model.py` is a file for them. Blocks of other languages are only shown. Blocks marked `alone` run in a process of their own, those marked `vulkan` in
-tests/vulkan/test_documents.py.
+`python model.py` is a file for them. Blocks marked `alone` run in a process of their own, those marked `vulkan` in
+tests/vulkan/test_documents.py. Blocks of other languages are only shown.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from docs.pages import PAGES, Block, name_of, split
+
 from veery_lowering import registry
 
 _NUMBER = re.compile(r"[-+]?\d+\.\d*(?:e[-+]?\d+)?")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from docs.pages import PAGES, name_of, split
 from docs.test_snippets import run_page
 
