@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help install demo test test-fast lint types bench fuzz wheel examples clean
+.PHONY: help install demo test test-fast lint types docs bench fuzz wheel examples clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ lint: install  ## ruff
 types: install  ## mypy
 	$(BIN)/mypy
 
+docs: install  ## build the documents into build/docs: open build/docs/index.html
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/python -m sphinx -W --keep-going -q -j $(JOBS) -d build/doctrees docs build/docs
+
 bench: install  ## timings beside NumPy, and JAX if JAX_PYTHON names an interpreter that has it
 	$(BIN)/python tests/bench/run.py $(if $(JAX_PYTHON),--jax-python $(JAX_PYTHON))
 
@@ -55,5 +59,5 @@ wheel: install  ## build a wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

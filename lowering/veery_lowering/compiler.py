@@ -20,6 +20,7 @@ from veery_lowering.constants import leave_unreversed
 from veery_lowering.donation import reuse_donated
 from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout
 from veery_lowering.kernels import fuse_loops
+from veery_lowering.lookups import compute_columns
 from veery_lowering.loops import settle
 from veery_lowering.mlir import (
     COMPILER_VERSION,
@@ -45,6 +46,7 @@ _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
 _NO_MULTI_USE_FUSION = "--iree-dispatch-creation-fuse-multi-use=false"
+_NO_AGGRESSIVE_FUSION = "--iree-dispatch-creation-enable-aggressive-fusion=false"
 # Calls with effects return when they are done. With fences IREE 3.13 loses some of calls without results: of two that
 # stem from one dispatch one is never signalled, and in loops a fence may be waited for before the call that signals it.
 _SYNCHRONOUS = "--iree-execution-model=async-internal"
@@ -151,7 +153,9 @@ def _attempts(emission: Emission, target: Target, options: Options) -> list[Flag
     """The option lists to compile with, the preferred one first."""
     attempts = [_with_options(flags, options, emission) for flags in target.attempts(traits(emission.module))]
     # Multi-use fusion of IREE 3.13 makes invalid IR of some large graphs: "operand #1 does not dominate this use".
-    return [*attempts, (*attempts[-1], _NO_MULTI_USE_FUSION)]
+    # Aggressive fusion makes dispatches of others that are not tiled as a whole: "write affecting operations on global
+    # resources are restricted to workgroup distributed contexts".
+    return [*attempts, *((*attempts[-1], flag) for flag in (_NO_MULTI_USE_FUSION, _NO_AGGRESSIVE_FUSION))]
 
 
 def _with_options(flags: Flags, options: Options, emission: Emission) -> Flags:
@@ -190,6 +194,7 @@ def _prepared(
             made = fuse_loops(module)
         settle_products(module)
         settle(module)
+        compute_columns(module)
         branches = any(op.name in _BRANCHING for op in operations(module))
         if kept is not None:
             overwritten.extend(reuse_donated(module, emission.donated, kept))

@@ -62,7 +62,7 @@ def main(descriptor: int | None, flags: tuple[str, ...], forks: bool) -> None:
     """
     control = socket.socket(fileno=descriptor) if descriptor is not None else _shared()
     control.set_inheritable(False)
-    from veery_lowering import allocation, branches, mlir  # noqa: F401  # what requests name is loaded before forks
+    from veery_lowering import allocation, branches, mlir, queues  # noqa: F401  # what requests name, loaded before forks
 
     mlir.use_process_flags(flags)
     gc.collect()

@@ -6,6 +6,9 @@ compiler dies of memory that it overwrote ("LLVM ERROR: out of memory"), as for 
 where arrays go round in a circle, (a, b) -> (b, a), their offsets do so in 64-bit registers, for which the program's
 code has a word too little: the numbers are wrong. What is found to be so is decided late, by what is known by then. So
 bodies read all that they are given, return nothing twice, and compute what goes round.
+
+What depends on a loop's counter alone is computed on the host, whose code lacks conversions: to half precision, to
+integers without sign, and of integers to double precision. So these are given what they convert on the device.
 """
 
 from __future__ import annotations
@@ -29,6 +32,24 @@ def settle(module: Any) -> None:
     for op in operations(module):
         if op.name == "stablehlo.while":
             _settle(op)
+        elif op.name == "stablehlo.convert" and _is_in_loop(op) and not _is_known_to_host(op):
+            with op.location, ir.InsertionPoint(op):
+                (op.operands[0],) = hlo.optimization_barrier([op.operands[0]])
+
+
+def _is_in_loop(op: Any) -> bool:
+    around = op.operation.parent
+    while around is not None and around.name != "stablehlo.while":
+        around = around.operation.parent
+    return around is not None
+
+
+def _is_known_to_host(conversion: Any) -> bool:
+    """Whether IREE's code for the host has a conversion, or it is one of an array, which is not done there."""
+    given, made = hlo.dtype_of(conversion.operands[0]), hlo.dtype_of(conversion.results[0])
+    if hlo.shape_of(conversion.operands[0]) or made.kind in "ib" or made == np.float32:
+        return True
+    return bool(made == np.float64 and given.kind == "f")
 
 
 def _settle(loop: Any) -> None:

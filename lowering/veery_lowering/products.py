@@ -9,7 +9,7 @@ for 512x512x512 with tiling of operands; 1000x1000x1000 takes 13% more.
 It makes a selection of a product by a converted bool, so that False * NaN is 0: bools select a one or a zero. It
 divides by the number of terms that a product sums, 0 of which end the process. And on processors that do not have it,
 its conversion of integers to bfloat16 calls a function that is not there, also that of float32 that were integers
-before: those are rounded by their bits.
+or positions before: where there are such, float32 is rounded by its bits.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ _PRODUCTS = frozenset(("stablehlo.dot", "stablehlo.dot_general", "stablehlo.conv
 
 def settle_products(module: Any) -> None:
     """Change the products and conversions of a module operation in place."""
-    for op in operations(module):
+    found = operations(module)
+    counted = any(map(_makes_integers_floats, found))
+    for op in found:
         if op.name == "stablehlo.convert":
-            rewrite = _convert
+            rewrite = _round_by_bits if counted and _is_to_bfloat16(op) else _convert
         elif op.name in _PRODUCTS:
             rewrite = _widen_operands if all(all(hlo.shape_of(x)) for x in op.operands) else _sum_nothing
         else:
@@ -40,8 +42,28 @@ def settle_products(module: Any) -> None:
 
 def _convert(op: Any) -> None:
     (x,), new = op.operands, _element(op.results[0])
-    if _loses_sign(_element(x), new) or _rounds_integers(_element(x), new):
+    if _loses_sign(_element(x), new):
         _replace(op, _in_steps(x, new))
+
+
+def _makes_integers_floats(op: Any) -> bool:
+    if op.name in ("stablehlo.iota", "stablehlo.dynamic_iota"):
+        return isinstance(_element(op.results[0]), ir.FloatType)
+    is_integer = lambda x: isinstance(_element(x), ir.IntegerType)
+    return op.name == "stablehlo.convert" and is_integer(op.operands[0]) and not is_integer(op.results[0])
+
+
+def _is_to_bfloat16(op: Any) -> bool:
+    rounded = (ir.IntegerType, ir.F32Type)
+    return isinstance(_element(op.results[0]), ir.BF16Type) and isinstance(_element(op.operands[0]), rounded)
+
+
+def _round_by_bits(op: Any) -> None:
+    (x,), new = op.operands, _element(op.results[0])
+    if _is_bool(_element(x)):
+        return _replace(op, _in_steps(x, new))
+    single = _converted(x, ir.F32Type.get())
+    _replace(op, _converted(hlo.reduce_precision(single, 8, 7), new))
 
 
 def _sum_nothing(op: Any) -> None:
@@ -88,17 +110,11 @@ def _loses_sign(old: ir.Type, new: ir.Type) -> bool:
     return unsigned(old) or (isinstance(old, ir.FloatType) and unsigned(new))
 
 
-def _rounds_integers(old: ir.Type, new: ir.Type) -> bool:
-    return isinstance(old, ir.IntegerType) and isinstance(new, ir.BF16Type)
-
-
 def _in_steps(x: Value, new: ir.Type) -> Value:
-    """Convert to a wider type by a last step from one of the same width, integers to bfloat16 by way of float32."""
+    """Convert to a wider type, so that the last step is from one of the same width."""
     if _is_bool(_element(x)):
         one_or_zero = (hlo.full_like(x, value, numpy_dtype(new)) for value in (1, 0))
         return hlo.select(x, *one_or_zero)
-    if isinstance(new, ir.BF16Type):
-        return _converted(hlo.reduce_precision(_converted(x, ir.F32Type.get()), 8, 7), new)
     integer = ir.IntegerType.get_signless(new.width)
     if isinstance(new, ir.FloatType):
         return _converted(_converted(x, integer), new)

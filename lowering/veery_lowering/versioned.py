@@ -55,10 +55,9 @@ def _convert(op: Any) -> None:
 
 
 def _widen_operands(op: Any) -> None:
-    tensors = [_tensor(x) for x in (*op.operands, op.results[0])]
-    if None in tensors:
+    given, out = [t for t in map(_tensor, op.operands) if t], _tensor(op.results[0])
+    if out is None or len(given) < 2:
         return
-    *given, out = tensors
     if any("0" in t.sizes.split("x") for t in given):
         return _replace(op, _zeros(out))
     wide = out.of("i", 32) if out.kind == "bool" else out

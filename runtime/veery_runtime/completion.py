@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from veery_runtime import iree
-from veery_runtime.errors import ForkedProcessError, translate
+from veery_runtime.errors import ForkedProcessError, tells_of_loss, translate
 
 # Native waits do not notice signals; a wait in slices lets Ctrl-C through within a tenth of a second.
 SLICE_NANOSECONDS = 100_000_000
@@ -30,12 +31,22 @@ def _check_fork(begun: int, name: str) -> None:
 
 
 class Completion:
-    """One call in flight on a device queue: a semaphore that reaches 1 when all results are there."""
+    """One call in flight on a device queue: a semaphore that reaches 1 when all results are there.
 
-    __slots__ = ("name", "semaphore", "fence", "begun", "reported")
+    lose: what to call with an error that says that the device was lost, where devices can be.
+    """
 
-    def __init__(self, name: str, semaphore: iree.HalSemaphore, fence: iree.HalFence) -> None:
+    __slots__ = ("name", "semaphore", "fence", "lose", "begun", "reported")
+
+    def __init__(
+        self,
+        name: str,
+        semaphore: iree.HalSemaphore,
+        fence: iree.HalFence,
+        lose: Callable[[BaseException], None] | None = None,
+    ) -> None:
         self.name = name
+        self.lose = lose
         self.semaphore = semaphore
         self.fence = fence
         self.begun = generation
@@ -67,6 +78,8 @@ class Completion:
             raise
         except Exception as error:
             cause = translate(self.name, error)
+        if self.lose is not None and tells_of_loss(cause):
+            self.lose(cause)
         self.reported = True
         raise cause  # out here, so that it keeps its own cause and context
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import logging
 import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from veery_runtime import completion, effects, iree, vulkan, workers
 from veery_runtime.buffer import COUNTED_NBYTES, Buffer, Ledger, Spec
-from veery_runtime.errors import DeviceUnavailableError
+from veery_runtime.errors import DeviceUnavailableError, tells_of_loss, translate
 
 # Results of the inline queue come from malloc, whose fresh pages cost 8 times the work of a 64 MB x + x; this keeps at
 # most 128 MB in 64 free blocks for reuse (78 ms -> 10 ms).
@@ -39,6 +40,7 @@ class Device:
     target = "none"  # what the compiler calls the device
     host_visible = True
     dlpack_device = (1, 0)
+    loss: BaseException | None = None  # the last time that the device was lost
 
     def __init__(self, id: int, device_kind: str) -> None:
         self.id = id
@@ -64,6 +66,18 @@ class Device:
     def inline(self) -> iree.HalDevice | None:
         """A queue that runs work in the caller's thread, where the platform has one."""
         return None
+
+    def on_loss(self, hal: iree.HalDevice) -> Callable[[BaseException], None] | None:
+        """What to call with an error that says that the device behind `hal` was lost; None where it cannot be."""
+        return None
+
+    def failure(self, name: str, error: BaseException, hal: iree.HalDevice) -> BaseException:
+        """The exception to raise for a program that failed on `hal`."""
+        cause = translate(name, error)
+        lose = self.on_loss(hal)
+        if lose is not None and tells_of_loss(cause):
+            lose(cause)
+        return cause
 
     def spec(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Spec:
         """The shared description of buffers of this shape and dtype here."""
@@ -280,22 +294,54 @@ def _host_memory() -> int | None:
 
 
 class GpuDevice(Device):
-    """A device behind IREE's vulkan or cuda driver. Its memory is reached through staging copies."""
+    """A device behind IREE's vulkan or cuda driver. Its memory is reached through staging copies.
+
+    A driver may give a device up. Then the buffers on it fail, and it is opened anew for what comes.
+    """
 
     host_visible = False
 
-    def __init__(self, id: int, platform: str, kind: str, hal: iree.HalDevice, target: str) -> None:
+    def __init__(self, id: int, platform: str, kind: str, open: Callable[[], iree.HalDevice], target: str) -> None:
         self.platform = platform
         self.target = target
         super().__init__(id, kind)
-        self._hal = hal
+        self._open = open
+        self._hal: iree.HalDevice | None = iree.immortal(open())
         self.dlpack_device = ({"cuda": 2, "vulkan": 7}[platform], id)
 
     @property
     def hal(self) -> iree.HalDevice:
         if self._generation != completion.generation:
             raise completion.ForkedProcessError(f"{self!r}: a forked child cannot use the parent's device")
-        return self._hal
+        hal = self._hal
+        if hal is None:
+            with self._lock:
+                hal = self._hal
+                if hal is None:
+                    hal = self._hal = iree.immortal(self._open())
+        return hal
+
+    def on_loss(self, hal: iree.HalDevice) -> Callable[[BaseException], None] | None:
+        return functools.partial(self._lose, hal)
+
+    def _lose(self, hal: iree.HalDevice, error: BaseException) -> None:
+        with self._lock:
+            if self._hal is not hal:  # known already
+                return
+            self._hal, self.loss = None, error
+            # No buffer of the lost device may reach a program on the new one: drivers die of foreign handles.
+            for buffer in self.live_buffers():
+                buffer._ref, buffer._pending = None, completion.Failed(error)
+
+    def upload(self, array: np.ndarray[Any, Any], spec: Spec) -> iree.VmRef:
+        hal = self.hal
+        try:
+            return super().upload(array, spec)
+        except Exception as error:
+            if not tells_of_loss(error):
+                raise
+            cause = self.failure(f"copy to {self!r}", error, hal)
+        raise cause
 
     def read(self, view: iree.HalBufferView, spec: Spec) -> np.ndarray[Any, Any]:
         hal = self.hal
@@ -307,7 +353,7 @@ class GpuDevice(Device):
         semaphore = hal.create_semaphore(0)
         done = iree.HalFence.create_at(semaphore, 1)
         hal.queue_copy(view.get_buffer(), staging, iree.HalFence(0), done)
-        completion.Completion(f"copy from {self!r}", semaphore, done).wait()
+        completion.Completion(f"copy from {self!r}", semaphore, done, self.on_loss(hal)).wait()
         host = np.frombuffer(staging.map(), np.uint8)[: spec.nbytes].copy().view(spec.dtype).reshape(spec.shape)
         host.flags.writeable = False
         return host
@@ -365,10 +411,10 @@ def _open_gpus(platform: str) -> list[Device]:
             _absent[platform] = f"{_LOOKED_FOR[platform]}: the driver is there but reports no device"
         opened: list[Device] = []
         for i, info in enumerate(found):
-            hal = iree.immortal(driver.create_device(info["device_id"]))
             # Without its properties a device is not usable: code for another one computes wrongly, without an error.
             target = targets[str(info["path"])] if platform == "vulkan" else platform
-            opened.append(GpuDevice(i, platform, str(info.get("name", platform)), hal, target))
+            open = functools.partial(driver.create_device, info["device_id"])
+            opened.append(GpuDevice(i, platform, str(info.get("name", platform)), open, target))
         return opened
     except Exception as error:  # whatever a driver does wrong must not take the CPU away
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -41,7 +41,9 @@ class IncompatibleArtifactError(ArtifactError):
 
 
 # What drivers say of a device that does not answer any more.
-_LOST = re.compile(r"DEVICE_LOST|CUDA_ERROR_(ILLEGAL_ADDRESS|LAUNCH_FAILED|ECC_UNCORRECTABLE|CONTEXT_IS_DESTROYED)")
+_LOST = re.compile(
+    r"DEVICE_LOST|DATA_LOSS|CUDA_ERROR_(ILLEGAL_ADDRESS|LAUNCH_FAILED|ECC_UNCORRECTABLE|CONTEXT_IS_DESTROYED)"
+)
 
 # IREE carries a failure along fences as text. A marker in that text leads back to the Python exception object, so
 # that a reader far downstream gets the original type and traceback. Bounded: exceptions keep frames alive.
@@ -86,6 +88,11 @@ def execution_error(message: str) -> ExecutionError:
     return _error(ExecutionError, message)
 
 
+def tells_of_loss(error: BaseException) -> bool:
+    """Whether a driver's error says that the device is lost."""
+    return isinstance(error, DeviceLostError) or _LOST.search(str(error)) is not None
+
+
 def translate(name: str, error: BaseException) -> BaseException:
     """The exception to raise where the result of the failed program `name` is read."""
     original = recall(error)
@@ -97,8 +104,8 @@ def translate(name: str, error: BaseException) -> BaseException:
     if _LOST.search(text):
         return _error(
             DeviceLostError,
-            f"{name}: the device was lost while this program was running or waiting for it. Its arrays are gone; other "
-            f"devices, such as the CPU, can still be used, this one not before the process is started anew ({text})",
+            f"{name}: the device was lost while this program was running or waiting for it. Its arrays are gone; it is "
+            f"opened anew for new ones, and other devices, such as the CPU, are not concerned ({text})",
         )
     if "RESOURCE_EXHAUSTED" in text:
         return _error(ExecutionError, f"{name}: out of memory on the device ({text})")

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from veery_runtime import completion, dimensions, effects, iree, workers
+from veery_runtime import dimensions, effects, iree, workers
 from veery_runtime.buffer import SHARED, Buffer, Spec, Tally, put
 from veery_runtime.completion import DELETED, Completion, Deferred, Deleted, Failed, Pending
 from veery_runtime.device import MAX_SCRATCH_IN_USE, Device, devices
-from veery_runtime.errors import DeviceUnavailableError, execution_error, translate
+from veery_runtime.errors import DeviceUnavailableError, execution_error, tells_of_loss, translate
 from veery_runtime.hostcall import has_effects, host_module
 
 # Up to this many operations and bytes the work is shorter than waking a worker thread: inline and threaded, x * 2 + 1
@@ -27,7 +27,7 @@ INLINE_WORK = 1_000_000
 _LARGE_CALL = 1 << 22
 
 Call = Callable[[Sequence[Buffer]], list[Buffer]]
-Loaded = dict[bool, tuple[int, iree.VmContext, iree.VmFunction]]
+Loaded = dict[bool, tuple[iree.HalDevice, iree.VmContext, iree.VmFunction]]
 
 # As many shapes of one program keep what a call of them needs.
 _REMEMBERED_SHAPES = 1024
@@ -91,7 +91,7 @@ class Executable:
         self._loaded: Loaded = {} if loaded is None else loaded
         self._scratch = 0
         if queue != "inline":
-            _, function = self._load(inline=False)  # now, for what IREE finds wrong with a program it says on loading
+            *_, function = self._load(inline=False)  # now, for what IREE finds wrong with a program it says on loading
             self._scratch = _scratch_of(function)
             if device.inline is not None and self._scratch + self._result_nbytes >= _LARGE_CALL:
                 self.needs_ready = True
@@ -129,19 +129,31 @@ class Executable:
             call = _donating_call(self, call)
         return call
 
-    def _load(self, inline: bool) -> tuple[iree.VmContext, iree.VmFunction]:
-        """The program in a context on one of the device's queues, made on first use (0.1 ms)."""
+    def _load(self, inline: bool) -> tuple[iree.HalDevice, iree.VmContext, iree.VmFunction]:
+        """One of the device's queues and the program in a context on it, made on first use (0.1 ms)."""
+        hal = self.device.inline if inline else self.device.hal
+        assert hal is not None
         found = self._loaded.get(inline)
-        if found is None or (found[0] != completion.generation and not inline):
+        if found is None or found[0] is not hal:  # queues are opened anew after forks and losses
             with _loading:
-                hal = self.device.inline if inline else self.device.hal
-                assert hal is not None
-                context, function = load_module(self._program, hal, self.device, inline)
-                found = self._loaded[inline] = (completion.generation, context, function)
-        return found[1], found[2]
+                try:
+                    found = self._loaded[inline] = (hal, *load_module(self._program, hal, self.device, inline))
+                except Exception as error:
+                    if not tells_of_loss(error):
+                        raise
+                    raise self.device.failure(self._where, error, hal) from None
+        return found
+
+    def _load_unlost(self, inline: bool, loss: Any) -> tuple[iree.HalDevice, iree.VmContext, iree.VmFunction]:
+        """As `_load`, for a call with references from a time when the device's last loss was `loss`."""
+        found = self._load(inline)
+        if self.device.loss is not loss:
+            raise self.device.loss  # type: ignore[misc]
+        return found
 
     def call_queued(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         """The general call: arguments may be unfinished, failed or deleted."""
+        loss = self.device.loss
         refs: list[Any] = []
         waits: list[Pending] = []
         deferred = self.queue == "deferred"
@@ -164,8 +176,8 @@ class Executable:
         if self.has_effects:
             deferred = deferred or not inline or not (workers.nested() or effects.submitted())
         if deferred:
-            return self._defer(refs, waits, buffers)
-        results, done = self._submit(refs, waits, inline)
+            return self._defer(refs, waits, buffers, loss)
+        results, done = self._submit(refs, waits, inline, loss)
         if done is not None:
             self.device.in_flight.admit(done, self._result_nbytes, self.has_effects, buffers)
         return [Buffer(ref, spec, done) for ref, spec in zip(results, self.outputs)]
@@ -176,11 +188,13 @@ class Executable:
             self.device.in_flight.admit(failed, 0, True)
         return [Buffer(None, spec, failed) for spec in self.outputs]
 
-    def _submit(self, refs: list[Any], waits: list[Any], inline: bool) -> tuple[list[Any], Completion | Failed | None]:
+    def _submit(
+        self, refs: list[Any], waits: list[Any], inline: bool, loss: Any
+    ) -> tuple[list[Any], Completion | Failed | None]:
         """Invokes with references that exist; returns the results' references and what to wait for, if anything."""
         if self.has_effects:
-            return self._run(refs, waits, inline)
-        context, function = self._load(inline)
+            return self._run(refs, waits, inline, loss)
+        on, context, function = self._load_unlost(inline, loss)
         arguments = iree.VmVariantList(len(refs) + 2)
         for ref in refs:
             arguments.push_ref(ref)
@@ -191,7 +205,7 @@ class Executable:
         else:
             arguments.push_ref(iree.HalFence.join([wait.fence for wait in waits]))
         # One semaphore per call: a failed one is failed for ever.
-        hal = self.device.hal
+        hal = self.device.hal if inline else on
         semaphore = hal.create_semaphore(0)
         fence = iree.HalFence.create_at(semaphore, 1)
         arguments.push_ref(fence)
@@ -203,20 +217,20 @@ class Executable:
         except Exception as error:
             fence.fail(str(error))  # invoke leaves it unsignalled: whoever waits would hang
             failed = next((wait for wait in waits if wait.failed()), None)
-            cause = translate(self._where, error) if failed is None else _error_of(failed)
+            cause = self.device.failure(self._where, error, hal) if failed is None else _error_of(failed)
             if failed is None and not (self._program.host_calls and isinstance(cause, Exception)):
                 raise cause from None
             return [None] * len(self.outputs), Failed(cause)
-        done = Completion(self._where, semaphore, fence)
+        done = Completion(self._where, semaphore, fence, self.device.on_loss(hal))
         if self._scratch:
             self.device.in_flight.use_scratch(done, self._scratch)
         return [results.get_as_ref(i) for i in range(len(self.outputs))], done
 
-    def _run(self, refs: list[Any], waits: list[Any], inline: bool) -> tuple[list[Any], Failed | None]:
+    def _run(self, refs: list[Any], waits: list[Any], inline: bool, loss: Any) -> tuple[list[Any], Failed | None]:
         """Invokes a synchronous program: afterwards it is done."""
         for wait in waits:
             wait.wait()
-        context, function = self._load(inline)
+        hal, context, function = self._load_unlost(inline, loss)
         arguments = iree.VmVariantList(len(refs))
         for ref in refs:
             arguments.push_ref(ref)
@@ -224,13 +238,13 @@ class Executable:
         try:
             context.invoke(function, arguments, results)
         except Exception as error:
-            cause = translate(self._where, error)
+            cause = self.device.failure(self._where, error, hal)
             if not isinstance(cause, Exception):  # Ctrl-C in a function is not kept for later
                 raise cause from None
             return [None] * len(self.outputs), Failed(cause)
         return [results.get_as_ref(i) for i in range(len(self.outputs))], None
 
-    def _defer(self, refs: list[Any], waits: list[Any], buffers: Sequence[Buffer]) -> list[Buffer]:
+    def _defer(self, refs: list[Any], waits: list[Any], buffers: Sequence[Buffer], loss: Any) -> list[Buffer]:
         """Leaves the submission to a worker thread."""
         deferred = Deferred(self.name)
         previous = effects.enqueue(deferred) if self.has_effects and not workers.nested() else None
@@ -246,7 +260,7 @@ class Executable:
                         wait.wait()
                     pending = []
                     self.device.in_flight.retire_done()
-                deferred.resolve(*self._submit(ready, pending, inline))
+                deferred.resolve(*self._submit(ready, pending, inline, loss))
             except BaseException as error:
                 deferred.resolve([None] * len(self.outputs), Failed(error))
 
@@ -379,7 +393,7 @@ def _inline_call(executable: Executable) -> Call:
     x + 1 on 8 floats takes 3.2 us, 1.5 of them IREE's invoke, 1.3 the bindings' lists (filling 0.7, a list for the
     results 0.2, taking the result out 0.2), 0.15 the result's Buffer. On worker threads it takes 13 us with waiting.
     """
-    context, function = executable._load(inline=True)
+    _, context, function = executable._load(inline=True)
     invoke = context.invoke
     queued = executable.call_queued
     variant_list = iree.VmVariantList

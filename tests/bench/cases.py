@@ -102,7 +102,7 @@ def bare_invocation(jitted: Any) -> Callable[[], Any]:
     from veery_runtime import iree, put
 
     (entry, *_) = jitted._entries.values()
-    context, function = entry.executable._load(inline=True)
+    _, context, function = entry.executable._load(inline=True)
     buffers = [put(np.ones(spec.shape, spec.dtype), spec.device) for spec in entry.executable.inputs]
 
     def invoke() -> None:

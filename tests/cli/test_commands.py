@@ -90,6 +90,33 @@ def test_measurements(veery, process):
     assert any("model.py:" in d["source"] for d in found["dispatches"])
 
 
+WRONG = '''
+from veery import _dispatch
+from veery.extend import core
+from veery.interpreters import mlir
+
+off_p = core.Primitive("off")
+off_p.def_abstract_eval(lambda x: x)
+off_p.reference = lambda x: x
+mlir.register_lowering(off_p, lambda ctx, x: [_dispatch.stablehlo_builders().add(x, x)])
+
+
+def wrong(x):
+    return off_p.bind(x + 1)
+'''
+
+
+def test_verification(veery, folder):
+    assert "undetermined" in ok(veery("verify", "model.py:layer", *ARGS))
+    found = json.loads(ok(veery("verify", "model.py:loss", *ARGS, "--grad", "--json")))
+    assert found["ok"] and found["programs"][0]["elements"] == 18 and found["programs"][0]["undetermined"] == 0
+    (folder / "wrong.py").write_text(WRONG)
+    told = veery("verify", "wrong.py:wrong", "--args", "f32[4]")
+    assert told.returncode == 1 and "off at " in told.stdout and "wrong.py:13" in told.stdout
+    assert len(list(folder.glob("veery_differs_wrong_*.py"))) == 1
+    assert veery("verify", "model.py:double", "--args", "f32[2]", "--device", "abacus").returncode == 3
+
+
 def test_reports(veery, process):
     # In processes of their own: they open every driver, and Mesa's polls on two cores from then on.
     assert ok(process("devices")).splitlines()[1].startswith("cpu")

@@ -9,6 +9,8 @@ import pytest
 from combinations.checking import faults
 from combinations.steps import CONVERSIONS, DTYPES, PRODUCTS, Step, program
 
+pytestmark = pytest.mark.filterwarnings("ignore:Casting complex values to real")
+
 
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda step: step.name)
 def test_conversions(product: Step, x64: Any) -> None:

@@ -20,6 +20,8 @@ _AT_ONCE = 80
 _PAIRS = int(os.environ.get("VEERY_TEST_PAIRS", 320))
 _TRIPLES = int(os.environ.get("VEERY_TEST_TRIPLES", 80))
 
+pytestmark = pytest.mark.filterwarnings("ignore:Casting complex values to real")
+
 
 @pytest.mark.parametrize("part", range(-(-_PAIRS // _AT_ONCE)))
 def test_pairs(part: int, x64: Any) -> None:

@@ -275,6 +275,28 @@ class Refused:
     module: str
 
 
+def counting(element: str) -> str:
+    """A loop that converts its counter."""
+    return function(
+        f"tensor<7x{element}>", f"tensor<7x{element}>",
+        "%zero = stablehlo.constant dense<0> : tensor<i32>",
+        "%one = stablehlo.constant dense<1> : tensor<i32>",
+        "%five = stablehlo.constant dense<5> : tensor<i32>",
+        f"%l:2 = stablehlo.while(%i = %zero, %a = %0) : tensor<i32>, tensor<7x{element}>",
+        "cond {",
+        "%more = stablehlo.compare LT, %i, %five : (tensor<i32>, tensor<i32>) -> tensor<i1>",
+        "stablehlo.return %more : tensor<i1>",
+        "} do {",
+        "%next = stablehlo.add %i, %one : tensor<i32>",
+        f"%c = stablehlo.convert %i : (tensor<i32>) -> tensor<{element}>",
+        f"%d = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<{element}>) -> tensor<7x{element}>",
+        f"%b = stablehlo.multiply %a, %d : tensor<7x{element}>",
+        f"stablehlo.return %next, %b : tensor<i32>, tensor<7x{element}>",
+        "}",
+        f"%r = stablehlo.add %l#1, %l#1 : tensor<7x{element}>",
+    )  # fmt: skip
+
+
 _CONV = "dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f]"
 
 REFUSED = {
@@ -340,6 +362,35 @@ REFUSED = {
         function("tensor<8xf32>", "tensor<4xf32>", "%s = stablehlo.slice %0 [0:8:2] : (tensor<8xf32>) -> tensor<4xf32>",
                  "%r = stablehlo.reverse %s, dims = [0] : tensor<4xf32>"),
     ),
+    "one fold, with more behind it": Refused(
+        "rules/window.py", "inferred input/output operand",
+        function("tensor<3x6xf32>", "tensor<1x5xf32>",
+                 "%zero = stablehlo.constant dense<0.0> : tensor<f32>",
+                 '%r = "stablehlo.reduce_window"(%0, %zero) ({',
+                 "^bb0(%a: tensor<f32>, %b: tensor<f32>):",
+                 "%c = stablehlo.maximum %a, %b : tensor<f32>",
+                 "stablehlo.return %c : tensor<f32>",
+                 "}) {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 2, 1>}",
+                 ": (tensor<3x6xf32>, tensor<f32>) -> tensor<1x5xf32>"),
+    ),
+    "column, reversed and broadcast": Refused(
+        "lookups.py", "unrealized_conversion_cast",
+        function("tensor<1x17x3xf32>", "tensor<1x17x3xf32>",
+                 "%c = stablehlo.slice %0 [0:1, 0:17, 0:1] : (tensor<1x17x3xf32>) -> tensor<1x17x1xf32>",
+                 "%d = stablehlo.reverse %c, dims = [1] : tensor<1x17x1xf32>",
+                 "%e = stablehlo.reshape %d : (tensor<1x17x1xf32>) -> tensor<17xf32>",
+                 "%f = stablehlo.broadcast_in_dim %e, dims = [1] : (tensor<17xf32>) -> tensor<1x17x3xf32>",
+                 "%r = stablehlo.multiply %0, %f : tensor<1x17x3xf32>"),
+    ),
+    "column, gathered from": Refused(
+        "lookups.py", "unrealized_conversion_cast",
+        function("tensor<4x17x3xf32>; tensor<5x1xi32>", "tensor<5xf32>",
+                 "%c = stablehlo.slice %0 [0:1, 0:17, 0:1] : (tensor<4x17x3xf32>) -> tensor<1x17x1xf32>",
+                 "%d = stablehlo.reshape %c : (tensor<1x17x1xf32>) -> tensor<17xf32>",
+                 '%r = "stablehlo.gather"(%d, %1) {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0],'
+                 " start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1>}"
+                 " : (tensor<17xf32>, tensor<5x1xi32>) -> tensor<5xf32>"),
+    ),
     "scatter of part of a row": Refused(
         "rules/gather_scatter.py", "iree_linalg_ext.scatter",
         scatter("update_window_dims = [1, 2], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1",
@@ -360,6 +411,9 @@ REFUSED = {
         function("tensor<?x2xf32>; tensor<1xi32>", "tensor<?xf32>",
                  "%r = stablehlo.dynamic_reshape %0, %1 : (tensor<?x2xf32>, tensor<1xi32>) -> tensor<?xf32>"),
     ),
+    "half precision of a counter": Refused("loops.py", "'arith.sitofp' that was explicitly", counting("bf16")),
+    "double precision of a counter": Refused("loops.py", "'arith.sitofp' that was explicitly", counting("f64")),
+    "a counter without sign": Refused("loops.py", "'arith.extsi' op result #0 must be signless", counting("ui64")),
     "a loop that only its condition reads": Refused(
         "loops.py", "'scf.while' op along control flow edge",
         function(

@@ -90,3 +90,22 @@ def test_arrays_that_change_places(dtype: str) -> None:
         np.testing.assert_array_equal(first, x[1:3])
         np.testing.assert_array_equal(second, x[:2])
     np.testing.assert_array_equal(jnp.stack(veery.jit(program)(x)[3]), np.stack([x[1:3], x[2:4]]))
+
+
+def test_counters_in_every_dtype() -> None:
+    """Sorting keeps the loops from becoming kernels."""
+    names = "bool int8 uint8 int16 uint16 int32 uint32 float16 bfloat16 float32 int64 uint64 float64".split()
+    start = np.array([3, 1, 2])
+
+    def loop(name: str, x: Any) -> Any:
+        return lax.fori_loop(jnp.int32(0), 4, lambda i, s: jnp.sort(s)[::-1] + (0.75 * i).astype(name) + i.astype(name), x)
+
+    with veery.enable_x64(True):
+        found = veery.jit(lambda x: [loop(name, x.astype(name)) for name in names])(start)
+    for name, actual in zip(names, found, strict=True):
+        expected = start.astype(name)
+        for i in range(4):
+            rounded = np.float32(0.75 * i).astype(actual.dtype), np.int32(i).astype(actual.dtype)
+            expected = np.sort(expected)[::-1] + rounded[0] + rounded[1]
+        assert actual.dtype == jnp.dtype(name)
+        np.testing.assert_array_equal(np.asarray(actual), expected, err_msg=name)

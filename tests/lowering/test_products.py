@@ -35,7 +35,11 @@ def test_a_mask_keeps_what_is_not_a_number() -> None:
 def test_integers_become_bfloat16() -> None:
     for dtype in ("int8", "uint8", "int16", "uint16", "int32", "uint32"):
         x = np.array([[0, 1, 100], [127, 3, 77]], dtype)
-        np.testing.assert_array_equal(veery.jit(lambda x: x.astype(jnp.bfloat16) * 2)(x).astype("float32"), 2.0 * x)
+        twice = veery.jit(lambda x: (x.astype(jnp.bfloat16) * 2, x.astype(jnp.float32).T.astype(jnp.bfloat16).T * 2))
+        for out in twice(x):
+            np.testing.assert_array_equal(out.astype("float32"), 2.0 * x)
+    out = veery.jit(lambda x: jnp.arange(3, dtype=jnp.bfloat16) * x)(jnp.ones(3, jnp.bfloat16))
+    np.testing.assert_array_equal(out.astype("float32"), [0, 1, 2])
 
 
 def test_products_that_sum_nothing() -> None:

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 from support.jaxpr_graphs import Graph, Literal
 
+import veery
+from veery import lax
+
+RNG = np.random.default_rng(0)
 X = np.arange(35, dtype=np.float32).reshape(7, 5)
 INDEX_DTYPES = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
 
@@ -35,3 +39,16 @@ def test_static_slices_and_empty_updates() -> None:
     none = g.op("dynamic_slice", x, zero, zero, out=(0, 5), slice_sizes=(0, 5))
     g.check("empty slice", none, X[:0])
     g.run()
+
+
+def test_lookups_in_columns() -> None:
+    x = RNG.standard_normal((4, 17, 3)).astype(np.float32)
+    indices = np.array([16, 0, 5, 5])
+    reversed_column = lambda x: x * x[-1, ::-1, 0:1]
+    gathered = lambda x: x[2, :, 1][indices]
+    cut = lambda x, i: lax.dynamic_slice(x, (i, 0, i), (1, 17, 1)).reshape(17)[::-1]
+    moved = lambda x: x[:, 3, 1:2].T[:, ::-1]
+    found = veery.jit(lambda x, i: (reversed_column(x), gathered(x), cut(x, i), moved(x)))(x, np.int32(2))
+    expected = reversed_column(x), gathered(x), x[2, ::-1, 2], moved(x)
+    for actual, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(actual, wanted)

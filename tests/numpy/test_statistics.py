@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from support.interpreted import interpreted
+from support.numpy_trace import numpy_evaluation
 
+import veery
 import veery.numpy as jnp
 from veery import jit
 
@@ -133,3 +135,23 @@ def test_eager():
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_derivatives_of_masked_statistics(x64):
+    """They count in the shape of the results in every trace, and what does not count has a derivative of zero."""
+    x = np.array([[1.0, 2.0, np.nan], [3.0, np.nan, np.nan], [np.nan] * 3, [1.0, 2.0, 4.0]])
+    with numpy_evaluation(), np.errstate(all="ignore"):
+        gradient = veery.grad(lambda a: jnp.nansum(jnp.nanvar(a, axis=1)))(x)
+        variances = [[-0.5, 0.5, 0], [0, 0, 0], [0, 0, 0], [-8 / 9, -2 / 9, 10 / 9]]
+        np.testing.assert_allclose(gradient, variances, atol=1e-12)
+        np.testing.assert_array_equal(np.isnan(jnp.nanvar(x, axis=1, ddof=2)), [True, True, True, False])
+        assert not np.isnan(veery.grad(lambda a: jnp.nansum(jnp.nanstd(a, axis=1, ddof=1)))(x)).any()
+        for fun in jnp.nanmedian, lambda a, axis: jnp.nanquantile(a, np.array([0.3, 0.9]), axis=axis)[1]:
+            gradient = veery.grad(lambda a, fun=fun: jnp.nansum(fun(a, axis=1)))(x)
+            np.testing.assert_allclose(gradient.sum(1), [1, 1, 0, 1])
+        one = np.ones((3, 1, 1))
+        for fun in jnp.mean, jnp.var, jnp.std:
+            for axis in None, 0, 1, (0, 1):
+                masked = lambda a, fun=fun, axis=axis: fun(a, axis=axis, where=a > 0).sum()
+                rows = np.stack([veery.grad(masked)(a) for a in one])
+                np.testing.assert_array_equal(veery.vmap(veery.grad(masked))(one), rows)

@@ -26,7 +26,7 @@ def dtypes(on_vulkan: Any, x64: Any) -> list[str]:
 
 @pytest.mark.parametrize("part", range(3))
 def test_conversions_in_products(part: int, dtypes: list[str]) -> None:
-    """Each place of a product takes every conversion once in three days, and what loses signs each day."""
+    """Each place of a product takes every conversion once in three days."""
     rng = np.random.default_rng(part)
     programs = []
     for i, product in enumerate(PRODUCTS[part::3]):

@@ -17,8 +17,8 @@ def verify(fun: Callable[..., Any]) -> Callable[..., Any]:
     The reference shares no formula with the compiler. By how much results may differ follows the conditioning of the
     function: it is evaluated again with random errors of the size that rounding has in the dtype of each result. What
     lies behind a jump that rounding reaches (a comparison, `floor`, an order) is not compared. Random bits, integers
-    and bools must be equal. Every program that runs within the call is verified, those of eager operations too. Programs
-    with an `io_callback` are not, since it may run but once; that is logged.
+    and bools must be equal. Every program that runs within the call is verified, those of eager operations too.
+    Programs with an `io_callback` are not, since it may run but once; that is logged.
 
     `config.update("veery_verify", "first")`, or VEERY_VERIFY=first in the environment, verifies the first call of every
     program of a process.
@@ -30,8 +30,8 @@ def verify(fun: Callable[..., Any]) -> Callable[..., Any]:
         A function with the same arguments and results.
 
     Raises:
-        VerificationError: (by the function returned) results differ. The message names the first equation that does with
-            the line of the program, the values and the bound. A Python file that reproduces it is written into
+        VerificationError: (by the function returned) results differ. The message names the first equation that does
+            with the line of the program, the values and the bound. A Python file that reproduces it is written into
             the working directory, or into the folder VEERY_VERIFY_DIR.
 
     >>> import veery, veery.numpy as jnp

@@ -8,7 +8,7 @@ import click
 
 from veery import _dispatch
 from veery._cli import functions, output
-from veery._cli.application import FAILED, fail
+from veery._cli.application import FAILED
 from veery._cli.arguments import concrete
 
 
@@ -39,7 +39,7 @@ def verify_command(
     fun, arguments = functions.prepare(what, args_text, argnums, in_axes, x64)
     jitted = functions.jitted(fun, arguments)
     difference = None
-    with default_device(_device(device)), recording() as found:
+    with default_device(_dispatch.first_device(device)), recording() as found:
         try:
             debug.verify(jitted)(*concrete(arguments.args, seed), **concrete(arguments.kwargs, seed))
         except debug.VerificationError as error:
@@ -58,13 +58,6 @@ def verify_command(
         text = [[r["program"], r["elements"], f"{r['undetermined']:.1%}", *_sizes(r)] for r in rows]
         output.table(f"{what} on {device}: no difference", columns, text)
     return 0
-
-
-def _device(platform: str) -> Any:
-    try:
-        return _dispatch.first_device(platform)
-    except ValueError as error:
-        return fail(str(error), error)
 
 
 def _row(record: Any) -> dict[str, Any]:

@@ -4,8 +4,8 @@
     compare(closed_jaxpr, args, outs, seed=0) -> Comparison
 
 `evaluate` computes with real numbers of every width in float64, with complex ones in complex128 and with integers
-exactly (the rule is told in `formats`). It shares no formula with the lowering: the references of primitives are NumPy's
-and SciPy's functions.
+exactly (the rule is told in `formats`). It shares no formula with the lowering: the references of primitives are
+NumPy's and SciPy's functions.
 
 `compare` says which elements of a program's outputs are wrong. How much an element may differ follows the conditioning
 of the program: beside the float64 evaluation there are three in which the result of each equation was changed by a

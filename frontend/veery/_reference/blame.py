@@ -80,15 +80,15 @@ class _Search:
         end = self._bisect(0, len(self.eqns), lambda k: self._fails(0, k))
         if end is None:
             return None
-        failure = self._fails(0, end)
-        assert failure is not None
         start = self._bisect(1, end, lambda k: self._fails(end - k, end))
         size = start if start is not None else end
         program, args = self._window(end - size, end)
-        failure = self._fails(end - size, end) or failure
+        shown = self._fails(end - size, end)
+        if shown is None:
+            return None
         first, last = self.eqns[end - size], self.eqns[end - 1]
         how = f"It shows only when {size} equations are compiled together, the first of them {place(first)}."
-        return Culprit(last, failure, program, args, how)
+        return Culprit(last, shown, program, args, how)
 
     def _with_all_values(self) -> tuple[int, Failure] | None:
         """The first equation that is wrong in the program that returns all intermediate values."""
@@ -165,16 +165,18 @@ def inlined(closed: ClosedJaxpr) -> ClosedJaxpr:
     constvars, consts = list(jaxpr.constvars), list(closed.consts)
 
     def add(inner: Jaxpr, env: dict[Var, Atom]) -> list[Atom]:
-        read = lambda a: a if type(a) is Literal else env.get(a, a)  # type: ignore[arg-type]
+        def read(a: Atom) -> Atom:
+            return env.get(a, a) if isinstance(a, Var) else a
+
         for eqn in inner.eqns:
             operands = [read(a) for a in eqn.invars]
-            callee = eqn.params[CALLEES[eqn.primitive.name]] if eqn.primitive.name in CALLEES else None
+            callee: Any = eqn.params[CALLEES[eqn.primitive.name]] if eqn.primitive.name in CALLEES else None
             if callee is not None:
                 callee = callee if isinstance(callee, ClosedJaxpr) else ClosedJaxpr(callee, [])
                 fresh = [Var(v.aval) for v in callee.jaxpr.constvars]
                 constvars.extend(fresh)
                 consts.extend(callee.consts)
-                names = dict(zip((*callee.jaxpr.constvars, *callee.jaxpr.invars), (*fresh, *operands)))
+                names: dict[Var, Atom] = dict(zip((*callee.jaxpr.constvars, *callee.jaxpr.invars), (*fresh, *operands)))
                 env.update(zip(eqn.outvars, add(callee.jaxpr, names)))
             else:
                 outvars = [v if isinstance(v, DropVar) else Var(v.aval) for v in eqn.outvars]

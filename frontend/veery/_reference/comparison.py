@@ -13,10 +13,11 @@ from veery._core.avals import ShapedArray
 from veery._core.jaxpr import ClosedJaxpr
 from veery._reference.formats import format_of, held, physical
 from veery._reference.interpreter import Interpreter
-from veery._reference.samples import SAFETY, Value, known, spread
+from veery._reference.samples import SAFETY, Value, spread
 
 SAMPLES = 4  # the evaluation in float64, and three with errors
 MORE = 12  # with errors, before an element is said to be wrong: those of three may all be small by chance
+_LOST = 0.1  # the share of the largest number that is no error any more
 FLOOR = 4.0  # units in the last place that a result may be wrong by in any case
 
 
@@ -182,8 +183,8 @@ def _relative(sizes: np.ndarray, beside: np.ndarray) -> float:
 def bound_of(value: Value, aval: ShapedArray) -> np.ndarray:
     """By how much each element of an output may differ; inf where it is not to be compared.
 
-    That is where samples disagree about integers, bools, NaN or infinity, and where an error may be as large as the
-    largest number of the output.
+    That is where samples disagree about integers, bools, NaN or infinity, and where an error may be a tenth of the
+    largest number of the output: it is no longer in proportion to those of operations then.
     """
     first = value[0]
     form = format_of(aval.dtype)
@@ -198,7 +199,10 @@ def bound_of(value: Value, aval: ShapedArray) -> np.ndarray:
         finite = np.isfinite(size)
         error = SAFETY * spread(value)
         largest = np.max(size, where=finite, initial=0.0)
-        error = np.where((error >= largest) & ~(known(value) | (error == 0)), np.inf, error)
+        lost = (error >= _LOST * largest) & (error > 0)
+        if lost.any():  # in what is left errors may be as large, and small in all samples by chance
+            error = np.where(error > 0, np.maximum(error, np.median(error[error > 0])), 0)
+            error = np.where((error >= _LOST * largest) & (error > 0), np.inf, error)
         return error + np.where(finite, FLOOR * form.eps * size, 0) + FLOOR * form.tiny
 
 

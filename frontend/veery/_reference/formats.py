@@ -2,8 +2,8 @@
 
 The rule, in one place: the reference evaluation holds real numbers of every width in float64, complex ones in
 complex128, and integers, bools and random keys in their own dtypes. A number is rounded to its own dtype only where an
-operation is about its digits: conversions to integers, bitcasts, `nextafter`, and conversions to other floats of what is
-known exactly. Numbers beyond the range of their dtype are infinite (or NaN where the dtype has no infinity).
+operation is about its digits: conversions to integers, bitcasts, `nextafter`, and conversions to other floats of what
+is known exactly. Numbers beyond the range of their dtype are infinite (or NaN where the dtype has no infinity).
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def physical(dtype: Any) -> Any:
 def held(x: Any, dtype: Any) -> np.ndarray:
     """A value of some dtype as the reference holds it."""
     array = x.to_numpy() if isinstance(x, ArrayImpl) else x
-    array = np.asarray(array, physical(dtype))
+    with np.errstate(all="ignore"):
+        array = np.asarray(array, physical(dtype))
     if format_of(dtype) is None:
         return array
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)

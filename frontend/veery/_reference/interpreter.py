@@ -84,7 +84,9 @@ class Interpreter:
             if form is None or eqn.primitive.name in rounding.EXACT:
                 results.append(out)
             else:
-                results.append(self.disturb(out, rounding.amplitude(eqn, operands, out, form), form))
+                terms = rounding.terms(eqn, operands)
+                amplitude = rounding.amplitude(eqn, operands, out, form, terms)
+                results.append(disturbed(out, amplitude, form, self.rng, terms))
         return results
 
     def disturb(self, value: Value, amplitude: Any, form: Format) -> Value:

@@ -52,7 +52,7 @@ def _convert(eqn: JaxprEqn, x: np.ndarray) -> np.ndarray:
     if format_of(new) is None:
         return _in_own_dtype(eqn, x)
     if format_of(eqn.invars[0].aval.dtype) is None:
-        return held(eqn.primitive.reference(x, **(eqn.params | {"new_dtype": np.dtype(np.complex128 if np.dtype(new).kind == "c" else np.float64)})), new)  # type: ignore[misc]  # fmt: skip
+        return x.astype(np.complex128 if np.dtype(new).kind == "c" else np.float64)
     if np.dtype(new).kind == "c":
         return x.astype(np.complex128)
     return x.real.copy() if x.dtype.kind == "c" else x
@@ -71,10 +71,6 @@ def _product(eqn: JaxprEqn, *xs: np.ndarray) -> np.ndarray:
 
 def _iota(eqn: JaxprEqn) -> np.ndarray:
     return held(eqn.primitive.reference(**eqn.params), eqn.outvars[0].aval.dtype)  # type: ignore[misc]
-
-
-def _fill(eqn: JaxprEqn, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    return eqn.primitive.reference(x, indices, **eqn.params)  # type: ignore[misc]
 
 
 _LEAVES: dict[str, Callable[..., np.ndarray]] = {

@@ -64,7 +64,7 @@ for position, out in enumerate(results if isinstance(results, tuple) else [resul
         right |= (actual != actual) & (expected != expected)
     for index in np.argwhere(~right)[:5]:
         index = tuple(index.tolist())
-        print(f"result {{position}} at {{index}}: {{actual[index]}}, expected {{expected[index]}} +- {{bound[index]:.3g}}")
+        print(f"result {{position}} at {{index}}: {{actual[index]}} is not {{expected[index]}} +- {{bound[index]:.3g}}")
     wrong += int((~right).sum())
 print(f"{{wrong}} elements are wrong")
 sys.exit(1 if wrong else 0)

@@ -31,22 +31,41 @@ ULPS = {
     "regularized_incomplete_beta": 100, "rsqrt": 2, "sin": 2, "sinh": 4, "sqrt": 1, "square": 1, "sub": 1, "tan": 4,
     "tanh": 4, "zeta": 20,
 }  # fmt: skip
-OTHER = 4.0  # ULPS of operations that are not listed
+OTHER = 4.0  # ULPS of operations that are not listed, and at most of floats narrower than float32, computed in that
 NEAR_ZEROS = frozenset("digamma lgamma zeta polygamma igamma_grad_a random_gamma_grad cumlogsumexp".split())
 
 
-def amplitude(eqn: JaxprEqn, operands: Sequence[Value], out: Value, form: Format) -> Any:
-    """How large the rounding error of an equation's result may be, element by element (or 0)."""
+def terms(eqn: JaxprEqn, operands: Sequence[Value]) -> np.ndarray | None:
+    """The sum of the sizes of what an equation adds up, None for operations that add nothing."""
+    name = eqn.primitive.name
+    with np.errstate(all="ignore"):
+        if name in ("add", "sub"):
+            return np.abs(operands[0][0]) + np.abs(operands[1][0])
+        return _total(eqn, [v[0] for v in operands], np.abs) if name in _SUMS else None
+
+
+def amplitude(eqn: JaxprEqn, operands: Sequence[Value], out: Value, form: Format, total: np.ndarray | None) -> Any:
+    """How large the rounding error of an equation's result may be, element by element (or 0).
+
+    Args:
+        eqn: the equation.
+        operands: what it is applied to.
+        out: one of its results.
+        form: the format of the result.
+        total: what `terms` gives.
+    """
     name = eqn.primitive.name
     if name in EXACT or (name in EXACT_REAL and operands[0][0].dtype.kind != "c"):
         return 0.0
     if name in _SUMS:
-        return _of_sum(eqn, [v[0] for v in operands], out[0], form)
+        assert total is not None
+        return _of_sum(eqn, [v[0] for v in operands], out[0], form, total)
     x = np.abs(out[0])
     if name in _SCALED:
         return form.eps / 2 * np.where(np.isfinite(x), _SCALED[name](eqn, operands[0][0], x), 0)
     size = np.maximum(x, 1) if name in NEAR_ZEROS else x
-    error = form.eps / 2 * ULPS.get(name, OTHER) * np.where(np.isfinite(x), size, 0)
+    units = ULPS.get(name, OTHER) if form.eps <= _SINGLE else min(ULPS.get(name, OTHER), OTHER)
+    error = form.eps / 2 * units * np.where(np.isfinite(x), size, 0)
     return np.where(representable(out[0], form), 0, error) if name in CORRECT else error
 
 
@@ -55,16 +74,17 @@ def amplitude(eqn: JaxprEqn, operands: Sequence[Value], out: Value, form: Format
 # they have one sign.
 
 
-def _of_sum(eqn: JaxprEqn, operands: Sequence[np.ndarray], out: np.ndarray, form: Format) -> np.ndarray:
+def _of_sum(
+    eqn: JaxprEqn, operands: Sequence[np.ndarray], out: np.ndarray, form: Format, total: np.ndarray
+) -> np.ndarray:
     floats = [x for x in operands if x.dtype.kind in "fc"]
     with np.errstate(all="ignore"):
-        total = _total(eqn, operands, np.abs)
         if all(_whole(x) for x in floats) and np.max(total, initial=0) < 1 / form.eps:
             return np.zeros(out.shape)
-        terms = _total(eqn, operands, lambda x: (x != 0).astype(np.float64))
-        once = form.eps * np.where(representable(out, form) & (terms <= 1), 0, np.abs(out))
+        count = _total(eqn, operands, lambda x: (x != 0).astype(np.float64))
+        once = form.eps * np.where(representable(out, form) & (count <= 1), 0, np.abs(out))
         step = form.eps if eqn.primitive.name in _SCATTERS else min(form.eps, _SINGLE)
-        error = np.where(terms <= 1, 0, step * (np.sqrt(terms) + terms / 4) * total) + once
+        error = np.where(count <= 1, 0, step * (np.sqrt(count) + count / 4) * total) + once
         return np.where(np.isnan(error), 0, np.where(total > form.largest, np.inf, error / 2))
 
 
@@ -83,7 +103,8 @@ def _total(eqn: JaxprEqn, operands: Sequence[np.ndarray], size: Callable[[np.nda
 
 
 _SUMS: dict[str, tuple[int, ...]] = {
-    "reduce_sum": (0,), "cumsum": (0,), "dot_general": (0, 1), "conv_general_dilated": (0, 1), "reduce_window_sum": (0,),
+    "reduce_sum": (0,), "cumsum": (0,), "dot_general": (0, 1), "conv_general_dilated": (0, 1),
+    "reduce_window_sum": (0,),
     "scatter_add": (0, 2), "scatter_sub": (0, 2), "select_and_scatter_add": (0,),
 }  # fmt: skip
 _SCATTERS = ("scatter_add", "scatter_sub", "select_and_scatter_add")

@@ -1,8 +1,8 @@
 """Values as samples: the value proper, and others that differ from it as a compiled program's might.
 
-A value is a tuple of arrays. The first is the float64 evaluation; in the others each operation's result was changed by a
-random error of the size that its dtype's rounding has. Arrays that cannot differ are one object, so that what is exact
-(integers, masks, what is only moved) is computed once.
+A value is a tuple of arrays. The first is the float64 evaluation; in the others each operation's result was changed
+by a random error of the size that its dtype's rounding has. Arrays that cannot differ are one object, so that what is
+exact (integers, masks, what is only moved) is computed once.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from veery._reference.formats import Format, of_parts, parts
 
 Value = tuple[np.ndarray, ...]
 
+_CANCELLED = 0.01  # the share of its terms' sizes below which a sum has lost digits
 SAFETY = 4.0  # by how much errors may be larger than those of the samples
 
 
@@ -59,11 +60,14 @@ def spread(value: Value) -> np.ndarray:
     return size
 
 
-def disturbed(value: Value, amplitude: Any, form: Format, rng: np.random.Generator) -> Value:
+def disturbed(
+    value: Value, amplitude: Any, form: Format, rng: np.random.Generator, terms: np.ndarray | None = None
+) -> Value:
     """Samples with random errors of an amplitude, and within the range of their format.
 
-    Where the first sample is so near to zero that its sign is open, one of the others is zero and one has the other
-    sign: a compiled program's difference may cancel to nothing. Numbers below the smallest normal one may be flushed.
+    Where the terms of a sum (given by the sum of their sizes) cancel so far that its sign is open, one of the samples
+    is zero and one has the other sign: in a compiled program they may cancel to nothing. Numbers below the smallest
+    normal one may be flushed.
     """
     first = value[0]
     if not first.size:
@@ -74,23 +78,24 @@ def disturbed(value: Value, amplitude: Any, form: Format, rng: np.random.Generat
             arrays = [first, *(_with_error(x, amplitude, rng) for x in value[1:])]
         else:
             arrays = list(value)
-        if arrays[0] is not arrays[-1]:
-            _open_signs(arrays)
+        if terms is not None and arrays[0] is not arrays[-1]:
+            _open_signs(arrays, terms)
         _flush(arrays, form)
         return shared([_within_range(x, form, i) for i, x in enumerate(arrays)])
 
 
 def _with_error(x: np.ndarray, amplitude: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Errors of either sign that are not much smaller than the amplitude."""
+    """Errors of either sign that are not much smaller than the amplitude; a zero stays one."""
     p = parts(x)
     size = amplitude if x.dtype.kind != "c" else amplitude[..., None]
     chance = rng.uniform(-1, 1, p.shape)
-    return of_parts(np.where(size > 0, p + (chance + np.copysign(1, chance)) / 2 * size, p), x.dtype)
+    return of_parts(np.where((size > 0) & (p != 0), p + (chance + np.copysign(1, chance)) / 2 * size, p), x.dtype)
 
 
-def _open_signs(arrays: list[np.ndarray]) -> None:
+def _open_signs(arrays: list[np.ndarray], terms: np.ndarray) -> None:
     size = 2 * spread(tuple(arrays))
-    open_ = (np.abs(arrays[0]) <= size) & (size > 0) & np.isfinite(size)
+    cancelled = np.abs(arrays[0]) < _CANCELLED * terms
+    open_ = cancelled & (np.abs(arrays[0]) <= size) & (size > 0) & np.isfinite(size)
     if not open_.any():
         return
     arrays[1] = np.where(open_, 0.0, arrays[1])

@@ -34,14 +34,7 @@ class Record(NamedTuple):
     comparison: Comparison
 
 
-class _Forgotten(list[Record]):
-    """A list that stays empty."""
-
-    def append(self, record: Record) -> None:
-        """Do nothing."""
-
-
-_records: ContextVar[list[Record]] = ContextVar("records", default=_Forgotten())
+_records: ContextVar[list[Record] | None] = ContextVar("records", default=None)
 
 
 @contextmanager
@@ -109,7 +102,8 @@ def check(
     except Unverifiable as error:
         logger.info("jit(%s) is not verified: %s", name, error)
         return None
-    _records.get().append(Record(name, found))
+    if (records := _records.get()) is not None:
+        records.append(Record(name, found))
     if found.ok:
         return found
 
@@ -139,11 +133,17 @@ def _error(
         f"jit({name}) on {device} differs from its evaluation in float64.",
         *(f"  {failure}" for failure in found.failures),
         f"The first equation that differs is {equation}:" if eqn is not None else "No equation of it differs.",
-        *([f"  {eqn}", f"  {culprit.failure.elements}"] if eqn is not None else []),
+        *([f"  {_line(eqn)}", f"  {culprit.failure.elements}"] if eqn is not None else []),
         culprit.how,
         f"{path} reproduces it.",
     ]
     return VerificationError("\n".join(lines), name, equation, str(path))
+
+
+def _line(eqn: Any) -> str:
+    """An equation in a line; the jaxprs that it holds are in the file."""
+    text = " ".join(str(eqn).split())
+    return text if len(text) <= 300 else f"{text[:300]}..."
 
 
 def _folder() -> Path:

@@ -219,26 +219,30 @@ def _lu_abstract_eval(x: ShapedArray) -> list[ShapedArray]:
 
 
 def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """With L and U made square by parts of identities: dL = L tril(F, -1) and dU = triu(F) U for F = L^-1 dx U^-1."""
+    """For square L and U: dL = L tril(F, -1) and dU = triu(F) U for F = L^-1 dx U^-1.
+
+    Of a matrix that is not square the rows below, or the columns at the right, follow from the square part.
+    """
     (x,), (t,) = primals, tangents
     factors, pivots, permutation = lu_p.bind(x)
+    t = permute_rows(t, permutation)
     m, n = np.shape(x)[-2:]
     k = min(m, n)
-    lower = _squared(mx.tril(mx.columns(factors, 0, k), -1), m)
-    lower = _arithmetic.add(lower, mx.eye_like(x, m, m))
-    upper = _squared(mx.triu(mx.rows(factors, 0, k)), n)
-    upper = _arithmetic.add(upper, _arithmetic.sub(mx.eye_like(x, n, n), _squared(mx.eye_like(x, k, k), n)))
-    middle = triangular_solve(lower, permute_rows(t, permutation), left_side=True, lower=True, unit_diagonal=True)
-    middle = triangular_solve(upper, middle)
-    t_out = _arithmetic.add(mx.matmul(lower, mx.tril(middle, -1)), mx.matmul(mx.triu(middle), upper))
+    square = lambda a: mx.columns(mx.rows(a, 0, k), 0, k)
+    lower = _arithmetic.add(mx.tril(square(factors), -1), mx.eye_like(x, k, k))
+    upper = mx.triu(square(factors))
+    divided = lambda a: triangular_solve(lower, a, left_side=True, lower=True, unit_diagonal=True)
+    middle = triangular_solve(upper, divided(square(t)))
+    strict, rest = mx.tril(middle, -1), mx.triu(middle)
+    t_out = _arithmetic.add(mx.matmul(lower, strict), mx.matmul(rest, upper))
+    if m > k:
+        below = triangular_solve(upper, mx.rows(t, k, m))
+        below = _arithmetic.sub(below, mx.matmul(mx.rows(factors, k, m), rest))
+        t_out = _shape.concatenate([t_out, below], np.ndim(x) - 2)
+    if n > k:
+        right = _arithmetic.sub(divided(mx.columns(t, k, n)), mx.matmul(strict, mx.columns(factors, k, n)))
+        t_out = _shape.concatenate([t_out, right], np.ndim(x) - 1)
     return [factors, pivots, permutation], [t_out, Zero.from_primal_value(pivots), Zero.from_primal_value(permutation)]
-
-
-def _squared(x: Any, size: int) -> Any:
-    """Matrices with zeros added at the right and below."""
-    *_, m, n = np.shape(x)
-    padding = [(0, 0, 0)] * (np.ndim(x) - 2) + [(0, size - m, 0), (0, size - n, 0)]
-    return _shape.pad(x, np.zeros((), mx.dtype_of(x)), padding)
 
 
 def permute_rows(x: Any, permutation: Any) -> Any:

@@ -223,7 +223,12 @@ def _matrix_rank(M: Array, rtol: ArrayLike | None, hermitian: bool) -> Array:
     limit = max(np.shape(M)[-2:]) * _eps(s.dtype) if rtol is None else rtol
     (limit,) = promote_args_inexact("jnp.linalg.matrix_rank", limit)
     largest = _reductions.max(s, axis=-1, keepdims=True, initial=0)
-    return _reductions.sum(s > lax.expand_dims(limit, (np.ndim(limit),)) * largest, axis=-1)
+    return _reductions.sum(s > _for_each(limit, s.ndim) * largest, axis=-1)
+
+
+def _for_each(limits: Any, rank: int) -> Array:
+    """Limits of matrices beside their singular values, which have this rank."""
+    return lax.broadcast_to_rank(lax.expand_dims(limits, (np.ndim(limits),)), rank)
 
 
 _matrix_rank._name = "matrix_rank"
@@ -263,25 +268,27 @@ def _pinv_value(a: Array, rtol: Array, hermitian: bool) -> Array:
         u, s, vh = _hermitian_svd(a, compute_uv=True)
     else:
         u, s, vh = lax.linalg.svd(a, full_matrices=False)
-    limit = lax.expand_dims(rtol, (np.ndim(rtol),)).astype(s.dtype) * s[..., :1]
+    limit = _for_each(rtol, s.ndim).astype(s.dtype) * s[..., :1]
     large = s > broadcast_to(limit, s.shape)
     inverse = where(large, 1 / where(large, s, 1), 0).astype(a.dtype)
     return matmul(_adjoint(vh) * inverse[..., None, :], _adjoint(u))
 
 
 def _pinv_jvp(fun: Any) -> Any:
-    """Golub and Pereyra (1973), (4.12), for matrices whose rank does not change."""
+    """Golub and Pereyra (1973), (4.12), for matrices whose rank does not change.
+
+    All products are of three matrices, like p, a and p: they are taken in the order that keeps them small.
+    """
 
     def rule(primals: Any, tangents: Any) -> Any:
         a, rtol = primals
         p, t = fun(a, rtol), tangents[0]
+        tall = a.shape[-2] >= a.shape[-1]
+        product = lambda x, y, z: matmul(matmul(x, y), z) if tall else matmul(x, matmul(y, z))
         p_adjoint, t_adjoint = _adjoint(p), _adjoint(t)
-        inner = -matmul(matmul(p, t), p)
-        right, left = matmul(p, p_adjoint), matmul(p_adjoint, p)
-        right = matmul(right, t_adjoint)
-        right = right - matmul(matmul(right, a), p)
-        left = matmul(t_adjoint, left)
-        return p, inner + right + left - matmul(p, matmul(a, left))
+        right, left = product(p, p_adjoint, t_adjoint), product(t_adjoint, p_adjoint, p)
+        right, left = right - product(right, a, p), left - product(p, a, left)
+        return p, right + left - product(p, t, p)
 
     return rule
 

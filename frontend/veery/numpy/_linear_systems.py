@@ -161,7 +161,8 @@ def _signed_diagonal(factors: Array, pivots: Array) -> Array:
     """The diagonal of U, its first element with the sign of the permutation."""
     d = _matrices.diagonal(factors, 0, -2, -1)
     places = np.arange(pivots.shape[-1], dtype=np.int32)
-    swaps = _reductions.sum(lax.convert_element_type(pivots != places, np.int32), axis=-1, dtype=np.int32)
+    moved = lax.ne(pivots, broadcast_to(places, pivots.shape))
+    swaps = _reductions.sum(lax.convert_element_type(moved, np.int32), axis=-1, dtype=np.int32)
     sign = lax.convert_element_type(1 - 2 * (swaps % np.int32(2)), d.dtype)
     return lax.concatenate([d[..., :1] * sign[..., None], d[..., 1:]], d.ndim - 1) if d.shape[-1] else d
 
@@ -197,9 +198,10 @@ def _cofactor_solve(a: Array, b: Array) -> tuple[Array, Array]:
     )
     above, below = z[..., :-1, :] * determinant[..., None, None], z[..., -1:, :] * d[..., None, None]
     z = lax.concatenate([above, below], z.ndim - 2)
-    last = np.eye(n, dtype=bool) & (np.arange(n) == n - 1)
-    zeros = np.eye(n, dtype=bool) & (factors == 0)
-    factors = where(last | zeros, lax.full_like(factors, 1), factors)
+    diagonal = np.eye(n, dtype=bool)
+    last = broadcast_to(diagonal & (np.arange(n) == n - 1), a.shape)
+    zeros = lax.bitwise_and(broadcast_to(diagonal, a.shape), lax.eq(factors, lax.full_like(factors, 0)))
+    factors = lax.select(lax.bitwise_or(last, zeros), lax.full_like(factors, 1), factors)
     return determinant, lax.linalg.triangular_solve(factors, z, left_side=True)
 
 

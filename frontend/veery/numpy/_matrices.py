@@ -13,7 +13,7 @@ from veery._core import dtypes
 from veery._core.shapes import canonicalize_axis, canonicalize_shape
 from veery._core.trace import current_trace, eval_trace
 from veery.numpy._arithmetic import _dtype, choose
-from veery.numpy._creation import array, asarray, from_host, place
+from veery.numpy._creation import asarray, from_host, place
 from veery.numpy._elementwise import run
 from veery.numpy._promotion import Array, ArrayLike, broadcast_to, check_arraylike, constant, to_dtype
 
@@ -325,5 +325,7 @@ def _vander(x: Array, *, columns: int, increasing: bool) -> Array:
     from veery.numpy._arithmetic import power
 
     exponents = np.arange(columns) if increasing else np.arange(columns)[::-1]
-    kind = x.dtype if dtypes.issubdtype(x.dtype, np.integer) else np.dtype(np.int32)
-    return power(lax.expand_dims(x, (1,)), array(exponents.astype(kind))[None, :])
+    spread = lambda a, axis: lax.broadcast_in_dim(a, (x.shape[0], columns), (axis,))
+    if dtypes.issubdtype(x.dtype, np.inexact):
+        return lax.pow(spread(x, 0), spread(exponents.astype(np.int32), 1))
+    return power(spread(x, 0), spread(exponents.astype(x.dtype), 1))

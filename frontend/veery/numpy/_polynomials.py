@@ -333,7 +333,7 @@ def _polyfit(points: Array, values: Array, w: Any, *, rcond: float, deg: int, fu
         weights = asarray(w).astype(right.dtype)
         matrix, right = matrix * weights[:, None], right * (weights[:, None] if right.ndim == 2 else weights)
     scale = sqrt((matrix * matrix).sum(axis=0))
-    matrix = matrix / scale
+    matrix = matrix / scale[None, :]
     coefficients, residuals, rank, s = linalg.lstsq(matrix, right, rcond)
     coefficients = coefficients / (scale[:, None] if values.ndim == 2 else scale)
     if full:

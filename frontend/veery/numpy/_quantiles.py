@@ -110,12 +110,11 @@ def _of_last_axis(x: Array, weights: Array | None, q: Array, method: str, skip_n
             last = lax.expand_dims(last, (last.ndim,))
     else:
         last = lax.full((), x.shape[-1] - 1, q.dtype)
-    place = q * last
-    # where all are NaN there is no last place: the first is as good
+    place = lax.broadcast_to_rank(q, last.ndim or q.ndim) * last
     below, above = lax.floor(place), lax.ceil(place)
     low, high = (where(p < 0, 0, p) for p in (where(p > last, last, p) for p in (below, above)))
-    part = place - below
     low_value, high_value = (_at_places(x, p.astype(np.int32), q.ndim, skip_nan) for p in (low, high))
+    part = lax.broadcast_to_rank(place - below, low_value.ndim)
     if method == "linear":
         out = low_value.astype(q.dtype) * (1 - part) + high_value.astype(q.dtype) * part
     elif method == "midpoint":
@@ -124,6 +123,8 @@ def _of_last_axis(x: Array, weights: Array | None, q: Array, method: str, skip_n
         out = where(part <= 0.5, low_value, high_value)
     else:
         out = low_value if method == "lower" else high_value
+    if skip_nan:
+        out = where(last < 0, np.nan, out)  # of no numbers
     return lax.convert_element_type(out, x.dtype)
 
 

@@ -222,7 +222,8 @@ def _isin(x: Array, among: Array, *, invert: bool) -> Array:
     if among.size == 0 or x.size == 0:
         return lax.full(x.shape, invert, np.dtype(np.bool_))
     if among.size <= _COMPARE_ALL_UP_TO:
-        found = lax.reduce_or(_logic.equal(lax.expand_dims(x, (x.ndim,)), among), (x.ndim,))
+        each = lax.expand_dims(x, (x.ndim,))
+        found = lax.reduce_or(_logic.equal(each, lax.broadcast_to_rank(among, each.ndim)), (x.ndim,))
     else:
         among = sort(among)
         place = lax.min(searchsorted(among, x), np.int32(among.size - 1))

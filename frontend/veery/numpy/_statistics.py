@@ -47,15 +47,14 @@ def _count(a: Array, mask: tuple[Array, ...], axes: tuple[int, ...], like: Array
     return lax.reduce_sum(to_dtype(broadcast_to(mask[0], a.shape), like.dtype), axes)
 
 
-def _masked_sum(x: Array, mask: tuple[Array, ...], axes: tuple[int, ...]) -> Array:
-    if mask:
-        x = lax.select(broadcast_to(mask[0], x.shape), x, lax.full_like(x, 0))
-    return lax.reduce_sum(x, axes)
+def _masked(x: Array, mask: tuple[Array, ...]) -> Array:
+    """The array with zeros (of no derivative) for the elements that do not count."""
+    return lax.select(broadcast_to(mask[0], x.shape), x, lax.full_like(x, 0)) if mask else x
 
 
 def _mean(a: Array, *mask: Array, axes: tuple[int, ...], dtype: Any, keepdims: bool) -> Array:
     work = _computation_dtype(dtype)
-    total = _masked_sum(to_dtype(a, work), mask, axes)
+    total = lax.reduce_sum(_masked(to_dtype(a, work), mask), axes)
     result = to_dtype(lax.div(total, _count(a, mask, axes, total)), dtype)
     return expand(result, axes, a.ndim) if keepdims else result
 
@@ -105,12 +104,12 @@ def _var(
     x = to_dtype(a, work)
     mask = extras[-1:] if has[1] else ()
     average = to_dtype(extras[0], work) if has[0] else _mean(x, *mask, axes=axes, dtype=work, keepdims=True)
-    centred = lax.sub(x, broadcast_to(average, x.shape))
+    centred = _masked(lax.sub(x, broadcast_to(average, x.shape)), mask)
     if dtypes.issubdtype(work, np.complexfloating):
         squares = lax.real(lax.mul(centred, lax.conj(centred)))
     else:
         squares = lax.mul(centred, centred)
-    total = _masked_sum(squares, mask, axes)
+    total = lax.reduce_sum(squares, axes)
     divisor = lax.sub(_count(a, mask, axes, total), lax.full_like(total, ddof))
     positive = lax.gt(divisor, lax.full_like(divisor, 0))
     safe = lax.select(positive, divisor, lax.full_like(divisor, 1))
@@ -260,7 +259,7 @@ def average(
 def _numbers(a: ArrayLike, where: ArrayLike | None) -> Any:
     """Where elements are numbers and count."""
     valid = _logic.logical_not(_logic.isnan(a))
-    return valid if where is None else _logic.logical_and(valid, where)
+    return valid if where is None else _logic.logical_and(valid, broadcast_to(where, valid.shape))
 
 
 @jit(static_argnames=("axis", "dtype", "keepdims"))
@@ -417,7 +416,7 @@ def cov(
         if importances is not None:
             divisor = totals[0] - ddof * _reductions.sum(weights * importances) / totals[0]
     x = x - centre[:, None]
-    weighted = x if weights is None else x * weights
+    weighted = x if weights is None else x * weights[None, :]
     out = dot(x, _arithmetic.conj(lax.transpose(weighted, (1, 0)))) / divisor
     return lax.squeeze(out, (0, 1)) if count == 1 else out
 

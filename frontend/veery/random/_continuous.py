@@ -412,7 +412,8 @@ def multivariate_normal(
 def _multivariate_normal(key: Any, mean: Any, cov: Any, *, shape: tuple[int, ...], dtype: Any, method: str) -> Array:
     mean, cov = to_dtype(mean, dtype), to_dtype(cov, dtype)
     samples = normal_of(typed(key), (*shape, np.shape(mean)[-1]), dtype)
-    return jnp.add(mean, jnp.einsum("...ij,...j->...i", _factor(cov, method), samples))
+    offsets = jnp.einsum("...ij,...j->...i", _factor(cov, method), samples)
+    return lax.add(jnp.broadcast_to(mean, offsets.shape), offsets)
 
 
 def _factor(cov: Array, method: str) -> Array:

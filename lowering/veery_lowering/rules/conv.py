@@ -10,6 +10,7 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.errors import LoweringError
 from veery_lowering.registry import Context, Value, rule
+from veery_lowering.rules.window import up_to_the_window
 from veery_lowering.types import is_static
 
 Spec = Sequence[int]
@@ -66,7 +67,7 @@ def _real(
     sizes = zip(hlo.shape_of(lhs)[1:], hlo.shape_of(rhs), shape[1:])
     window: dict[str, Any] = {
         "window_strides": window_strides,
-        "padding": [_up_to_the_window(*each) for each in zip(padding, sizes, dilations)],
+        "padding": [up_to_the_window(*each) for each in zip(padding, sizes, dilations)],
         "lhs_dilation": lhs_dilation,
         "rhs_dilation": rhs_dilation,
         "dtype": np.float32 if dtype.kind in "fV" and dtype.itemsize < 4 else dtype,
@@ -84,20 +85,6 @@ def _real(
     if back != sorted(back):
         (result,) = hlo.optimization_barrier([result])
     return hlo.transpose(result, back)
-
-
-def _up_to_the_window(
-    padding: tuple[int, int], sizes: tuple[Any, int, Any], dilations: tuple[int, int]
-) -> tuple[int, int]:
-    """The padding of an axis; where there is one window along it, nothing is left behind that.
-
-    IREE 3.13 drops such an axis, and then takes all that is there for the window (`inferred input/output operand #1 has
-    shape's dimension #0 to be 4, but found 3`).
-    """
-    (low, high), (size, width, windows) = padding, sizes
-    if windows != 1 or not is_static(size):
-        return low, high
-    return low, (width - 1) * dilations[1] + 1 - ((size - 1) * dilations[0] + 1) - low
 
 
 def _orders(numbers: Any) -> tuple[list[int], list[int], list[int]]:

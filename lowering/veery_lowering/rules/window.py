@@ -47,6 +47,9 @@ def _register(name: str, combine: Combine, neutral: Callable[[np.dtype], Any]) -
             x = hlo.convert(x, wide) if wide != dtype else x
             window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
             return hlo.convert(_place_by_place(x, init, ctx.avals_out[0].shape, combine, *window), dtype)
+        size = len(window_dimensions)
+        dilations = zip(base_dilation or [1] * size, window_dilation or [1] * size)
+        sizes = zip(ctx.avals_in[0].shape, window_dimensions, ctx.avals_out[0].shape)
         (result,) = hlo.reduce_window(
             [hlo.convert(x, wide) if wide != dtype else x],
             [init],
@@ -55,9 +58,23 @@ def _register(name: str, combine: Combine, neutral: Callable[[np.dtype], Any]) -
             window_strides=window_strides,
             base_dilations=base_dilation,
             window_dilations=window_dilation,
-            padding=padding,
+            padding=[up_to_the_window(*each) for each in zip(padding, sizes, dilations)],
         )
         return hlo.convert(result, dtype) if wide != dtype else result
+
+
+def up_to_the_window(
+    padding: tuple[int, int], sizes: tuple[Any, int, Any], dilations: tuple[int, int]
+) -> tuple[int, int]:
+    """The padding of an axis; where there is one window along it, nothing is left behind that.
+
+    IREE 3.13 drops such an axis, and then takes all that is there for the window (`inferred input/output operand #1 has
+    shape's dimension #0 to be 4, but found 3`).
+    """
+    (low, high), (size, width, windows) = padding, sizes
+    if windows != 1 or not is_static(size):
+        return low, high
+    return low, (width - 1) * dilations[1] + 1 - ((size - 1) * dilations[0] + 1) - low
 
 
 def _place_by_place(

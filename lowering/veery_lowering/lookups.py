@@ -1,0 +1,36 @@
+"""Arrays in which values are looked up, in the form that IREE compiles.
+
+A gather or a reverse looks each value up at a computed place of what it reads. Where that is a column, a part whose
+elements do not lie next to each other, which IREE 3.13 fuses into the same dispatch, the code for the place is not
+finished (`LLVM Translation failed for operation: builtin.unrealized_conversion_cast`). So columns are computed first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.mlir import ir, operations
+
+_LOOKS_UP = frozenset(("stablehlo.gather", "stablehlo.reverse"))
+_FOLDED = frozenset(("stablehlo.reshape", "stablehlo.transpose", "stablehlo.bitcast_convert"))
+_PARTS = frozenset(("stablehlo.slice", "stablehlo.dynamic_slice"))
+
+
+def compute_columns(module: Any) -> None:
+    """Put barriers behind columns in which values are looked up, in place."""
+    for op in operations(module):
+        if op.name in _LOOKS_UP and _is_column(op.operands[0]):
+            with op.location, ir.InsertionPoint(op):
+                (op.operands[0],) = hlo.optimization_barrier([op.operands[0]])
+
+
+def _is_column(x: Any) -> bool:
+    """Whether a value is a part of another along whose last axis one element is taken, by way of its shape or type."""
+    while not isinstance(x.owner, ir.Block) and x.owner.name in _FOLDED:
+        x = x.owner.operands[0]
+    if isinstance(x.owner, ir.Block) or x.owner.name not in _PARTS:
+        return False
+    whole, part = (hlo.shape_of(value) for value in (x.owner.operands[0], x))
+    last = lambda shape: max((i for i, n in enumerate(shape) if n != 1), default=0)
+    return bool(last(part) != last(whole))

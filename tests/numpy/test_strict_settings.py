@@ -1,0 +1,68 @@
+"""Functions under the settings that forbid implicit promotion: the library's own steps never meet them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import veery
+import veery.numpy as jnp
+from veery import lax
+
+A = np.random.RandomState(0).randn(2, 4, 4).astype(np.float32)
+S = A[0] @ A[0].T + 4 * np.eye(4, dtype=np.float32)
+X = np.random.RandomState(1).randn(5, 3).astype(np.float32)
+V = np.array([0.5, -1.5, 2.5], np.float32)
+I = np.array([3, 1, 2, 1, 0], np.int32)
+ROWS = np.arange(5, dtype=np.float32)
+linalg = jnp.linalg
+
+FUNCTIONS = {
+    "average": lambda: jnp.average(X, axis=0, weights=ROWS),
+    "cov": lambda: jnp.cov(X, aweights=V**2),
+    "corrcoef": lambda: jnp.corrcoef(X),
+    "cumprod": lambda: veery.grad(lambda a: jnp.cumprod(a, axis=1).sum())(X),
+    "det": lambda: veery.grad(lambda a: linalg.det(a).sum())(A),
+    "eigh": lambda: veery.jvp(linalg.eigh, (S,), (S,)),
+    "histogram": lambda: jnp.histogram(X, 4),
+    "inv": lambda: veery.grad(lambda a: linalg.inv(a).sum())(A),
+    "isin": lambda: jnp.isin(X, X[0]),
+    "logsumexp": lambda: veery.grad(lambda a: veery.nn.logsumexp(a, axis=1).sum())(X),
+    "matrix_rank": lambda: linalg.matrix_rank(A),
+    "multivariate_normal": lambda: veery.random.multivariate_normal(
+        veery.random.key(0), V, np.eye(3, dtype=np.float32), (5,)
+    ),
+    "nanquantile": lambda: jnp.nanquantile(X, np.array([0.2, 0.5], np.float32), axis=1),
+    "pinv": lambda: veery.jvp(linalg.pinv, (A,), (A,)),
+    "polyfit": lambda: jnp.polyfit(ROWS, X, 2),
+    "polyfit_with_covariance": lambda: jnp.polyfit(ROWS, X[:, 0], 1, w=np.ones(5, np.float32), cov=True),
+    "qr": lambda: veery.jvp(linalg.qr, (A,), (A,)),
+    "quantile": lambda: jnp.quantile(X, np.array([0.2, 0.5], np.float32), axis=1),
+    "slogdet": lambda: veery.grad(lambda a: linalg.slogdet(a)[1].sum())(A),
+    "softmax": lambda: veery.grad(lambda a: veery.nn.softmax(a)[0, 0])(X),
+    "solve": lambda: veery.grad(lambda a: linalg.solve(a, a[:, :, :1]).sum())(A),
+    "svd": lambda: veery.jvp(lambda a: linalg.svd(a, full_matrices=False), (X,), (X,)),
+    "top_k": lambda: veery.jvp(lambda a: lax.top_k(a, 2)[0], (X,), (X,)),
+    "unique": lambda: jnp.unique(I, size=3, return_counts=True),
+    "vander": lambda: jnp.vander(V),
+} | {
+    f"{name}_where": lambda name=name, options=options: getattr(jnp, name)(X, axis=1, where=V > 0, **options)
+    for name, options in {
+        "sum": {}, "mean": {}, "prod": {}, "std": {}, "var": {}, "max": {"initial": 0.0}, "nansum": {}, "nanmean": {},
+        "nanstd": {}, "nanvar": {}, "nanmax": {"initial": 0.0},
+    }.items()
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_implicit_promotion_within(name):
+    with veery.numpy_rank_promotion("raise"), veery.numpy_dtype_promotion("strict"):
+        veery.make_jaxpr(FUNCTIONS[name])()
+
+
+def test_the_users_own_promotions_are_refused():
+    with veery.numpy_rank_promotion("raise"), pytest.raises(ValueError, match="could not be broadcast"):
+        jnp.add(X, V)
+    refused = pytest.raises(veery.dtypes.TypePromotionError, match="no available implicit dtype promotion")
+    with veery.numpy_dtype_promotion("strict"), refused:
+        jnp.add(V, I[:3])
