@@ -64,22 +64,22 @@ class Worker:
             self.close()
             return Outcome(self.seed, number, "timeout", detail=f"no answer after {seconds} s", seconds=seconds)
         code = process.wait()
-        self._process = None
+        self.close()
         name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         return Outcome(self.seed, number, "crash", detail=f"{name}\n{self._tail()}", seconds=seconds)
 
     def close(self) -> None:
         """End the process."""
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            with self._process as process:  # which closes its pipes
+                process.kill()
             self._process = None
 
     def _start(self) -> None:
         command = [sys.executable, "-m", "fuzz.worker", str(self.seed), self.target]
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment()
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment(), bufsize=0
             )
 
     def _answer(self, process: subprocess.Popen[bytes], deadline: float) -> bytes | None:

@@ -17,6 +17,9 @@ from veery._reference.formats import format_of, held
 from veery._reference.interpreter import Interpreter
 from veery._reference.samples import Value
 
+# Their derivatives follow from rules of their own, so that a stop_gradient in their bodies says nothing.
+_OWN_DERIVATIVES = ("custom_jvp_call", "custom_vjp_call", "custom_linear_solve")
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -79,18 +82,44 @@ class RealNumbers(Interpreter):
 
     def __init__(self, held_back: list[Value], replay: bool = False):
         super().__init__(np.random.default_rng(0))
-        self._held_back, self._replay = held_back, replay
+        self._held_back: list[Value] | None = held_back
+        self._replay = replay
 
     def apply(self, eqn: JaxprEqn, operands: list[Value], count: int) -> list[Value]:
         if eqn.primitive.name in ("convert_element_type", "reduce_precision"):
             source, out = eqn.invars[0].aval.dtype, eqn.outvars[0].aval.dtype
             if format_of(source) and format_of(out) and (held(0, source).dtype == held(0, out).dtype):
                 return operands
-        if eqn.primitive.name == "stop_gradient":
+        if eqn.primitive.name in _OWN_DERIVATIVES:
+            held_back, self._held_back = self._held_back, None
+            solves = eqn.primitive.name == "custom_linear_solve"
+            outs = self._solved(eqn, operands) if solves else super().apply(eqn, operands, count)
+            self._held_back = held_back
+            return outs
+        if eqn.primitive.name == "stop_gradient" and self._held_back is not None:
             if self._replay:
                 return [self._held_back.pop(0)]
             self._held_back.append(operands[0])
         return super().apply(eqn, operands, count)
+
+
+    def _solved(self, eqn: JaxprEqn, operands: list[Value]) -> list[Value]:
+        """The solution by the product's own matrix: what a solver is given has no gradient, and may be held back."""
+        product = eqn.params["problem"].matvec
+        known = operands[: eqn.params["lengths"][0]]
+        right = [value[0] for value in operands[sum(eqn.params["lengths"]) :]]
+        ends = np.cumsum([x.size for x in right])
+
+        def arrays(flat: np.ndarray) -> list[np.ndarray]:
+            return [part.reshape(x.shape) for part, x in zip(np.split(flat, ends[:-1]), right)]
+
+        def image(flat: np.ndarray) -> np.ndarray:
+            outs = self.run(product, [*known, *((x,) for x in arrays(flat))], 1)
+            return np.concatenate([out[0].ravel() for out in outs])
+
+        goal = np.concatenate([x.ravel() for x in right])
+        matrix = np.stack([image(unit) for unit in np.eye(goal.size, dtype=goal.dtype)], axis=1)
+        return [(x,) for x in arrays(np.linalg.solve(matrix, goal))]
 
 
 def _unrounded(x: np.ndarray, dtype: Any) -> np.ndarray:

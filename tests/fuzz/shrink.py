@@ -93,7 +93,7 @@ class Shrinker:
     def __init__(self, found: Outcome, target: str, seconds: float = 120.0):
         self.found, self.target = found, target
         self.deadline = time.monotonic() + seconds
-        self.limit = 40.0 if found.kind != "timeout" else 130.0
+        self.limit = 130.0 if found.kind == "timeout" else max(60.0, 4 * found.seconds)
         self.tried = 0
 
     @property

@@ -1,4 +1,4 @@
-"""The fuzzer itself: programs are made again from their numbers, faults are found and made small, known programs run."""
+"""The fuzzer itself: programs are made again from their numbers, faults are found and made small."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+import veery as jax
+import veery.numpy as jnp
 from fuzz import nesting
 from fuzz.campaign import Campaign, Worker, environment
-from fuzz.checks import Outcome, check
+from fuzz.checks import check
 from fuzz.draw import Draw
 from fuzz.nesting import Stage, differences
 from fuzz.oracle import rule_failures
 from fuzz.programs import Draft, Edits
 from fuzz.targets import target_named
 from fuzz.templates import TEMPLATES
-
-import veery as jax
-import veery.numpy as jnp
 
 FIXED = (3, 13, 14)  # numbers of seed 1: a template, and graphs under transformations
 
@@ -121,16 +121,35 @@ def test_fixed_programs_run(number):
     assert outcome.kind == "ok", outcome.detail
 
 
-_BROKEN = """
+def test_a_wrong_lowering_is_found_and_made_small(tmp_path):
+    numbers = range(10_000)
+    number = next(n for n in numbers if (d := Draft(1, n)).name == "kernel_density" and len(d.names) == 1)
+    script = f"""
 import sys
-from fuzz.checks import Outcome
-from fuzz import shrink
-from veery_lowering.rules import elementwise
-from veery_lowering import rules
-{breaking}
+from veery_lowering.registry import lookup, replace
 from fuzz.checks import check
+from fuzz.shrink import forked, shrink
 from fuzz.targets import target_named
+from pathlib import Path
+
+replace("exp", lookup("cos", "cpu"))
+found = forked(lambda: check(1, {number}, target_named("cpu")), 300.0)
+print(found.kind)
+print(shrink(found, "cpu", Path(sys.argv[1]), 240.0))
 """
+    env = {**environment(), "VEERY_ENABLE_COMPILATION_CACHE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, env=env, timeout=560
+    )
+    assert done.returncode == 0, done.stderr
+    kind, path = done.stdout.split()
+    assert kind == "wrong"
+    text = Path(path).read_text()
+    operations = [line for line in text.splitlines() if ".bind(" in line]
+    assert "exp_p.bind" in text
+    assert len(operations) <= 3, text
+    right = subprocess.run([sys.executable, path], capture_output=True, text=True, env=env, timeout=300)
+    assert right.returncode == 0, right.stderr  # with the right rule there is nothing wrong with it
 
 
 def test_a_process_that_ends_is_a_finding(tmp_path, monkeypatch):
