@@ -16,10 +16,9 @@ from veery_lowering import isolation
 from veery_lowering.allocation import allocate_memory
 from veery_lowering.branches import separate
 from veery_lowering.cache import disk_cache
-from veery_lowering.constants import leave_unreversed
+from veery_lowering.constants import hide_complex_updates, leave_unreversed
 from veery_lowering.donation import reuse_donated
 from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout
-from veery_lowering.halves import round_integers
 from veery_lowering.kernels import fuse_loops
 from veery_lowering.lookups import compute_columns
 from veery_lowering.loops import settle
@@ -39,6 +38,7 @@ from veery_lowering.products import settle_products
 from veery_lowering.program import Options
 from veery_lowering.queues import keep_to_first_queue
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
+from veery_lowering.targets.fusion import NO_MULTI_USE_FUSION, fusion_flags
 
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
@@ -46,8 +46,6 @@ _KEY_FORMAT = "10"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
-_NO_MULTI_USE_FUSION = "--iree-dispatch-creation-fuse-multi-use=false"
-_NO_AGGRESSIVE_FUSION = "--iree-dispatch-creation-enable-aggressive-fusion=false"
 # Calls with effects return when they are done. With fences IREE 3.13 loses some of calls without results: of two that
 # stem from one dispatch one is never signalled, and in loops a fence may be waited for before the call that signals it.
 _SYNCHRONOUS = "--iree-execution-model=async-internal"
@@ -153,14 +151,12 @@ def _generated_code(module: bytes, flags: Flags, target: Target, kind: str, run:
 def _attempts(emission: Emission, target: Target, options: Options) -> list[Flags]:
     """The option lists to compile with, the preferred one first."""
     attempts = [_with_options(flags, options, emission) for flags in target.attempts(traits(emission.module))]
-    # Multi-use fusion of IREE 3.13 makes invalid IR of some large graphs: "operand #1 does not dominate this use".
-    # Aggressive fusion makes dispatches of others that are not tiled as a whole: "write affecting operations on global
-    # resources are restricted to workgroup distributed contexts".
-    return [*attempts, *((*attempts[-1], flag) for flag in (_NO_MULTI_USE_FUSION, _NO_AGGRESSIVE_FUSION))]
+    without = [flag for flag in fusion_flags(rowwise=False) if flag not in attempts[-1]]
+    return [*attempts, (*attempts[-1], *without)] if without else attempts
 
 
 def _with_options(flags: Flags, options: Options, emission: Emission) -> Flags:
-    multi_use = () if options.fuse_multi_use else (_NO_MULTI_USE_FUSION,)
+    multi_use = () if options.fuse_multi_use else (NO_MULTI_USE_FUSION,)
     model = (_SYNCHRONOUS,) if emission.has_effects else ()
     return (*flags, *GOAL_FLAGS[options.optimize_for], *multi_use, *model, *options.flags)
 
@@ -191,12 +187,12 @@ def _prepared(
     def change(module: Any) -> None:
         nonlocal made, branches
         leave_unreversed(module)
+        hide_complex_updates(module)
         if kernels and target.backend == "cpu":
             made = fuse_loops(module)
         settle_products(module)
         settle(module)
         compute_columns(module)
-        round_integers(module)
         branches = any(op.name in _BRANCHING for op in operations(module))
         if kept is not None:
             overwritten.extend(reuse_donated(module, emission.donated, kept))

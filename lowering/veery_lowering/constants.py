@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from veery_lowering import stablehlo as hlo
 from veery_lowering.mlir import ir, operations
+
+_SPREADING = frozenset(f"stablehlo.{name}" for name in "broadcast_in_dim reshape transpose slice complex".split())
 
 
 def leave_unreversed(module: Any) -> None:
@@ -18,7 +21,29 @@ def leave_unreversed(module: Any) -> None:
             op.erase()
 
 
+def hide_complex_updates(module: Any) -> None:
+    """Put barriers before complex constants into which others are written, in place.
+
+    IREE folds the two, and makes a constant that is none: "'arith.constant' op attribute 'value' failed to satisfy
+    constraint: TypedAttr instance".
+    """
+    for op in operations(module):
+        if op.name == "stablehlo.dynamic_update_slice" and hlo.dtype_of(op.operands[0]).kind == "c":
+            if _spreads_constant(op.operands[0]):
+                with op.location, ir.InsertionPoint(op):
+                    (op.operands[0],) = hlo.optimization_barrier([op.operands[0]])
+
+
+def _spreads_constant(value: Any) -> bool:
+    """Whether a value is a constant, in another shape perhaps."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name in _SPREADING:
+        value = value.owner.operands[0]
+    return _is_constant(value)
+
+
+def _is_constant(value: Any) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.constant"
+
+
 def _is_splat(value: Any) -> bool:
-    owner = value.owner
-    is_constant = not isinstance(owner, ir.Block) and owner.name == "stablehlo.constant"
-    return is_constant and ir.DenseElementsAttr(owner.attributes["value"]).is_splat
+    return _is_constant(value) and ir.DenseElementsAttr(value.owner.attributes["value"]).is_splat

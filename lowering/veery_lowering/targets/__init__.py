@@ -10,6 +10,7 @@ from typing import Any
 from veery_lowering.errors import UnknownTargetError
 from veery_lowering.mlir import ir
 from veery_lowering.stablehlo import product_axes
+from veery_lowering.targets.fusion import is_rowwise
 from veery_lowering.types import numpy_dtype
 
 Flags = tuple[str, ...]
@@ -32,10 +33,12 @@ class Traits:
 
     operations: names of the operations with their element types, as ("stablehlo.sine", "float64").
     products: the contractions.
+    is_rowwise: whether what is reduced are the rows of arrays of one shape (see targets/fusion.py).
     """
 
     operations: frozenset[tuple[str, str]]
     products: tuple[Product, ...]
+    is_rowwise: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ def traits(module: ir.Module) -> Traits:
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    return Traits(frozenset(operations), tuple(products))
+    return Traits(frozenset(operations), tuple(products), is_rowwise(module))
 
 
 def _product(op: Any, dtype: str) -> Product:

@@ -8,6 +8,7 @@ import platform
 from veery_lowering.machine import cpu_features
 from veery_lowering.mlir import bundled_linker
 from veery_lowering.targets import COMMON_FLAGS, Flags, Product, Target, Traits
+from veery_lowering.targets.fusion import fusion_flags
 
 _FLAGS: Flags = (
     *COMMON_FLAGS,
@@ -89,7 +90,7 @@ def _other(chip: str) -> tuple[Flags, str]:
 
 
 def _attempts(processor: Flags, traits: Traits) -> list[Flags]:
-    flags = (*_FLAGS, *processor)
+    flags = (*_FLAGS, *processor, *fusion_flags(traits.is_rowwise))
     if not _LIBM.isdisjoint(traits.operations):
         flags = (
             *flags,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from veery_lowering.targets import COMMON_FLAGS, Flags, Target, Traits
+from veery_lowering.targets.fusion import fusion_flags
 
 _DEFAULT_CHIP = "sm_80"
 # sm_90 is in the compiler's help and fails for every module (`missing GPU target in #hal.executable.target`).
@@ -17,6 +18,6 @@ def target(chip: str) -> Target:
     flags: Flags = (*COMMON_FLAGS, "--iree-hal-target-device=cuda", f"--iree-cuda-target={chip}")
 
     def attempts(traits: Traits) -> list[Flags]:
-        return [flags]
+        return [(*flags, *fusion_flags(traits.is_rowwise))]
 
     return Target(f"cuda:{chip}", "cuda", attempts)

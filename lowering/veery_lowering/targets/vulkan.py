@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from veery_lowering.errors import CompileError
 from veery_lowering.targets import COMMON_FLAGS, Flags, Target, Traits
+from veery_lowering.targets.fusion import fusion_flags
 
 # The compiler's own default (vp_android_baseline_2022) stores 8 and 16-bit data wrongly and has no float64.
 _DEFAULT_CHIP = "ampere"
@@ -19,8 +20,7 @@ _CHIPS = frozenset(
 # layers was wrong by a tenth, and not by the same on each call.
 _FLAGS: Flags = (
     *COMMON_FLAGS,
-    "--iree-dispatch-creation-enable-aggressive-fusion=false",
-    "--iree-dispatch-creation-fuse-multi-use=false",
+    *fusion_flags(rowwise=False),
 )
 # The features that devices may lack, with the dtypes that need them. IREE's emulation of 64-bit integers splits random
 # keys wrongly, so it is not relied on.

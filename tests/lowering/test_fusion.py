@@ -1,0 +1,91 @@
+"""Reductions of which several may be one dispatch: rows and columns, sums that others need, chains along rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+from support.compiled import results
+
+import veery
+from veery import nn
+from veery import numpy as jnp
+
+SHAPES = [(1, 3), (2, 2), (3, 3), (7, 7), (5, 13), (17, 3), (33, 33)]
+
+
+def degrees(np_: Any, a: Any) -> Any:
+    d = a.sum(1) ** -0.5
+    return d[:, None] * a * (d if a.shape[0] == a.shape[1] else 1)
+
+
+def in_turn(np_: Any, a: Any) -> Any:
+    for _ in range(3):
+        a = a / a.sum(1, keepdims=True)
+        a = a / a.sum(0)
+    return a
+
+
+def shared_scalar(np_: Any, a: Any) -> Any:
+    scale = 1 / a.sum()
+    return scale * a + (scale * a * a).sum(1, keepdims=True)
+
+
+def log_softmax(np_: Any, a: Any, axis: int) -> Any:
+    return nn.log_softmax(a, axis) if np_ is jnp else scipy.special.log_softmax(a, axis)
+
+
+def contrastive(np_: Any, a: Any) -> Any:
+    rows, columns = log_softmax(np_, a, 0), log_softmax(np_, a, 1)
+    return (rows * a).sum() + (columns * a).sum() + 0 * a
+
+
+def standardised(np_: Any, a: Any) -> Any:
+    return (a - a.mean(1, keepdims=True)) / np_.sqrt(a.var(1, keepdims=True) + 0.1)
+
+
+# Of NumPy or veery.numpy, and an array of positive numbers.
+FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "degrees of a graph": degrees,
+    "rows and columns in turn": in_turn,
+    "a scalar that rows need": shared_scalar,
+    "rows and columns at once": contrastive,
+    "rows": lambda np_, a: log_softmax(np_, a, 1),
+    "rows twice": lambda np_, a: standardised(np_, log_softmax(np_, a, 1)),
+    "columns": lambda np_, a: log_softmax(np_, a, 0) + a.max(0),
+    "a sum of rows' results": lambda np_, a: a / a.sum(1, keepdims=True) * (a / a.sum(1, keepdims=True)).sum(),
+}
+
+
+def test_values() -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.uniform(0.5, 2, shape).astype(np.float32) for shape in SHAPES]
+    for fun, a in itertools.product(FUNCTIONS.values(), arrays):  # a program each: all that is in it may be fused
+        expected = fun(np, a.astype(np.float64))
+        (actual,) = results([(lambda x, fun=fun: fun(jnp, x), (a,))])
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+def test_value_and_gradient_of_a_contrastive_loss() -> None:
+    def loss(x: Any) -> Any:
+        diagonal = jnp.eye(x.shape[0])
+        return -jnp.sum(diagonal * nn.log_softmax(x, 0)) - jnp.sum(diagonal * nn.log_softmax(x, 1))
+
+    x = np.random.default_rng(0).normal(size=(7, 7)).astype(np.float32)
+    value, gradient = veery.jit(veery.value_and_grad(loss))(x)
+    wide = x.astype(np.float64)
+    expected = -np.trace(scipy.special.log_softmax(wide, 0)) - np.trace(scipy.special.log_softmax(wide, 1))
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    slopes = scipy.special.softmax(wide, 0) + scipy.special.softmax(wide, 1) - 2 * np.eye(7)
+    np.testing.assert_allclose(gradient, slopes, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["rows", "columns"])
+def test_chains_along_rows_are_one_dispatch(name: str) -> None:
+    fun = lambda a: FUNCTIONS[name](jnp, a)
+    text = veery.jit(fun).lower(jnp.ones((5, 7))).as_text("flow")
+    assert text.count("flow.dispatch @") == 1
