@@ -88,8 +88,9 @@ class RealNumbers(Interpreter):
     def apply(self, eqn: JaxprEqn, operands: list[Value], count: int) -> list[Value]:
         if eqn.primitive.name in ("convert_element_type", "reduce_precision"):
             source, out = eqn.invars[0].aval.dtype, eqn.outvars[0].aval.dtype
-            if format_of(source) and format_of(out) and (held(0, source).dtype == held(0, out).dtype):
-                return operands
+            if format_of(source) and format_of(out):
+                x = operands[0][0]
+                return [(x.real if held(0, out).dtype.kind == "f" else x.astype("complex128"),)]
         if eqn.primitive.name in _OWN_DERIVATIVES:
             held_back, self._held_back = self._held_back, None
             solves = eqn.primitive.name == "custom_linear_solve"
@@ -101,7 +102,6 @@ class RealNumbers(Interpreter):
                 return [self._held_back.pop(0)]
             self._held_back.append(operands[0])
         return super().apply(eqn, operands, count)
-
 
     def _solved(self, eqn: JaxprEqn, operands: list[Value]) -> list[Value]:
         """The solution by the product's own matrix: what a solver is given has no gradient, and may be held back."""

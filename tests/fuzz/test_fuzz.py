@@ -17,7 +17,7 @@ from fuzz.campaign import Campaign, Worker, environment
 from fuzz.checks import check
 from fuzz.draw import Draw
 from fuzz.nesting import Stage, differences
-from fuzz.oracle import rule_failures
+from fuzz.oracle import Evaluator, rule_failures
 from fuzz.programs import Draft, Edits
 from fuzz.targets import target_named
 from fuzz.templates import TEMPLATES
@@ -76,6 +76,14 @@ def test_differences_say_how_exact_they_are():
     assert np.all(error < 1e-5)
     [(_, error)] = differences(lambda h: [np.abs(np.array([1e-4 + h]))])  # a kink within the steps
     assert np.isnan(error).all()
+
+
+@pytest.mark.parametrize("kinds", [("float32", "complex64"), ("complex64", "float32"), ("float32", "bfloat16")])
+def test_evaluations_are_of_real_numbers(kinds):
+    """A step that is smaller than the digits of a dtype is seen through conversions."""
+    fun = lambda x: (2 * x.astype(kinds[1]).astype(kinds[0]),)
+    evaluate = Evaluator(Stage(fun, (np.ones((), kinds[0]),)))
+    assert evaluate(np.asarray(1 / 3))[0] == 2 / 3
 
 
 @pytest.mark.parametrize("name", sorted(nesting.TRANSFORMATIONS))
