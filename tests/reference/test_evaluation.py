@@ -19,6 +19,7 @@ from support.numpy_trace import numpy_evaluation
 import veery
 import veery.numpy as jnp
 from veery import _reference, lax
+from veery._core import dtypes
 from veery._core.primitive import all_primitives
 from veery._reference.interpreter import rules
 
@@ -176,6 +177,37 @@ def test_cancellation_widens_the_bound() -> None:
     in_float32 = (X + np.float32(1e4)) - np.float32(1e4)
     assert compare(fun, in_float32, X).ok
     assert not compare(lambda x: x * 1, in_float32, X).ok
+
+
+def test_uses_of_narrow_values_are_rounded_each_for_itself() -> None:
+    """What is stored is rounded to 16 bits, what is computed on at once may keep its digits."""
+    v = np.array([-1.1, 2.3, 0.7], dtypes.bfloat16)
+    fun = lambda v: (w := v / v.dtype.type(1.414)) - w.max()
+    wide = v.astype(np.float32) / np.float32(dtypes.bfloat16(1.414))
+    stored = wide.astype(dtypes.bfloat16)
+    apart = (wide - stored.max().astype(np.float32)).astype(dtypes.bfloat16)
+    assert apart[1] != 0
+    for out in (apart, stored - stored.max()):
+        found = compare(fun, out, v)
+        assert found.ok and found.undetermined == 0
+    assert not compare(fun, apart + dtypes.bfloat16(0.2), v).ok
+    assert not compare(lambda v: (w := v / v.dtype.type(1.414)) - w, apart * 0 + apart[1], v).ok  # one use
+    assert not compare(lambda v: v - v.max(), apart * 0 + apart[1], v).ok  # without digits to lose
+    single = v.astype(np.float32)
+    assert not compare(fun, single / np.float32(1.414) - stored.max().astype(np.float32), single).ok
+
+
+def test_bounds_of_few_digits_are_wider_before_nothing_is_known() -> None:
+    """A handful of operations in bfloat16 has errors that are lost digits in float32."""
+    x = np.array([[0.367, -1.02, 1.68], [-0.859, -0.695, -1.19], [-1.52, 0.531, 2], [-1.84, -0.203, -1.35]])
+    fun = lambda x: functools.reduce(lambda a, b: a + b + a * b, list(x))
+    for seed in range(20):
+        args = (x.astype(dtypes.bfloat16),)
+        closed = veery.make_jaxpr(fun)(*args)
+        out = np.asarray(_reference.evaluate(closed, *args)[0], dtypes.bfloat16)
+        found = _reference.compare(closed, args, [out], seed)
+        assert found.ok and found.undetermined == 0
+        assert not _reference.compare(closed, args, [-out], seed).ok
 
 
 def test_jumps_that_rounding_reaches_are_not_compared() -> None:

@@ -17,7 +17,9 @@ from veery._reference.samples import SAFETY, Value, spread
 
 SAMPLES = 4  # the evaluation in float64, and three with errors
 MORE = 12  # with errors, before an element is said to be wrong: those of three may all be small by chance
-_LOST = 0.1  # the share of the largest number that is no error any more
+_LOST = 0.1  # the share of the largest number that is no error any more, in formats of many digits
+_LOST_UNITS = 32.0  # in others this many neighbours' distances at 1, but no more than
+_LOST_AT_MOST = 0.5
 FLOOR = 4.0  # units in the last place that a result may be wrong by in any case
 
 
@@ -184,7 +186,8 @@ def bound_of(value: Value, aval: ShapedArray) -> np.ndarray:
     """By how much each element of an output may differ; inf where it is not to be compared.
 
     That is where samples disagree about integers, bools, NaN or infinity, and where an error may be a tenth of the
-    largest number of the output: it is no longer in proportion to those of operations then.
+    largest number of the output: it is no longer in proportion to those of operations then. In formats of few digits,
+    where a handful of operations may have such an error, the limit is 32 distances between neighbours, half at most.
     """
     first = value[0]
     form = format_of(aval.dtype)
@@ -199,10 +202,11 @@ def bound_of(value: Value, aval: ShapedArray) -> np.ndarray:
         finite = np.isfinite(size)
         error = SAFETY * spread(value)
         largest = np.max(size, where=finite, initial=0.0)
-        lost = (error >= _LOST * largest) & (error > 0)
+        limit = min(max(_LOST, _LOST_UNITS * form.eps), _LOST_AT_MOST) * largest
+        lost = (error >= limit) & (error > 0)
         if lost.any():  # in what is left errors may be as large, and small in all samples by chance
             error = np.where(error > 0, np.maximum(error, np.median(error[error > 0])), 0)
-            error = np.where((error >= _LOST * largest) & (error > 0), np.inf, error)
+            error = np.where((error >= limit) & (error > 0), np.inf, error)
         return error + np.where(finite, FLOOR * form.eps * size, 0) + FLOOR * form.tiny
 
 

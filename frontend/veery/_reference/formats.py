@@ -3,7 +3,10 @@
 The rule, in one place: the reference evaluation holds real numbers of every width in float64, complex ones in
 complex128, and integers, bools and random keys in their own dtypes. A number is rounded to its own dtype only where an
 operation is about its digits: conversions to integers, bitcasts, `nextafter`, and conversions to other floats of what
-is known exactly. Numbers beyond the range of their dtype are infinite (or NaN where the dtype has no infinity).
+is known exactly. So a value of a narrow format may have digits that the format has not; what compiled programs do is
+within the samples' errors: they may round such a value for some of its uses and compute on with all its digits in
+others (XLA's do too), so each use has a rounding error of its own (`Interpreter.used`). Numbers beyond the range of
+their dtype are infinite (or NaN where the dtype has no infinity).
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from veery._core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from veery._core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 from veery._reference import rounding
 from veery._reference.formats import Format, format_of, held
 from veery._reference.leaves import leaf
-from veery._reference.samples import Value, disturbed, each, shared
+from veery._reference.samples import Value, disturbed, disturbed_again, each, shared
 
 Rule = Callable[["Interpreter", JaxprEqn, list[Value], int], list[Value]]
 rules: dict[str, Rule] = {}  # by the names of primitives; what is not here is a leaf
@@ -49,7 +49,7 @@ class Interpreter:
         env: dict[Var, Value] = {v: self.constant(c, v.aval, count) for v, c in zip(jaxpr.constvars, closed.consts)}
         env.update(zip(jaxpr.invars, args, strict=True))
         for eqn in jaxpr.eqns:
-            operands = [self.read(env, a, count) for a in eqn.invars]
+            operands = self.used(eqn, [self.read(env, a, count) for a in eqn.invars])
             env.update(zip(eqn.outvars, self.apply(eqn, operands, count), strict=True))
         return [self.read(env, a, count) for a in jaxpr.outvars]
 
@@ -66,6 +66,23 @@ class Interpreter:
         if type(atom) is Literal:
             return (held(atom.val, atom.aval.dtype),) * count
         return env[atom]
+
+    def used(self, eqn: JaxprEqn, operands: list[Value]) -> list[Value]:
+        """Operands as an equation computes with them.
+
+        Those of formats narrower than float32 get errors anew for each equation that uses them: a compiled program
+        rounds to such a format what it stores, and may keep all digits where it computes on with them at once. What
+        only moves numbers, or gives them to a jaxpr within, hands them on as they are.
+        """
+        if eqn.primitive.name in rounding.EXACT or any(True for _ in subjaxprs(eqn.params)):
+            return operands
+        found: dict[int, Value] = {}  # an operand twice is one use
+        for atom, value in zip(eqn.invars, operands):
+            form = format_of(atom.aval.dtype)
+            narrow = form is not None and form.eps > rounding.SINGLE
+            if id(value) not in found:
+                found[id(value)] = disturbed_again(value, form, self.rng) if form and narrow else value
+        return [found[id(value)] for value in operands]
 
     def apply(self, eqn: JaxprEqn, operands: list[Value], count: int) -> list[Value]:
         """The results of an equation."""

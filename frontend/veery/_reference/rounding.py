@@ -64,7 +64,7 @@ def amplitude(eqn: JaxprEqn, operands: Sequence[Value], out: Value, form: Format
     if name in _SCALED:
         return form.eps / 2 * np.where(np.isfinite(x), _SCALED[name](eqn, operands[0][0], x), 0)
     size = np.maximum(x, 1) if name in NEAR_ZEROS else x
-    units = ULPS.get(name, OTHER) if form.eps <= _SINGLE else min(ULPS.get(name, OTHER), OTHER)
+    units = ULPS.get(name, OTHER) if form.eps <= SINGLE else min(ULPS.get(name, OTHER), OTHER)
     error = form.eps / 2 * units * np.where(np.isfinite(x), size, 0)
     return np.where(representable(out[0], form), 0, error) if name in CORRECT else error
 
@@ -83,7 +83,7 @@ def _of_sum(
             return np.zeros(out.shape)
         count = _total(eqn, operands, lambda x: (x != 0).astype(np.float64))
         once = form.eps * np.where(representable(out, form) & (count <= 1), 0, np.abs(out))
-        step = form.eps if eqn.primitive.name in _SCATTERS else min(form.eps, _SINGLE)
+        step = form.eps if eqn.primitive.name in _SCATTERS else min(form.eps, SINGLE)
         error = np.where(count <= 1, 0, step * (np.sqrt(count) + count / 4) * total) + once
         return np.where(np.isnan(error), 0, np.where(total > form.largest, np.inf, error / 2))
 
@@ -108,7 +108,7 @@ _SUMS: dict[str, tuple[int, ...]] = {
     "scatter_add": (0, 2), "scatter_sub": (0, 2), "select_and_scatter_add": (0,),
 }  # fmt: skip
 _SCATTERS = ("scatter_add", "scatter_sub", "select_and_scatter_add")
-_SINGLE = float(np.finfo(np.float32).eps)  # others sum narrower floats in float32
+SINGLE = float(np.finfo(np.float32).eps)  # others sum narrower floats in float32
 
 
 def _product(eqn: JaxprEqn, operand: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -84,6 +84,18 @@ def disturbed(
         return shared([_within_range(x, form, i) for i, x in enumerate(arrays)])
 
 
+def disturbed_again(value: Value, form: Format, rng: np.random.Generator) -> Value:
+    """Samples with the error of one more rounding to a format, but for what it holds exactly."""
+    if known(value):
+        return value
+    results = [value[0]]
+    with np.errstate(all="ignore"):
+        for x in value[1:]:
+            size = np.where(np.isfinite(x) & ~representable(x, form), form.eps / 2 * np.abs(x), 0.0)
+            results.append(_with_error(x, size, rng))
+    return shared(results)
+
+
 def _with_error(x: np.ndarray, amplitude: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Errors of either sign that are not much smaller than the amplitude; a zero stays one."""
     p = parts(x)
