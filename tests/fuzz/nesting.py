@@ -407,25 +407,37 @@ def _wide(x: np.ndarray) -> np.ndarray:
 
 
 def differences(fun: Callable[[float], Arrays], order: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Derivatives of arrays by a number, at 0, with bounds of their errors: NaN where differences do not converge."""
+    """Derivatives of arrays by a number, at 0, with bounds of their errors.
+
+    The bounds are NaN where differences do not converge, and where those of both sides converge to different numbers.
+    """
     steps = (2e-3, 1e-3, 5e-4) if order == 2 else (2e-4, 1e-4, 5e-5)
-    middle = fun(0.0) if order == 2 else None
-    by_step = []
+    middle, sides = fun(0.0), [(fun(h), fun(-h)) for h in steps]
+    found = []
     with np.errstate(all="ignore"):
-        for h in steps:
-            up, down = fun(h), fun(-h)
-            if middle is None:
-                by_step.append([(u - d) / (2 * h) for u, d in zip(up, down)])
+        for i, m in enumerate(middle):
+            up, down = zip(*((u[i], d[i]) for u, d in sides))
+            if order == 2:
+                a, b, c = ((u - 2 * m + d) / h**2 for u, d, h in zip(up, down, steps))
             else:
-                by_step.append([(u - 2 * m + d) / h**2 for u, m, d in zip(up, middle, down)])
-        found = []
-        for a, b, c in zip(*by_step):
+                a, b, c = ((u - d) / (2 * h) for u, d, h in zip(up, down, steps))
             first, second = (4 * b - a) / 3, (4 * c - b) / 3
             error = np.abs(second - first) + np.abs(c - b) / 30
             scale = np.max(np.abs(second), initial=0.0)
             error = np.where(error > 1e-2 * (np.abs(second) + scale + 1e-6), np.nan, error)
-            found.append((second, 4 * error + (1e-6 if order == 1 else 1e-4) * (scale + 1e-3)))
+            error = 4 * error + (1e-6 if order == 1 else 1e-4) * (scale + 1e-3)
+            wide, narrow = _jumps(m, up, down, steps, order)
+            kink = (narrow > error) & (narrow > 0.75 * wide)  # half of it where the function is smooth
+            found.append((second, np.where(kink, np.nan, error)))
     return found
+
+
+def _jumps(middle: np.ndarray, up: Arrays, down: Arrays, steps: Sequence[float], order: int) -> list[np.ndarray]:
+    """How far the differences of both sides are apart, by two steps of which one is half of the other."""
+    if order == 1:
+        return [np.abs(u - 2 * middle + d) / h for u, d, h in zip(up[1:], down[1:], steps[1:])]
+    twice = zip(up, up[1:], down, down[1:], steps[1:])  # each step is half of the one before
+    return [np.abs((uu - 2 * u) - (dd - 2 * d)) / h**2 for uu, u, dd, d, h in twice]
 
 
 def inner_product(a: np.ndarray, b: np.ndarray) -> Any:

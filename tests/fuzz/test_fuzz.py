@@ -21,7 +21,7 @@ from fuzz.oracle import Evaluator, rule_failures
 from fuzz.programs import Draft, Edits
 from fuzz.targets import target_named
 from fuzz.templates import TEMPLATES
-from veery import lax
+from veery import lax, nn
 
 FIXED = (3, 13, 14)  # numbers of seed 1: a template, and graphs under transformations
 
@@ -77,6 +77,26 @@ def test_differences_say_how_exact_they_are():
     assert np.all(error < 1e-5)
     [(_, error)] = differences(lambda h: [np.abs(np.array([1e-4 + h]))])  # a kink within the steps
     assert np.isnan(error).all()
+    [(_, error)] = differences(lambda h: [np.maximum(np.array([h, 1 + h]), 0)])  # a kink at the place itself
+    assert np.isnan(error).tolist() == [True, False]
+    steep = lambda h: [np.cosh(np.array([50.0, 300.0]) * h)]
+    [(slope, error)] = differences(steep)
+    assert np.all(np.abs(slope) <= error)
+
+
+def test_second_differences_say_how_exact_they_are():
+    [(curvature, error)] = differences(lambda h: [np.sin(np.array([0.3, 1.0]) + h)], order=2)
+    assert np.all(np.abs(curvature + np.sin([0.3, 1.0])) <= error)
+    assert np.all(error < 1e-3)
+    [(_, error)] = differences(lambda h: [np.array([h, 1 + h]) * np.abs([h, 1 + h])], order=2)
+    assert np.isnan(error).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("name", ["Grad", "Jvp", "Vjp", "Jacobian", "Hessian", "Hvp"])
+def test_derivatives_at_kinks_are_not_compared(name):
+    """JAX takes the slope of one side, numerical differences the mean of both."""
+    ramp = lambda x: jnp.maximum(x - lax.stop_gradient(x), 0) ** (2 if name in ("Hessian", "Hvp") else 1)
+    assert not failures_of(name, lambda x, y: (ramp(x) + nn.relu(y - lax.stop_gradient(y)) * 2 + x**2,))
 
 
 @pytest.mark.parametrize("kinds", [("float32", "complex64"), ("complex64", "float32"), ("float32", "bfloat16")])
