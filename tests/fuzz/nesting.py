@@ -422,7 +422,7 @@ def differences(fun: Callable[[float], Arrays], order: int = 1) -> list[tuple[np
             else:
                 a, b, c = ((u - d) / (2 * h) for u, d, h in zip(up, down, steps))
             first, second = (4 * b - a) / 3, (4 * c - b) / 3
-            error = np.abs(second - first) + np.abs(c - b) / 30
+            error = np.abs(second - first) + np.abs(c - b) / 8
             scale = np.max(np.abs(second), initial=0.0)
             error = np.where(error > 1e-2 * (np.abs(second) + scale + 1e-6), np.nan, error)
             error = 4 * error + (1e-6 if order == 1 else 1e-4) * (scale + 1e-3)

@@ -92,6 +92,16 @@ def test_second_differences_say_how_exact_they_are():
     assert np.isnan(error).tolist() == [True, False]
 
 
+@pytest.mark.parametrize("order", [1, 2])
+def test_kinks_near_by_are_no_errors(order):
+    places = np.linspace(-8e-3, 8e-3, 20_000)  # never 0
+    bent = lambda x: np.abs(x) if order == 1 else x * np.abs(x)
+    [(value, error)] = differences(lambda h: [bent(h - places) + np.sin(3 * h + 1)], order)
+    exact = -np.sign(places) + 3 * np.cos(1) if order == 1 else -2 * np.sign(places) - 9 * np.sin(1)
+    assert not np.any(np.abs(value - exact) > error)
+    assert np.all(error[np.abs(places) > 5e-3] < 1e-3)
+
+
 @pytest.mark.parametrize("name", ["Grad", "Jvp", "Vjp", "Jacobian", "Hessian", "Hvp"])
 def test_derivatives_at_kinks_are_not_compared(name):
     """JAX takes the slope of one side, numerical differences the mean of both."""
