@@ -84,14 +84,18 @@ def inlined(module: ir.Module, change: Callable[[Any], None]) -> bytes:
     """MLIR bytecode of a module without calls, in which nothing is computed twice or can be known before, and which
     `change` may then change.
 
-    IREE inlines too, but where two equal calls of a function read one reshaped value, and nothing else does, its
-    conversion to linalg moves the function's first operation before the reshape and leaves the others behind: "failed
-    to legalize operation 'stablehlo.compare'", of operands that differ in shape.
+    IREE does the same, but its conversion to linalg also moves elementwise operations before the reshapes that they
+    alone read, and moves the wrong ones: "failed to legalize operation 'stablehlo.compare'", of operands that differ in
+    shape. So no such operations are left to it: they are moved here, where equal ones, of which none reads alone,
+    become one again and again.
     """
     copy = module.operation.clone()
     try:
-        PassManager.parse("builtin.module(inline,cse,func.func(iree-stablehlo-canonicalize))", module.context).run(copy)
+        simplify = "cse,func.func(iree-stablehlo-canonicalize)"
+        PassManager.parse(f"builtin.module(inline,{simplify})", module.context).run(copy)
         change(copy)
+        settle = f"iree-stablehlo-to-stablehlo-preprocessing,{simplify},{simplify},{simplify}"
+        PassManager.parse(f"builtin.module({settle})", module.context).run(copy)
         stream = io.BytesIO()
         copy.write_bytecode(stream)
         return stream.getvalue()

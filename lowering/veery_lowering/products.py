@@ -10,17 +10,23 @@ It makes a selection of a product by a converted bool, so that False * NaN is 0:
 divides by the number of terms that a product sums, 0 of which end the process. And on processors that do not have it,
 its conversion of integers to bfloat16 calls a function that is not there, also that of float32 that were integers
 or positions before: where there are such, float32 is rounded by its bits.
+
+Of a product that sums a single term it makes a multiplication, and loses the shapes of conversions on the way ("failed
+to legalize operation 'stablehlo.convert' that was explicitly marked illegal"), so that it gets the multiplication.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.mlir import ir, operations
 from veery_lowering.registry import Value
 from veery_lowering.stablehlo._build import one
-from veery_lowering.types import numpy_dtype
+from veery_lowering.stablehlo._contract import product_axes
+from veery_lowering.types import is_static, numpy_dtype
 
 _PRODUCTS = frozenset(("stablehlo.dot", "stablehlo.dot_general", "stablehlo.convolution"))
 
@@ -33,7 +39,7 @@ def settle_products(module: Any) -> None:
         if op.name == "stablehlo.convert":
             rewrite = _round_by_bits if counted and _is_to_bfloat16(op) else _convert
         elif op.name in _PRODUCTS:
-            rewrite = _widen_operands if all(all(hlo.shape_of(x)) for x in op.operands) else _sum_nothing
+            rewrite = _rewrite_of_product(op)
         else:
             continue
         with ir.InsertionPoint(op), op.location:
@@ -66,6 +72,36 @@ def _round_by_bits(op: Any) -> None:
     _replace(op, _converted(hlo.reduce_precision(single, 8, 7), new))
 
 
+def _rewrite_of_product(op: Any) -> Callable[[Any], None]:
+    if not all(all(hlo.shape_of(x)) for x in op.operands):
+        return _sum_nothing
+    if op.name == "stablehlo.dot_general" and all(is_static(n) for x in op.operands for n in hlo.shape_of(x)):
+        if math.prod(hlo.shape_of(op.operands[0])[axis] for axis in product_axes(op, "contracting")[0]) == 1:
+            return _multiply
+    return _widen_operands
+
+
+def _multiply(op: Any) -> None:
+    """Multiply the operands of a product that sums a single term, in the result's type and shape."""
+    (out,) = op.results
+    shape = hlo.shape_of(out)
+    batches, contracted = product_axes(op, "batching"), product_axes(op, "contracting")
+    factors, done = [], 0
+    for x, batch, summed in zip(op.operands, batches, contracted, strict=True):
+        free = [axis for axis in range(len(hlo.shape_of(x))) if axis not in (*batch, *summed)]
+        first = len(batch) + done
+        place = [*range(len(batch)), *range(first, first + len(free))]
+        done = len(free)
+        x = hlo.transpose(_in_type(x, _element(out)), [*batch, *free, *summed])
+        x = hlo.reshape(x, [shape[axis] for axis in place])
+        factors.append(hlo.broadcast_in_dim(x, shape, place))
+    _replace(op, hlo.and_(*factors) if _is_bool(_element(out)) else hlo.multiply(*factors))
+
+
+def _in_type(x: Value, new: ir.Type) -> Value:
+    return _in_steps(x, new) if _loses_sign(_element(x), new) else _converted(x, new)
+
+
 def _sum_nothing(op: Any) -> None:
     _replace(op, hlo.full_like(op.results[0], 0))
 
@@ -81,7 +117,7 @@ def _widen_operands(op: Any) -> None:
     if not any(_loses_sign(_element(x), wide) for x in op.operands):
         return
     for i, x in enumerate(op.operands):
-        op.operands[i] = _in_steps(x, wide) if _loses_sign(_element(x), wide) else _converted(x, wide)
+        op.operands[i] = _in_type(x, wide)
     if of_bools:
         counted = ir.RankedTensorType.get(out.type.shape, wide)
         count = one(op.name, list(op.operands), counted, {name: op.attributes[name] for name in op.attributes})
