@@ -7,26 +7,30 @@ the two differently: `w @ mask.astype(float32)` and `(mask * w).sum(0)` differed
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
 
 _MAGIC = (0x07230203).to_bytes(4, "little")
 _HEADER = 5  # words before the first instruction
-_WORKGROUP = 4  # a storage class
-_LOAD, _STORE, _VARIABLE, _BARRIER = 61, 62, 59, 224
-_POINTERS = frozenset((65, 66, 70, 83))  # AccessChain, InBoundsAccessChain, InBoundsPtrAccessChain, CopyObject
-_LABEL, _BRANCH = 248, 249
+_WORKGROUP, _LOCAL_SIZE, _BUILT_IN, _LOCAL_INVOCATION = 4, 17, 11, 27  # a storage class, a mode, a decoration, its value
+_EXECUTION_MODE, _VARIABLE, _LOAD, _STORE, _DECORATE, _EXTRACT, _BARRIER, _LABEL, _BRANCH = 16, 59, 61, 62, 71, 81, 224, 248, 249
+_POINTERS = frozenset((65, 66))  # OpAccessChain, OpInBoundsAccessChain
+_ONE_TO_ONE = frozenset((128, 132, 196, 197))  # OpIAdd, OpIMul, OpShiftLeftLogical, OpBitwiseOr
 
 
 def has_race(program: bytes) -> bool:
-    """Whether a shader in a program accesses shared memory twice, once to write it, without a barrier between.
+    """Whether a shader in a program writes and reads shared memory without a barrier between.
+
+    An invocation may do so in places that are its own: it reads by the pointer by which it has written, which depends
+    on all of the invocation's position.
 
     Args:
         program: the bytes of a compiled program.
 
     Returns:
-        Whether there is such a shader; of two accesses to different elements of one array too.
+        Whether there is such a shader.
 
     Example:
         >>> has_race(b"no shaders")
@@ -50,31 +54,55 @@ def _is_racy(words: np.ndarray) -> bool:
         return False
     code = words.tolist()
     shared: dict[int, int] = {}  # a pointer, and the variable that it is to
-    written: set[int] = set()
-    read: set[int] = set()
+    axes: dict[int, frozenset[int]] = {}  # of the invocation's position, on which a value depends
+    needed: frozenset[int] = frozenset()
+    written: dict[int, set[int]] = defaultdict(set)  # a variable, and the pointers
+    read: dict[int, set[int]] = defaultdict(set)
     labels: dict[int, int] = {}
     repeated: set[int] = set()
+    positions: set[int] = set()  # the variable of the invocation's position, and what is loaded from it
     at = _HEADER
     while at < len(code):
         size, operation = code[at] >> 16, code[at] & 0xFFFF
-        if operation == _VARIABLE and code[at + 3] == _WORKGROUP:
-            shared[code[at + 2]] = code[at + 2]
-        elif operation in _POINTERS and code[at + 3] in shared:
-            shared[code[at + 2]] = shared[code[at + 3]]
+        operands = code[at + 1 : at + size]
+        touched = None
+        if operation == _EXECUTION_MODE and operands[1] == _LOCAL_SIZE:
+            needed = frozenset(i for i, n in enumerate(operands[2:]) if n > 1)
+        elif operation == _DECORATE and operands[1:] == [_BUILT_IN, _LOCAL_INVOCATION]:
+            positions.add(operands[0])
+        elif operation == _VARIABLE and operands[2] == _WORKGROUP:
+            shared[operands[1]] = operands[1]
+        elif operation in _POINTERS and operands[2] in shared:
+            shared[operands[1]] = shared[operands[2]]
+            axes[operands[1]] = _joined(axes, operands[2:])
+        elif operation in _ONE_TO_ONE:
+            axes[operands[1]] = _joined(axes, operands[2:])
+        elif operation == _EXTRACT and operands[2] in positions:
+            axes[operands[1]] = frozenset(operands[3:])
         elif operation == _BARRIER:
             written.clear()
             read.clear()
-        elif operation == _LOAD and code[at + 3] in shared:
-            read.add(shared[code[at + 3]])
-        elif operation == _STORE and code[at + 1] in shared:
-            written.add(shared[code[at + 1]])
+        elif operation == _LOAD and operands[2] in positions:
+            positions.add(operands[1])
+        elif operation == _LOAD and operands[2] in shared:
+            touched = shared[operands[2]]
+            read[touched].add(operands[2])
+        elif operation == _STORE and operands[0] in shared:
+            touched = shared[operands[0]]
+            written[touched].add(operands[0])
         elif operation == _LABEL:
-            labels[code[at + 1]] = at
-        elif operation == _BRANCH and code[at + 1] in labels and at not in repeated:
+            labels[operands[0]] = at
+        elif operation == _BRANCH and operands[0] in labels and at not in repeated:
             repeated.add(at)
-            at = labels[code[at + 1]]  # once more around the loop
+            at = labels[operands[0]]  # once more around the loop
             continue
-        if written & read:
-            return True
+        if touched is not None and written[touched] and read[touched]:
+            own = all(axes.get(pointer, frozenset()) >= needed for pointer in written[touched])
+            if not (own and read[touched] <= written[touched]):
+                return True
         at += size
     return False
+
+
+def _joined(axes: dict[int, frozenset[int]], values: list[int]) -> frozenset[int]:
+    return frozenset().union(*(axes.get(value, frozenset()) for value in values))
