@@ -14,8 +14,11 @@ import numpy as np
 
 _MAGIC = (0x07230203).to_bytes(4, "little")
 _HEADER = 5  # words before the first instruction
-_WORKGROUP, _LOCAL_SIZE, _BUILT_IN, _LOCAL_INVOCATION = 4, 17, 11, 27  # a storage class, a mode, a decoration, its value
-_EXECUTION_MODE, _VARIABLE, _LOAD, _STORE, _DECORATE, _EXTRACT, _BARRIER, _LABEL, _BRANCH = 16, 59, 61, 62, 71, 81, 224, 248, 249
+# What the words mean, by SPIR-V's specification: a storage class, an execution mode, a decoration, a built-in value,
+_WORKGROUP, _LOCAL_SIZE, _BUILT_IN, _LOCAL_INVOCATION = 4, 17, 11, 27
+# and instructions.
+_EXECUTION_MODE, _DECORATE, _VARIABLE, _LOAD, _STORE, _EXTRACT = 16, 71, 59, 61, 62, 81
+_BARRIER, _LABEL, _BRANCH = 224, 248, 249
 _POINTERS = frozenset((65, 66))  # OpAccessChain, OpInBoundsAccessChain
 _ONE_TO_ONE = frozenset((128, 132, 196, 197))  # OpIAdd, OpIMul, OpShiftLeftLogical, OpBitwiseOr
 

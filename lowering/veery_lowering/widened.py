@@ -87,7 +87,9 @@ def _is_shared(x: Any) -> bool:
 
 def _is_summed(x: Any) -> bool:
     users = [use.owner.operation for use in x.uses]
-    return any(user.name == "stablehlo.reduce" or (user.name in _RESHAPED and _is_summed(user.results[0])) for user in users)
+    return any(
+        user.name == "stablehlo.reduce" or (user.name in _RESHAPED and _is_summed(user.results[0])) for user in users
+    )
 
 
 def _joins_bits(op: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 
 import veery
 import veery.numpy as jnp
@@ -37,7 +38,7 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], np.ndarray]] = {
     ),
     "convolutions": (
         lambda b: lax.conv(b[None, None, :, :16].astype(SINGLE), W[None, None, :3, :3], (1, 1), "VALID"),
-        lambda b: np.einsum("yxij,ij->yx", np.lib.stride_tricks.sliding_window_view(b[:, :16], (3, 3)), W[:3, :3])[None, None],
+        lambda b: np.einsum("...ij,ij", sliding_window_view(b[None, None, :, :16], (3, 3), (2, 3)), W[:3, :3]),
         BYTES,
     ),
     "products that go on": (lambda b: jnp.tanh(W[:5] @ b.T.astype(SINGLE)), lambda b: np.tanh(W[:5] @ b.T), BYTES),
