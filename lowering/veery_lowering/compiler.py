@@ -37,12 +37,15 @@ from veery_lowering.overwriting import unsafe
 from veery_lowering.products import settle_products
 from veery_lowering.program import Options
 from veery_lowering.queues import keep_to_first_queue
+from veery_lowering.races import has_race
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 from veery_lowering.targets.fusion import NO_MULTI_USE_FUSION, fusion_flags
+from veery_lowering.widened import compute_each, compute_widened
 
+RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "10"
+_KEY_FORMAT = "11"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -67,7 +70,7 @@ def compile_emission(
     found = cache.get(key) if cache else None
     if found is None:
         start = time.perf_counter()
-        program, told, diagnostics = _compile(emission, target, attempts, _compiler(options))
+        program, told, diagnostics = _compile(emission, target, attempts, _compiler(options, target))
         if program is None:
             raise CompileError(_explain(emission, name, source, target, diagnostics))
         found = program, _metadata(target) | told
@@ -76,10 +79,18 @@ def compile_emission(
     return *found, key
 
 
-def _compiler(options: Options) -> Run:
-    if options.isolation == "never" and not has_lost_threads():
-        return run_pipeline
-    return functools.partial(isolation.run_pipeline, deadline=isolation.Deadline(options.time_limit))
+def _compiler(options: Options, target: Target) -> Run:
+    isolated = options.isolation != "never" or has_lost_threads()
+    deadline = isolation.Deadline(options.time_limit)
+    run = functools.partial(isolation.run_pipeline, deadline=deadline) if isolated else run_pipeline
+    return functools.partial(_run_without_races, run) if target.backend == "vulkan" else run
+
+
+def _run_without_races(run: Run, *arguments: Any) -> tuple[bytes | None, list[Diagnostic]]:
+    result, diagnostics = run(*arguments)
+    if result is not None and has_race(result):
+        return None, [Diagnostic("error", RACE), *diagnostics]
+    return result, diagnostics
 
 
 PHASES = ("input", "abi", "flow", "stream", "executable-sources", "hal", "vm")
@@ -97,15 +108,15 @@ def intermediate(emission: Emission, target: Target, options: Options, phase: st
         raise ValueError(f"there is no dialect or phase {phase!r}; known are stablehlo, {', '.join((*PHASES, *CODE))}")
     attempts = _attempts(emission, target, options)
     failed: CompileError | None = None
-    run = _compiler(options)
-    for kernels in (True, False):  # as `_compile` goes on without kernels where IREE fails with them
-        prepared = _in_place(emission, target, attempts[0], run, kernels=kernels)
-        prepared = prepared or _prepared(emission, target, kernels=kernels)
+    run = _compiler(options, target)
+    for fused in (True, False):  # as `_compile` goes on where IREE fails
+        prepared = _in_place(emission, target, attempts[0], run, fused=fused)
+        prepared = prepared or _prepared(emission, target, fused=fused)
         try:
             return _phase_text(prepared.code, attempts[0], target, phase, run)
         except CompileError as error:
             failed = failed or error
-        if not prepared.kernels:
+        if not prepared.fused:
             break
     assert failed is not None
     raise failed
@@ -167,30 +178,33 @@ class Prepared(NamedTuple):
     Attributes:
         code: the module.
         overwritten: the arguments that its results overwrite.
-        kernels: how many of its loops are kernels of ours.
+        fused: whether loops are kernels of ours, or values may be computed where they are used.
         branches: whether it has blocks that are passed values.
     """
 
     code: bytes
     overwritten: list[int]
-    kernels: int
+    fused: bool
     branches: bool
 
 
 def _prepared(
-    emission: Emission, target: Target, kept: Collection[int] | None = None, *, kernels: bool = True
+    emission: Emission, target: Target, kept: Collection[int] | None = None, *, fused: bool = True
 ) -> Prepared:
     """The module for a target, in which results overwrite donated arguments unless `kept` is None."""
     overwritten: list[int] = []
-    made, branches = 0, False
+    made, branches = False, False
 
     def change(module: Any) -> None:
         nonlocal made, branches
         leave_unreversed(module)
         hide_complex_updates(module)
-        if kernels and target.backend == "cpu":
-            made = fuse_loops(module)
+        if fused and target.backend == "cpu":
+            made = fuse_loops(module) > 0
         settle_products(module)
+        if target.backend == "vulkan":
+            (compute_widened if fused else compute_each)(module)
+            made = fused
         settle(module)
         compute_columns(module)
         branches = any(op.name in _BRANCHING for op in operations(module))
@@ -203,12 +217,12 @@ def _prepared(
 
 
 def _in_place(
-    emission: Emission, target: Target, flags: Flags, run: Run, *, kernels: bool = True
+    emission: Emission, target: Target, flags: Flags, run: Run, *, fused: bool = True
 ) -> Prepared | None:
     """The module with results in the memory of donated arguments, where IREE makes a right program of that."""
     kept: set[int] = set()
     for _ in range(_ROUNDS if any(emission.donated) else 0):
-        prepared = _prepared(emission, target, kept, kernels=kernels)
+        prepared = _prepared(emission, target, kept, fused=fused)
         text = run(prepared.code, flags, "stream")[0] if prepared.overwritten else None
         if text is None:
             return None
@@ -224,14 +238,15 @@ def _compile(
 ) -> tuple[bytes | None, dict[str, str], list[Diagnostic]]:
     """What the first option list that works makes of a module, and metadata.
 
-    If there is none: what the compiler said, the last word first. Loops are not kernels of ours where those fail.
+    If there is none: what the compiler said, the last word first. Loops are not kernels of ours where those fail,
+    and for Vulkan each value is computed for itself.
     """
     said: list[Diagnostic] = []
-    for kernels in (True, False):
-        plain = _prepared(emission, target, kernels=kernels)
+    for fused in (True, False):
+        plain = _prepared(emission, target, fused=fused)
         for flags in attempts:
             try:
-                in_place = _in_place(emission, target, flags, run, kernels=kernels)
+                in_place = _in_place(emission, target, flags, run, fused=fused)
                 for module in filter(None, (in_place, plain)):
                     changes = _corrections(emission, target, module.branches)
                     program, diagnostics = run(module.code, flags, None, changes)
@@ -240,14 +255,14 @@ def _compile(
                             "overwritten": " ".join(map(str, module.overwritten)),
                             "control_flow": "host" if module.branches else "device",
                         }
-                        fallback = {"fallback": _fallback(attempts[0], flags, kernels, said)} if said else {}
+                        fallback = {"fallback": _fallback(attempts[0], flags, target, fused, said)} if said else {}
                         return program, told | fallback, diagnostics
             except CompilerTimeout as stop:
                 return None, {}, [Diagnostic("error", str(stop)), *said]
             except CompilerCrash as crash:
                 diagnostics = [Diagnostic("error", str(crash))]
             said = diagnostics + said
-        if not plain.kernels:
+        if not plain.fused:
             break
     return None, {}, said
 
@@ -265,8 +280,9 @@ def _is_large(emission: Emission) -> bool:
     return any(isinstance(n, str) for shape in shapes for n in shape) or sum(map(math.prod, shapes)) >= _MANY_ELEMENTS
 
 
-def _fallback(preferred: Flags, used: Flags, kernels: bool, said: Sequence[Diagnostic]) -> str:
-    changes = [] if kernels else [("without", "kernels of its loops")]
+def _fallback(preferred: Flags, used: Flags, target: Target, fused: bool, said: Sequence[Diagnostic]) -> str:
+    unfused = ("with", "each value for itself") if target.backend == "vulkan" else ("without", "kernels of its loops")
+    changes = [] if fused else [unfused]
     changes += [("without", flag) for flag in preferred if flag not in used]
     changes += [("with", flag) for flag in used if flag not in preferred]
     reason = " ".join(_errors(said)[0].split())[:200]
