@@ -39,7 +39,7 @@ from veery_lowering.program import Options
 from veery_lowering.queues import keep_to_first_queue
 from veery_lowering.races import has_race
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
-from veery_lowering.targets.fusion import NO_MULTI_USE_FUSION, fusion_flags
+from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
 from veery_lowering.widened import compute_each, compute_widened
 
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
@@ -162,7 +162,10 @@ def _generated_code(module: bytes, flags: Flags, target: Target, kind: str, run:
 def _attempts(emission: Emission, target: Target, options: Options) -> list[Flags]:
     """The option lists to compile with, the preferred one first."""
     attempts = [_with_options(flags, options, emission) for flags in target.attempts(traits(emission.module))]
-    without = [flag for flag in fusion_flags(rowwise=False) if flag not in attempts[-1]]
+    # Multi-use fusion of IREE 3.13 makes invalid IR of some large graphs: "operand #1 does not dominate this use".
+    # Aggressive fusion makes dispatches of others that are not tiled as a whole: "write affecting operations on global
+    # resources are restricted to workgroup distributed contexts".
+    without = [flag for flag in (NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION) if flag not in attempts[-1]]
     return [*attempts, (*attempts[-1], *without)] if without else attempts
 
 

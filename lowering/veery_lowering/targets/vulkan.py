@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from veery_lowering.errors import CompileError
 from veery_lowering.targets import COMMON_FLAGS, Flags, Target, Traits
-from veery_lowering.targets.fusion import fusion_flags
+from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
 
 # The compiler's own default (vp_android_baseline_2022) stores 8 and 16-bit data wrongly and has no float64.
 _DEFAULT_CHIP = "ampere"
@@ -16,12 +16,7 @@ _CHIPS = frozenset(
     "ampere ada turing rdna2 rdna3 rdna4 valhall valhall4 valhall4_1 adreno apple m1 rtx2080 rtx3070 rtx3080 rtx4080"
     " rtx4090 a100 rx6800 rx6800xt rx7800xt rx7900xtx".split()
 )
-# Fused with what else reads its result, a product's dispatch is read before it is written: a gradient of two dense
-# layers was wrong by a tenth, and not by the same on each call.
-_FLAGS: Flags = (
-    *COMMON_FLAGS,
-    *fusion_flags(rowwise=False),
-)
+_FLAGS: Flags = (*COMMON_FLAGS, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION)
 # The features that devices may lack, with the dtypes that need them. IREE's emulation of 64-bit integers splits random
 # keys wrongly, so it is not relied on.
 _WIDE = {"fp64": ("float64", "complex128"), "int64": ("int64", "uint64"), "fp16": ("float16",)}
