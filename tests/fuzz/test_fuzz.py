@@ -133,6 +133,18 @@ def test_wrong_derivatives_are_noticed(name):
     assert failures_of(name, lambda x, y: (sine(x * y),))
 
 
+@pytest.mark.parametrize("factor", [1, 1.1])
+def test_constants_of_rules_are_rounded_to_narrow_formats(factor):
+    """The derivative of erf has 2 / sqrt(pi), which is 1.125 in bfloat16."""
+
+    @jax.custom_jvp
+    def scaled(x):
+        return lax.erf(x)
+
+    scaled.defjvp(lambda primals, tangents: jax.jvp(lambda x: factor * lax.erf(x), primals, tangents))
+    assert bool(failures_of("Grad", lambda x, y: (scaled(x * y),), "bfloat16")) == (factor != 1)
+
+
 def test_wrong_batching_is_noticed():
     @jax.custom_batching.custom_vmap
     def double(x):
@@ -142,9 +154,19 @@ def test_wrong_batching_is_noticed():
     assert failures_of("Vmap", lambda x, y: (double(x + y).sum(),))
 
 
-def failures_of(name, fun):
+def test_wrong_integers_and_shapes_are_noticed():
+    for out in (lambda x: x > 2, lambda x: jnp.int32(3), lambda x: x[:2]):
+        stage = Stage(lambda x, out=out: (out(x),), (np.linspace(0, 1, 5).astype("float32"),))
+        program = Draft(0, 0).make()
+        transformation = nesting.nest(stage, "Jit", Draw([0]))
+        wrong = Stage(lambda x: (x < 2,), stage.args)
+        program.stages, program.transformations = [stage, wrong], [transformation]
+        assert len(rule_failures(program)) == 1
+
+
+def failures_of(name, fun, dtype="float32"):
     """What the oracle says of a transformation of a function of two arrays."""
-    args = np.linspace(0.2, 1, 5).astype("float32"), np.linspace(-1, 1, 5).astype("float32")
+    args = np.linspace(0.2, 1, 5).astype(jnp.dtype(dtype)), np.linspace(-1, 1, 5).astype(jnp.dtype(dtype))
     for k in range(30):  # of the ways to transform it, one in which something happens
         transformation = nesting.nest(Stage(fun, args), name, Draw([k], half=False, wide=False))
         if name != "Vmap" or transformation.n > 1:
