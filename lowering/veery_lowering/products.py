@@ -36,6 +36,7 @@ def settle_products(module: Any) -> None:
     found = operations(module)
     counted = any(map(_makes_integers_floats, found))
     for op in found:
+        rewrite: Callable[[Any], None]
         if op.name == "stablehlo.convert":
             rewrite = _round_by_bits if counted and _is_to_bfloat16(op) else _convert
         elif op.name in _PRODUCTS:

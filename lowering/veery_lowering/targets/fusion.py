@@ -5,12 +5,12 @@ run along the same axes, or where what is reduced from rows is read along column
 sum that belongs to others. Examples are a matrix of which rows and columns are normalised in turn, a contrastive loss,
 `d[:, None] * a * d` with `d = a.sum(1) ** -0.5` (tests/lowering/test_fusion.py).
 
-What is reduced along the same axes of one shape alone is right, and gains: a logsumexp of 150x1000 takes 0.4 of the time
-without, a layernorm of 300x700 0.3, a softmax 1.3. Elsewhere it brings as much as it costs: a step of two layers takes
-0.7 of the time without, the gradient of a convolution 0.9, a transformer's gradient 1.5, an n-body gradient 2.
+What is reduced along the same axes of one shape alone is right, and gains: a logsumexp of 150x1000 takes 0.4 of the
+time without, a layernorm of 300x700 0.3, a softmax 1.3. Elsewhere it brings as much as it costs: a step of two layers
+takes 0.7 of the time without, the gradient of a convolution 0.9, a transformer's gradient 1.5, an n-body gradient 2.
 
-For Vulkan multi-use fusion is off too: fused with what else reads its result, a product is read before it is written, so
-that a gradient of two dense layers was wrong by a tenth, and not by the same on each call.
+For Vulkan multi-use fusion is off too: fused with what else reads its result, a product is read before it is written,
+so that a gradient of two dense layers was wrong by a tenth, and not by the same on each call.
 """
 
 from __future__ import annotations
