@@ -89,3 +89,11 @@ def test_chains_along_rows_are_one_dispatch(name: str) -> None:
     fun = lambda a: FUNCTIONS[name](jnp, a)
     text = veery.jit(fun).lower(jnp.ones((5, 7))).as_text("flow")
     assert text.count("flow.dispatch @") == 1
+
+
+def test_aggressive_fusion_is_wrong() -> None:
+    """Should this fail, IREE was mended: `targets/fusion.py` can go."""
+    a = np.random.default_rng(0).uniform(0.5, 2, (7, 7)).astype(np.float32)
+    options = {"iree-dispatch-creation-enable-aggressive-fusion": True}
+    found = veery.jit(lambda x: degrees(jnp, x), compiler_options=options)(a)
+    assert not np.allclose(found, degrees(np, a), rtol=1e-3)

@@ -300,6 +300,31 @@ def counting(element: str) -> str:
 _CONV = "dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f]"
 
 REFUSED = {
+    "a complex constant written into another": Refused(
+        "constants.py", "failed to satisfy constraint: TypedAttr instance",
+        function(
+            "", "tensor<2xcomplex<f32>>",
+            "%a = stablehlo.constant dense<(1.0, 0.0)> : tensor<2xcomplex<f32>>",
+            "%b = stablehlo.constant dense<(0.0, 2.0)> : tensor<1xcomplex<f32>>",
+            "%one = stablehlo.constant dense<1> : tensor<i32>",
+            "%r = stablehlo.dynamic_update_slice %a, %b, %one"
+            " : (tensor<2xcomplex<f32>>, tensor<1xcomplex<f32>>, tensor<i32>) -> tensor<2xcomplex<f32>>",
+        ),
+    ),
+    "conversions of two broadcasts of one reshaped value": Refused(
+        "mlir.py", "failed to legalize",
+        function(
+            "tensor<1x1xf32>", "tensor<2x3xf16>",
+            "%x = stablehlo.reshape %0 : (tensor<1x1xf32>) -> tensor<1xf32>",
+            "%a = stablehlo.broadcast_in_dim %x, dims = [0] : (tensor<1xf32>) -> tensor<1x3xf32>",
+            "%b = stablehlo.broadcast_in_dim %x, dims = [0] : (tensor<1xf32>) -> tensor<1x2x3xf32>",
+            "%c = stablehlo.convert %a : (tensor<1x3xf32>) -> tensor<1x3xf16>",
+            "%d = stablehlo.convert %b : (tensor<1x2x3xf32>) -> tensor<1x2x3xf16>",
+            "%e = stablehlo.broadcast_in_dim %c, dims = [0, 2] : (tensor<1x3xf16>) -> tensor<1x2x3xf16>",
+            "%f = stablehlo.add %d, %e : tensor<1x2x3xf16>",
+            "%r = stablehlo.reshape %f : (tensor<1x2x3xf16>) -> tensor<2x3xf16>",
+        ),
+    ),
     "a function of the C library": Refused(
         "targets/cpu.py", "failed to link",
         function("tensor<2xf64>", "tensor<2xf64>", "%r = stablehlo.sine %0 : tensor<2xf64>"),
