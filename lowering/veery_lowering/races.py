@@ -15,10 +15,10 @@ import numpy as np
 _MAGIC = (0x07230203).to_bytes(4, "little")
 _HEADER = 5  # words before the first instruction
 # What the words mean, by SPIR-V's specification: a storage class, an execution mode, a decoration, a built-in value,
-_WORKGROUP, _LOCAL_SIZE, _BUILT_IN, _LOCAL_INVOCATION = 4, 17, 11, 27
+_WORKGROUP, _LOCAL_SIZE, _BUILT_IN, _WORKGROUP_ID, _LOCAL_INVOCATION = 4, 17, 11, 26, 27
 # and instructions.
 _EXECUTION_MODE, _DECORATE, _VARIABLE, _LOAD, _STORE, _EXTRACT = 16, 71, 59, 61, 62, 81
-_BARRIER, _LABEL, _BRANCH = 224, 248, 249
+_BARRIER, _PHI, _LABEL, _BRANCH = 224, 245, 248, 249
 _POINTERS = frozenset((65, 66))  # OpAccessChain, OpInBoundsAccessChain
 _ONE_TO_ONE = frozenset((128, 132, 196, 197))  # OpIAdd, OpIMul, OpShiftLeftLogical, OpBitwiseOr
 
@@ -27,7 +27,8 @@ def has_race(program: bytes) -> bool:
     """Whether a shader in a program writes and reads shared memory without a barrier between.
 
     An invocation may do so in places that are its own: it reads by the pointer by which it has written, which depends
-    on all of the invocation's position.
+    on all of the invocation's position. Loops that begin at the workgroup's number make one trip: there are as many
+    workgroups as trips.
 
     Args:
         program: the bytes of a compiled program.
@@ -61,7 +62,9 @@ def _is_racy(words: np.ndarray) -> bool:
     needed: frozenset[int] = frozenset()
     written: dict[int, set[int]] = defaultdict(set)  # a variable, and the pointers
     read: dict[int, set[int]] = defaultdict(set)
+    workgroups: set[int] = set()  # as the positions, of the workgroup's number; and its parts
     labels: dict[int, int] = {}
+    label = 0
     repeated: set[int] = set()
     positions: set[int] = set()  # the variable of the invocation's position, and what is loaded from it
     at = _HEADER
@@ -73,6 +76,8 @@ def _is_racy(words: np.ndarray) -> bool:
             needed = frozenset(i for i, n in enumerate(operands[2:]) if n > 1)
         elif operation == _DECORATE and operands[1:] == [_BUILT_IN, _LOCAL_INVOCATION]:
             positions.add(operands[0])
+        elif operation == _DECORATE and operands[1:] == [_BUILT_IN, _WORKGROUP_ID]:
+            workgroups.add(operands[0])
         elif operation == _VARIABLE and operands[2] == _WORKGROUP:
             shared[operands[1]] = operands[1]
         elif operation in _POINTERS and operands[2] in shared:
@@ -82,6 +87,10 @@ def _is_racy(words: np.ndarray) -> bool:
             axes[operands[1]] = _joined(axes, operands[2:])
         elif operation == _EXTRACT and operands[2] in positions:
             axes[operands[1]] = frozenset(operands[3:])
+        elif operation in (_EXTRACT, _LOAD) and operands[2] in workgroups:
+            workgroups.add(operands[1])
+        elif operation == _PHI and not workgroups.isdisjoint(operands[2::2]):
+            labels.pop(label, None)
         elif operation == _BARRIER:
             written.clear()
             read.clear()
@@ -94,7 +103,8 @@ def _is_racy(words: np.ndarray) -> bool:
             touched = shared[operands[0]]
             written[touched].add(operands[0])
         elif operation == _LABEL:
-            labels[operands[0]] = at
+            label = operands[0]
+            labels[label] = at
         elif operation == _BRANCH and operands[0] in labels and at not in repeated:
             repeated.add(at)
             at = labels[operands[0]]  # once more around the loop
