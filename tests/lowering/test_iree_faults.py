@@ -417,7 +417,7 @@ REFUSED = {
                  " : (tensor<17xf32>, tensor<5x1xi32>) -> tensor<5xf32>"),
     ),
     "integer as bfloat16": Refused(
-        "halves.py", "failed to link",
+        "products.py", "failed to link",
         function("tensor<3xi32>", "tensor<3xbf16>", "%r = stablehlo.convert %0 : (tensor<3xi32>) -> tensor<3xbf16>"),
     ),
     "scatter of part of a row": Refused(
