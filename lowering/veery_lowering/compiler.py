@@ -24,6 +24,7 @@ from veery_lowering.lookups import compute_columns
 from veery_lowering.loops import settle
 from veery_lowering.mlir import (
     COMPILER_VERSION,
+    SETTLED,
     Diagnostic,
     context,
     has_lost_threads,
@@ -45,7 +46,7 @@ from veery_lowering.widened import compute_each, compute_widened
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "11"
+_KEY_FORMAT = "12"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -83,6 +84,7 @@ def _compiler(options: Options, target: Target) -> Run:
     isolated = options.isolation != "never" or has_lost_threads()
     deadline = isolation.Deadline(options.time_limit)
     run = functools.partial(isolation.run_pipeline, deadline=deadline) if isolated else run_pipeline
+    run = functools.partial(run, passes=SETTLED)
     return functools.partial(_run_without_races, run) if target.backend == "vulkan" else run
 
 

@@ -238,6 +238,7 @@ def run_pipeline(
     flags: tuple[str, ...],
     phase: str | None = None,
     changes: tuple[Callable[[Any], bool], ...] = (),
+    passes: str = "",
     *,
     deadline: Deadline | None = None,
 ) -> Any:
@@ -246,6 +247,7 @@ def run_pipeline(
     Args:
         module, flags, phase: as there.
         changes: as there; importable functions.
+        passes: as there.
         deadline: when it must be done.
 
     Raises:
@@ -254,7 +256,8 @@ def run_pipeline(
         CompilerTimeout: it was not done in time.
         Exception: what `mlir.run_pipeline` raises.
     """
-    request = pickle.dumps((_folder(), dict(os.environ), (module, flags, phase, changes)), pickle.HIGHEST_PROTOCOL)
+    arguments = module, flags, phase, changes, passes
+    request = pickle.dumps((_folder(), dict(os.environ), arguments), pickle.HIGHEST_PROTOCOL)
     result, problem, printed = _call(request, flags, deadline or Deadline(None))
     if printed:
         sys.stderr.write(printed)

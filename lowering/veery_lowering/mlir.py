@@ -30,6 +30,7 @@ from iree.compiler.version import VERSION as COMPILER_VERSION
 
 __all__ = [
     "COMPILER_VERSION",
+    "SETTLED",
     "Diagnostic",
     "bundled_linker",
     "bytecode",
@@ -83,24 +84,24 @@ def bytecode(module: ir.Module) -> bytes:
 def inlined(module: ir.Module, change: Callable[[Any], None]) -> bytes:
     """MLIR bytecode of a module without calls, in which nothing is computed twice or can be known before, and which
     `change` may then change.
-
-    IREE does the same, but its conversion to linalg also moves elementwise operations before the reshapes that they
-    alone read, and moves the wrong ones: "failed to legalize operation 'stablehlo.compare'", of operands that differ in
-    shape. So no such operations are left to it: they are moved here, where equal ones, of which none reads alone,
-    become one again and again.
     """
     copy = module.operation.clone()
     try:
-        simplify = "cse,func.func(iree-stablehlo-canonicalize)"
-        PassManager.parse(f"builtin.module(inline,{simplify})", module.context).run(copy)
+        PassManager.parse(f"builtin.module(inline,{_SIMPLIFY})", module.context).run(copy)
         change(copy)
-        settle = f"iree-stablehlo-to-stablehlo-preprocessing,{simplify},{simplify},{simplify}"
-        PassManager.parse(f"builtin.module({settle})", module.context).run(copy)
         stream = io.BytesIO()
         copy.write_bytecode(stream)
         return stream.getvalue()
     finally:
         copy.erase()
+
+
+_SIMPLIFY = "cse,func.func(iree-stablehlo-canonicalize)"
+# To be run where the compiler runs, before it. IREE's conversion to linalg moves elementwise operations before the
+# reshapes that they alone read, and moves the wrong ones: "failed to legalize operation 'stablehlo.compare'", of
+# operands that differ in shape. So no such operations are left to it: they are moved before, while equal ones, of
+# which none reads alone, become one again and again.
+SETTLED = f"iree-stablehlo-to-stablehlo-preprocessing,{_SIMPLIFY},{_SIMPLIFY},{_SIMPLIFY}"
 
 
 def operations(root: Any) -> list[Any]:
@@ -179,17 +180,19 @@ def run_pipeline(
     flags: tuple[str, ...],
     phase: str | None = None,
     changes: tuple[Callable[[ir.Module], bool], ...] = (),
+    passes: str = "",
 ) -> tuple[bytes | None, list[Diagnostic]]:
     """Compile MLIR bytecode (or text) with session flags: (VM bytecode, diagnostics), (None, diagnostics) on failure.
 
-    With `phase` ("flow", "stream", "hal"...) compilation stops there and the IR comes back as text. Each of `changes`
-    may change the VM module before it is encoded, and says whether it did. The compiler runs without the interpreter
-    lock, so that several threads compile at the same time, each with a session of its own.
+    With `phase` ("flow", "stream", "hal"...) compilation stops there and the IR comes back as text. The pipeline
+    `passes` is run before all others. Each of `changes` may change the VM module before it is encoded, and says whether
+    it did. The compiler runs without the interpreter lock, so that several threads compile at the same time, each with
+    a session of its own.
     """
     session, uses = _take_session(flags)
     diagnostics: list[Diagnostic] = []
     try:
-        with _compiled(session, module, diagnostics, end=phase) as invocation:
+        with _compiled(session, module, diagnostics, end=phase, passes=passes) as invocation:
             if invocation is None:
                 return None, diagnostics
             if phase is not None:
@@ -205,7 +208,13 @@ def run_pipeline(
 
 @contextmanager
 def _compiled(
-    session: Session, module: bytes, diagnostics: list[Diagnostic], *, start: str | None = None, end: str | None = None
+    session: Session,
+    module: bytes,
+    diagnostics: list[Diagnostic],
+    *,
+    start: str | None = None,
+    end: str | None = None,
+    passes: str = "",
 ) -> Iterator[Invocation | None]:
     """What holds a module after compilation from one phase to another; None if that failed."""
 
@@ -221,7 +230,12 @@ def _compiled(
                 set_phase(invocation._inv_p, chosen.encode())
         # Bytecode is taken as it is; text must end in a zero byte.
         source = Source.wrap_buffer(session, module if module[:2] == b"ML" else module + b"\0")
-        yield invocation if invocation.parse_source(source) and invocation.execute() else None
+        made = (
+            invocation.parse_source(source)
+            and (not passes or invocation.execute_text_pass_pipeline(passes))
+            and invocation.execute()
+        )
+        yield invocation if made else None
     finally:
         invocation.close()
 
