@@ -85,12 +85,8 @@ def compile(
 
 
 def print_locations() -> None:
-    """Have IREE's own IR show the user's file and line from now on."""
-    from veery_lowering.mlir import use_process_flags
-
-    flags = ("--mlir-print-debuginfo",)
-    isolation.use_process_flags(flags)
-    use_process_flags(flags)
+    """Have IREE's own IR show the user's file and line from now on, where the compiler has a process of its own."""
+    isolation.use_process_flags(("--mlir-print-debuginfo",))
 
 
 def cache_info() -> CacheInfo:
