@@ -274,11 +274,6 @@ def artifact_bytes(entries: Sequence[Any]) -> bytes:
     return runtime().to_bytes(entries, metadata=_versions())
 
 
-def print_locations() -> None:
-    """Have IREE's own IR show the user's file and line from now on."""
-    lowering().print_locations()
-
-
 def read_module(source: str | bytes) -> Any:
     """A StableHLO module from elsewhere (see veery_lowering.Foreign)."""
     return lowering().read_module(source)

@@ -113,14 +113,14 @@ class Lowered:
         Args:
             dialect: "stablehlo" (the default); a phase of IREE's compilation: "input", "flow" (shows the dispatches),
                 "stream", "hal", "vm"; or the code of the dispatches: "llvm", "asm", "spirv", "ptx".
-            debug_info: whether each operation carries the user's file and line.
+            debug_info: whether each operation carries the user's file and line; not in the code of dispatches.
 
         Raises:
             ValueError: no such dialect.
         """
         if dialect in (None, "stablehlo"):
             return self._lowered.as_text(debug_info=debug_info)
-        return self._lowered.intermediate(dialect)
+        return self._lowered.intermediate(dialect, debug_info=debug_info)
 
     def as_bytecode(self) -> bytes:
         """The module as MLIR bytecode, for `veery.stablehlo.load` and for IREE's tools.

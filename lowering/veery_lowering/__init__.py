@@ -36,7 +36,6 @@ __all__ = [
     "compile",
     "configure_cache",
     "lower",
-    "print_locations",
     "read_module",
     "tuning",
 ]
@@ -82,11 +81,6 @@ def compile(
         if link:
             links.make(link, program)
     return program
-
-
-def print_locations() -> None:
-    """Have IREE's own IR show the user's file and line from now on, where the compiler has a process of its own."""
-    isolation.use_process_flags(("--mlir-print-debuginfo",))
 
 
 def cache_info() -> CacheInfo:

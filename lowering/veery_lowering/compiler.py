@@ -88,8 +88,8 @@ def _compiler(options: Options, target: Target) -> Run:
     return functools.partial(_run_without_races, run) if target.backend == "vulkan" else run
 
 
-def _run_without_races(run: Run, *arguments: Any) -> tuple[bytes | None, list[Diagnostic]]:
-    result, diagnostics = run(*arguments)
+def _run_without_races(run: Run, *arguments: Any, **options: Any) -> tuple[bytes | None, list[Diagnostic]]:
+    result, diagnostics = run(*arguments, **options)
     if result is not None and has_race(result):
         return None, [Diagnostic("error", RACE), *diagnostics]
     return result, diagnostics
@@ -99,8 +99,12 @@ PHASES = ("input", "abi", "flow", "stream", "executable-sources", "hal", "vm")
 CODE = {"llvm": "*.optimized.ll", "asm": "*.s", "spirv": "*.spirv.mlir", "ptx": "*.ptx"}
 
 
-def intermediate(emission: Emission, target: Target, options: Options, phase: str) -> str:
+def intermediate(
+    emission: Emission, target: Target, options: Options, phase: str, *, debug_info: bool = False
+) -> str:
     """The text of IREE's own IR after one of `PHASES`, or the code of its dispatches, one of `CODE`.
+
+    With `debug_info` the IR says where in the user's files its operations come from.
 
     Raises:
         ValueError: no such phase, or code that the target does not have.
@@ -115,7 +119,7 @@ def intermediate(emission: Emission, target: Target, options: Options, phase: st
         prepared = _in_place(emission, target, attempts[0], run, fused=fused)
         prepared = prepared or _prepared(emission, target, fused=fused)
         try:
-            return _phase_text(prepared.code, attempts[0], target, phase, run)
+            return _phase_text(prepared.code, attempts[0], target, phase, run, debug_info)
         except CompileError as error:
             failed = failed or error
         if not prepared.fused:
@@ -124,10 +128,10 @@ def intermediate(emission: Emission, target: Target, options: Options, phase: st
     raise failed
 
 
-def _phase_text(module: bytes, flags: Flags, target: Target, phase: str, run: Run) -> str:
+def _phase_text(module: bytes, flags: Flags, target: Target, phase: str, run: Run, debug_info: bool) -> str:
     if phase in CODE:
         return _generated_code(module, flags, target, phase, run)
-    text, diagnostics = run(module, flags, phase)
+    text, diagnostics = run(module, flags, phase, locations=debug_info)
     if text is None:
         raise CompileError("\n".join(d.message for d in diagnostics))
     return text.decode()

@@ -52,19 +52,17 @@ def _read(connection: socket.socket, size: int, left: Callable[[], float | None]
     return data
 
 
-def main(descriptor: int | None, flags: tuple[str, ...], forks: bool) -> None:
+def main(descriptor: int | None, forks: bool) -> None:
     """Compile until the other side is gone.
 
     Args:
         descriptor: of the socket; None if standard input says which it is.
-        flags: of the compiler, for the whole process.
         forks: whether each compilation is to have a process of its own.
     """
     control = socket.socket(fileno=descriptor) if descriptor is not None else _shared()
     control.set_inheritable(False)
     from veery_lowering import allocation, branches, mlir, queues  # noqa: F401  # what requests name, loaded before forks
 
-    mlir.use_process_flags(flags)
     gc.collect()
     gc.freeze()
     if forks:

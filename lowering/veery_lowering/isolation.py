@@ -41,7 +41,7 @@ sys.path += {path}
 sys.modules["veery_lowering"] = types.ModuleType("veery_lowering")
 sys.modules["veery_lowering"].__path__ = [{folder}]
 from veery_lowering import helper
-helper.main({descriptor}, {flags}, {forks})  # of process {process}
+helper.main({descriptor}, {forks})  # of process {process}
 """
 _REASON = re.compile(r"LLVM ERROR.*|.*Assertion .* failed.*|.*std::bad_alloc.*|\w*Error: .*")
 _ATTEMPTS = 2  # a helper may be ended by something else
@@ -66,8 +66,7 @@ class _HelperLost(Exception):
 class _Helper:
     """A process that has the compiler loaded."""
 
-    def __init__(self, flags: tuple[str, ...], forks: bool):
-        self.flags = flags
+    def __init__(self, forks: bool):
         self._forks = forks
         self._log = tempfile.TemporaryFile()
         self._socket, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET if forks else socket.SOCK_STREAM)
@@ -79,7 +78,6 @@ class _Helper:
             "path": [os.path.abspath(entry) for entry in sys.path],
             "folder": str(Path(__file__).parent),
             "descriptor": None if sys.platform == "win32" else theirs.fileno(),
-            "flags": self.flags,
             "forks": self._forks,
             "process": os.getpid(),
         }
@@ -216,21 +214,13 @@ _NO_INTERPRETER = (
 
 _lock = threading.Lock()
 _idle: list[_Helper] = []  # one, where helpers fork
-_process_flags: tuple[str, ...] = ()
 
 
 def start() -> None:
     """Have a helper get ready, unless there is one."""
     with _lock:
         if not _idle:
-            _idle.append(_Helper(_process_flags, _FORKS))
-
-
-def use_process_flags(flags: tuple[str, ...]) -> None:
-    """Set the compiler flags that exist only for a whole process, for all compilations that begin after this."""
-    global _process_flags
-    with _lock:
-        _process_flags = flags
+            _idle.append(_Helper(_FORKS))
 
 
 def run_pipeline(
@@ -239,6 +229,7 @@ def run_pipeline(
     phase: str | None = None,
     changes: tuple[Callable[[Any], bool], ...] = (),
     passes: str = "",
+    locations: bool = False,
     *,
     deadline: Deadline | None = None,
 ) -> Any:
@@ -247,7 +238,7 @@ def run_pipeline(
     Args:
         module, flags, phase: as there.
         changes: as there; importable functions.
-        passes: as there.
+        passes, locations: as there.
         deadline: when it must be done.
 
     Raises:
@@ -256,7 +247,7 @@ def run_pipeline(
         CompilerTimeout: it was not done in time.
         Exception: what `mlir.run_pipeline` raises.
     """
-    arguments = module, flags, phase, changes, passes
+    arguments = module, flags, phase, changes, passes, locations
     request = pickle.dumps((_folder(), dict(os.environ), arguments), pickle.HIGHEST_PROTOCOL)
     result, problem, printed = _call(request, flags, deadline or Deadline(None))
     if printed:
@@ -286,13 +277,10 @@ def _call(request: bytes, flags: tuple[str, ...], deadline: Deadline) -> Any:
 
 def _take() -> _Helper:
     with _lock:
-        for helper in [helper for helper in _idle if helper.flags != _process_flags]:
-            _idle.remove(helper)
-            helper.close()
         while _idle and not _idle[-1].is_alive():
             _idle.pop().close()
         if not _idle:
-            _idle.append(_Helper(_process_flags, _FORKS))
+            _idle.append(_Helper(_FORKS))
         return _idle[-1] if _FORKS else _idle.pop()
 
 

@@ -38,9 +38,12 @@ class Lowered:
         """The module as MLIR text, arguments under their own names; with the user's file and line if asked."""
         return self.module.operation.get_asm(enable_debug_info=debug_info, use_name_loc_as_prefix=not debug_info)
 
-    def intermediate(self, phase: str) -> str:
-        """IREE's own IR after a phase: "flow" shows the dispatches; "llvm", "asm", "spirv" or "ptx": their code."""
-        return intermediate(self.emission, self.target, self.options, phase)
+    def intermediate(self, phase: str, *, debug_info: bool = False) -> str:
+        """IREE's own IR after a phase: "flow" shows the dispatches; "llvm", "asm", "spirv" or "ptx": their code.
+
+        With `debug_info` the IR says where in the user's files its operations come from.
+        """
+        return intermediate(self.emission, self.target, self.options, phase, debug_info=debug_info)
 
     def with_options(self, flags: tuple[str, ...] = (), **choices: Any) -> Lowered:
         """The module to be compiled with further flags, or other choices of how to compile (see Options)."""

@@ -41,7 +41,6 @@ __all__ = [
     "operations",
     "prepare",
     "run_pipeline",
-    "use_process_flags",
 ]
 
 # The bindings look for a Python module of an operation's dialect each time that they hand one out, as long as there is
@@ -143,7 +142,6 @@ for _function in (_set_first_phase, _set_last_phase):
 
 _idle: dict[tuple[str, ...], list[tuple[Session, int]]] = {}
 _lock = threading.Lock()
-_process_flags: tuple[str, ...] = ()
 _started = False
 _forked = False  # in a child of a process that had compiled
 
@@ -163,31 +161,20 @@ def has_lost_threads() -> bool:
     return _forked
 
 
-def use_process_flags(flags: tuple[str, ...]) -> None:
-    """Set the compiler flags that exist only for a whole process. The first call before the first compile counts."""
-    global _process_flags, _started
-    with _lock:
-        if _started:
-            return
-        _started = True
-        _process_flags = flags
-        if flags:
-            ctypes_dl._initializeGlobalCL("veery", *flags)
-
-
 def run_pipeline(
     module: bytes,
     flags: tuple[str, ...],
     phase: str | None = None,
     changes: tuple[Callable[[ir.Module], bool], ...] = (),
     passes: str = "",
+    locations: bool = False,
 ) -> tuple[bytes | None, list[Diagnostic]]:
     """Compile MLIR bytecode (or text) with session flags: (VM bytecode, diagnostics), (None, diagnostics) on failure.
 
-    With `phase` ("flow", "stream", "hal"...) compilation stops there and the IR comes back as text. The pipeline
-    `passes` is run before all others. Each of `changes` may change the VM module before it is encoded, and says whether
-    it did. The compiler runs without the interpreter lock, so that several threads compile at the same time, each with
-    a session of its own.
+    With `phase` ("flow", "stream", "hal"...) compilation stops there and the IR comes back as text, with the user's
+    files and lines if `locations`. The pipeline `passes` is run before all others. Each of `changes` may change the VM
+    module before it is encoded, and says whether it did. The compiler runs without the interpreter lock, so that
+    several threads compile at the same time, each with a session of its own.
     """
     session, uses = _take_session(flags)
     diagnostics: list[Diagnostic] = []
@@ -196,7 +183,7 @@ def run_pipeline(
             if invocation is None:
                 return None, diagnostics
             if phase is not None:
-                return _written(invocation.output_ir), diagnostics
+                return _text(invocation, locations), diagnostics
             changed = _changed(_written(invocation.output_ir_bytecode), changes) if changes else None
             if not changed:
                 return _written(invocation.output_vm_bytecode), diagnostics
@@ -246,6 +233,17 @@ def _written(write: Callable[[Output], None]) -> bytes:
         return bytes(output.map_memory())
 
 
+def _text(invocation: Invocation, locations: bool) -> bytes:
+    # The compiler's own option for this, --mlir-print-debuginfo, is for a whole process, and in a process with such
+    # options the optimization level turns on none of the passes that belong to it: that would be another program.
+    if not locations:
+        return _written(invocation.output_ir)
+    with context():
+        return ir.Module.parse(_written(invocation.output_ir_bytecode)).operation.get_asm(
+            binary=True, enable_debug_info=True
+        )
+
+
 def _changed(code: bytes, changes: tuple[Callable[[ir.Module], bool], ...]) -> bytes | None:
     with context():
         module = ir.Module.parse(code)
@@ -269,8 +267,9 @@ def prepare(flags: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def _take_session(flags: tuple[str, ...]) -> tuple[Session, int]:
-    use_process_flags(())
+    global _started
     with _lock:
+        _started = True
         pool = _idle.get(flags)
         if pool:
             return pool.pop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,13 @@ def test_chains_along_rows_are_recognised(name: str) -> None:
     text = veery.jit(lambda a: FUNCTIONS[name](jnp, a)).lower(jnp.ones((5, 5))).as_text()
     with context():
         assert is_rowwise(ir.Module.parse(text)) == (name in ("rows", "rows twice", "columns"))
+
+
+def test_chains_along_rows_are_one_dispatch_whether_locations_are_shown_or_not() -> None:
+    lowered = veery.jit(lambda a: FUNCTIONS["rows twice"](jnp, a)).lower(jnp.ones((5, 5)))
+    plain, located = (lowered.as_text("flow", debug_info=shown) for shown in (False, True))
+    assert plain.count("flow.dispatch @") == located.count("flow.dispatch @") == 1
+    assert (Path(__file__).name in plain, Path(__file__).name in located) == (False, True)
 
 
 def test_aggressive_fusion_is_wrong() -> None:

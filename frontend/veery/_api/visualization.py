@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from veery import _dispatch
 from veery._api.jit import JitFunction, jit
 
 
@@ -44,8 +43,7 @@ def visualize(fun: Callable[..., Any], *, target: str | None = None) -> Callable
 
     Returns:
         A function of arrays or ShapeDtypeStructs that returns a `Visualization`: source, jaxpr, graph, StableHLO,
-        dispatches and code side by side; a click on a line lights up what became of it. IREE's stages know their
-        source lines if nothing was compiled in the process before the first visualization.
+        dispatches and code side by side; a click on a line lights up what became of it.
 
     >>> import veery, veery.numpy as jnp
     >>> page = veery.visualize(jnp.sin)(jnp.ones(3)).page
@@ -57,7 +55,6 @@ def visualize(fun: Callable[..., Any], *, target: str | None = None) -> Callable
     def visualized(*args: Any, **kwargs: Any) -> Visualization:
         from veery._cli.page import page
 
-        _dispatch.print_locations()
         traced = function.trace(*args, **kwargs)
         return Visualization(traced.fun_name, page(traced, target))
 

@@ -53,10 +53,6 @@ def inspect_command(
         from veery._cli.artifacts import show
 
         return show(what, as_json, stage)
-    if annotate or html:
-        from veery import _dispatch
-
-        _dispatch.print_locations()
     options = (args_text, argnums, in_axes, x64)
     if diff:
         return _diff(what, options, diff, stage, target, out)
@@ -120,7 +116,7 @@ class Subject:
         if stage in CODE_STAGES and self.target is None:
             self.target = {"spirv": "vulkan", "ptx": "cuda:sm_80"}.get(stage)
         try:
-            return self.lowered().as_text(stage)
+            return self.lowered().as_text(stage, debug_info=locations)
         except ValueError as error:
             if stage not in CODE_STAGES:
                 raise

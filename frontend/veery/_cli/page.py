@@ -76,14 +76,11 @@ document.addEventListener('keydown',e=>{if(e.key==='Escape')show('')});
 
 
 def page(traced: Any, target: str | None = None) -> str:
-    """The page of a traced function (a veery.stages.Traced).
-
-    Locations in IREE's stages need `_dispatch.print_locations()` before.
-    """
+    """The page of a traced function (a veery.stages.Traced)."""
     lowered = traced.lower(lowering_platforms=[target] if target else None, self_contained=True)
     jaxpr: Lines = places(traced.jaxpr.pretty_print(source_info=True))
     stablehlo = places(lowered.as_text(debug_info=True))
-    flow_text = lowered.as_text("flow")
+    flow_text = lowered.as_text("flow", debug_info=True)
     flow = places(flow_text)
     kind = {"cpu": "asm", "vulkan": "spirv", "cuda": "ptx"}[(target or "cpu").partition(":")[0]]
     code = _code(lowered.as_text(kind), _dispatch_places(flow))

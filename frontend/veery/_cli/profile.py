@@ -40,12 +40,11 @@ def profile_command(
     """
     from veery import aot
 
-    _dispatch.print_locations()
     fun, arguments = functions.prepare(what, args_text, argnums, in_axes, x64)
     traced = functions.trace(fun, arguments)
     lowered = traced.lower(lowering_platforms=["cpu"], self_contained=True)
     lines: dict[str, tuple[str, int] | None] = {}
-    for line, place in places(lowered.as_text("flow")):
+    for line, place in places(lowered.as_text("flow", debug_info=True)):
         for name in _CALL.findall(line):
             lines.setdefault(name, place)
     times = _dispatch_times(aot.entry(traced, [lowered._lowered.compile()]), repeats)
