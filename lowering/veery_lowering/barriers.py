@@ -1,8 +1,8 @@
-"""Keeps fused dispatches within the number of buffers that a device binds.
+"""Barriers, which end what is fused: within the number of buffers that a device binds, or wherever they can.
 
 IREE fuses elementwise expressions whatever the number of arrays they read; a dispatch of more than 32 buffers compiles
 and then fails when it is loaded (`OUT_OF_RANGE; binding count 33 > 32`). An optimization barrier on a partial result
-ends the dispatch before that.
+ends the dispatch before that. And where IREE fails with what it fuses, each value gets a barrier: slow, but compiled.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.mlir import ir
+from veery_lowering.mlir import ir, operations
 
 # Half of the 32: the fused consumers of a value may add as many buffers again.
 _MOST = 16
@@ -21,6 +21,10 @@ _NOT_FUSED = frozenset(
         " stablehlo.optimization_barrier stablehlo.dot_general stablehlo.convolution stablehlo.scatter"
     ).split()
 )
+_APART = frozenset(
+    f"stablehlo.{name}" for name in "optimization_barrier while case if constant iota dynamic_iota".split()
+)
+_BLOCKS = frozenset(("func.func", "stablehlo.while", "stablehlo.case", "stablehlo.if"))
 
 
 def split_wide_fusions(module: ir.Module) -> None:
@@ -29,6 +33,25 @@ def split_wide_fusions(module: ir.Module) -> None:
         for region in function.operation.regions:
             for block in region.blocks:
                 _split_block(block)
+
+
+def compute_each(module: Any) -> None:
+    """Put barriers behind all values, so that each is computed in a dispatch of its own, in place."""
+    for op in operations(module):
+        if op.parent is not None and op.parent.name in _BLOCKS and op.name not in _APART:
+            if len(op.results) == 1 and _is_array(op.results[0]):
+                behind_barrier(op)
+
+
+def behind_barrier(op: Any) -> Any:
+    """The result of an operation behind a barrier, which all that used it use instead."""
+    (x,) = op.results
+    uses = [(use.owner, use.operand_number) for use in x.uses]
+    with op.location, ir.InsertionPoint.after(op):
+        (barred,) = hlo.optimization_barrier([x])
+    for user, i in uses:
+        user.operands[i] = barred
+    return barred
 
 
 def _split_block(block: Any) -> None:

@@ -8,12 +8,14 @@ import math
 import re
 import tempfile
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from veery_lowering import isolation
 from veery_lowering.allocation import allocate_memory
+from veery_lowering.barriers import compute_each
 from veery_lowering.branches import separate
 from veery_lowering.cache import disk_cache
 from veery_lowering.constants import hide_complex_updates, leave_unreversed
@@ -41,7 +43,7 @@ from veery_lowering.queues import keep_to_first_queue
 from veery_lowering.races import has_race
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
-from veery_lowering.widened import compute_each, compute_widened
+from veery_lowering.widened import compute_widened
 
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
@@ -99,9 +101,7 @@ PHASES = ("input", "abi", "flow", "stream", "executable-sources", "hal", "vm")
 CODE = {"llvm": "*.optimized.ll", "asm": "*.s", "spirv": "*.spirv.mlir", "ptx": "*.ptx"}
 
 
-def intermediate(
-    emission: Emission, target: Target, options: Options, phase: str, *, debug_info: bool = False
-) -> str:
+def intermediate(emission: Emission, target: Target, options: Options, phase: str, *, debug_info: bool = False) -> str:
     """The text of IREE's own IR after one of `PHASES`, or the code of its dispatches, one of `CODE`.
 
     With `debug_info` the IR says where in the user's files its operations come from.
@@ -115,15 +115,12 @@ def intermediate(
     attempts = _attempts(emission, target, options)
     failed: CompileError | None = None
     run = _compiler(options, target)
-    for fused in (True, False):  # as `_compile` goes on where IREE fails
-        prepared = _in_place(emission, target, attempts[0], run, fused=fused)
-        prepared = prepared or _prepared(emission, target, fused=fused)
+    for fusion, plain in _modules(emission, target):  # as `_compile` goes on where IREE fails
+        prepared = _in_place(emission, target, attempts[0], run, fusion) or plain
         try:
             return _phase_text(prepared.code, attempts[0], target, phase, run, debug_info)
         except CompileError as error:
             failed = failed or error
-        if not prepared.fused:
-            break
     assert failed is not None
     raise failed
 
@@ -181,25 +178,31 @@ def _with_options(flags: Flags, options: Options, emission: Emission) -> Flags:
     return (*flags, *GOAL_FLAGS[options.optimize_for], *multi_use, *model, *options.flags)
 
 
+class Fusion(Enum):
+    """How much of a program may be computed together; the value is what is said of it."""
+
+    FULL = "with all fusions"
+    NO_KERNELS = "without kernels of its loops"
+    NONE = "with each value for itself"
+
+
 class Prepared(NamedTuple):
     """A module as the compiler gets it.
 
     Attributes:
         code: the module.
         overwritten: the arguments that its results overwrite.
-        fused: whether loops are kernels of ours, or values may be computed where they are used.
+        kernels: whether loops are kernels of ours.
         branches: whether it has blocks that are passed values.
     """
 
     code: bytes
     overwritten: list[int]
-    fused: bool
+    kernels: bool
     branches: bool
 
 
-def _prepared(
-    emission: Emission, target: Target, kept: Collection[int] | None = None, *, fused: bool = True
-) -> Prepared:
+def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collection[int] | None = None) -> Prepared:
     """The module for a target, in which results overwrite donated arguments unless `kept` is None."""
     overwritten: list[int] = []
     made, branches = False, False
@@ -208,12 +211,13 @@ def _prepared(
         nonlocal made, branches
         leave_unreversed(module)
         hide_complex_updates(module)
-        if fused and target.backend == "cpu":
+        if fusion is Fusion.FULL and target.backend == "cpu":
             made = fuse_loops(module) > 0
         settle_products(module)
-        if target.backend == "vulkan":
-            (compute_widened if fused else compute_each)(module)
-            made = fused
+        if fusion is Fusion.NONE:
+            compute_each(module)
+        elif target.backend == "vulkan":
+            compute_widened(module)
         settle(module)
         compute_columns(module)
         branches = any(op.name in _BRANCHING for op in operations(module))
@@ -225,13 +229,11 @@ def _prepared(
     return Prepared(code, overwritten, made, branches)
 
 
-def _in_place(
-    emission: Emission, target: Target, flags: Flags, run: Run, *, fused: bool = True
-) -> Prepared | None:
+def _in_place(emission: Emission, target: Target, flags: Flags, run: Run, fusion: Fusion) -> Prepared | None:
     """The module with results in the memory of donated arguments, where IREE makes a right program of that."""
     kept: set[int] = set()
     for _ in range(_ROUNDS if any(emission.donated) else 0):
-        prepared = _prepared(emission, target, kept, fused=fused)
+        prepared = _prepared(emission, target, fusion, kept)
         text = run(prepared.code, flags, "stream")[0] if prepared.overwritten else None
         if text is None:
             return None
@@ -242,20 +244,26 @@ def _in_place(
     return None
 
 
+def _modules(emission: Emission, target: Target) -> Iterator[tuple[Fusion, Prepared]]:
+    """The module in the ways in which it is given to the compiler, one after the other, until one compiles."""
+    full = _prepared(emission, target, Fusion.FULL)
+    yield Fusion.FULL, full
+    for fusion in [Fusion.NO_KERNELS] * full.kernels + [Fusion.NONE]:
+        yield fusion, _prepared(emission, target, fusion)
+
+
 def _compile(
     emission: Emission, target: Target, attempts: Sequence[Flags], run: Run
 ) -> tuple[bytes | None, dict[str, str], list[Diagnostic]]:
     """What the first option list that works makes of a module, and metadata.
 
-    If there is none: what the compiler said, the last word first. Loops are not kernels of ours where those fail,
-    and for Vulkan each value is computed for itself.
+    If there is none: what the compiler said, the last word first.
     """
     said: list[Diagnostic] = []
-    for fused in (True, False):
-        plain = _prepared(emission, target, fused=fused)
+    for fusion, plain in _modules(emission, target):
         for flags in attempts:
             try:
-                in_place = _in_place(emission, target, flags, run, fused=fused)
+                in_place = _in_place(emission, target, flags, run, fusion)
                 for module in filter(None, (in_place, plain)):
                     changes = _corrections(emission, target, module.branches)
                     program, diagnostics = run(module.code, flags, None, changes)
@@ -264,15 +272,13 @@ def _compile(
                             "overwritten": " ".join(map(str, module.overwritten)),
                             "control_flow": "host" if module.branches else "device",
                         }
-                        fallback = {"fallback": _fallback(attempts[0], flags, target, fused, said)} if said else {}
+                        fallback = {"fallback": _fallback(attempts[0], flags, fusion, said)} if said else {}
                         return program, told | fallback, diagnostics
             except CompilerTimeout as stop:
                 return None, {}, [Diagnostic("error", str(stop)), *said]
             except CompilerCrash as crash:
                 diagnostics = [Diagnostic("error", str(crash))]
             said = diagnostics + said
-        if not plain.fused:
-            break
     return None, {}, said
 
 
@@ -289,13 +295,12 @@ def _is_large(emission: Emission) -> bool:
     return any(isinstance(n, str) for shape in shapes for n in shape) or sum(map(math.prod, shapes)) >= _MANY_ELEMENTS
 
 
-def _fallback(preferred: Flags, used: Flags, target: Target, fused: bool, said: Sequence[Diagnostic]) -> str:
-    unfused = ("with", "each value for itself") if target.backend == "vulkan" else ("without", "kernels of its loops")
-    changes = [] if fused else [unfused]
-    changes += [("without", flag) for flag in preferred if flag not in used]
-    changes += [("with", flag) for flag in used if flag not in preferred]
+def _fallback(preferred: Flags, used: Flags, fusion: Fusion, said: Sequence[Diagnostic]) -> str:
+    changes = [] if fusion is Fusion.FULL else [fusion.value]
+    changes += [f"without {flag}" for flag in preferred if flag not in used]
+    changes += [f"with {flag}" for flag in used if flag not in preferred]
     reason = " ".join(_errors(said)[0].split())[:200]
-    return f"compiled {', '.join(' '.join(change) for change in changes)}, since IREE failed: {reason}"
+    return f"compiled {', '.join(changes)}, since IREE failed: {reason}"
 
 
 def _key(emission: Emission, target: Target, attempts: Sequence[Flags]) -> str:
@@ -320,9 +325,7 @@ def _errors(diagnostics: Sequence[Diagnostic]) -> list[str]:
 _PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+):\d+: (?P<text>.*)", re.DOTALL)
 
 
-def _explain(
-    emission: Emission, name: str, source: str, target: Target, diagnostics: Sequence[Diagnostic]
-) -> str:
+def _explain(emission: Emission, name: str, source: str, target: Target, diagnostics: Sequence[Diagnostic]) -> str:
     """The first error that has a place, with the primitives and the line of the user's code that it stems from."""
     errors = _errors(diagnostics)
     message = next(filter(_PLACE.match, errors), errors[0])

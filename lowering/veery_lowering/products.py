@@ -11,6 +11,10 @@ divides by the number of terms that a product sums, 0 of which end the process. 
 its conversion of integers to bfloat16 calls a function that is not there, also that of float32 that were integers
 or positions before: where there are such, float32 is rounded by its bits.
 
+Sums of products become products again, also where one factor is broadcast along a summed axis, as in `(a * v).sum()`;
+such a product its vectoriser refuses to verify ("invalid accumulator/result vector shape"). There the sum is of
+`-(a * -v)`, of which it makes no product: it is as fast as that of a product of two whole arrays.
+
 Of a product that sums a single term it makes a multiplication, and loses the shapes of conversions on the way ("failed
 to legalize operation 'stablehlo.convert' that was explicitly marked illegal"), so that it gets the multiplication.
 """
@@ -41,6 +45,8 @@ def settle_products(module: Any) -> None:
             rewrite = _round_by_bits if counted and _is_to_bfloat16(op) else _convert
         elif op.name in _PRODUCTS:
             rewrite = _rewrite_of_product(op)
+        elif op.name == "stablehlo.reduce" and _sums_broadcast_product(op):
+            rewrite = _hide_product
         else:
             continue
         with ir.InsertionPoint(op), op.location:
@@ -97,6 +103,36 @@ def _multiply(op: Any) -> None:
         x = hlo.reshape(x, [shape[axis] for axis in place])
         factors.append(hlo.broadcast_in_dim(x, shape, place))
     _replace(op, hlo.and_(*factors) if _is_bool(_element(out)) else hlo.multiply(*factors))
+
+
+def _sums_broadcast_product(op: Any) -> bool:
+    """Whether a reduction sums products, of which a factor is or may be the same along a summed axis."""
+    if len(op.results) != 1 or operations(op)[0].name != "stablehlo.add":
+        return False
+    product = op.operands[0].owner
+    if not isinstance(product, ir.OpView | ir.Operation) or product.name != "stablehlo.multiply":
+        return False
+    summed = frozenset(op.attributes["dimensions"])
+    return any(_may_be_broadcast(x, summed) for x in product.operands)
+
+
+def _may_be_broadcast(x: Value, axes: frozenset[int]) -> bool:
+    moved = False
+    while isinstance(x.owner, ir.OpView | ir.Operation):
+        op = x.owner
+        if op.name == "stablehlo.broadcast_in_dim":
+            place = list(op.attributes["broadcast_dimensions"])
+            kept = {axis for n, axis in zip(hlo.shape_of(op.operands[0]), place, strict=True) if n != 1}
+            return moved or not axes <= kept
+        if op.name not in ("stablehlo.reshape", "stablehlo.transpose"):
+            return False
+        (x,), moved = op.operands, True
+    return False
+
+
+def _hide_product(op: Any) -> None:
+    factors = op.operands[0].owner.operands
+    op.operands[0] = hlo.negate(hlo.multiply(factors[0], hlo.negate(factors[1])))
 
 
 def _in_type(x: Value, new: ir.Type) -> Value:

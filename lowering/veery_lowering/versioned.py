@@ -15,6 +15,7 @@ from veery_lowering.registry import Value
 
 _TENSOR = re.compile(r"!vhlo\.tensor_v1<((?:[\d?]+x)*)!vhlo\.([a-z]+)(\d*)_v\d>")
 _PRODUCTS = re.compile(r"vhlo\.(dot|dot_general|convolution)_v\d+")
+_REDUCTION = re.compile(r"vhlo\.reduce_v\d+")
 _NUMBERS = ("bool", "i", "ui", "f", "bf")
 
 
@@ -42,6 +43,8 @@ def settle_products(module: ir.Module) -> None:
             rewrite = _convert
         elif _PRODUCTS.fullmatch(op.name):
             rewrite = _widen_operands
+        elif _REDUCTION.fullmatch(op.name) and _sums_broadcast_product(op):
+            rewrite = _hide_product
         else:
             continue
         with ir.InsertionPoint(op), op.location:
@@ -69,6 +72,30 @@ def _widen_operands(op: Any) -> None:
         attributes = {name: op.attributes[name] for name in op.attributes}
         count = ir.Operation.create(op.name, [wide.type], list(op.operands), attributes).results[0]
         _replace(op, _converted(count, out))
+
+
+def _sums_broadcast_product(op: Any) -> bool:
+    """As in products.py, for all broadcasts of factors: along which axes is not looked at."""
+    if len(op.results) != 1 or not operations(op)[0].name.startswith("vhlo.add_v"):
+        return False
+    factors = _operands_of(op.operands[0], "vhlo.multiply_v")
+    if not factors or _tensor(op.operands[0]) is None:
+        return False
+    moved = "vhlo.broadcast_in_dim_v", "vhlo.reshape_v", "vhlo.transpose_v"
+    return any(_operands_of(x, name) for x in factors for name in moved)
+
+
+def _operands_of(x: Value, name: str) -> list[Value]:
+    """The operands of what made a value, if that is an operation of this name."""
+    made = isinstance(x.owner, ir.OpView | ir.Operation) and x.owner.name.startswith(name)
+    return list(x.owner.operands) if made else []
+
+
+def _hide_product(op: Any) -> None:
+    product = op.operands[0].owner
+    a, b = product.operands
+    negated = lambda x: ir.Operation.create("vhlo.negate_v1", [x.type], [x]).results[0]
+    op.operands[0] = negated(ir.Operation.create(product.name, [a.type], [a, negated(b)]).results[0])
 
 
 def _tensor(x: Value) -> Tensor | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from veery_lowering import stablehlo as hlo
+from veery_lowering.barriers import behind_barrier
 from veery_lowering.mlir import ir, operations
 
 _CHEAP = frozenset(
@@ -25,8 +26,6 @@ _DIVIDES_OTHERWISE = _BROADCASTS | frozenset(
 )
 _FACTORS = frozenset(("stablehlo.multiply", "stablehlo.and"))
 _MADE_ANYWHERE = frozenset(("stablehlo.constant", "stablehlo.iota", "stablehlo.dynamic_iota"))
-_APART = frozenset(("stablehlo.optimization_barrier", "stablehlo.while", "stablehlo.case", "stablehlo.if"))
-_BLOCKS = frozenset(("func.func", "stablehlo.while", "stablehlo.case", "stablehlo.if"))
 
 
 class _Source(NamedTuple):
@@ -46,18 +45,10 @@ def compute_widened(module: Any) -> None:
         own = _Source(len(hlo.shape_of(x)), _bits(x))
         source = _source(op, sources, own)
         if _joins_bits(op) or (source is not None and 0 < source.rank and source.bits < own.bits and _is_shared(x)):
-            x, source = _behind_barrier(op), own
+            x, source = behind_barrier(op), own
         elif op.name in _CHEAP and len(list(x.uses)) > 1:
             source = own
         sources[x] = source
-
-
-def compute_each(module: Any) -> None:
-    """Put barriers behind all values, so that each is computed in a dispatch of its own, in place."""
-    for op in operations(module):
-        if op.parent is not None and op.parent.name in _BLOCKS and op.name not in _APART | _MADE_ANYWHERE:
-            if len(op.results) == 1 and _is_array(op.results[0]):
-                _behind_barrier(op)
 
 
 def _source(op: Any, sources: dict[Any, _Source | None], own: _Source) -> _Source | None:
@@ -105,13 +96,3 @@ def _bits(x: Any) -> float:
     """The bits of an element; complex numbers count as none of which others are made, and are never made of fewer."""
     element = x.type.element_type
     return getattr(element, "width", 0 if isinstance(element, ir.ComplexType) else float("inf"))
-
-
-def _behind_barrier(op: Any) -> Any:
-    (x,) = op.results
-    uses = [(use.owner, use.operand_number) for use in x.uses]
-    with op.location, ir.InsertionPoint.after(op):
-        (barred,) = hlo.optimization_barrier([x])
-    for user, i in uses:
-        user.operands[i] = barred
-    return barred

@@ -81,3 +81,10 @@ def test_signs_in_versioned_modules():
     np.testing.assert_array_equal(counted, m.astype(np.float32) @ w)
     assert (squares, any_) == (105083, True)
     np.testing.assert_array_equal(nothing, np.zeros((5, 5)))
+
+
+def test_a_sum_of_products_in_a_versioned_module():
+    """(a * v).sum() of a matrix and a row, which IREE refuses as it stands."""
+    total = veery.stablehlo.load(Path(__file__).parent / "data/jax_0_10_sum_of_products.mlirbc")
+    a, v = np.arange(35, dtype=np.float32).reshape(7, 5), np.arange(5, dtype=np.float32)
+    assert total(a, v) == (a * v).sum()

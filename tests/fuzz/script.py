@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import enum
+import itertools
 import sys
 import zlib
 from typing import Any
@@ -67,6 +68,7 @@ class Writer:
     def __init__(self) -> None:
         self.imports = {"import base64", "import zlib", "import ml_dtypes", "import numpy as np"}
         self.functions: list[str] = []
+        self._numbers = itertools.count()
 
     def function(self, jaxpr: Jaxpr, name: str) -> None:
         """Append a function that applies a jaxpr's equations."""
@@ -111,7 +113,7 @@ class Writer:
         if isinstance(closed, ClosedJaxpr) and closed.consts:
             raise Unwritable("constants of an inner jaxpr")
         jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
-        self.function(jaxpr, name := f"inner{len(self.functions)}")
+        self.function(jaxpr, name := f"inner{next(self._numbers)}")
         return name
 
     def atom(self, atom: Any, names: dict[Any, str]) -> str:

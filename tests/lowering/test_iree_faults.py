@@ -326,6 +326,17 @@ def counting(element: str) -> str:
 _CONV = "dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f]"
 
 REFUSED = {
+    "a sum of products with a row": Refused(
+        "products.py", "invalid accumulator/result vector shape",
+        function(
+            "tensor<7x5xf32>; tensor<5xf32>", "tensor<f32>",
+            "%z = stablehlo.constant dense<0.0> : tensor<f32>",
+            "%a = stablehlo.broadcast_in_dim %1, dims = [1] : (tensor<5xf32>) -> tensor<7x5xf32>",
+            "%b = stablehlo.multiply %0, %a : tensor<7x5xf32>",
+            "%r = stablehlo.reduce(%b init: %z) applies stablehlo.add across dimensions = [0, 1]"
+            " : (tensor<7x5xf32>, tensor<f32>) -> tensor<f32>",
+        ),
+    ),
     "a complex constant written into another": Refused(
         "constants.py", "failed to satisfy constraint: TypedAttr instance",
         function(

@@ -86,6 +86,39 @@ def test_modules_from_elsewhere(steps: str, x64: Any) -> None:
     assert [x.item() for x in products] == [105026, True, (wide * wide).sum(dtype=np.uint64), 2.0**63 + 710]
 
 
+_FACTORS = [(5,), (7, 1), (7, 5), (3, 1, 1), (3, 1, 5), (3, 7, 1), (1,), ()]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_sums_of_products_with_what_is_broadcast(dtype: str) -> None:
+    """All factors and axes in one program; rows and columns of more than one vector in another."""
+
+    def sums(np_: Any, a: Any, *others: Any) -> list[Any]:
+        turned = [np_.broadcast_to(b, a.shape).transpose(1, 0, 2) * a.transpose(1, 0, 2) for b in others]
+        products = [*(a * b for b in others), *turned]
+        return [x.sum(axes) for x in products for axes in (None, (0, 1), (0, 2), (1, 2), 0, 1, 2)]
+
+    for shape, factors in (((3, 7, 5), _FACTORS), ((2, 33, 40), [(40,), (33, 1), (2, 1, 40)])):
+        arrays = [_RNG.integers(-9, 9, s).astype(dtype) for s in (shape, *factors)]  # sums of whole numbers are exact
+        for actual, right in zip(veery.jit(lambda *xs: sums(jnp, *xs))(*arrays), sums(np, *arrays), strict=True):
+            np.testing.assert_array_equal(actual, right)
+
+
+_REDUCTION = """func.func @main(%a: tensor<7x5xf32>, %v: tensor<5xf32>) -> tensor<f32> {
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %b = stablehlo.broadcast_in_dim %v, dims = [1] : (tensor<5xf32>) -> tensor<7x5xf32>
+  %p = stablehlo.multiply %a, %b : tensor<7x5xf32>
+  %r = stablehlo.reduce(%p init: %z) applies stablehlo.add across dimensions = [0, 1]
+    : (tensor<7x5xf32>, tensor<f32>) -> tensor<f32>
+  return %r : tensor<f32>
+}"""
+
+
+def test_a_sum_of_products_from_elsewhere() -> None:
+    a, v = _RNG.integers(-9, 9, (7, 5)).astype(np.float32), np.arange(5, dtype=np.float32)
+    assert veery.stablehlo.load(_REDUCTION)(a, v) == (a * v).sum()
+
+
 def test_a_wider_sum_of_bytes() -> None:
     u = _RNG.integers(0, 256, (5, 5)).astype(np.uint8)
     product = veery.jit(lambda a, b: lax.dot(a, b, preferred_element_type=np.int32))
