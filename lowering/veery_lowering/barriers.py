@@ -44,14 +44,16 @@ def compute_each(module: Any) -> None:
 
 
 def behind_barrier(op: Any) -> Any:
-    """The result of an operation behind a barrier, which all that used it use instead."""
-    (x,) = op.results
-    uses = [(use.owner, use.operand_number) for use in x.uses]
-    with op.location, ir.InsertionPoint.after(op):
-        (barred,) = hlo.optimization_barrier([x])
-    for user, i in uses:
-        user.operands[i] = barred
-    return barred
+    """Put the results of an operation behind barriers, which all that used them use instead; the first of those."""
+    first = None
+    for x in op.results:
+        uses = [(use.owner, use.operand_number) for use in x.uses]
+        with op.location, ir.InsertionPoint.after(op):
+            (barred,) = hlo.optimization_barrier([x])
+        for user, i in uses:
+            user.operands[i] = barred
+        first = first or barred
+    return first
 
 
 def _split_block(block: Any) -> None:

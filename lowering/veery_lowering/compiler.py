@@ -19,6 +19,7 @@ from veery_lowering.barriers import compute_each
 from veery_lowering.branches import separate
 from veery_lowering.cache import disk_cache
 from veery_lowering.constants import hide_complex_updates, leave_unreversed
+from veery_lowering.crossings import part_crossed_reads
 from veery_lowering.donation import reuse_donated
 from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout
 from veery_lowering.kernels import fuse_loops
@@ -48,7 +49,7 @@ from veery_lowering.widened import compute_widened
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "12"
+_KEY_FORMAT = "13"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -218,6 +219,7 @@ def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collecti
             compute_each(module)
         elif target.backend == "vulkan":
             compute_widened(module)
+        part_crossed_reads(module)
         settle(module)
         compute_columns(module)
         branches = any(op.name in _BRANCHING for op in operations(module))

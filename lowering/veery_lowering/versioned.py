@@ -1,4 +1,4 @@
-"""Versioned modules (VHLO): the same changes as `products` makes, for IREE's input conversion comes before those here.
+"""Versioned modules (VHLO): the same changes as `products` and `crossings` make, since IREE converts them before those.
 
 The bindings have neither the passes between VHLO and StableHLO nor accessors: types and attributes are read and made as
 text. The steps of a conversion are kept apart by `x & x`, which IREE drops later.
@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from veery_lowering.crossings import crossed_results
 from veery_lowering.mlir import ir, operations
 from veery_lowering.registry import Value
 
@@ -37,7 +38,7 @@ class Tensor:
 
 
 def settle_products(module: ir.Module) -> None:
-    """Change the products and conversions of a versioned module in place."""
+    """Change the products, conversions and crossed reads of a versioned module in place."""
     for op in operations(module.operation):
         if op.name == "vhlo.convert_v1":
             rewrite = _convert
@@ -49,6 +50,17 @@ def settle_products(module: ir.Module) -> None:
             continue
         with ir.InsertionPoint(op), op.location:
             rewrite(op)
+    for op in crossed_results(module.operation):
+        for x in op.results:
+            _put_behind_barrier(op, x)
+
+
+def _put_behind_barrier(op: Any, x: Value) -> None:
+    uses = [(use.owner, use.operand_number) for use in x.uses]
+    with ir.InsertionPoint.after(op), op.location:
+        barrier = ir.Operation.create("vhlo.optimization_barrier_v1", [x.type], [x])
+    for user, i in uses:
+        user.operands[i] = barrier.results[0]
 
 
 def _convert(op: Any) -> None:

@@ -136,6 +136,11 @@ def _while(x: Any) -> Any:
     return lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] + x), (0, x))[1]
 
 
+def _plus_transpose(x: Any) -> Any:
+    side = min(x.shape)
+    return x[:side, :side] + x.T[:side, :side]
+
+
 MOVES = (
     Step("transpose", lambda x: x.T),
     Step("reshape", lambda x: x.reshape(x.shape[1], x.shape[0])),
@@ -175,6 +180,7 @@ ARITHMETIC = (
     Step("triangle", lambda x: jnp.tril(x)),
     Step("times a constant table", lambda x: x * jnp.array([2, -1]).astype(x.dtype)[:, None, None].sum(0), (), NUMBERS),
     Step("negate and exponential", lambda x: jnp.exp(-abs(x)), (), FLOATS),
+    Step("plus its transpose", _plus_transpose, (), NUMBERS),
     Step("complex conjugate", lambda x: jnp.conj(x) * 1j, (), "fc"),
     Step("identity minus it", lambda x: jnp.eye(*x.shape, dtype=x.dtype) - x, (), NUMBERS),
     Step("shift and mask", lambda x: (x >> 1) & 0x55, (), INTEGERS),
@@ -185,6 +191,10 @@ COLLECTIONS = (
     Step("less its maximum", lambda x: x - x.max(axis=1, keepdims=True), (), REALS),
     Step("times its sum", lambda x: x * x.sum(axis=0), (), NUMBERS),
     Step("plus its total", lambda x: x + x.sum(), (), NUMBERS),
+    Step("sums against sums", lambda x: x.sum(1)[:, None] - x.sum(1), (), NUMBERS),
+    Step("largest times largest", lambda x: x.max(0)[:, None] * x.max(0), (), REALS),
+    Step("distances", lambda x: (x * x).sum(1)[:, None] + (x * x).sum(1) - 2 * x @ x.T, (), NUMBERS),
+    Step("rows scaled", lambda x: x / (1 + abs(x).sum(1, keepdims=True)), (), FLOATS),
     Step("cumulative sum", lambda x: lax.cumsum(x, 0), (), NUMBERS),
     Step("cumulative maximum, reversed", lambda x: lax.cummax(x, 1, reverse=True), (), REALS),
     Step("sort", lambda x: jnp.sort(x, 1), (), ORDERED),
@@ -212,6 +222,8 @@ ENDS = (
     _product("two axes", lambda x, w: jnp.tensordot(x, w, 2), lambda m, n: (m, n, 3)),
     _product("one term", lambda x, w: x[:, :1] @ w, lambda m, n: (1, 5)),
     Step("sum", lambda x: x.sum()),
+    Step("sum with a row", lambda x, v: (x * v).sum(), (Operand(lambda m, n: (n,)),), NUMBERS),
+    Step("sum with a column", lambda x, v: (x * v).sum(), (Operand(lambda m, n: (m, 1)),), NUMBERS),
     Step("sum of rows", lambda x: x.sum(0)),
     Step("sum of columns", lambda x: x.sum(1)),
     Step("mean", lambda x: x.mean(1), (), NUMBERS),

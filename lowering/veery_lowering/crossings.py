@@ -1,0 +1,122 @@
+"""Results that one expression reads in two ways: `v[:, None] - v[None]` of `v = x.sum(1)`, `y + y.T` of a softmax.
+
+IREE 3.13 computes a reduction or product and an expression that reads it in one dispatch, each part of the expression
+with that part of the reduction which it reads first; what it reads in another way is another part, that is not there
+yet. So the distances `(x * x).sum(1)[:, None] + (x * x).sum(1)[None] - 2 * x @ x.T` were wrong in all sizes. A barrier
+has such a result computed before. It costs a dispatch where the program was wrong, and nothing elsewhere: an expression
+that reads a result in one way only stays with it.
+
+Versioned modules (VHLO) are walked in the same way, with their types and attributes read as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from veery_lowering.barriers import behind_barrier
+from veery_lowering.mlir import ir, operations
+
+_SUMMING = frozenset("reduce dot dot_general convolution reduce_window select_and_scatter".split())
+_ELEMENTWISE = frozenset(
+    "abs add and atan2 bitcast_convert cbrt ceil clamp compare complex convert cosine count_leading_zeros divide"
+    " exponential exponential_minus_one floor imag is_finite log log_plus_one logistic maximum minimum multiply negate"
+    " not or popcnt power real reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select shift_left"
+    " shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh uniform_dequantize uniform_quantize"
+    " xor".split()
+)
+_PARTS = frozenset("concatenate dynamic_slice dynamic_update_slice gather pad reverse slice".split())
+_NAME = re.compile(r"(?:stablehlo|vhlo)\.(\w+?)(?:_v\d+)?")
+_SIZES = re.compile(r"!?(?:vhlo\.tensor_v1|tensor)<((?:[\d?]+x)*)")
+_INTEGERS = re.compile(r"-?\d+")
+
+# For each axis of a result the axis of the expression that runs along it; None where there is a single place.
+Way = tuple[Any, ...]
+# By result (the first of its operation): the way in which a value reads it.
+Reads = dict[Any, Way]
+
+
+def part_crossed_reads(module: Any) -> None:
+    """Put barriers behind results that an expression reads in two ways, in place."""
+    for op in crossed_results(module):
+        behind_barrier(op)
+
+
+def crossed_results(module: Any) -> list[Any]:
+    """The operations of a module, versioned or not, whose results an expression reads in two ways."""
+    blocks = [block for op in operations(module) for region in op.regions for block in region.blocks]
+    return [root.owner for block in blocks for root in _crossed(block)]
+
+
+def _crossed(block: Any) -> list[Any]:
+    """The results of a block that are read in two ways."""
+    reads: dict[Any, Reads] = {}
+    found: list[Any] = []
+    for view in block.operations:
+        op = view.operation
+        name = _name_of(op)
+        if name in _SUMMING:
+            for x in op.results:
+                reads[x] = {op.results[0]: _whole(x)}
+        elif name in _ELEMENTWISE:
+            reads[op.results[0]] = _joined([reads.get(x, {}) for x in op.operands], found)
+        elif name in ("broadcast_in_dim", "transpose", "reshape"):
+            moved = _moved(op, name)
+            given = reads.get(op.operands[0], {})
+            reads[op.results[0]] = {root: tuple(moved(axis) for axis in way) for root, way in given.items()}
+        elif name in _PARTS:  # of which IREE may compute no more than that
+            joined, (x,) = _joined([reads.get(x, {}) for x in op.operands], found), op.results
+            reads[x] = {root: (x,) for root in joined} | ({x: _whole(x)} if joined else {})
+    return found
+
+
+def _whole(x: Any) -> Way:
+    return tuple(None if n == "1" else axis for axis, n in enumerate(_sizes(x)))
+
+
+def _joined(operands: Sequence[Reads], found: list[Any]) -> Reads:
+    joined: Reads = {}
+    for given in operands:
+        for root, way in given.items():
+            if joined.setdefault(root, way) != way and root not in found:
+                found.append(root)
+    return joined
+
+
+def _moved(op: Any, name: str) -> Any:
+    """Where an operation puts an axis of its operand."""
+    (out,) = op.results
+    old, new = _sizes(op.operands[0]), _sizes(out)
+    if name == "broadcast_in_dim":
+        place = _integers(op.attributes["broadcast_dimensions"])
+        return lambda axis: place[axis] if isinstance(axis, int) else axis
+    if name == "transpose":
+        permutation = _integers(op.attributes["permutation"])
+        return lambda axis: permutation.index(axis) if isinstance(axis, int) else axis
+    kept, left = ([i for i, n in enumerate(sizes) if n != "1"] for sizes in (old, new))
+    if [old[i] for i in kept] == [new[i] for i in left]:
+        new_axis = dict(zip(kept, left))
+        return lambda axis: new_axis.get(axis) if isinstance(axis, int) else axis
+    return lambda axis: None if axis is None else (out, axis)
+
+
+def _name_of(op: Any) -> str:
+    if op.name.startswith("chlo."):
+        return "add" if len(op.results) == 1 else ""
+    match = _NAME.fullmatch(op.name)
+    return match[1] if match else ""
+
+
+def _sizes(x: Any) -> list[str]:
+    if isinstance(x.type, ir.RankedTensorType):
+        return [str(n) for n in ir.RankedTensorType(x.type).shape]
+    match = _SIZES.match(str(x.type))
+    return match[1].split("x")[:-1] if match else []
+
+
+def _integers(attribute: Any) -> list[int]:
+    if isinstance(attribute, ir.DenseI64ArrayAttr):
+        return list(attribute)
+    text = re.search(r"dense<(.*?)>", str(attribute))
+    return [int(n) for n in _INTEGERS.findall(text[1] if text else "")]
