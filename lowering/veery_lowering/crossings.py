@@ -12,7 +12,7 @@ Versioned modules (VHLO) are walked in the same way, with their types and attrib
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from veery_lowering.barriers import behind_barrier
@@ -31,8 +31,9 @@ _NAME = re.compile(r"(?:stablehlo|vhlo)\.(\w+?)(?:_v\d+)?")
 _SIZES = re.compile(r"!?(?:vhlo\.tensor_v1|tensor)<((?:[\d?]+x)*)")
 _INTEGERS = re.compile(r"-?\d+")
 
-# For each axis of a result the axis of the expression that runs along it; None where there is a single place.
-Way = tuple[Any, ...]
+# For each axis of a result the axis of the expression that runs along it; None where there is a single place, and where
+# that cannot be said so the operation that moved it.
+Way = tuple[int | str | None, ...]
 # By result (the first of its operation): the way in which a value reads it.
 Reads = dict[Any, Way]
 
@@ -53,7 +54,7 @@ def _crossed(block: Any) -> list[Any]:
     """The results of a block that are read in two ways."""
     reads: dict[Any, Reads] = {}
     found: list[Any] = []
-    for view in block.operations:
+    for number, view in enumerate(block.operations):
         op = view.operation
         name = _name_of(op)
         if name in _SUMMING:
@@ -62,12 +63,12 @@ def _crossed(block: Any) -> list[Any]:
         elif name in _ELEMENTWISE:
             reads[op.results[0]] = _joined([reads.get(x, {}) for x in op.operands], found)
         elif name in ("broadcast_in_dim", "transpose", "reshape"):
-            moved = _moved(op, name)
+            moved = _moved(op, f"{name} {number}")
             given = reads.get(op.operands[0], {})
             reads[op.results[0]] = {root: tuple(moved(axis) for axis in way) for root, way in given.items()}
         elif name in _PARTS:  # of which IREE may compute no more than that
             joined, (x,) = _joined([reads.get(x, {}) for x in op.operands], found), op.results
-            reads[x] = {root: (x,) for root in joined} | ({x: _whole(x)} if joined else {})
+            reads[x] = {root: (f"{name} {number}",) for root in joined} | ({x: _whole(x)} if joined else {})
     return found
 
 
@@ -84,21 +85,21 @@ def _joined(operands: Sequence[Reads], found: list[Any]) -> Reads:
     return joined
 
 
-def _moved(op: Any, name: str) -> Any:
+def _moved(op: Any, label: str) -> Callable[[int | str | None], int | str | None]:
     """Where an operation puts an axis of its operand."""
     (out,) = op.results
     old, new = _sizes(op.operands[0]), _sizes(out)
-    if name == "broadcast_in_dim":
+    if label.startswith("broadcast_in_dim"):
         place = _integers(op.attributes["broadcast_dimensions"])
         return lambda axis: place[axis] if isinstance(axis, int) else axis
-    if name == "transpose":
+    if label.startswith("transpose"):
         permutation = _integers(op.attributes["permutation"])
         return lambda axis: permutation.index(axis) if isinstance(axis, int) else axis
     kept, left = ([i for i, n in enumerate(sizes) if n != "1"] for sizes in (old, new))
     if [old[i] for i in kept] == [new[i] for i in left]:
         new_axis = dict(zip(kept, left))
         return lambda axis: new_axis.get(axis) if isinstance(axis, int) else axis
-    return lambda axis: None if axis is None else (out, axis)
+    return lambda axis: None if axis is None else f"{label}, {axis}"
 
 
 def _name_of(op: Any) -> str:
