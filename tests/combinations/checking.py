@@ -21,6 +21,11 @@ def seed() -> int:
     return int(os.environ["VEERY_TEST_SEED"])
 
 
+def share() -> int:
+    """VEERY_TEST_SHARE: of how many parts of the combinations, one each day, the tests try one; 1 if it is not set."""
+    return int(os.environ.get("VEERY_TEST_SHARE", 1))
+
+
 def faults(programs: Sequence[Program]) -> list[str]:
     """What is wrong with those of the programs that are."""
     found = []

@@ -1,6 +1,7 @@
 """Results that are read in several ways: sums against each other, matrices with their transposes, parts of products.
 
-All results with all readers, each in a function of its own among the many of one program.
+All results with all readers, each in a function of its own among the many of one program. VEERY_TEST_SHARE above 1
+tries one of the sizes, the other one the next day.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from combinations.checking import faults
+from combinations.checking import faults, seed, share
 from combinations.steps import Program, values
 
 import veery
@@ -74,7 +75,7 @@ MATRIX_READERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("size", [4, 13])
+@pytest.mark.parametrize("size", [4, 13][seed() % min(share(), 2) :: min(share(), 2)])
 @pytest.mark.parametrize("kind", ["vectors", "matrices"])
 def test_results_that_are_read_in_two_ways(kind: str, size: int) -> None:
     makers, readers = (VECTORS, VECTOR_READERS) if kind == "vectors" else (MATRICES, MATRIX_READERS)

@@ -172,6 +172,17 @@ WRONG = {
         (np.arange(8, dtype=np.float32), f32(-1)),
         np.concatenate([f32(-1), np.arange(2, 9), np.arange(1, 9)]).astype(np.float32),
     ),
+    "sums against sums": Wrong(
+        "crossings.py",
+        """%zero = stablehlo.constant dense<0.0> : tensor<f32>
+        %s = stablehlo.reduce(%0 init: %zero) applies stablehlo.add across dimensions = [1]
+          : (tensor<7x5xf32>, tensor<f32>) -> tensor<7xf32>
+        %a = stablehlo.broadcast_in_dim %s, dims = [0] : (tensor<7xf32>) -> tensor<7x7xf32>
+        %b = stablehlo.broadcast_in_dim %s, dims = [1] : (tensor<7xf32>) -> tensor<7x7xf32>
+        %r = stablehlo.subtract %a, %b : tensor<7x7xf32>""",
+        (np.arange(35, dtype=np.float32).reshape(7, 5),),
+        np.subtract.outer(*[np.arange(10, 185, 25, np.float32)] * 2),
+    ),
     "arrays that change places in a loop": Wrong(
         "loops.py",
         """%zero = stablehlo.constant dense<0> : tensor<i32>

@@ -77,7 +77,7 @@ def test_entmax() -> None:
 def test_random_numbers(on_vulkan: Any) -> None:
     if "int64" not in on_vulkan.target:
         pytest.skip(f"{on_vulkan.device_kind} has no 64-bit integers, of which keys are made")
-    draw = lambda: (random.normal(random.key(0), (1000,)), random.permutation(random.key(1), 100))
+    draw = lambda: (random.normal(random.key(0), (1000,)), random.bernoulli(random.key(1), 0.3, (100,)))
     got = veery.jit(draw)()
     with veery.default_device(veery.devices("cpu")[0]):
         expected = veery.jit(draw)()
@@ -127,6 +127,6 @@ def test_chains_of_calls_that_nobody_waits_for() -> None:
 def test_results_that_are_constants_or_arguments() -> None:
     """Of such work IREE lost on which queue it was to be done."""
     fun = veery.jit(lambda x: (jnp.zeros(4), x * 2, x.reshape(2, 2), x))
-    for i in range(200):
+    for i in range(60):
         zeros, doubled, square, same = fun(np.full(4, i, np.float32))
         np.testing.assert_array_equal(np.asarray(zeros) + doubled + np.ravel(square) + same, np.full(4, 4.0 * i))
