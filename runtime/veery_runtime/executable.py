@@ -631,7 +631,9 @@ def _choose_queue(program: Any, device: Device) -> str:
     waits = program.blocking and program.metadata.get("control_flow") != "device"
     if (waits and chosen != "inline") or (program.host_calls and not device.host_visible):
         return "deferred"
-    if chosen == "threaded" or device.inline is None:
+    # IREE may wait for what one function is to signal before it has called it. On the inline queue that is for ever.
+    several = len(program.host_calls) > 1 and not has_effects(program.host_calls)
+    if chosen == "threaded" or device.inline is None or several:
         return "threaded"
     # A loop that ends when a value says so may be a long one.
     return "inline" if chosen == "inline" or (program.work <= INLINE_WORK and not program.blocking) else "threaded"

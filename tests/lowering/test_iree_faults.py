@@ -172,6 +172,19 @@ WRONG = {
         (np.arange(8, dtype=np.float32), f32(-1)),
         np.concatenate([f32(-1), np.arange(2, 9), np.arange(1, 9)]).astype(np.float32),
     ),
+    "paddings that do nothing": Wrong(
+        "stablehlo/_shape.py",
+        """%zero = stablehlo.constant dense<0.0> : tensor<f32>
+        %x = stablehlo.add %0, %0 : tensor<1xf32>
+        %y = stablehlo.multiply %0, %0 : tensor<1xf32>
+        %a = stablehlo.pad %x, %zero, low = [0], high = [0], interior = [1]
+          : (tensor<1xf32>, tensor<f32>) -> tensor<1xf32>
+        %b = stablehlo.pad %y, %zero, low = [0], high = [0], interior = [1]
+          : (tensor<1xf32>, tensor<f32>) -> tensor<1xf32>
+        %r = stablehlo.add %a, %b : tensor<1xf32>""",
+        (f32(3),),
+        f32(15),
+    ),
     "sums against sums": Wrong(
         "crossings.py",
         """%zero = stablehlo.constant dense<0.0> : tensor<f32>

@@ -7,6 +7,10 @@ import numpy as np
 import pytest
 from support.jaxpr_graphs import Graph, Literal
 
+import veery
+from veery import lax
+from veery import numpy as jnp
+
 DTYPES = (
     np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.float16,
     ml_dtypes.bfloat16, np.float32, np.float64, np.complex64, np.complex128, ml_dtypes.float8_e4m3fn,
@@ -75,3 +79,11 @@ def test_squeeze_and_empty_arrays() -> None:
     padded = g.op("pad", empty, Literal(2, np.float32), out=(1, 3), padding_config=((1, 0, 0), (0, 0, 0)))
     g.check("pad", padded, np.full((1, 3), 2, np.float32))
     g.run()
+
+
+def test_paddings_of_one_element() -> None:
+    """Interior padding puts nothing between; IREE took one of two such values for the other."""
+    pad = lambda x: lax.pad(x, jnp.float32(0), [(0, 0, 1)])
+    assert veery.jit(lambda x: pad(x * 2) + pad(x * x))(np.float32([3])).tolist() == [15]
+    slope = veery.jit(veery.grad(lambda x: (jnp.log(x)[::2] * x[::2]).sum() + (x * x)[::2].sum()))
+    np.testing.assert_allclose(slope(np.float32([3])), [np.log(3) + 1 + 6], rtol=1e-6)

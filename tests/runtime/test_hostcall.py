@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 import traceback
@@ -30,6 +31,13 @@ def test_a_function_gets_arrays_and_its_result_goes_on(device, queue, pure):
     for _ in range(5):
         (x,) = call([x])
     assert x.numpy().tolist() == [127.0] * 8
+
+
+def test_several_functions_do_not_wait_for_each_other_on_the_inline_queue(device):
+    one = programs.host(lambda x: 2 * x, pure=True)
+    several = dataclasses.replace(one, host_calls=one.host_calls * 2)
+    queues = [runtime.executable._choose_queue(program, device) for program in (one, several)]
+    assert queues == ["inline", "threaded"]
 
 
 def fail_on_purpose(x):

@@ -192,11 +192,14 @@ def pad(
 ) -> Value:
     """Pad with a rank-0 value; negative widths crop, `interior` puts padding between elements.
 
-    Complex tensors are padded by parts: the compiler dies of `pad` on complex<f32> and fails on complex<f64>.
+    Complex tensors are padded by parts: the compiler dies of `pad` on complex<f32> and fails on complex<f64>. A single
+    element has nothing between: of two paddings that do nothing, one became the other.
     """
     if dtype_of(x).kind == "c":
         return complex(pad(real(x), real(value), low, high, interior), pad(imag(x), imag(value), low, high, interior))
-    between = [0] * len(tuple(low)) if interior is None else interior
+    between = [0] * len(tuple(low)) if interior is None else [n * (size != 1) for n, size in zip(interior, shape_of(x))]
+    if not any((*low, *high, *between)):
+        return x
     if not all(map(is_static, shape_of(x))) and not any(between):
         # IREE crops no dynamic shapes by padding.
         x = _dynamic.crop(x, [max(0, -n) for n in low], [max(0, -n) for n in high])
