@@ -18,7 +18,7 @@ from veery_lowering.allocation import allocate_memory
 from veery_lowering.barriers import compute_each
 from veery_lowering.branches import separate
 from veery_lowering.cache import disk_cache
-from veery_lowering.constants import hide_complex_updates, leave_unreversed
+from veery_lowering.constants import compute_constants, hide_complex_updates, leave_unreversed
 from veery_lowering.crossings import part_crossed_reads
 from veery_lowering.donation import reuse_donated
 from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout
@@ -49,7 +49,7 @@ from veery_lowering.widened import compute_widened
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "13"
+_KEY_FORMAT = "14"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -212,6 +212,7 @@ def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collecti
         nonlocal made, branches
         leave_unreversed(module)
         hide_complex_updates(module)
+        compute_constants(module)
         if fusion is Fusion.FULL and target.backend == "cpu":
             made = fuse_loops(module) > 0
         settle_products(module)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
+from veery_lowering.barriers import behind_barrier
+from veery_lowering.crossings import is_elementwise
 from veery_lowering.mlir import ir, operations
 
 _SPREADING = frozenset(f"stablehlo.{name}" for name in "broadcast_in_dim reshape transpose slice complex".split())
@@ -32,6 +34,23 @@ def hide_complex_updates(module: Any) -> None:
             if _spreads_constant(op.operands[0]):
                 with op.location, ir.InsertionPoint(op):
                     (op.operands[0],) = hlo.optimization_barrier([op.operands[0]])
+
+
+def compute_constants(module: Any) -> None:
+    """Put barriers behind elementwise results of constants alone, in place.
+
+    IREE makes a loop without operands of those; fused into a sum it has forgotten how long it was: the sum of
+    `jnp.ones((5, 7)) / 2` was 2.5.
+    """
+    computed: dict[Any, Any] = {}
+    for op in operations(module):
+        if len(op.results) == 1 and op.operands and all(x in computed or _is_splat(x) for x in op.operands):
+            if op.name == "stablehlo.broadcast_in_dim" or is_elementwise(op):
+                computed[op.results[0]] = op
+    for x, op in computed.items():
+        users = [use.owner.operation for use in x.uses]
+        if hlo.shape_of(x) and any(user.results and user.results[0] not in computed for user in users):
+            behind_barrier(op)
 
 
 def _spreads_constant(value: Any) -> bool:

@@ -102,6 +102,11 @@ def _moved(op: Any, label: str) -> Callable[[int | str | None], int | str | None
     return lambda axis: None if axis is None else f"{label}, {axis}"
 
 
+def is_elementwise(op: Any) -> bool:
+    """Whether an operation computes each element of its result from those in the same place."""
+    return _name_of(op) in _ELEMENTWISE
+
+
 def _name_of(op: Any) -> str:
     if op.name.startswith("chlo."):
         return "add" if len(op.results) == 1 else ""

@@ -73,6 +73,20 @@ def test_values() -> None:
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("shape", [(4,), (5, 7), (2, 2, 1)])
+def test_sums_of_what_is_computed_from_constants_alone(shape: tuple[int, ...]) -> None:
+    def sums() -> list[Any]:
+        ones = jnp.ones(shape)
+        third = ones * (jnp.float32(1) / 3)
+        values = [ones / 2, jnp.exp(ones), third, jnp.where(ones > 0, ones / 2, 0), ones > ones / 2]
+        return [f(x) for x in values for f in (jnp.sum, lambda x: x.sum(0), jnp.mean)]
+
+    rights = [np.full(shape, v) for v in (0.5, np.exp(1), 1 / 3, 0.5, 1)]
+    expected = [f(x) for x in rights for f in (np.sum, lambda x: x.sum(0), np.mean)]
+    for actual, right in zip(veery.jit(sums)(), expected, strict=True):
+        np.testing.assert_allclose(actual, right, rtol=1e-6)
+
+
 def test_value_and_gradient_of_a_contrastive_loss() -> None:
     def loss(x: Any) -> Any:
         diagonal = jnp.eye(x.shape[0])

@@ -185,6 +185,17 @@ WRONG = {
         (f32(3),),
         f32(15),
     ),
+    "the sum of a quotient of constants": Wrong(
+        "constants.py",
+        """%one = stablehlo.constant dense<1.0> : tensor<5x7xf32>
+        %two = stablehlo.constant dense<2.0> : tensor<5x7xf32>
+        %half = stablehlo.divide %one, %two : tensor<5x7xf32>
+        %s = stablehlo.reduce(%half init: %0) applies stablehlo.add across dimensions = [0, 1]
+          : (tensor<5x7xf32>, tensor<f32>) -> tensor<f32>
+        %r = stablehlo.reshape %s : (tensor<f32>) -> tensor<1xf32>""",
+        (np.zeros((), np.float32),),
+        f32(17.5),
+    ),
     "sums against sums": Wrong(
         "crossings.py",
         """%zero = stablehlo.constant dense<0.0> : tensor<f32>
