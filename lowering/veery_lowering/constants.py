@@ -44,13 +44,18 @@ def compute_constants(module: Any) -> None:
     """
     computed: dict[Any, Any] = {}
     for op in operations(module):
-        if len(op.results) == 1 and op.operands and all(x in computed or _is_splat(x) for x in op.operands):
+        if len(op.results) == 1 and op.operands and all(x in computed or _is_read_once(x) for x in op.operands):
             if op.name == "stablehlo.broadcast_in_dim" or is_elementwise(op):
                 computed[op.results[0]] = op
     for x, op in computed.items():
         users = [use.owner.operation for use in x.uses]
         if hlo.shape_of(x) and any(user.results and user.results[0] not in computed for user in users):
             behind_barrier(op)
+
+
+def _is_read_once(value: Any) -> bool:
+    """Whether IREE may take a constant for its only element, so that its size is lost."""
+    return _is_splat(value) or (_is_constant(value) and hlo.dtype_of(value).kind == "c")
 
 
 def _spreads_constant(value: Any) -> bool:
@@ -65,4 +70,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def _is_splat(value: Any) -> bool:
-    return _is_constant(value) and ir.DenseElementsAttr(value.owner.attributes["value"]).is_splat
+    """Whether a value is a constant of equal elements; of complex ones the bindings cannot tell."""
+    if not _is_constant(value) or hlo.dtype_of(value).kind == "c":
+        return False
+    return ir.DenseElementsAttr(value.owner.attributes["value"]).is_splat

@@ -67,8 +67,8 @@ def _crossed(block: Any) -> list[Any]:
             given = reads.get(op.operands[0], {})
             reads[op.results[0]] = {root: tuple(moved(axis) for axis in way) for root, way in given.items()}
         elif name in _PARTS:  # of which IREE may compute no more than that
-            joined, (x,) = _joined([reads.get(x, {}) for x in op.operands], found), op.results
-            reads[x] = {root: (f"{name} {number}",) for root in joined} | ({x: _whole(x)} if joined else {})
+            (x,) = op.results
+            reads[x] = {x: _whole(x)} if any(reads.get(y) for y in op.operands) else {}
     return found
 
 
