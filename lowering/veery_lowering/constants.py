@@ -45,12 +45,15 @@ def compute_constants(module: Any) -> None:
     computed: dict[Any, Any] = {}
     for op in operations(module):
         if len(op.results) == 1 and op.operands and all(x in computed or _is_read_once(x) for x in op.operands):
-            if op.name == "stablehlo.broadcast_in_dim" or is_elementwise(op):
+            if _keeps_places(op):
                 computed[op.results[0]] = op
     for x, op in computed.items():
-        users = [use.owner.operation for use in x.uses]
-        if hlo.shape_of(x) and any(user.results and user.results[0] not in computed for user in users):
+        if hlo.shape_of(x) and not all(_keeps_places(use.owner.operation) for use in x.uses):
             behind_barrier(op)
+
+
+def _keeps_places(op: Any) -> bool:
+    return op.name == "stablehlo.broadcast_in_dim" or is_elementwise(op)
 
 
 def _is_read_once(value: Any) -> bool:

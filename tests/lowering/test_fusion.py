@@ -113,11 +113,3 @@ def test_chains_along_rows_are_one_dispatch_whether_locations_are_shown_or_not()
     plain, located = (lowered.as_text("flow", debug_info=shown) for shown in (False, True))
     assert plain.count("flow.dispatch @") == located.count("flow.dispatch @") == 1
     assert (Path(__file__).name in plain, Path(__file__).name in located) == (False, True)
-
-
-def test_aggressive_fusion_is_wrong() -> None:
-    """Should this fail, IREE was mended: `targets/fusion.py` can go."""
-    a = np.random.default_rng(0).uniform(0.5, 2, (7, 7)).astype(np.float32)
-    options = {"iree-dispatch-creation-enable-aggressive-fusion": True}
-    found = veery.jit(lambda x: degrees(jnp, x), compiler_options=options)(a)
-    assert not np.allclose(found, degrees(np, a), rtol=1e-3)

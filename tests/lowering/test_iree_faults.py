@@ -249,6 +249,29 @@ def test_bools_in_products_with_the_generalisation_of_products() -> None:
     assert signed == [False, True]
 
 
+def test_aggressive_fusion() -> None:
+    """Which targets/fusion.py leaves to programs of rows."""
+    a = np.random.default_rng(0).uniform(0.5, 2, (7, 7)).astype(np.float32)
+    d = a.sum(1) ** -0.5
+    case = Wrong(
+        "targets/fusion.py",
+        """%zero = stablehlo.constant dense<0.0> : tensor<f32>
+        %s = stablehlo.reduce(%0 init: %zero) applies stablehlo.add across dimensions = [1]
+          : (tensor<7x7xf32>, tensor<f32>) -> tensor<7xf32>
+        %d = stablehlo.rsqrt %s : tensor<7xf32>
+        %a = stablehlo.broadcast_in_dim %d, dims = [0] : (tensor<7xf32>) -> tensor<7x7xf32>
+        %b = stablehlo.broadcast_in_dim %d, dims = [1] : (tensor<7xf32>) -> tensor<7x7xf32>
+        %c = stablehlo.multiply %a, %0 : tensor<7x7xf32>
+        %r = stablehlo.multiply %c, %b : tensor<7x7xf32>""",
+        (a,),
+        d[:, None] * a * d,
+    )
+    options = tuple(flag for flag in flags() if "aggressive-fusion" not in flag)
+    program, diagnostics = run_pipeline(case.text("f").encode(), options)
+    assert program is not None, diagnostics
+    assert not agree(run(program, "f", case.arguments, case.right), case.right)
+
+
 def test_options_of_a_process_turn_off_what_belongs_to_a_level() -> None:
     """For which reason mlir.py asks for no such option, not even for the user's locations in IREE's IR."""
     module = """func.func @f(%0: tensor<5x7xf32>, %1: tensor<7x3xf32>) -> tensor<5x3xf32> {
