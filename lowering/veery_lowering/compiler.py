@@ -40,7 +40,7 @@ from veery_lowering.module import Emission
 from veery_lowering.overwriting import unsafe
 from veery_lowering.products import settle_products
 from veery_lowering.program import Options
-from veery_lowering.queues import keep_to_first_queue
+from veery_lowering.queues import keep_to_first_queue, record_anew
 from veery_lowering.races import has_race
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
@@ -49,7 +49,7 @@ from veery_lowering.widened import compute_widened
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "15"
+_KEY_FORMAT = "16"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -288,8 +288,8 @@ def _compile(
 def _corrections(emission: Emission, target: Target, branches: bool) -> tuple[Callable[[ir.Module], bool], ...]:
     """What IREE's code needs before it is encoded."""
     allocates = target.backend == "cpu" and _is_large(emission)
-    keeps = target.backend == "vulkan"
-    return (separate,) * branches + (allocate_memory,) * allocates + (keep_to_first_queue,) * keeps
+    submission = (keep_to_first_queue, record_anew) if target.backend == "vulkan" else ()
+    return (separate,) * branches + (allocate_memory,) * allocates + submission
 
 
 def _is_large(emission: Emission) -> bool:

@@ -1,9 +1,11 @@
-"""Programs for Vulkan: all their work on one queue."""
+"""Programs for Vulkan: all their work on one queue, recorded for each call."""
 
 from __future__ import annotations
 
+import re
+
 from veery_lowering.mlir import context, ir
-from veery_lowering.queues import keep_to_first_queue
+from veery_lowering.queues import keep_to_first_queue, record_anew
 
 MODULE = """
 vm.module public @program {
@@ -13,8 +15,11 @@ vm.module public @program {
     %s: !vm.ref<!hal.fence>, %f: i64)
   vm.func @main(%d: !vm.ref<!hal.device>, %f: !vm.ref<!hal.fence>) {
     %any = vm.const.i64 -1
-    %zero = vm.const.i32 0
+    %zero = vm.const.i32.zero
+    %both = vm.const.i32 17
     %c = vm.call @hal.command_buffer.create(%d, %zero, %zero, %any, %zero)
+      : (!vm.ref<!hal.device>, i32, i32, i64, i32) -> !vm.ref<!hal.command_buffer>
+    %inline = vm.call @hal.command_buffer.create(%d, %both, %zero, %any, %zero)
       : (!vm.ref<!hal.device>, i32, i32, i64, i32) -> !vm.ref<!hal.command_buffer>
     vm.call @hal.device.queue.barrier(%d, %any, %f, %f, %any)
       : (!vm.ref<!hal.device>, i64, !vm.ref<!hal.fence>, !vm.ref<!hal.fence>, i64) -> ()
@@ -24,12 +29,23 @@ vm.module public @program {
 """
 
 
-def test_work_for_any_queue_goes_to_the_first():
+def _changed(change):
+    """The arguments of the calls that record, twice, and of the one that submits."""
     with context():
         module = ir.Module.parse(MODULE)
-        assert keep_to_first_queue(module)
+        assert change(module)
         text = module.operation.get_asm(assume_verified=True)
-    (record,) = [line for line in text.splitlines() if "vm.call @hal.command_buffer.create" in line]
-    (submit,) = [line for line in text.splitlines() if "vm.call @hal.device.queue.barrier" in line]
-    assert "%zero, %c1, %zero)" in record
-    assert "(%arg0, %c1, %arg1, %arg1, %c-1)" in submit.replace("%c1_0", "%c1")
+    text = re.sub(r"(%c-?\d+)_\d+", r"\1", text)  # constants are numbered apart
+    return re.findall(r"vm.call @hal[.\w]+\(([^)]*)\)", text)
+
+
+def test_work_for_any_queue_goes_to_the_first():
+    record, _, submit = _changed(keep_to_first_queue)
+    assert record == "%arg0, %zero, %zero, %c1, %zero"
+    assert submit == "%arg0, %c1, %arg1, %arg1, %c-1"
+
+
+def test_commands_are_recorded_for_each_call():
+    record, inline, _ = _changed(record_anew)
+    assert record == "%arg0, %c1, %zero, %c-1, %zero"
+    assert inline == "%arg0, %c17, %zero, %c-1, %zero"

@@ -83,6 +83,21 @@ def test_programs_keep_to_one_queue(vulkan: Any) -> None:
         np.testing.assert_array_equal(scan(x)[0], expected)
 
 
+def test_programs_of_copies_alone_copy_what_each_call_passes(vulkan: Any) -> None:
+    """IREE's runtime plays what it recorded of such commands for the first call again, with its buffers."""
+    rows = _normal(5, 3)
+    x = veery.device_put(rows, vulkan)
+    chosen = [4, 0, 3, 3, 1, 2]
+    for _ in range(2):
+        for i in chosen:
+            np.testing.assert_array_equal(x[i], rows[i])
+    join = veery.jit(lambda a, b: (jnp.concatenate([b, a]), jnp.zeros_like(a)))
+    kept = [(rows[i], rows[j], join(x[i], x[j])) for i, j in zip(chosen, chosen[1:])]
+    for a, b, (joined, zeros) in kept:
+        np.testing.assert_array_equal(joined, np.concatenate([b, a]))
+        np.testing.assert_array_equal(zeros, 0)
+
+
 def test_random_numbers_have_the_cpus_bits(vulkan: Any) -> None:
     if "int64" not in vulkan.target:
         pytest.skip(f"{vulkan.device_kind} has no 64-bit integers, of which keys are made")
