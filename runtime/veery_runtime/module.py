@@ -38,7 +38,7 @@ class Module:
     def __init__(self, artifact: Artifact, where: str, device: Device | str | None) -> None:
         self.artifact = artifact
         self._where = where
-        self._buffers: dict[tuple[int, int], Buffer] = {}
+        self._buffers: dict[tuple[Any, ...], Buffer] = {}
         self._functions = {name: Function(e, self, device) for name, e in artifact.entries.items()}
 
     def __getitem__(self, name: str) -> Function:
@@ -74,7 +74,7 @@ class Module:
 
     def _constant(self, array: np.ndarray[Any, Any], device: Device) -> Buffer:
         """A constant on a device, shared by the functions; memory that is mapped from the file is not copied."""
-        key = (array.__array_interface__["data"][0], id(device))
+        key = (array.__array_interface__["data"][0], array.shape, array.dtype, id(device))
         if key not in self._buffers or not array.nbytes:
             self._buffers[key] = put(array, device, copy=False)
         return self._buffers[key]

@@ -54,6 +54,15 @@ def test_large_constants_go_to_a_file_of_their_own(tmp_path, suffix):
         veery_runtime.load(tmp_path / "f.vmfb")
 
 
+def test_constants_of_the_same_bytes_keep_their_shapes_and_dtypes(tmp_path):
+    numbers = np.arange(9, dtype=np.float32)
+    constants = [jnp.asarray(c) for c in (numbers, numbers.reshape(3, 3), numbers.view(np.int32), numbers[None])]
+    f = saved(tmp_path, lambda x: [c + x for c in constants], np.int32(1))
+    for out, c in zip(f(np.int32(1)), constants, strict=True):
+        assert out.dtype == c.dtype
+        np.testing.assert_array_equal(out, np.asarray(c) + np.asarray(1, c.dtype))
+
+
 def test_a_program_of_python_functions_is_compiled_without_them(tmp_path):
     x = np.random.default_rng(0).standard_normal(100).astype(np.float32)
     np.testing.assert_array_equal(saved(tmp_path, veery.lax.sort, x)(x), np.sort(x))
