@@ -56,6 +56,27 @@ def behind_barrier(op: Any) -> Any:
     return first
 
 
+def clone_at_barriers(module: Any) -> None:
+    """Make copies of values, which IREE elides, of barriers, at which it waits on the host, in place.
+
+    Nothing is fused across either, but a call of a program with barriers returns when what is before them has been
+    computed. A copy of a constant would be that constant, and a value of symbolic sizes stays as it is.
+    """
+    for op in operations(module):
+        if op.name == "stablehlo.optimization_barrier":
+            for x, result in zip(op.operands, op.results):
+                if not _made_by(x, "stablehlo.constant") and ir.RankedTensorType(x.type).has_static_shape:
+                    with op.location, ir.InsertionPoint(op):
+                        clone = ir.Operation.create("flow.tensor.clone", [x.type], [x])
+                    result.replace_all_uses_with(clone.result)
+            if not any(list(result.uses) for result in op.results):
+                op.erase()
+
+
+def _made_by(x: ir.Value, name: str) -> bool:
+    return not isinstance(x.owner, ir.Block) and x.owner.operation.name == name
+
+
 def _split_block(block: Any) -> None:
     """Walk down a block with the set of buffers that each value's fused expression reads."""
     buffers: dict[ir.Value, frozenset[ir.Value]] = {}

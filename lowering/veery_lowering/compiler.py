@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from veery_lowering import isolation
 from veery_lowering.allocation import allocate_memory
-from veery_lowering.barriers import compute_each
+from veery_lowering.barriers import clone_at_barriers, compute_each
 from veery_lowering.branches import separate
 from veery_lowering.cache import disk_cache
 from veery_lowering.constants import compute_constants, hide_complex_updates, leave_unreversed
@@ -49,7 +49,7 @@ from veery_lowering.widened import compute_widened
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "16"
+_KEY_FORMAT = "17"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -226,6 +226,8 @@ def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collecti
         branches = any(op.name in _BRANCHING for op in operations(module))
         if kept is not None:
             overwritten.extend(reuse_donated(module, emission.donated, kept))
+        if fusion is not Fusion.NONE:  # whose barriers keep IREE from computing constants, too
+            clone_at_barriers(module)
 
     with context():
         code = inlined(emission.module, change)
