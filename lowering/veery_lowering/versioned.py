@@ -46,6 +46,8 @@ def settle_products(module: ir.Module) -> None:
             rewrite = _widen_operands
         elif _REDUCTION.fullmatch(op.name) and _sums_broadcast_product(op):
             rewrite = _hide_product
+        elif op.name.startswith("vhlo.reduce_window_v") and _reads_single_elements(op):
+            rewrite = _bar_operands
         else:
             continue
         with ir.InsertionPoint(op), op.location:
@@ -101,6 +103,17 @@ def _operands_of(x: Value, name: str) -> list[Value]:
     """The operands of what made a value, if that is an operation of this name."""
     made = isinstance(x.owner, ir.OpView | ir.Operation) and x.owner.name.startswith(name)
     return list(x.owner.operands) if made else []
+
+
+def _reads_single_elements(op: Any) -> bool:
+    """Whether its windows are of one element: IREE does not compute those that they step over (rules/window.py)."""
+    window = re.search(r"dense<(.*?)>", str(op.attributes["window_dimensions"]))
+    return window is not None and set(re.findall(r"\d+", window[1])) == {"1"}
+
+
+def _bar_operands(op: Any) -> None:
+    for i, x in enumerate(op.operands):
+        op.operands[i] = ir.Operation.create("vhlo.optimization_barrier_v1", [x.type], [x]).results[0]
 
 
 def _hide_product(op: Any) -> None:

@@ -88,3 +88,12 @@ def test_a_sum_of_products_in_a_versioned_module():
     total = veery.stablehlo.load(Path(__file__).parent / "data/jax_0_10_sum_of_products.mlirbc")
     a, v = np.arange(35, dtype=np.float32).reshape(7, 5), np.arange(5, dtype=np.float32)
     assert total(a, v) == (a * v).sum()
+
+
+def test_strided_windows_of_one_element_in_a_versioned_module():
+    """IREE does not compute what they step over, though it is a result too."""
+    strided = veery.stablehlo.load(Path(__file__).parent / "data/jax_0_10_strided_window.mlirbc")
+    x = np.arange(20, dtype=np.float32).reshape(4, 5)
+    windows, doubled = strided(x)
+    np.testing.assert_array_equal(doubled, 2 * x)
+    np.testing.assert_array_equal(windows, 2 * x[:, ::2])

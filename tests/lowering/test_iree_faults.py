@@ -207,6 +207,19 @@ WRONG = {
         (np.arange(35, dtype=np.float32).reshape(7, 5),),
         np.subtract.outer(*[np.arange(10, 185, 25, np.float32)] * 2),
     ),
+    "what windows of one element step over": Wrong(
+        "rules/window.py",
+        """%zero = stablehlo.constant dense<0.0> : tensor<f32>
+        %a = stablehlo.add %0, %0 : tensor<5xf32>
+        %w = "stablehlo.reduce_window"(%a, %zero) ({
+        ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+          %z = stablehlo.add %x, %y : tensor<f32>
+          stablehlo.return %z : tensor<f32>
+        }) {window_dimensions = array<i64: 1>, window_strides = array<i64: 2>} : (tensor<5xf32>, tensor<f32>) -> tensor<3xf32>
+        %r = stablehlo.concatenate %a, %w, dim = 0 : (tensor<5xf32>, tensor<3xf32>) -> tensor<8xf32>""",
+        (f32(1, 2, 3, 4, 5),),
+        f32(2, 4, 6, 8, 10, 2, 6, 10),
+    ),
     "arrays that change places in a loop": Wrong(
         "loops.py",
         """%zero = stablehlo.constant dense<0> : tensor<i32>

@@ -24,7 +24,7 @@ def _compare(interp: Interpreter, eqn: JaxprEqn, operands: list[Value], count: i
     outs = each(function, operands, count)
     if all(map(known, operands)) or eqn.invars[0] is eqn.invars[1]:
         return outs
-    (x, *_), (y, *_) = operands
+    x, y = (value[0] if value[0].dtype != bool else value[0].astype(np.int8) for value in operands)
     dx, dy = map(_reach, operands)
     with np.errstate(all="ignore"):
         near = np.abs(x - y) <= dx + dy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -41,9 +42,11 @@ def _register(name: str, combine: Combine, neutral: Callable[[np.dtype], Any]) -
         if 0 in ctx.avals_in[0].shape:
             return hlo.convert(hlo.full(neutral(wide), ctx.avals_out[0].shape, wide), dtype)
         dynamic = not all(map(is_static, ctx.avals_in[0].shape))
-        if dtype.kind in "uc" or dynamic or ctx.target == "vulkan":
+        single = math.prod(window_dimensions) == 1
+        if dtype.kind in "uc" or dynamic or single or ctx.target == "vulkan":
             # IREE has no windows of unsigned integers, and of dynamic shapes few, its compiler dies of some complex
-            # ones, and dilated ones are wrong from SPIR-V.
+            # ones, and dilated ones are wrong from SPIR-V. What windows of one element step over it does not compute,
+            # though something else may read it.
             x = hlo.convert(x, wide) if wide != dtype else x
             window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
             return hlo.convert(_place_by_place(x, init, ctx.avals_out[0].shape, combine, *window), dtype)
