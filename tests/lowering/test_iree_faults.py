@@ -215,7 +215,8 @@ WRONG = {
         ^bb0(%x: tensor<f32>, %y: tensor<f32>):
           %z = stablehlo.add %x, %y : tensor<f32>
           stablehlo.return %z : tensor<f32>
-        }) {window_dimensions = array<i64: 1>, window_strides = array<i64: 2>} : (tensor<5xf32>, tensor<f32>) -> tensor<3xf32>
+        }) {window_dimensions = array<i64: 1>, window_strides = array<i64: 2>}
+          : (tensor<5xf32>, tensor<f32>) -> tensor<3xf32>
         %r = stablehlo.concatenate %a, %w, dim = 0 : (tensor<5xf32>, tensor<3xf32>) -> tensor<8xf32>""",
         (f32(1, 2, 3, 4, 5),),
         f32(2, 4, 6, 8, 10, 2, 6, 10),

@@ -56,6 +56,8 @@ def _real(
     orders = _orders(dimension_numbers)
     lhs, rhs = _moved(lhs, orders[0]), _moved(rhs, orders[1])
     shape = [out_shape[axis] for axis in orders[2]]
+    if ctx.target == "vulkan" and batch_group_count > 1:
+        lhs, feature_group_count, batch_group_count = _batches_as_features(lhs, batch_group_count), batch_group_count, 1
     spatial = len(window_strides)
     for size in (*hlo.shape_of(lhs)[1:-1], *hlo.shape_of(rhs)[:-2]):
         if not is_static(size):  # IREE converts such convolutions to nothing
@@ -73,12 +75,16 @@ def _real(
         "dtype": np.float32 if dtype.kind in "fV" and dtype.itemsize < 4 else dtype,
         "dimension_numbers": _layout(spatial),
     }
-    groups = (feature_group_count, batch_group_count)
-    if ctx.target == "vulkan" and max(groups) > 1 and hlo.shape_of(rhs)[-2] > 1:
-        result = _group_by_group(lhs, rhs, shape, groups, window)
+    if ctx.target == "vulkan" and feature_group_count > 1 and hlo.shape_of(rhs)[-2] > 1:
+        result = _group_by_group(lhs, rhs, shape, feature_group_count, window)
     else:
         result = hlo.convolution(
-            lhs, rhs, shape=shape, feature_group_count=groups[0], batch_group_count=groups[1], **window
+            lhs,
+            rhs,
+            shape=shape,
+            feature_group_count=feature_group_count,
+            batch_group_count=batch_group_count,
+            **window,
         )
     result = hlo.convert(result, dtype) if hlo.dtype_of(result) != dtype else result
     back = [int(i) for i in np.argsort(orders[2])]
@@ -104,15 +110,21 @@ def _layout(spatial: int) -> str:
     return f"[b, {space}f]x[{space}i, o]->[b, {space}f]"
 
 
-def _group_by_group(
-    lhs: Value, rhs: Value, shape: Sequence[int], groups: tuple[int, int], window: dict[str, Any]
-) -> Value:
+def _batches_as_features(x: Value, groups: int) -> Value:
+    """Groups of images as groups of features, which is the same: IREE's shaders leave zeros where a group has one."""
+    batch, *space, features = hlo.shape_of(x)
+    rank = 2 + len(space)
+    apart = hlo.reshape(x, (groups, batch // groups, *space, features))
+    order = (*range(1, rank), 0, rank)
+    return hlo.reshape(hlo.transpose(apart, order), (batch // groups, *space, groups * features))
+
+
+def _group_by_group(lhs: Value, rhs: Value, shape: Sequence[int], groups: int, window: dict[str, Any]) -> Value:
     """One convolution a group: grouped ones come back as zeros from the SPIR-V backend of IREE 3.13."""
-    count = max(groups)
-    lhs_axis = len(shape) - 1 if groups[0] > 1 else 0
-    pieces = zip(_parts(lhs, lhs_axis, count), _parts(rhs, len(shape) - 1, count))
-    part_shape = [*shape[:-1], shape[-1] // count]
-    return hlo.concatenate([hlo.convolution(a, b, shape=part_shape, **window) for a, b in pieces], len(shape) - 1)
+    last = len(shape) - 1
+    pieces = zip(_parts(lhs, last, groups), _parts(rhs, last, groups))
+    part_shape = [*shape[:-1], shape[-1] // groups]
+    return hlo.concatenate([hlo.convolution(a, b, shape=part_shape, **window) for a, b in pieces], last)
 
 
 def _parts(x: Value, axis: int, count: int) -> list[Value]:
