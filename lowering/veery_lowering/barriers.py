@@ -67,8 +67,7 @@ def clone_at_barriers(module: Any) -> None:
             for x, result in zip(op.operands, op.results):
                 if not _made_by(x, "stablehlo.constant") and ir.RankedTensorType(x.type).has_static_shape:
                     with op.location, ir.InsertionPoint(op):
-                        clone = ir.Operation.create("flow.tensor.clone", [x.type], [x])
-                    result.replace_all_uses_with(clone.result)
+                        result.replace_all_uses_with(hlo.clone(x))
             if not any(list(result.uses) for result in op.results):
                 op.erase()
 

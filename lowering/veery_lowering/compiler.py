@@ -49,7 +49,8 @@ from veery_lowering.widened import compute_widened
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "17"
+_KEY_FORMAT = "18"
+_NO_CONSTANTS = "--iree-opt-const-eval=false"  # which fails, too
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -226,8 +227,7 @@ def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collecti
         branches = any(op.name in _BRANCHING for op in operations(module))
         if kept is not None:
             overwritten.extend(reuse_donated(module, emission.donated, kept))
-        if fusion is not Fusion.NONE:  # whose barriers keep IREE from computing constants, too
-            clone_at_barriers(module)
+        clone_at_barriers(module)
 
     with context():
         code = inlined(emission.module, change)
@@ -266,7 +266,7 @@ def _compile(
     """
     said: list[Diagnostic] = []
     for fusion, plain in _modules(emission, target):
-        for flags in attempts:
+        for flags in attempts if fusion is not Fusion.NONE else [(*flags, _NO_CONSTANTS) for flags in attempts]:
             try:
                 in_place = _in_place(emission, target, flags, run, fusion)
                 for module in filter(None, (in_place, plain)):

@@ -57,6 +57,9 @@ from veery_lowering.stablehlo._dynamic import (
     cast_shape as cast_shape,
 )
 from veery_lowering.stablehlo._dynamic import (
+    clone as clone,
+)
+from veery_lowering.stablehlo._dynamic import (
     dimension_values as dimension_values,
 )
 from veery_lowering.stablehlo._dynamic import (

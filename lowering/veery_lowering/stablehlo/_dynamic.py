@@ -131,6 +131,12 @@ def _tied(x: Value, sizes: Sequence[Value]) -> Value:
     return one("flow.tensor.tie_shape", [x, *sizes], x.type)
 
 
+@_signless
+def clone(x: Value) -> Value:
+    """A copy, which IREE makes if it must, and fuses nothing across."""
+    return one("flow.tensor.clone", [x], x.type)
+
+
 def scalar_of_size(size: Any, dtype: Any) -> Value:
     """A size as a rank-0 integer tensor."""
     type_ = tensor_type((), dtype)
