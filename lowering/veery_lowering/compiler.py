@@ -49,7 +49,7 @@ from veery_lowering.widened import compute_widened
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "18"
+_KEY_FORMAT = "19"
 _NO_CONSTANTS = "--iree-opt-const-eval=false"  # which fails, too
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
@@ -222,12 +222,12 @@ def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collecti
         elif target.backend == "vulkan":
             compute_widened(module)
         part_crossed_reads(module)
+        clone_at_barriers(module)  # but those that keep loops in their form
         settle(module)
         compute_columns(module)
         branches = any(op.name in _BRANCHING for op in operations(module))
         if kept is not None:
             overwritten.extend(reuse_donated(module, emission.donated, kept))
-        clone_at_barriers(module)
 
     with context():
         code = inlined(emission.module, change)
