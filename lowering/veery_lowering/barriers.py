@@ -36,11 +36,19 @@ def split_wide_fusions(module: ir.Module) -> None:
 
 
 def compute_each(module: Any) -> None:
-    """Put barriers behind all values, so that each is computed in a dispatch of its own, in place."""
+    """Put barriers behind all values, so that each is computed in a dispatch of its own, in place.
+
+    Integers of loops stay what they are: behind barriers, IREE would no longer find out which of them counts.
+    """
     for op in operations(module):
         if op.parent is not None and op.parent.name in _BLOCKS and op.name not in _APART:
-            if len(op.results) == 1 and _is_array(op.results[0]):
+            if len(op.results) == 1 and _is_array(op.results[0]) and not _may_count(op):
                 behind_barrier(op)
+
+
+def _may_count(op: Any) -> bool:
+    kind = op.results[0].type
+    return op.parent.name == "stablehlo.while" and not kind.rank and isinstance(kind.element_type, ir.IntegerType)
 
 
 def behind_barrier(op: Any) -> Any:

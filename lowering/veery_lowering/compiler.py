@@ -40,7 +40,7 @@ from veery_lowering.module import Emission
 from veery_lowering.overwriting import unsafe
 from veery_lowering.products import settle_products
 from veery_lowering.program import Options
-from veery_lowering.queues import keep_to_first_queue, record_anew
+from veery_lowering.queues import free_no_parts, keep_to_first_queue, record_anew
 from veery_lowering.races import has_race
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
@@ -49,7 +49,7 @@ from veery_lowering.widened import compute_widened
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "19"
+_KEY_FORMAT = "20"
 _NO_CONSTANTS = "--iree-opt-const-eval=false"  # which fails, too
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
@@ -291,7 +291,8 @@ def _corrections(emission: Emission, target: Target, branches: bool) -> tuple[Ca
     """What IREE's code needs before it is encoded."""
     allocates = target.backend == "cpu" and _is_large(emission)
     submission = (keep_to_first_queue, record_anew) if target.backend == "vulkan" else ()
-    return (separate,) * branches + (allocate_memory,) * allocates + submission
+    frees = (free_no_parts,) * (branches and target.backend != "cpu")
+    return (separate,) * branches + frees + (allocate_memory,) * allocates + submission
 
 
 def _is_large(emission: Emission) -> bool:

@@ -1,4 +1,4 @@
-"""How the programs for Vulkan submit their work: on one queue, recorded for each call.
+"""How the programs for GPUs submit their work: on one queue, recorded for each call, freeing only what is their own.
 
 IREE 3.13 opens two queues on a Vulkan device and lets the driver choose one for each piece of work. What waits for the
 other queue is submitted by whichever thread signals first, and both threads number their signals of one semaphore
@@ -10,6 +10,10 @@ Commands that need no values of the host are recorded when a program is loaded, 
 work on. Of copies and fills alone, without a dispatch, IREE 3.13 keeps what the driver made of them for the first call,
 and plays that again whatever the buffers are now: `x[i]` was the row of the first i. Commands for one shot it records
 for each call, and does not object to more than one.
+
+The memory of what a loop or a branch computed IREE 3.13 gives back though it may be a part of an allocation only. The
+CPU's driver lets that pass, Vulkan's does not ("queue_dealloca buffer was not returned by Vulkan queue_alloca"), and
+CUDA's takes it for a whole one. So it is left to the last reference.
 """
 
 from __future__ import annotations
@@ -23,14 +27,19 @@ _MODE, _ONE_SHOT = 1, 1  # the operand that says how often commands will run, as
 # What records or submits work, and which operand is the set of queues to choose from.
 _RECORDS = "hal.command_buffer.create"
 _SUBMITS = "hal.device.queue."
+_FREES = "hal.device.queue.dealloca"
+_WAITS = "hal.device.queue.barrier"
+_IMPORT = (
+    f"vm.import private @{_WAITS}(%device : !vm.ref<!hal.device>, %queue_affinity : i64, "
+    "%wait_fence : !vm.ref<!hal.fence>, %signal_fence : !vm.ref<!hal.fence>, %flags : i64)"
+)
 
 
 def keep_to_first_queue(module: ir.Module) -> bool:
     """Change the calls of a VM module in place; whether there was anything to change."""
     changed = False
     for op in operations(module.operation):
-        if op.name in ("vm.call", "vm.call.variadic"):
-            callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+        if callee := _callee(op):
             position = 3 if callee == _RECORDS else 1 if callee.startswith(_SUBMITS) else None
             if position is not None:
                 _set(op, position, _FIRST)
@@ -42,12 +51,42 @@ def record_anew(module: ir.Module) -> bool:
     """Change how commands are recorded in a VM module in place; whether there was anything to change."""
     changed = False
     for op in operations(module.operation):
-        if op.name == "vm.call" and ir.FlatSymbolRefAttr(op.attributes["callee"]).value == _RECORDS:
+        if _callee(op) == _RECORDS:
             mode = op.operands[_MODE].owner
             if mode.name == "vm.const.i32.zero":
                 _set(op, _MODE, _ONE_SHOT)
                 changed = True
     return changed
+
+
+def free_no_parts(module: ir.Module) -> bool:
+    """Have a VM module free nothing whose origin is not known, in place; whether there was anything to change."""
+    freed = [op for op in operations(module.operation) if _callee(op) == _FREES and not _is_own(op)]
+    for op in freed:
+        device, affinity, wait, signal, _, _ = op.operands
+        with op.location, ir.InsertionPoint(op):
+            none = ir.Operation.create("vm.const.i64.zero", [affinity.type]).result
+            callee = {"callee": ir.FlatSymbolRefAttr.get(_WAITS)}
+            ir.Operation.create("vm.call", operands=[device, affinity, wait, signal, none], attributes=callee)
+        op.erase()
+    if freed and not any(
+        op.name == "vm.import" and ir.StringAttr(op.attributes["sym_name"]).value == _WAITS
+        for op in operations(module.operation)
+    ):
+        (program,) = module.body.operations
+        ir.InsertionPoint.at_block_begin(program.regions[0].blocks[0]).insert(ir.Operation.parse(_IMPORT))
+    return bool(freed)
+
+
+def _is_own(dealloca: Any) -> bool:
+    return bool(dealloca.operands[5].owner.name == "vm.const.i64.zero")
+
+
+def _callee(op: Any) -> str:
+    """The function that is called, if that is what an operation does."""
+    if op.name not in ("vm.call", "vm.call.variadic"):
+        return ""
+    return str(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
 
 
 def _set(op: Any, position: int, value: int) -> None:

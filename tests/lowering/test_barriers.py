@@ -7,6 +7,26 @@ import pytest
 from support.jaxpr_graphs import Graph
 
 import veery_lowering
+from veery_lowering.barriers import compute_each
+from veery_lowering.mlir import context, ir
+
+LOOP = """
+func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %ten = stablehlo.constant dense<10> : tensor<i32>
+  %out:2 = stablehlo.while(%i = %zero, %y = %x) : tensor<i32>, tensor<3xf32>
+    cond {
+      %less = stablehlo.compare LT, %i, %ten : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %less : tensor<i1>
+    } do {
+      %next = stablehlo.add %i, %one : tensor<i32>
+      %grown = stablehlo.multiply %y, %y : tensor<3xf32>
+      stablehlo.return %next, %grown : tensor<i32>, tensor<3xf32>
+    }
+  return %out#1 : tensor<3xf32>
+}
+"""
 
 
 def many_arrays(count: int, keep: bool) -> Graph:
@@ -34,3 +54,13 @@ def test_barriers_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_few_arrays_need_none() -> None:
     assert "optimization_barrier" not in many_arrays(6, True).text()
+
+
+def test_counters_of_loops_are_not_computed_for_themselves() -> None:
+    """Behind barriers they would be computed on the device, and each trip would wait for it."""
+    with context():
+        module = ir.Module.parse(LOOP)
+        compute_each(module.operation)
+        text = module.operation.get_asm()
+    assert text.count("stablehlo.optimization_barrier") == 1
+    assert "stablehlo.optimization_barrier" in text[text.index("stablehlo.multiply") :]

@@ -1,11 +1,11 @@
-"""Programs for Vulkan: all their work on one queue, recorded for each call."""
+"""Programs for GPUs: all their work on one queue, recorded for each call, and nothing freed that is not their own."""
 
 from __future__ import annotations
 
 import re
 
 from veery_lowering.mlir import context, ir
-from veery_lowering.queues import keep_to_first_queue, record_anew
+from veery_lowering.queues import free_no_parts, keep_to_first_queue, record_anew
 
 MODULE = """
 vm.module public @program {
@@ -29,13 +29,32 @@ vm.module public @program {
 """
 
 
-def _changed(change):
-    """The arguments of the calls that record, twice, and of the one that submits."""
+FREEING = """
+vm.module public @program {
+  vm.import private @hal.device.queue.dealloca(%d: !vm.ref<!hal.device>, %affinity: i64, %w: !vm.ref<!hal.fence>,
+    %s: !vm.ref<!hal.fence>, %b: !vm.ref<!hal.buffer>, %f: i64)
+  vm.func @main(%d: !vm.ref<!hal.device>, %w: !vm.ref<!hal.fence>, %s: !vm.ref<!hal.fence>, %b: !vm.ref<!hal.buffer>) {
+    %any = vm.const.i64 -1
+    %own = vm.const.i64.zero
+    %origin = vm.const.i64 1
+    vm.call @hal.device.queue.dealloca(%d, %any, %w, %w, %b, %own)
+      : (!vm.ref<!hal.device>, i64, !vm.ref<!hal.fence>, !vm.ref<!hal.fence>, !vm.ref<!hal.buffer>, i64) -> ()
+    vm.call @hal.device.queue.dealloca(%d, %any, %w, %s, %b, %origin)
+      : (!vm.ref<!hal.device>, i64, !vm.ref<!hal.fence>, !vm.ref<!hal.fence>, !vm.ref<!hal.buffer>, i64) -> ()
+    vm.return
+  }
+}
+"""
+
+
+def _changed(change, source=MODULE):
+    """The arguments of the calls: of `MODULE`, those that record, twice, and of the one that submits."""
     with context():
-        module = ir.Module.parse(MODULE)
+        module = ir.Module.parse(source)
         assert change(module)
+        assert module.operation.verify()
         text = module.operation.get_asm(assume_verified=True)
-    text = re.sub(r"(%c-?\d+)_\d+", r"\1", text)  # constants are numbered apart
+    text = re.sub(r"(%c-?\d+|%zero)_\d+", r"\1", text)  # constants are numbered apart
     return re.findall(r"vm.call @hal[.\w]+\(([^)]*)\)", text)
 
 
@@ -49,3 +68,9 @@ def test_commands_are_recorded_for_each_call():
     record, inline, _ = _changed(record_anew)
     assert record == "%arg0, %c1, %zero, %c-1, %zero"
     assert inline == "%arg0, %c17, %zero, %c-1, %zero"
+
+
+def test_what_may_be_a_part_is_left_to_its_references():
+    own, part = _changed(free_no_parts, FREEING)
+    assert own == "%arg0, %c-1, %arg1, %arg1, %arg3, %zero"
+    assert part == "%arg0, %c-1, %arg1, %arg2, %zero"

@@ -31,6 +31,16 @@ def _everywhere(fun: Any, *args: Any) -> tuple[list[np.ndarray], list[np.ndarray
     return outs[0], outs[1]
 
 
+def test_arrays_that_a_loop_carries_are_parts_of_one_allocation(vulkan: Any) -> None:
+    def loop(x: Any) -> Any:
+        step = lambda s: (jnp.sin(s[0]) + s[1], s[1] * 0.5 + s[0][::-1], s[2] + jnp.abs(s[0]).sum())
+        a, b, n = lax.while_loop(lambda s: s[2] < 50, step, (x, x * 2, jnp.float32(0)))
+        return jnp.cumsum(a)[::-1] @ jnp.tanh(b) + n
+
+    expected, actual = _everywhere(loop, np.linspace(0, 1, 5, dtype=np.float32))
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
+
+
 def test_a_training_step_learns_as_on_the_cpu(vulkan: Any) -> None:
     parameters = [(_normal(64, 128) / 8, np.zeros(128, np.float32)), (_normal(128, 10) / 8, np.zeros(10, np.float32))]
     images, labels = _normal(32, 64), _rng.integers(0, 10, 32).astype(np.int32)
