@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.mlir import ir
+from veery_lowering.mlir import ir, maker
 from veery_lowering.types import is_static
 
 Use = tuple[Any, int]  # operation, operand number
@@ -242,7 +242,7 @@ def _is_integer(value: ir.Value) -> bool:
 
 def _behind_barriers(value: ir.Value) -> ir.Value:
     """What the barriers that a value has passed were given."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.optimization_barrier":
+    while maker(value) == "stablehlo.optimization_barrier":
         value = value.owner.operands[list(value.owner.results).index(value)]
     return value
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from veery_lowering.mlir import ir
+from veery_lowering.mlir import ir, maker
 
 _SCRATCH = "veery.scratch"  # the entry in a function's reflection
 _UNBOUNDED = "loop"
@@ -80,16 +80,11 @@ def _is_direct(alloca: Any) -> bool:
     wait, signal, size = alloca.operands[2], alloca.operands[3], alloca.operands[7]
     if _given_back(alloca) and _constant(size) is None:
         return False
-    return _made_by(wait) != "vm.const.ref.zero" and _made_by(signal) == "vm.call"
+    return maker(wait) != "vm.const.ref.zero" and maker(signal) == "vm.call"
 
 
 def _constant(value: Any) -> int | None:
-    return int(value.owner.attributes["value"].value) if _made_by(value) == "vm.const.i64" else None
-
-
-def _made_by(value: Any) -> str | None:
-    owner = value.owner
-    return None if isinstance(owner, ir.Block) else owner.name
+    return int(value.owner.attributes["value"].value) if maker(value) == "vm.const.i64" else None
 
 
 def _replace(alloca: Any, body: Any, imports: set[str]) -> None:

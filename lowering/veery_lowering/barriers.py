@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.mlir import ir, operations
+from veery_lowering.mlir import ir, maker, operations
 
 # Half of the 32: the fused consumers of a value may add as many buffers again.
 _MOST = 16
@@ -73,15 +73,11 @@ def clone_at_barriers(module: Any) -> None:
     for op in operations(module):
         if op.name == "stablehlo.optimization_barrier":
             for x, result in zip(op.operands, op.results):
-                if not _made_by(x, "stablehlo.constant") and ir.RankedTensorType(x.type).has_static_shape:
+                if maker(x) != "stablehlo.constant" and ir.RankedTensorType(x.type).has_static_shape:
                     with op.location, ir.InsertionPoint(op):
                         result.replace_all_uses_with(hlo.clone(x))
             if not any(list(result.uses) for result in op.results):
                 op.erase()
-
-
-def _made_by(x: ir.Value, name: str) -> bool:
-    return not isinstance(x.owner, ir.Block) and x.owner.operation.name == name
 
 
 def _split_block(block: Any) -> None:
@@ -121,9 +117,7 @@ def _is_array(x: ir.Value) -> bool:
 
 
 def _source(x: ir.Value) -> frozenset[ir.Value]:
-    owner = x.owner
-    constant = not isinstance(owner, ir.Block) and owner.operation.name in ("stablehlo.constant", "stablehlo.iota")
-    return frozenset() if constant else frozenset((x,))
+    return frozenset() if maker(x) in ("stablehlo.constant", "stablehlo.iota") else frozenset((x,))
 
 
 def _barrier(value: ir.Value, before: Any) -> ir.Value:

@@ -50,7 +50,7 @@ RACE = "IREE has made a shader that reads memory which another invocation writes
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
 _KEY_FORMAT = "20"
-_NO_CONSTANTS = "--iree-opt-const-eval=false"  # which fails, too
+_NO_CONSTANTS = "--iree-opt-const-eval=false"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -266,7 +266,8 @@ def _compile(
     """
     said: list[Diagnostic] = []
     for fusion, plain in _modules(emission, target):
-        for flags in attempts if fusion is not Fusion.NONE else [(*flags, _NO_CONSTANTS) for flags in attempts]:
+        for flags in attempts:
+            flags = (*flags, _NO_CONSTANTS) if fusion is Fusion.NONE else flags
             try:
                 in_place = _in_place(emission, target, flags, run, fusion)
                 for module in filter(None, (in_place, plain)):

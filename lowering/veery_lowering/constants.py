@@ -7,7 +7,7 @@ from typing import Any
 from veery_lowering import stablehlo as hlo
 from veery_lowering.barriers import behind_barrier
 from veery_lowering.crossings import is_elementwise
-from veery_lowering.mlir import ir, operations
+from veery_lowering.mlir import ir, maker, operations
 
 _SPREADING = frozenset(f"stablehlo.{name}" for name in "broadcast_in_dim reshape transpose slice complex".split())
 
@@ -63,13 +63,13 @@ def _is_read_once(value: Any) -> bool:
 
 def _spreads_constant(value: Any) -> bool:
     """Whether a value is a constant, in another shape perhaps."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name in _SPREADING:
+    while maker(value) in _SPREADING:
         value = value.owner.operands[0]
     return _is_constant(value)
 
 
 def _is_constant(value: Any) -> bool:
-    return not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.constant"
+    return maker(value) == "stablehlo.constant"
 
 
 def _is_splat(value: Any) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.mlir import ir, operations
+from veery_lowering.mlir import ir, maker, operations
 
 _LOOKS_UP = frozenset(("stablehlo.gather", "stablehlo.reverse"))
 _FOLDED = frozenset(("stablehlo.reshape", "stablehlo.transpose", "stablehlo.bitcast_convert"))
@@ -27,9 +27,9 @@ def compute_columns(module: Any) -> None:
 
 def _is_column(x: Any) -> bool:
     """Whether a value is a part of another along whose last axis one element is taken, by way of its shape or type."""
-    while not isinstance(x.owner, ir.Block) and x.owner.name in _FOLDED:
+    while maker(x) in _FOLDED:
         x = x.owner.operands[0]
-    if isinstance(x.owner, ir.Block) or x.owner.name not in _PARTS:
+    if maker(x) not in _PARTS:
         return False
     whole, part = (hlo.shape_of(value) for value in (x.owner.operands[0], x))
     last = lambda shape: max((i for i, n in enumerate(shape) if n != 1), default=0)

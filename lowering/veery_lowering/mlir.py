@@ -38,6 +38,7 @@ __all__ = [
     "has_lost_threads",
     "inlined",
     "ir",
+    "maker",
     "operations",
     "prepare",
     "run_pipeline",
@@ -113,6 +114,11 @@ def operations(root: Any) -> list[Any]:
 
     root.walk(visit)
     return found
+
+
+def maker(value: Any) -> str:
+    """The name of the operation that a value is a result of; empty for what a block is given."""
+    return "" if isinstance(value.owner, ir.Block) else str(value.owner.name)
 
 
 def bundled_linker() -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.mlir import ir
+from veery_lowering.mlir import ir, maker
 from veery_lowering.stablehlo import Value
 from veery_lowering.stablehlo._build import pairs
 from veery_lowering.types import is_static
@@ -413,7 +413,7 @@ def _end_dispatches_before_wide_broadcasts(module: ir.Module) -> None:
         size = _count(hlo.shape_of(operation.results[0]))
         arrays = 1 if operation.name == "stablehlo.dynamic_broadcast_in_dim" else len(operation.operands)
         for i, x in enumerate(list(operation.operands)[:arrays]):
-            constant = not isinstance(x.owner, ir.Block) and x.owner.name in ("stablehlo.constant", "stablehlo.iota")
+            constant = maker(x) in ("stablehlo.constant", "stablehlo.iota")
             if not constant and size > _LONGEST_REDUCTION * _count(hlo.shape_of(x)):
                 with ir.InsertionPoint(operation), operation.location:
                     (operation.operands[i],) = hlo.optimization_barrier([x])
@@ -471,8 +471,7 @@ def _keep_roundings(module: ir.Module) -> None:
             continue
         alike = operation.operands[0] == operation.operands[1]
         for i, x in enumerate(operation.operands):
-            sum_of_sums = not isinstance(x.owner, ir.Block) and x.owner.name in _SUMS
-            if sum_of_sums or (alike and i == 0):
+            if maker(x) in _SUMS or (alike and i == 0):
                 with ir.InsertionPoint(operation), operation.location:
                     operation.operands[i] = _opaque(x)
 

@@ -219,6 +219,8 @@ def test_jumps_that_rounding_reaches_are_not_compared() -> None:
     assert not certain.ok and certain.undetermined == 0
     order = compare(lambda x: jnp.argsort(x / 3 * 0 + jnp.sin(x), 0), np.argsort(np.sin(WIDE), 0).astype(np.int32), X)
     assert order.ok and order.undetermined == 0
+    alike = compare(lambda x: (x / 3 * 3 == x) == (x > 0.1), in_float32 == (X > 0.1), X)
+    assert alike.ok and alike.undetermined == found.undetermined
 
 
 def test_orders_of_almost_equal_numbers_are_open() -> None:

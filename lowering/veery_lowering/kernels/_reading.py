@@ -9,7 +9,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Unfit
-from veery_lowering.mlir import ir
+from veery_lowering.mlir import ir, maker
 
 
 def integers(attribute: Any) -> list[int]:
@@ -37,7 +37,7 @@ def static_shape(value: Any) -> tuple[int, ...]:
 
 def is_constant(value: Any) -> bool:
     """Whether a value is written in the module."""
-    return not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.constant"
+    return maker(value) == "stablehlo.constant"
 
 
 def comparison(op: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veery_lowering.mlir import ir
+from veery_lowering.mlir import ir, maker
 from veery_lowering.stablehlo import _dynamic
 from veery_lowering.stablehlo._build import (
     Value,
@@ -80,11 +80,10 @@ def transposed_product(x: Value, permutation: Sequence[int]) -> Value | None:
     Gradients of weights are such. IREE 3.13 makes one dispatch of product and transpose, which is slow: for 256 rows of
     300 and of 700 it takes 10.7 ms, the swapped product 2.1 ms.
     """
-    owner = x.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != "stablehlo.dot_general":
+    if maker(x) != "stablehlo.dot_general":
         return None
-    a, b = owner.operation.operands
-    contracting, batch = product_axes(owner.operation, "contracting"), product_axes(owner.operation, "batching")
+    a, b = x.owner.operation.operands
+    contracting, batch = product_axes(x.owner.operation, "contracting"), product_axes(x.owner.operation, "batching")
     n_batch = len(batch[0])
     n_rows = len(shape_of(a)) - n_batch - len(contracting[0])
     swapped = (*range(n_batch), *range(n_batch + n_rows, len(permutation)), *range(n_batch, n_batch + n_rows))

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from veery_lowering.mlir import ir
+from veery_lowering.mlir import ir, maker
 from veery_lowering.stablehlo._build import Extent, Value, dtype_of, integer, integers, one, operation, shape_of
 from veery_lowering.stablehlo._elementwise import bitcast_convert, convert
 from veery_lowering.types import is_static, tensor_type
@@ -157,7 +157,7 @@ def sizes_of(shape: Value) -> tuple[Any, ...]:
     """The entries of what `shape_tensor` made: ints where they are constants."""
     found: list[Any] = []
     for size in shape.owner.operation.operands:
-        if not isinstance(size.owner, ir.Block) and size.owner.name == "arith.constant":
+        if maker(size) == "arith.constant":
             found.append(ir.IntegerAttr(size.owner.attributes["value"]).value)
         else:
             found.append(Index(size))
@@ -315,7 +315,7 @@ def _clamped(start: Value, extent: Any, size: Any) -> Any:
 
 def is_zero(x: Value) -> bool:
     """Whether a value is the constant 0 of rank 0."""
-    if isinstance(x.owner, ir.Block) or x.owner.operation.name != "stablehlo.constant" or shape_of(x) != ():
+    if maker(x) != "stablehlo.constant" or shape_of(x) != ():
         return False
     attribute = x.owner.operation.attributes["value"]
     return isinstance(attribute, ir.DenseIntElementsAttr) and attribute[0] == 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veery_lowering.mlir import ir
+from veery_lowering.mlir import ir, maker
 from veery_lowering.stablehlo import _dynamic
 from veery_lowering.stablehlo._build import (
     Value,
@@ -122,12 +122,11 @@ def broadcast_in_dim(x: Value, shape: Sequence[int], dimensions: Sequence[int]) 
 
 def _scalar_constant(x: Value) -> Any:
     """The value of a rank-0 constant: a splat of it is shorter than its broadcast."""
-    owner = x.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != "stablehlo.constant" or shape_of(x) != ():
+    if maker(x) != "stablehlo.constant" or shape_of(x) != ():
         return None
     if dtype_of(x).kind == "c":  # the bindings cannot read attributes of complex elements
         return None
-    return ir.DenseElementsAttr(owner.operation.attributes["value"]).get_splat_value()
+    return ir.DenseElementsAttr(x.owner.operation.attributes["value"]).get_splat_value()
 
 
 def spread(x: Value, shape: Sequence[int]) -> Value:
