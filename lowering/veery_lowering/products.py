@@ -15,6 +15,9 @@ Sums of products become products again, also where one factor is broadcast along
 such a product its vectoriser refuses to verify ("invalid accumulator/result vector shape"). There the sum is of
 `-(a * -v)`, of which it makes no product: it is as fast as that of a product of two whole arrays.
 
+Of a convolution whose groups have one feature it gives the kernel the result's type without a conversion ("expected
+collapsed type to be"), so that those in groups get operands of that type.
+
 Of a product that sums a single term it makes a multiplication, and loses the shapes of conversions on the way ("failed
 to legalize operation 'stablehlo.convert' that was explicitly marked illegal"), so that it gets the multiplication.
 """
@@ -144,14 +147,14 @@ def _sum_nothing(op: Any) -> None:
 
 
 def _widen_operands(op: Any) -> None:
-    """Convert the operands of a product that would lose their signs to the type of its result.
+    """Convert the operands of a product that would lose their signs or types to the type of its result.
 
     The sum of products of bools is an exclusive or: those are counted.
     """
     (out,) = op.results
     of_bools = _is_bool(_element(out))
     wide = ir.IntegerType.get_signless(32) if of_bools else _element(out)
-    if not any(_loses_sign(_element(x), wide) for x in op.operands):
+    if not any(_loses_sign(_element(x), wide) for x in op.operands) and not _loses_type(op):
         return
     for i, x in enumerate(op.operands):
         op.operands[i] = _in_type(x, wide)
@@ -181,6 +184,12 @@ def _loses_sign(old: ir.Type, new: ir.Type) -> bool:
         return False
     unsigned = lambda element: isinstance(element, ir.IntegerType) and (element.is_unsigned or element.width == 1)
     return unsigned(old) or (isinstance(old, ir.FloatType) and unsigned(new))
+
+
+def _loses_type(op: Any) -> bool:
+    if op.name != "stablehlo.convolution" or _element(op.operands[1]) == _element(op.results[0]):
+        return False
+    return bool(ir.IntegerAttr(op.attributes["feature_group_count"]).value > 1)
 
 
 def _in_steps(x: Value, new: ir.Type) -> Value:

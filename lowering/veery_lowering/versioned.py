@@ -78,10 +78,11 @@ def _widen_operands(op: Any) -> None:
     if any("0" in t.sizes.split("x") for t in given):
         return _replace(op, _zeros(out))
     wide = out.of("i", 32) if out.kind == "bool" else out
-    if not any(_loses_sign(t, wide) for t in given):
+    if not any(_loses_sign(t, wide) for t in given) and not _loses_type(op, given[1], out):
         return
     for i, (x, t) in enumerate(zip(op.operands, given)):
-        op.operands[i] = _in_steps(x, t.of(wide.kind, wide.width))
+        widened = t.of(wide.kind, wide.width)
+        op.operands[i] = _in_steps(x, widened) if _loses_sign(t, widened) else _kept(_converted(x, widened))
     if out.kind == "bool":
         attributes = {name: op.attributes[name] for name in op.attributes}
         count = ir.Operation.create(op.name, [wide.type], list(op.operands), attributes).results[0]
@@ -137,6 +138,14 @@ def _loses_sign(old: Tensor, new: Tensor) -> bool:
     return new.width > old.width and (old.kind in unsigned or (old.kind in ("f", "bf") and new.kind in unsigned))
 
 
+def _loses_type(op: Any, kernel: Tensor, out: Tensor) -> bool:
+    """As `products._loses_type`."""
+    if not op.name.startswith("vhlo.convolution_v") or (kernel.kind, kernel.width) == (out.kind, out.width):
+        return False
+    count = re.search(r"<(\d+) :", str(op.attributes["feature_group_count"]))
+    return count is not None and int(count[1]) > 1
+
+
 def _in_steps(x: Value, new: Tensor) -> Value:
     if new.kind not in ("f", "bf"):
         return _kept(_converted(x, new))
@@ -148,7 +157,12 @@ def _converted(x: Value, new: Tensor) -> Value:
 
 
 def _kept(x: Value) -> Value:
-    return ir.Operation.create("vhlo.and_v1", [x.type], [x, x]).results[0]
+    made = lambda name, kind, *xs: ir.Operation.create(f"vhlo.{name}_v1", [kind], xs).results[0]
+    tensor = _tensor(x)
+    if tensor is None or tensor.kind not in ("f", "bf"):
+        return made("and", x.type, x, x)
+    bits = made("bitcast_convert", tensor.of("i", tensor.width).type, x)
+    return made("bitcast_convert", x.type, made("and", bits.type, bits, bits))
 
 
 def _zeros(out: Tensor) -> Value:

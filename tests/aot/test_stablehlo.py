@@ -90,6 +90,15 @@ def test_a_sum_of_products_in_a_versioned_module():
     assert total(a, v) == (a * v).sum()
 
 
+def test_a_depthwise_convolution_in_a_versioned_module():
+    """Of half precision, summed in single: IREE gives the kernel the wrong type."""
+    convolution = veery.stablehlo.load(Path(__file__).parent / "data/jax_0_10_depthwise.mlirbc")
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(a.shape).astype(a.dtype) for a in convolution.in_avals)
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.float32), (2, 2), axis=(1, 2))
+    np.testing.assert_allclose(convolution(x, w), np.einsum("nhwcij,ijc->nhwc", windows, w[:, :, 0]), rtol=1e-5)
+
+
 def test_strided_windows_of_one_element_in_a_versioned_module():
     """IREE does not compute what they step over, though it is a result too."""
     strided = veery.stablehlo.load(Path(__file__).parent / "data/jax_0_10_strided_window.mlirbc")

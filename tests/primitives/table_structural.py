@@ -315,6 +315,8 @@ CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 3, 5), (4, 3, 3), {"window_strides": (1,), "padding": [(2, -1)], "lhs_dilation": (2,)}),
     ((1, 2, 5, 6), (3, 2, 2, 3), {"window_strides": (2, 1), "padding": "VALID"}),
     ((1, 4, 5, 4), (6, 2, 2, 2), {"window_strides": (1, 2), "padding": "SAME", "feature_group_count": 2}),
+    ((2, 3, 4, 4), (3, 1, 2, 2), {"window_strides": (1, 1), "padding": "SAME", "feature_group_count": 3}),
+    ((2, 3, 5), (6, 1, 3), {"window_strides": (1,), "padding": "SAME", "feature_group_count": 3}),
     ((4, 2, 5, 4), (6, 2, 2, 2), {"window_strides": (1, 2), "padding": "SAME_LOWER", "batch_group_count": 2}),
     ((3, 1, 3, 5), (3, 1, 3, 3), {"window_strides": (1, 1), "padding": "SAME", "batch_group_count": 3}),
     ((2, 2, 3, 3, 3), (2, 2, 2, 2, 2), {"window_strides": (1, 1, 1), "padding": "VALID"}),
