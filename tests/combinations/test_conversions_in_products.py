@@ -1,6 +1,6 @@
 """Every conversion into every place of a product, in one program.
 
-VEERY_TEST_SHARE=3 tries a third of the places, another one each day.
+VEERY_TEST_SHARE=3 tries a third of the places, another third each day.
 """
 
 from __future__ import annotations

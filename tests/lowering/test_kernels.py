@@ -164,6 +164,13 @@ def choices(x):
     return lax.fori_loop(0, 9, change, x)
 
 
+def chosen_once(args):
+    """A branch that is the same in all trips, though what it computes is not."""
+    first, x = args
+    products = lambda u: lax.fori_loop(0, 3, lambda _, v: jnp.tanh(v @ x), u)
+    return lax.fori_loop(0, 4, lambda _, u: lax.cond(first, products, lambda u: u.T[::-1], u), x)
+
+
 def indexed(x):
     """Elements at places that differ from row to row, read, written, and added to one another."""
 
@@ -220,6 +227,7 @@ LOOPS = [
     (kalman, (np.sin(np.arange(20, dtype=np.float32)).reshape(10, 2),), 1),
     (conjugate_gradients, (X[:37],), 1),
     (choices, (SQUARE,), 1),
+    (chosen_once, ((np.bool_(True), SQUARE),), 1),
     (indexed, (np.sin(np.arange(30, dtype=np.float32)).reshape(5, 6),), 1),
     (counting, (np.arange(9, dtype=np.int32).reshape(3, 3),), 1),
     (nothing, (SQUARE,), 0),

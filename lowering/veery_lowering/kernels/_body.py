@@ -131,7 +131,6 @@ class Body:
 
     def set(self, value: Any, form: Form) -> None:
         """Give a value the form that it is to have."""
-        self._inside.add(value)
         self._env[value] = form
 
     # Operations.
@@ -152,7 +151,6 @@ class Body:
             raise Unfit(op.name)
         if name == "constant" or op.results[0] in self._env:
             return
-        self._inside.update(op.results)
         if name in _OPERATIONS:
             form = _OPERATIONS[name](self, op)
         elif name in ELEMENTWISE:
@@ -198,15 +196,15 @@ class Body:
 
     def invariants(self, loop: Any) -> None:
         """Compute what does not depend on the trip, before the loop."""
-        inside = _defined(loop)
-        self._invariants(loop, lambda x: is_constant(x) or x not in inside or x in self._env)
+        self._inside = {x for x in _defined(loop) if not is_constant(x)}
+        self._invariants(loop, lambda x: x not in self._inside or x in self._env)
 
     def _invariants(self, loop: Any, known: Callable[[Any], bool]) -> None:
         for region in loop.regions:
             for op in region.blocks[0].operations:
                 if op.name == "stablehlo.while":
                     self._invariants(op, known)
-                elif len(op.results) == 1 and not is_constant(op.results[0]) and all(map(known, op.operands)):
+                elif len(op.results) == 1 and not is_constant(op.results[0]) and all(map(known, _reads(op))):
                     self.operation(op)
                     self.memory(op.results[0])
 
@@ -303,6 +301,12 @@ def _defined(loop: Any) -> set[Any]:
             found.update(op.results)
             found |= _defined(op)
     return found
+
+
+def _reads(op: Any) -> set[Any]:
+    """What an operation reads, in its blocks too."""
+    inner = [inner for region in op.regions for block in region.blocks for inner in block.operations]
+    return set(op.operands).union(*map(_reads, inner)) - _defined(op)
 
 
 def _is_updated(argument: Any) -> bool:
