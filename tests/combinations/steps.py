@@ -281,7 +281,10 @@ class Program:
 
 
 def program(steps: Sequence[Step], shape: Shape, dtype: str, rng: np.random.Generator) -> Program | None:
-    """A program of some steps on a matrix; None where a step does not take what comes before."""
+    """A program of some steps on a matrix; None where a step does not take what comes before.
+
+    Of a part of them, what the steps in between give is a result too: the compiler fuses those in another way.
+    """
     arrays = [values(rng, shape, dtype_of(dtype))]
     aval = veery.ShapeDtypeStruct(shape, dtype_of(dtype))
     counts = []
@@ -296,12 +299,15 @@ def program(steps: Sequence[Step], shape: Shape, dtype: str, rng: np.random.Gene
         if not hasattr(aval, "shape"):  # several results: the last step
             assert step is steps[-1]
 
+    all_of_them = bool(rng.random() < 0.4)
+
     def fun(x: Any, *others: Any) -> Any:
-        left = list(others)
+        left, given = list(others), []
         for step, count in zip(steps, counts):
             x = step.fun(x, *left[:count])
             del left[:count]
-        return x
+            given.append(x)
+        return given if all_of_them else x
 
-    name = f"{dtype}{list(shape)}: " + " -> ".join(step.name for step in steps)
+    name = f"{dtype}{list(shape)}: " + (" => " if all_of_them else " -> ").join(step.name for step in steps)
     return Program(name, fun, tuple(arrays))

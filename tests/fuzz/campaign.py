@@ -172,4 +172,8 @@ class Campaign:
             f"undetermined: {100 * sum(o.undetermined for o in self.outcomes) / n:.1f}% of the results' elements; "
             f"{seconds / n:.2f} s a program",
         ]
+        reasons = Counter(o.fallback_reason for o in self.outcomes if o.fallback)
+        if reasons:
+            lines.append(f"{sum(reasons.values())} were compiled in another form than the best, since IREE failed:")
+        lines += [f"    {number}x {reason}" for reason, number in reasons.most_common()]
         return "\n".join(lines)

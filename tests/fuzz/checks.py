@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 import traceback
@@ -13,6 +14,8 @@ import veery as jax
 from fuzz.oracle import compiled_failures, rule_failures
 from fuzz.programs import Draft, Edits, Program
 from fuzz.targets import Crash, Target, Unsupported, run_program
+
+_logger = logging.getLogger("veery")
 
 FINDINGS = ("wrong", "rule", "refused", "crash", "timeout", "oracle")
 
@@ -28,6 +31,7 @@ class Outcome:
         program: its description.
         detail: the differences, or the exception.
         undetermined: the share of elements of which nothing is known.
+        fallback: in which other form a program was compiled that IREE refused in its best one, and why.
     """
 
     seed: int
@@ -37,6 +41,7 @@ class Outcome:
     detail: str = ""
     undetermined: float = 0.0
     seconds: float = 0.0
+    fallback: str = ""
 
     @property
     def is_finding(self) -> bool:
@@ -50,8 +55,17 @@ class Outcome:
         """What is the same of findings with one cause: kind and text without numbers and names of one program."""
         lines = [line.strip() for line in self.detail.splitlines() if line.strip()] or [""]
         text = lines[1] if "cannot compile" in lines[0] and len(lines) > 1 else lines[0]
-        text = re.sub(r"^(/\S+|loc\([^)]*\)):? *", "", text)
-        return f"{self.kind}: {re.sub(r'0x[0-9a-f]+|[0-9]+', 'N', text)[:90]}"
+        return f"{self.kind}: {_without_particulars(text)}"
+
+    @property
+    def fallback_reason(self) -> str:
+        """As `cause`, of a fallback."""
+        return _without_particulars(self.fallback.partition("since IREE failed: ")[2])
+
+
+def _without_particulars(text: str) -> str:
+    text = re.sub(r"^(/\S+|loc\([^)]*\)):? *", "", text)
+    return re.sub(r"0x[0-9a-f]+|[0-9]+", "N", text)[:90]
 
 
 def check(seed: int, number: int, target: Target, edits: Edits = Edits(), rules: bool = True) -> Outcome:  # noqa: B008
@@ -65,12 +79,35 @@ def check(seed: int, number: int, target: Target, edits: Edits = Edits(), rules:
     """
     start = time.perf_counter()
     draft = Draft(seed, number, edits, target.half, target.wide)
-    with jax.enable_x64(draft.wide):
+    with jax.enable_x64(draft.wide), _Fallbacks() as said:
         outcome = judged(draft.make, target, rules)
+    outcome.fallback = "\n".join(said)
     outcome.seed, outcome.number = seed, number
     outcome.program = outcome.program or " ".join([draft.name, *map(str.lower, draft.names)])
     outcome.seconds = round(time.perf_counter() - start, 3)
     return outcome
+
+
+class _Fallbacks(logging.Handler):
+    """What is logged of programs that IREE refuses in their best form, while this is entered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "since IREE failed" in (message := record.getMessage()):
+            self.said.append(message)
+
+    def __enter__(self) -> list[str]:
+        self._level = _logger.level
+        _logger.addHandler(self)
+        _logger.setLevel(logging.DEBUG)
+        return self.said
+
+    def __exit__(self, *_: object) -> None:
+        _logger.removeHandler(self)
+        _logger.setLevel(self._level)
 
 
 def judged(make: Callable[[], Program], target: Target, rules: bool = True) -> Outcome:

@@ -6,13 +6,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import veery as jax
 import veery.numpy as jnp
-from fuzz import nesting
+from fuzz import checks, nesting
 from fuzz.campaign import Campaign, Worker, environment
 from fuzz.checks import check
 from fuzz.draw import Draw
@@ -21,7 +22,7 @@ from fuzz.oracle import Evaluator, rule_failures
 from fuzz.programs import Draft, Edits
 from fuzz.targets import target_named
 from fuzz.templates import TEMPLATES
-from veery import lax, nn
+from veery import _dispatch, lax, nn
 
 FIXED = (3, 13, 14)  # numbers of seed 1: a template, and graphs under transformations
 
@@ -193,6 +194,7 @@ from fuzz.checks import check
 from fuzz.shrink import forked, shrink
 from fuzz.targets import target_named
 from pathlib import Path
+from types import SimpleNamespace
 
 replace("exp", lookup("cos", "cpu"))
 found = forked(lambda: check(1, {number}, target_named("cpu")), 300.0)
@@ -225,6 +227,14 @@ def test_a_process_that_ends_is_a_finding(tmp_path, monkeypatch):
 def test_a_process_that_hangs_is_a_finding(tmp_path):
     worker = Worker(1, "cpu", tmp_path / "log", limit=0.01)
     assert worker.check(0).kind == "timeout"
+
+
+def test_programs_that_were_compiled_in_another_form_are_counted(tmp_path):
+    program = SimpleNamespace(name="f", metadata={"fallback": "compiled, since IREE failed: operand 12 is bad"})
+    with checks._Fallbacks() as said:
+        _dispatch.log_fallback(program)
+    campaign = Campaign(1, "cpu", tmp_path, outcomes=[checks.Outcome(1, 2, "ok", fallback=said[0])])
+    assert "1x operand N is bad" in campaign.summary()
 
 
 def test_campaigns_count_outcomes(tmp_path):
