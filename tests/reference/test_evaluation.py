@@ -223,6 +223,15 @@ def test_jumps_that_rounding_reaches_are_not_compared() -> None:
     assert alike.ok and alike.undetermined == found.undetermined
 
 
+def test_signs_of_what_is_not_a_number_are_open() -> None:
+    x = np.array([-2, 9, 4], np.float32)
+    bits = lambda x: lax.bitcast_convert_type(jnp.sqrt(x), jnp.uint32)
+    three, two = np.float32([3, 2]).view(np.uint32)
+    for nan in (0x7FC00000, 0xFFC00000):
+        assert compare(bits, np.array([nan, three, two], np.uint32), x).ok
+    assert not compare(bits, np.array([0x7FC00000, three ^ 1 << 31, two], np.uint32), x).ok
+
+
 def test_orders_of_almost_equal_numbers_are_open() -> None:
     x = np.array([0.1, 0.1, 5.0], np.float32)
     y = np.array([0.3, 0.3, 0.2], np.float32)

@@ -50,6 +50,18 @@ def _both(value: Value, open_: np.ndarray, other: np.ndarray, interp: Interprete
     return shared(arrays)
 
 
+@rule("bitcast_convert_type")
+def _bits(interp: Interpreter, eqn: JaxprEqn, operands: list[Value], count: int) -> list[Value]:
+    """Which sign a NaN has is not defined."""
+    function = leaf(eqn.primitive.name, eqn)
+    outs = each(function, operands, count)
+    (value,) = operands
+    if value[0].dtype.kind != "f" or outs[0][0].dtype.kind == "f":
+        return outs
+    other = function(np.where(np.isnan(value[0]), -value[0], value[0]))[0]
+    return [_both(outs[0], other != outs[0][0], other, interp)]
+
+
 @rule("floor", "ceil", "round", "sign", "rem")
 def _step(interp: Interpreter, eqn: JaxprEqn, operands: list[Value], count: int) -> list[Value]:
     function = leaf(eqn.primitive.name, eqn)
