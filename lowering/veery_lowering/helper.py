@@ -79,8 +79,8 @@ def _shared() -> socket.socket:
     return socket.fromshare(sys.stdin.buffer.read())
 
 
-def _answer(connection: socket.socket) -> None:
-    """Compile what is asked for; standard error is a file, which tells what was printed."""
+def _answer(connection: socket.socket) -> bool:
+    """Compile what is asked for; whether that went well. Standard error is a file, which tells what was printed."""
     from veery_lowering import mlir
 
     folder, environment, arguments = receive(connection)
@@ -98,6 +98,7 @@ def _answer(connection: socket.socket) -> None:
     except Exception as error:
         problem = _sendable(error)
     send(connection, pickle.dumps((result, problem, _text(2)), pickle.HIGHEST_PROTOCOL))
+    return problem is None
 
 
 def _sendable(error: Exception) -> Exception:
@@ -197,8 +198,7 @@ class _Server:
             for output in (1, 2):
                 os.dup2(log.fileno(), output)
             _go_first()
-            _answer(connection)
-            status = 0
+            status = 0 if _answer(connection) else 1
         except BaseException as error:
             os.write(2, f"{type(error).__name__}: {error}\n".encode())
         finally:
@@ -213,9 +213,7 @@ class _Server:
             return
         except ConnectionError:
             answered = False
-        if answered:
-            self._went_well(child.flags)
-        else:
+        if not answered:
             _kill(child.process)
         self._poll.unregister(descriptor)
 
@@ -233,15 +231,11 @@ class _Server:
                     with contextlib.suppress(KeyError):
                         self._poll.unregister(descriptor)
                     code = os.waitstatus_to_exitcode(status)
-                    if code == 0:
-                        self._went_well(child.flags)
+                    if code == 0 and child.flags not in self._ready:
+                        self._ready.add(child.flags)
+                        self._proven.append(child.flags)
                     _tell(child.state, code, _text(child.log.fileno()))
                     child.log.close()
-
-    def _went_well(self, flags: tuple[str, ...]) -> None:
-        if flags not in self._ready:
-            self._ready.add(flags)
-            self._proven.append(flags)
 
     def _prepare(self, flags: tuple[str, ...]) -> None:
         from veery_lowering import mlir

@@ -107,6 +107,8 @@ def test_a_crash_is_an_exception_of_its_call() -> None:
         compiled(slow_changes.be_killed)
     with pytest.raises(ValueError, match="No such compile option: .*'no-such-option'"):
         compiled(flags=("--no-such-option",))
+    wait_for(lambda: not children_of(helper))
+    assert compiled() == program and helper_of(os.getpid()) == helper
 
 
 def test_memory_that_runs_out_is_an_exception_of_its_call() -> None:
