@@ -54,9 +54,9 @@ def burst(count):
             z.copy_to_host_async()
     return np.asarray(y), np.asarray(z)
 
-burst(500)
+burst(3300)  # of each of three functions; the allocator keeps what was in flight at once
 print(json.dumps(state()))
-burst(3300)  # of each of three functions
+burst(3300)
 print(json.dumps(state()))
 """)
     assert after["kinds"] == before["kinds"]
