@@ -13,7 +13,7 @@ DTYPES = ("bool", "int8", "uint8", "int32", "uint32", "float16", "float32")
 _AMONG = [step for step in CONVERSIONS if step.name.removeprefix("to ") in DTYPES]
 _LAST = (*MIDDLES, *ENDS)
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("vulkan-pairs")]
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
