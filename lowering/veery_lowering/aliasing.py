@@ -5,14 +5,12 @@ argument of the entry function (the import carries no `consume`, yet the dispatc
 array changes, and an argument that is returned beside the result comes back wrong. No-op chains between argument and
 update do not help, since they are folded away. So this pass finds the arguments that may reach such an operand through
 operations that can fold to one of their operands, and copies them on that path in a form that no folder sees through.
-
-The same befalls values inside a program behind an `optimization_barrier`: its result shares the operand's memory, but
-IREE does not count the operand's other uses when it updates the result in place. Such results are copied too.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +23,7 @@ Use = tuple[Any, int]  # operation, operand number
 _IN_PLACE = frozenset(
     ("stablehlo.dynamic_update_slice", "stablehlo.scatter", "stablehlo.sort", "tensor.insert_slice")
 )
+_VERSIONED = re.compile(r"vhlo\.(\w+)_v\d+")
 _UPDATE = {"stablehlo.dynamic_update_slice": 1, "tensor.insert_slice": 0}  # which operand is the update
 
 # Operations that can become one of these operands when folded (None: any of them).
@@ -75,10 +74,20 @@ def protect_arguments(module: ir.Module, donated: tuple[bool, ...]) -> None:
     endangered = flow.reaching(flow.writes)
     returned = flow.reaching(flow.returns)
     shared = [argument for i, argument in enumerate(arguments) if argument in returned or not any(donated[i : i + 1])]
-    for value in [*shared, *flow.barred()]:
+    for value in shared:
         if value in endangered:
             uses = [use for use in _uses(value) if flow.is_write(use) or endangered.intersection(flow.next(use))]
-            _copy(value, uses)
+            copy_for(value, uses)
+
+
+def overwritten(op: Any) -> range:
+    """The operands of an operation, versioned or not, that IREE overwrites with its results where it can."""
+    name = _VERSIONED.sub(r"stablehlo.\1", op.name)
+    if name not in _IN_PLACE:
+        return range(0)
+    if name in _UPDATE:
+        return range(1 - _UPDATE[name], 2 - _UPDATE[name])
+    return range(len(op.results))
 
 
 def _walk(operation: Any) -> Iterator[Any]:
@@ -101,7 +110,6 @@ class _Flow:
         self.calls: dict[str, list[Any]] = {}
         self.writes: set[ir.Value] = set()
         self.returns: set[ir.Value] = set()
-        self.barriers = [op for op in operations if op.name == "stablehlo.optimization_barrier"]
         for op in operations:
             if op.name == "func.func":
                 self.functions[ir.StringAttr(op.attributes["sym_name"]).value] = op
@@ -109,25 +117,14 @@ class _Flow:
                 self.calls.setdefault(ir.FlatSymbolRefAttr(op.attributes["callee"]).value, []).append(op)
         for op in operations:
             if op.name in _IN_PLACE:
-                self.writes.update(op.operands[i] for i in self._overwritten(op))
+                self.writes.update(op.operands[i] for i in overwritten(op))
             elif op.name == "func.return" and self._function_of(op) == "main":
                 self.returns.update(op.operands)
-
-    def barred(self) -> Iterator[ir.Value]:
-        """The results of barriers: their operands may be read elsewhere, at the latest when equal values are merged."""
-        for op in self.barriers:
-            yield from op.results
-
-    @staticmethod
-    def _overwritten(op: Any) -> range:
-        if op.name in _UPDATE:
-            return range(1 - _UPDATE[op.name], 2 - _UPDATE[op.name])
-        return range(len(op.results))
 
     def is_write(self, use: Use) -> bool:
         """Whether a use overwrites the used value."""
         op, index = use
-        return op.name in _IN_PLACE and index in self._overwritten(op)
+        return index in overwritten(op)
 
     def reaching(self, targets: set[ir.Value]) -> set[ir.Value]:
         """The values that may be one of `targets`, those included."""
@@ -247,7 +244,7 @@ def _behind_barriers(value: ir.Value) -> ir.Value:
     return value
 
 
-def _copy(value: ir.Value, uses: list[Use]) -> None:
+def copy_for(value: ir.Value, uses: list[Use]) -> None:
     """Let `uses` see a copy of a value: `select(iota > -1, x, 0)`, a mask that no folder of IREE proves true."""
     shape = hlo.shape_of(value)
     if 0 in shape:

@@ -44,12 +44,13 @@ from veery_lowering.queues import free_no_parts, keep_to_first_queue, record_ane
 from veery_lowering.races import has_race
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
+from veery_lowering.updates import part_updates
 from veery_lowering.widened import compute_widened
 
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "22"
+_KEY_FORMAT = "23"
 _NO_CONSTANTS = "--iree-opt-const-eval=false"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
@@ -223,6 +224,7 @@ def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collecti
             compute_widened(module)
         part_crossed_reads(module)
         clone_at_barriers(module)  # but those that keep loops in their form
+        part_updates(module)
         settle(module)
         compute_columns(module)
         branches = any(op.name in _BRANCHING for op in operations(module))

@@ -1,4 +1,4 @@
-"""Versioned modules (VHLO): the same changes as `products` and `crossings` make, since IREE converts them before those.
+"""Versioned modules (VHLO): the same changes as `products`, `crossings` and `updates` make: IREE converts them before.
 
 The bindings have neither the passes between VHLO and StableHLO nor accessors: types and attributes are read and made as
 text. The steps of a conversion are kept apart by `x & x`, which IREE drops later.
@@ -13,6 +13,7 @@ from typing import Any
 from veery_lowering.crossings import crossed_results
 from veery_lowering.mlir import ir, operations
 from veery_lowering.registry import Value
+from veery_lowering.updates import unordered_writes
 
 _TENSOR = re.compile(r"!vhlo\.tensor_v1<((?:[\d?]+x)*)!vhlo\.([a-z]+)(\d*)_v\d>")
 _PRODUCTS = re.compile(r"vhlo\.(dot|dot_general|convolution)_v\d+")
@@ -38,7 +39,7 @@ class Tensor:
 
 
 def settle_products(module: ir.Module) -> None:
-    """Change the products, conversions and crossed reads of a versioned module in place."""
+    """Change the products, conversions, updates and crossed reads of a versioned module in place."""
     for op in operations(module.operation):
         if op.name == "vhlo.convert_v1":
             rewrite = _convert
@@ -52,6 +53,9 @@ def settle_products(module: ir.Module) -> None:
             continue
         with ir.InsertionPoint(op), op.location:
             rewrite(op)
+    for op, number in unordered_writes(module.operation):
+        with ir.InsertionPoint(op), op.location:
+            op.operands[number] = _copy(op.operands[number])
     for op in crossed_results(module.operation):
         for x in op.results:
             _put_behind_barrier(op, x)
@@ -165,10 +169,31 @@ def _kept(x: Value) -> Value:
     return made("bitcast_convert", x.type, made("and", bits.type, bits, bits))
 
 
+def _copy(x: Value) -> Value:
+    """As `aliasing.copy_for`, of arrays of numbers of known sizes and more than one element."""
+    tensor = _tensor(x)
+    sizes = tensor.sizes.split("x")[:-1] if tensor else []
+    if tensor is None or "?" in sizes or not set(sizes) - {"1"}:
+        return x
+    longest = max(range(len(sizes)), key=lambda axis: int(sizes[axis]))
+    index, mask = tensor.of("i", 32), tensor.of("bool", 1)
+    along = {"iota_dimension": ir.Attribute.parse(f"#vhlo.integer_v1<{longest} : i64>")}
+    place = ir.Operation.create("vhlo.iota_v1", [index.type], [], along).results[0]
+    how = {
+        "comparison_direction": ir.Attribute.parse("#vhlo<comparison_direction_v1 GT>"),
+        "compare_type": ir.Attribute.parse("#vhlo<comparison_type_v1 SIGNED>"),
+    }
+    inside = ir.Operation.create("vhlo.compare_v1", [mask.type], [place, _splat(index, "-1")], how).results[0]
+    return ir.Operation.create("vhlo.select_v1", [x.type], [inside, x, _zeros(tensor)]).results[0]
+
+
 def _zeros(out: Tensor) -> Value:
+    return _splat(out, {"bool": "false", "f": "0.0", "bf": "0.0"}.get(out.kind, "0"))
+
+
+def _splat(out: Tensor, number: str) -> Value:
     element = "i1" if out.kind == "bool" else f"{out.kind}{out.width}"
-    zero = {"bool": "false", "f": "0.0", "bf": "0.0"}.get(out.kind, "0")
-    value = ir.Attribute.parse(f"#vhlo.tensor_v1<dense<{zero}> : tensor<{out.sizes}{element}>>")
+    value = ir.Attribute.parse(f"#vhlo.tensor_v1<dense<{number}> : tensor<{out.sizes}{element}>>")
     return ir.Operation.create("vhlo.constant_v1", [out.type], [], {"value": value}).results[0]
 
 

@@ -115,26 +115,6 @@ def test_guard_is_needed() -> None:
         g.run(options=veery_lowering.Options(protect_arguments=False))
 
 
-def test_value_behind_a_barrier_is_kept() -> None:
-    """IREE does not count the other uses of a barrier's operand when it updates the result in place.
-
-    The barriers of all but constants are copies for IREE, which it counts.
-    """
-
-    def graph() -> Graph:
-        g = Graph()
-        u = g.input(U)
-        y = g.const(X)
-        z = update(g, barrier(g, y), u)
-        g.check("updated", z, np.concatenate([U, X[1:]]))
-        g.check("the operand", g.op("neg", g.op("neg", y)), X)
-        return g
-
-    graph().run()
-    with pytest.raises(AssertionError, match="the operand"):
-        graph().run(options=veery_lowering.Options(protect_arguments=False))
-
-
 def test_donated_argument_is_updated_in_place() -> None:
     g = Graph()
     x, u = g.input(X), g.input(U)
