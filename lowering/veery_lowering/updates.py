@@ -20,6 +20,7 @@ _VIEW = re.compile(
     r"(stablehlo|vhlo)\.(reshape|bitcast_convert|broadcast_in_dim|transpose|convert|optimization_barrier)(_v\d+)?"
     r"|flow\.tensor\.(clone|tie_shape)|tensor\.(cast|collapse_shape|expand_shape)"
 )
+_CONSTANT = re.compile(r"(stablehlo|vhlo)\.(constant|iota)(_v\d+)?")
 
 
 def part_updates(module: Any) -> None:
@@ -34,7 +35,10 @@ def unordered_writes(module: Any) -> list[tuple[Any, int]]:
     for op in operations(module):
         needed: set[Any] | None = None
         for number in overwritten(op):
-            readers = [reader for reader in _readers(_viewed(op.operands[number])) if reader != op]
+            written, barred = _viewed(op.operands[number])
+            if _CONSTANT.fullmatch(maker(written)) and not barred:  # what is written is a copy of it
+                continue
+            readers = [reader for reader in _readers(written) if reader != op]
             if readers:
                 needed = _needed(op) if needed is None else needed
                 if not _are_for(op, needed, readers):
@@ -42,11 +46,13 @@ def unordered_writes(module: Any) -> list[tuple[Any, int]]:
     return found
 
 
-def _viewed(value: Value) -> Value:
-    """What a value is a view of."""
+def _viewed(value: Value) -> tuple[Value, bool]:
+    """What a value is a view of, and whether there is a barrier between."""
+    barred = False
     while _VIEW.fullmatch(maker(value)):
+        barred |= "optimization_barrier" in maker(value)
         value = value.owner.operands[list(value.owner.results).index(value)]
-    return value
+    return value, barred
 
 
 def _readers(value: Value) -> list[Any]:
