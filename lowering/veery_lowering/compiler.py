@@ -29,7 +29,6 @@ from veery_lowering.mlir import (
     COMPILER_VERSION,
     SETTLED,
     Diagnostic,
-    context,
     has_lost_threads,
     inlined,
     ir,
@@ -231,8 +230,7 @@ def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collecti
         if kept is not None:
             overwritten.extend(reuse_donated(module, emission.donated, kept))
 
-    with context():
-        code = inlined(emission.module, change)
+    code = inlined(emission.module, change)
     return Prepared(code, overwritten, made, branches)
 
 

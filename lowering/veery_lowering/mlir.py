@@ -87,8 +87,9 @@ def inlined(module: ir.Module, change: Callable[[Any], None]) -> bytes:
     """
     copy = module.operation.clone()
     try:
-        PassManager.parse(f"builtin.module(inline,{_SIMPLIFY})", module.context).run(copy)
-        change(copy)
+        with module.context, ir.Location.unknown():  # this thread's may be another by now
+            PassManager.parse(f"builtin.module(inline,{_SIMPLIFY})").run(copy)
+            change(copy)
         stream = io.BytesIO()
         copy.write_bytecode(stream)
         return stream.getvalue()

@@ -153,3 +153,28 @@ def test_tiling_is_for_large_products() -> None:
 def test_tiling_falls_back() -> None:
     attempts = resolve("cpu").attempts(Traits(frozenset(), (Product(1, 1024, 1024, 1024, "float32"),)))
     assert "--iree-dispatch-creation-data-tiling=true" not in attempts[1]
+
+
+def _convolved(x: Any, w: Any) -> Any:
+    return lax.conv_general_dilated(x, w, (1, 1), "SAME", feature_group_count=3)
+
+
+STEPS = {
+    "donated": (veery.jit(lambda x, y: (0.9 * x + jnp.tanh(x @ y) @ y, 0.9 * y + x), donate_argnums=(0, 1)), (300, 300)),
+    "in part": (veery.jit(lambda x, y: (y := x + y, y.at[1].set(7), jnp.cumsum(y))), (9,)),
+    "grouped": (veery.jit(_convolved), ((2, 3, 9, 9), (3, 1, 3, 3))),
+    "loop": (veery.jit(lambda x, y: lax.fori_loop(0, 5, lambda i, z: jnp.sort(z) * 0.5 + y, x)), (31,)),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_lowered_program_is_compiled_by_another_thread(name: str) -> None:
+    """That thread has another MLIR context than the one that the program was made in."""
+    function, shape = STEPS[name]
+    shapes = shape if isinstance(shape[0], tuple) else (shape, shape)
+    inputs = [np.random.default_rng(i).standard_normal(s).astype(np.float16) for i, s in enumerate(shapes)]
+    lowered = function.lower(*inputs)
+    with ThreadPoolExecutor(1) as pool:
+        compiled = pool.submit(lowered.compile).result(120)
+    for found, expected in zip(veery.tree.leaves(compiled(*inputs)), veery.tree.leaves(function(*inputs)), strict=True):
+        np.testing.assert_array_equal(found, expected)
