@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from veery_lowering.mlir import ir, maker
+from veery_lowering.vm import add_import, call, callee
 
 _SCRATCH = "veery.scratch"  # the entry in a function's reflection
 _UNBOUNDED = "loop"
@@ -25,16 +26,12 @@ _ALLOCA = "hal.device.queue.alloca"
 _DEALLOCA = "hal.device.queue.dealloca"
 _ALLOCATE = "hal.allocator.allocate"
 _ALLOCATOR = "hal.device.allocator"
-_IMPORTS = {
-    _ALLOCATE: (
-        "vm.import private @hal.allocator.allocate(%allocator : !vm.ref<!hal.allocator>, %queue_affinity : i64, "
-        "%memory_types : i32, %buffer_usage : i32, %allocation_size : i64) -> !vm.ref<!hal.buffer>"
-    ),
-    _ALLOCATOR: (
-        "vm.import private @hal.device.allocator(%device : !vm.ref<!hal.device>) -> !vm.ref<!hal.allocator> "
-        "attributes {nosideeffects}"
-    ),
-}
+_IMPORTS = (
+    f"vm.import private @{_ALLOCATE}(%allocator : !vm.ref<!hal.allocator>, %queue_affinity : i64, "
+    "%memory_types : i32, %buffer_usage : i32, %allocation_size : i64) -> !vm.ref<!hal.buffer>",
+    f"vm.import private @{_ALLOCATOR}(%device : !vm.ref<!hal.device>) -> !vm.ref<!hal.allocator> "
+    "attributes {nosideeffects}",
+)
 
 
 def allocate_memory(module: ir.Module) -> bool:
@@ -42,16 +39,15 @@ def allocate_memory(module: ir.Module) -> bool:
     changed = False
     for outer in module.body.operations:
         body = outer.regions[0].blocks[0]
-        imports = {op.attributes["sym_name"].value for op in body.operations if op.name == "vm.import"}
         for function in [op for op in body.operations if op.name == "vm.func"]:
-            allocations = [op for op in _operations(function) if _called(op) == _ALLOCA]
+            allocations = [op for op in _operations(function) if callee(op) == _ALLOCA]
             looped = len(function.regions[0].blocks) > 1
             chosen = [] if looped else [op for op in allocations if _is_direct(op)]
             scratch = sum(_constant(op.operands[7]) or 0 for op in chosen if _given_back(op))
             sizes = [_constant(op.operands[7]) for op in allocations]
             unbounded = looped and sum(_SLAB if size is None else size for size in sizes) > _SMALL
             for op in chosen:
-                _replace(op.operation, body, imports)
+                _replace(op.operation, outer)
             if allocations and "iree.reflection" in function.attributes:  # else it is none of ours
                 _note(function, _UNBOUNDED if unbounded else str(scratch))
                 changed = True
@@ -67,12 +63,8 @@ def _note(function: Any, scratch: str) -> None:
     function.attributes["iree.reflection"] = ir.DictAttr.get(texts | {_SCRATCH: ir.StringAttr.get(scratch)})
 
 
-def _called(op: Any) -> str | None:
-    return op.attributes["callee"].value if op.name in ("vm.call", "vm.call.variadic") else None
-
-
 def _given_back(alloca: Any) -> bool:
-    return any(_called(use.owner) == _DEALLOCA for use in alloca.results[0].uses)
+    return any(callee(use.owner) == _DEALLOCA for use in alloca.results[0].uses)
 
 
 def _is_direct(alloca: Any) -> bool:
@@ -87,23 +79,15 @@ def _constant(value: Any) -> int | None:
     return int(value.owner.attributes["value"].value) if maker(value) == "vm.const.i64" else None
 
 
-def _replace(alloca: Any, body: Any, imports: set[str]) -> None:
+def _replace(alloca: Any, program: Any) -> None:
     device, affinity, wait, signal, _, kind, usage, size, _ = alloca.operands
     with alloca.location, ir.InsertionPoint(alloca):
-        allocator = _call(_ALLOCATOR, [ir.Type.parse("!vm.ref<!hal.allocator>")], [device])
-        memory = _call(_ALLOCATE, [alloca.results[0].type], [allocator.result, affinity, kind, usage, size])
+        allocator = call(_ALLOCATOR, [ir.Type.parse("!vm.ref<!hal.allocator>")], [device])
+        memory = call(_ALLOCATE, [alloca.results[0].type], [allocator.result, affinity, kind, usage, size])
     alloca.results[0].replace_all_uses_with(memory.result)
     made = signal.owner
     alloca.erase()
     signal.replace_all_uses_with(wait)  # the memory is there as soon as what came before
     made.erase()
-    for name in (_ALLOCATE, _ALLOCATOR):
-        if name not in imports:
-            imports.add(name)
-            ir.InsertionPoint.at_block_begin(body).insert(ir.Operation.parse(_IMPORTS[name]))
-
-
-def _call(callee: str, results: list[Any], operands: list[Any]) -> ir.Operation:
-    return ir.Operation.create(
-        "vm.call", results=results, operands=operands, attributes={"callee": ir.FlatSymbolRefAttr.get(callee)}
-    )
+    for declaration in _IMPORTS:
+        add_import(program, declaration)

@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 from veery_lowering.mlir import ir, operations
+from veery_lowering.vm import add_import, call, callee
 
 _FIRST = 1  # a set of queues, as bits
 _MODE, _ONE_SHOT = 1, 1  # the operand that says how often commands will run, as bits, and the value for once
@@ -39,11 +40,11 @@ def keep_to_first_queue(module: ir.Module) -> bool:
     """Change the calls of a VM module in place; whether there was anything to change."""
     changed = False
     for op in operations(module.operation):
-        if callee := _callee(op):
-            position = 3 if callee == _RECORDS else 1 if callee.startswith(_SUBMITS) else None
-            if position is not None:
-                _set(op, position, _FIRST)
-                changed = True
+        name = callee(op)
+        position = 3 if name == _RECORDS else 1 if name.startswith(_SUBMITS) else None
+        if position is not None:
+            _set(op, position, _FIRST)
+            changed = True
     return changed
 
 
@@ -51,7 +52,7 @@ def record_anew(module: ir.Module) -> bool:
     """Change how commands are recorded in a VM module in place; whether there was anything to change."""
     changed = False
     for op in operations(module.operation):
-        if _callee(op) == _RECORDS:
+        if callee(op) == _RECORDS:
             mode = op.operands[_MODE].owner
             if mode.name == "vm.const.i32.zero":
                 _set(op, _MODE, _ONE_SHOT)
@@ -61,32 +62,21 @@ def record_anew(module: ir.Module) -> bool:
 
 def free_no_parts(module: ir.Module) -> bool:
     """Have a VM module free nothing whose origin is not known, in place; whether there was anything to change."""
-    freed = [op for op in operations(module.operation) if _callee(op) == _FREES and not _is_own(op)]
+    freed = [op for op in operations(module.operation) if callee(op) == _FREES and not _is_own(op)]
     for op in freed:
         device, affinity, wait, signal, _, _ = op.operands
         with op.location, ir.InsertionPoint(op):
             none = ir.Operation.create("vm.const.i64.zero", [affinity.type]).result
-            callee = {"callee": ir.FlatSymbolRefAttr.get(_WAITS)}
-            ir.Operation.create("vm.call", operands=[device, affinity, wait, signal, none], attributes=callee)
+            call(_WAITS, [], [device, affinity, wait, signal, none])
         op.erase()
-    if freed and not any(
-        op.name == "vm.import" and ir.StringAttr(op.attributes["sym_name"]).value == _WAITS
-        for op in operations(module.operation)
-    ):
+    if freed:
         (program,) = module.body.operations
-        ir.InsertionPoint.at_block_begin(program.regions[0].blocks[0]).insert(ir.Operation.parse(_IMPORT))
+        add_import(program, _IMPORT)
     return bool(freed)
 
 
 def _is_own(dealloca: Any) -> bool:
     return bool(dealloca.operands[5].owner.name == "vm.const.i64.zero")
-
-
-def _callee(op: Any) -> str:
-    """The function that is called, if that is what an operation does."""
-    if op.name not in ("vm.call", "vm.call.variadic"):
-        return ""
-    return str(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
 
 
 def _set(op: Any, position: int, value: int) -> None:
