@@ -10,21 +10,18 @@ operations that can fold to one of their operands, and copies them on that path 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
+from veery_lowering.dialects import base_name
 from veery_lowering.mlir import ir, maker
 from veery_lowering.types import is_static
 
 Use = tuple[Any, int]  # operation, operand number
 
-_IN_PLACE = frozenset(
-    ("stablehlo.dynamic_update_slice", "stablehlo.scatter", "stablehlo.sort", "tensor.insert_slice")
-)
-_VERSIONED = re.compile(r"vhlo\.(\w+)_v\d+")
-_UPDATE = {"stablehlo.dynamic_update_slice": 1, "tensor.insert_slice": 0}  # which operand is the update
+_IN_PLACE = frozenset(("dynamic_update_slice", "scatter", "sort", "tensor.insert_slice"))
+_UPDATE = {"dynamic_update_slice": 1, "tensor.insert_slice": 0}  # which operand is the update
 
 # Operations that can become one of these operands when folded (None: any of them).
 _FORWARDING: dict[str, tuple[int, ...] | None] = {
@@ -67,7 +64,7 @@ def protect_arguments(module: ir.Module, donated: tuple[bool, ...]) -> None:
         donated: for each argument, whether it may be overwritten. One that is also returned is copied all the same.
     """
     operations = list(_walk(module.operation))
-    if not any(op.name in _IN_PLACE for op in operations):
+    if not any(base_name(op.name) in _IN_PLACE for op in operations):
         return
     flow = _Flow(operations)
     arguments = list(flow.functions["main"].regions[0].blocks[0].arguments)
@@ -82,7 +79,7 @@ def protect_arguments(module: ir.Module, donated: tuple[bool, ...]) -> None:
 
 def overwritten(op: Any) -> range:
     """The operands of an operation, versioned or not, that IREE overwrites with its results where it can."""
-    name = _VERSIONED.sub(r"stablehlo.\1", op.name)
+    name = base_name(op.name)
     if name not in _IN_PLACE:
         return range(0)
     if name in _UPDATE:
@@ -116,9 +113,8 @@ class _Flow:
             elif op.name == "func.call":
                 self.calls.setdefault(ir.FlatSymbolRefAttr(op.attributes["callee"]).value, []).append(op)
         for op in operations:
-            if op.name in _IN_PLACE:
-                self.writes.update(op.operands[i] for i in overwritten(op))
-            elif op.name == "func.return" and self._function_of(op) == "main":
+            self.writes.update(op.operands[i] for i in overwritten(op))
+            if op.name == "func.return" and self._function_of(op) == "main":
                 self.returns.update(op.operands)
 
     def is_write(self, use: Use) -> bool:
@@ -140,7 +136,7 @@ class _Flow:
     def next(self, use: Use) -> set[ir.Value]:
         """The values that may be the used one after the operation that uses it."""
         op, index = use
-        name = op.name.removeprefix("stablehlo.")
+        name = base_name(op.name)
         if name == "while":
             return {op.results[index], *(region.blocks[0].arguments[index] for region in op.regions)}
         if name == "func.call":
@@ -155,7 +151,7 @@ class _Flow:
             if parent.name == "stablehlo.while":
                 return {parent.results[index], *(region.blocks[0].arguments[index] for region in parent.regions)}
             return {parent.results[index]} if parent.name in ("stablehlo.case", "stablehlo.if") else set()
-        if index == _UPDATE.get(op.name):
+        if index == _UPDATE.get(name):
             return set(op.results)  # a full-size update is the result
         return set(op.results) if index in self._forwarded(op) else set()
 
@@ -173,19 +169,20 @@ class _Flow:
                 yield parent.regions[1].blocks[0].operations[-1].operands[index]
             return
         op, index = owner.operation, ir.OpResult(value).result_number
-        if op.name == "stablehlo.while":
+        name = base_name(op.name)
+        if name == "while":
             yield op.operands[index]
             yield op.regions[1].blocks[0].operations[-1].operands[index]
-        elif op.name in ("stablehlo.case", "stablehlo.if"):
+        elif name in ("case", "if"):
             yield from (region.blocks[0].operations[-1].operands[index] for region in op.regions)
-        elif op.name == "func.call":
+        elif name == "func.call":
             function = self.functions.get(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
             if function and function.regions[0].blocks:
                 yield function.regions[0].blocks[0].operations[-1].operands[index]
-        elif op.name == "stablehlo.optimization_barrier":
+        elif name == "optimization_barrier":
             yield op.operands[index]
-        elif op.name in _UPDATE:
-            yield op.operands[_UPDATE[op.name]]
+        elif name in _UPDATE:
+            yield op.operands[_UPDATE[name]]
         else:
             yield from (op.operands[i] for i in self._forwarded(op))
 
@@ -194,7 +191,7 @@ class _Flow:
         return ir.StringAttr(op.parent.operation.attributes["sym_name"]).value
 
     def _forwarded(self, op: Any) -> tuple[int, ...] | range:
-        name = op.name.removeprefix("stablehlo.")
+        name = base_name(op.name)
         if name in _FORWARDING:
             operands = _FORWARDING[name]
             return range(len(op.operands)) if operands is None else operands

@@ -41,6 +41,7 @@ from veery_lowering.products import settle_products
 from veery_lowering.program import Options
 from veery_lowering.queues import free_no_parts, keep_to_first_queue, record_anew
 from veery_lowering.races import has_race
+from veery_lowering.strides import compute_strided
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
 from veery_lowering.updates import part_updates
@@ -49,7 +50,7 @@ from veery_lowering.widened import compute_widened
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "23"
+_KEY_FORMAT = "24"
 _NO_CONSTANTS = "--iree-opt-const-eval=false"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
@@ -222,6 +223,7 @@ def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collecti
         elif target.backend == "vulkan":
             compute_widened(module)
         part_crossed_reads(module)
+        compute_strided(module)
         clone_at_barriers(module)  # but those that keep loops in their form
         part_updates(module)
         settle(module)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.barriers import behind_barrier
+from veery_lowering.barriers import bar_operand, behind_barrier
 from veery_lowering.crossings import is_elementwise
 from veery_lowering.mlir import ir, maker, operations
 
@@ -32,8 +32,7 @@ def hide_complex_updates(module: Any) -> None:
     for op in operations(module):
         if op.name == "stablehlo.dynamic_update_slice" and hlo.dtype_of(op.operands[0]).kind == "c":
             if _spreads_constant(op.operands[0]):
-                with op.location, ir.InsertionPoint(op):
-                    (op.operands[0],) = hlo.optimization_barrier([op.operands[0]])
+                bar_operand(op, 0)
 
 
 def compute_constants(module: Any) -> None:

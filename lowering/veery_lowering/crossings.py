@@ -6,17 +6,17 @@ yet. So the distances `(x * x).sum(1)[:, None] + (x * x).sum(1)[None] - 2 * x @ 
 has such a result computed before. It costs a dispatch where the program was wrong, and nothing elsewhere: an expression
 that reads a result in one way only stays with it.
 
-Versioned modules (VHLO) are walked in the same way, with their types and attributes read as text.
+Versioned modules (VHLO) are walked in the same way.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from veery_lowering.barriers import behind_barrier
-from veery_lowering.mlir import ir, operations
+from veery_lowering.dialects import base_name, integers, sizes
+from veery_lowering.mlir import operations
 
 _SUMMING = frozenset("reduce dot dot_general convolution reduce_window select_and_scatter".split())
 _ELEMENTWISE = frozenset(
@@ -27,9 +27,6 @@ _ELEMENTWISE = frozenset(
     " xor".split()
 )
 _PARTS = frozenset("concatenate dynamic_slice dynamic_update_slice gather pad reverse slice".split())
-_NAME = re.compile(r"(?:stablehlo|vhlo)\.(\w+?)(?:_v\d+)?")
-_SIZES = re.compile(r"!?(?:vhlo\.tensor_v1|tensor)<((?:[\d?]+x)*)")
-_INTEGERS = re.compile(r"-?\d+")
 
 # For each axis of a result the axis of the expression that runs along it; None where there is a single place, and where
 # that cannot be said so the operation that moved it.
@@ -40,14 +37,9 @@ Reads = dict[Any, Way]
 
 def part_crossed_reads(module: Any) -> None:
     """Put barriers behind results that an expression reads in two ways, in place."""
-    for op in crossed_results(module):
-        behind_barrier(op)
-
-
-def crossed_results(module: Any) -> list[Any]:
-    """The operations of a module, versioned or not, whose results an expression reads in two ways."""
     blocks = [block for op in operations(module) for region in op.regions for block in region.blocks]
-    return [root.owner for block in blocks for root in _crossed(block)]
+    for root in [root for block in blocks for root in _crossed(block)]:
+        behind_barrier(root.owner)
 
 
 def _crossed(block: Any) -> list[Any]:
@@ -73,7 +65,7 @@ def _crossed(block: Any) -> list[Any]:
 
 
 def _whole(x: Any) -> Way:
-    return tuple(None if n == "1" else axis for axis, n in enumerate(_sizes(x)))
+    return tuple(None if n == "1" else axis for axis, n in enumerate(sizes(x)))
 
 
 def _joined(operands: Sequence[Reads], found: list[Any]) -> Reads:
@@ -88,14 +80,14 @@ def _joined(operands: Sequence[Reads], found: list[Any]) -> Reads:
 def _moved(op: Any, label: str) -> Callable[[int | str | None], int | str | None]:
     """Where an operation puts an axis of its operand."""
     (out,) = op.results
-    old, new = _sizes(op.operands[0]), _sizes(out)
+    old, new = sizes(op.operands[0]), sizes(out)
     if label.startswith("broadcast_in_dim"):
-        place = _integers(op.attributes["broadcast_dimensions"])
+        place = integers(op.attributes["broadcast_dimensions"])
         return lambda axis: place[axis] if isinstance(axis, int) else axis
     if label.startswith("transpose"):
-        permutation = _integers(op.attributes["permutation"])
+        permutation = integers(op.attributes["permutation"])
         return lambda axis: permutation.index(axis) if isinstance(axis, int) else axis
-    kept, left = ([i for i, n in enumerate(sizes) if n != "1"] for sizes in (old, new))
+    kept, left = ([i for i, n in enumerate(given) if n != "1"] for given in (old, new))
     if [old[i] for i in kept] == [new[i] for i in left]:
         new_axis = dict(zip(kept, left))
         return lambda axis: new_axis.get(axis) if isinstance(axis, int) else axis
@@ -110,19 +102,4 @@ def is_elementwise(op: Any) -> bool:
 def _name_of(op: Any) -> str:
     if op.name.startswith("chlo."):
         return "add" if len(op.results) == 1 else ""
-    match = _NAME.fullmatch(op.name)
-    return match[1] if match else ""
-
-
-def _sizes(x: Any) -> list[str]:
-    if isinstance(x.type, ir.RankedTensorType):
-        return [str(n) for n in ir.RankedTensorType(x.type).shape]
-    match = _SIZES.match(str(x.type))
-    return match[1].split("x")[:-1] if match else []
-
-
-def _integers(attribute: Any) -> list[int]:
-    if isinstance(attribute, ir.DenseI64ArrayAttr):
-        return list(attribute)
-    text = re.search(r"dense<(.*?)>", str(attribute))
-    return [int(n) for n in _INTEGERS.findall(text[1] if text else "")]
+    return base_name(op.name)

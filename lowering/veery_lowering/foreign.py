@@ -15,7 +15,7 @@ from veery_lowering.errors import CompileError, LoweringError
 from veery_lowering.mlir import bytecode, context, ir
 from veery_lowering.program import Signature
 from veery_lowering.types import numpy_dtype, tensor_type
-from veery_lowering.versioned import settle_products
+from veery_lowering.versioned import prepare_versioned
 
 # Calls that say where values lie among devices, and compute nothing.
 _ANNOTATIONS = frozenset(("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint"))
@@ -88,7 +88,7 @@ def read_module(source: str | bytes, *, dynamic: bool = False) -> Foreign:
         versioned = [op for op in module.body.operations if op.operation.name.startswith("vhlo.func")]
         signature = _vhlo_signature(versioned) if versioned else None
         if versioned:
-            settle_products(module)
+            prepare_versioned(module)
             module = _unversioned(bytecode(module))
         public = [f for f in _functions(module) if "sym_visibility" not in f.attributes or _visibility(f) == "public"]
         mains = [f for f in public if _symbol(f) == "main"] or public

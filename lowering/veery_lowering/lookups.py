@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.mlir import ir, maker, operations
+from veery_lowering.barriers import bar_operand
+from veery_lowering.mlir import maker, operations
 
 _LOOKS_UP = frozenset(("stablehlo.gather", "stablehlo.reverse"))
 _FOLDED = frozenset(("stablehlo.reshape", "stablehlo.transpose", "stablehlo.bitcast_convert"))
@@ -21,8 +22,7 @@ def compute_columns(module: Any) -> None:
     """Put barriers behind columns in which values are looked up, in place."""
     for op in operations(module):
         if op.name in _LOOKS_UP and _is_column(op.operands[0]):
-            with op.location, ir.InsertionPoint(op):
-                (op.operands[0],) = hlo.optimization_barrier([op.operands[0]])
+            bar_operand(op, 0)
 
 
 def _is_column(x: Any) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
+from veery_lowering.barriers import bar_operand
 from veery_lowering.mlir import ir, operations
 from veery_lowering.registry import Value
 
@@ -33,8 +34,7 @@ def settle(module: Any) -> None:
         if op.name == "stablehlo.while":
             _settle(op)
         elif op.name == "stablehlo.convert" and _is_in_loop(op) and not _is_known_to_host(op):
-            with op.location, ir.InsertionPoint(op):
-                (op.operands[0],) = hlo.optimization_barrier([op.operands[0]])
+            bar_operand(op, 0)
 
 
 def _is_in_loop(op: Any) -> bool:

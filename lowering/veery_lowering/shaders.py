@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
+from veery_lowering.barriers import bar_operand, behind_barrier
 from veery_lowering.mlir import ir, maker
 from veery_lowering.stablehlo import Value
 from veery_lowering.stablehlo._build import pairs
@@ -394,12 +395,7 @@ def _end_dispatches_after_reductions(module: ir.Module) -> None:
     """
     for operation in _operations(module):
         if operation.name == "stablehlo.reduce":
-            with ir.InsertionPoint.after(operation), operation.location:
-                for result in operation.results:
-                    uses = [(use.owner, use.operand_number) for use in result.uses]
-                    (barred,) = hlo.optimization_barrier([result])
-                    for user, i in uses:
-                        user.operands[i] = barred
+            behind_barrier(operation)
 
 
 def _end_dispatches_before_wide_broadcasts(module: ir.Module) -> None:
@@ -415,8 +411,7 @@ def _end_dispatches_before_wide_broadcasts(module: ir.Module) -> None:
         for i, x in enumerate(list(operation.operands)[:arrays]):
             constant = maker(x) in ("stablehlo.constant", "stablehlo.iota")
             if not constant and size > _LONGEST_REDUCTION * _count(hlo.shape_of(x)):
-                with ir.InsertionPoint(operation), operation.location:
-                    (operation.operands[i],) = hlo.optimization_barrier([x])
+                bar_operand(operation, i)
 
 
 def _multiply_for_negations(module: ir.Module) -> None:
@@ -435,10 +430,9 @@ def _separate_loops(module: ir.Module) -> None:
     """
     for operation in _operations(module):
         if operation.name == "stablehlo.while":
-            with ir.InsertionPoint(operation), operation.location:
-                for i, x in enumerate(operation.operands):
-                    if not x.type.has_static_shape:
-                        (operation.operands[i],) = hlo.optimization_barrier([x])
+            for i, x in enumerate(operation.operands):
+                if not x.type.has_static_shape:
+                    bar_operand(operation, i)
 
 
 # Positions.

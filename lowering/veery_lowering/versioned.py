@@ -1,4 +1,4 @@
-"""Versioned modules (VHLO): the same changes as `products`, `crossings` and `updates` make: IREE converts them before.
+"""Versioned modules (VHLO): what `products`, `updates` and others change, since IREE converts them before.
 
 The bindings have neither the passes between VHLO and StableHLO nor accessors: types and attributes are read and made as
 text. The steps of a conversion are kept apart by `x & x`, which IREE drops later.
@@ -10,9 +10,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from veery_lowering.crossings import crossed_results
+from veery_lowering.barriers import bar_operand
+from veery_lowering.crossings import part_crossed_reads
 from veery_lowering.mlir import ir, operations
 from veery_lowering.registry import Value
+from veery_lowering.strides import compute_strided
 from veery_lowering.updates import unordered_writes
 
 _TENSOR = re.compile(r"!vhlo\.tensor_v1<((?:[\d?]+x)*)!vhlo\.([a-z]+)(\d*)_v\d>")
@@ -38,7 +40,7 @@ class Tensor:
         return ir.Type.parse(f"!vhlo.tensor_v1<{self.sizes}!vhlo.{self.kind}{width}_v1>")
 
 
-def settle_products(module: ir.Module) -> None:
+def prepare_versioned(module: ir.Module) -> None:
     """Change the products, conversions, updates and crossed reads of a versioned module in place."""
     for op in operations(module.operation):
         if op.name == "vhlo.convert_v1":
@@ -56,17 +58,8 @@ def settle_products(module: ir.Module) -> None:
     for op, number in unordered_writes(module.operation):
         with ir.InsertionPoint(op), op.location:
             op.operands[number] = _copy(op.operands[number])
-    for op in crossed_results(module.operation):
-        for x in op.results:
-            _put_behind_barrier(op, x)
-
-
-def _put_behind_barrier(op: Any, x: Value) -> None:
-    uses = [(use.owner, use.operand_number) for use in x.uses]
-    with ir.InsertionPoint.after(op), op.location:
-        barrier = ir.Operation.create("vhlo.optimization_barrier_v1", [x.type], [x])
-    for user, i in uses:
-        user.operands[i] = barrier.results[0]
+    part_crossed_reads(module.operation)
+    compute_strided(module.operation)
 
 
 def _convert(op: Any) -> None:
@@ -117,8 +110,8 @@ def _reads_single_elements(op: Any) -> bool:
 
 
 def _bar_operands(op: Any) -> None:
-    for i, x in enumerate(op.operands):
-        op.operands[i] = ir.Operation.create("vhlo.optimization_barrier_v1", [x.type], [x]).results[0]
+    for i in range(len(op.operands)):
+        bar_operand(op, i)
 
 
 def _hide_product(op: Any) -> None:

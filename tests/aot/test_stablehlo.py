@@ -106,3 +106,14 @@ def test_strided_windows_of_one_element_in_a_versioned_module():
     windows, doubled = strided(x)
     np.testing.assert_array_equal(doubled, 2 * x)
     np.testing.assert_array_equal(windows, 2 * x[:, ::2])
+
+
+def test_steps_through_widened_values_in_a_versioned_module():
+    """What is computed in the dispatch that takes every second element: IREE forgot the steps."""
+    steps = veery.stablehlo.load(Path(__file__).parent / "data/jax_0_10_steps.mlirbc")
+    x, m = np.arange(7, dtype=np.float16), np.array([True, False, True, True, False, True, False])
+    thirds, chosen, total, backwards = steps(x, m)
+    np.testing.assert_array_equal(thirds, [0, 6, 12, 18])
+    np.testing.assert_array_equal(chosen, [8, 8, 4])
+    assert total == 7
+    np.testing.assert_array_equal(backwards, [6, 4, 2, 0])

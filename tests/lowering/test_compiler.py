@@ -159,8 +159,9 @@ def _convolved(x: Any, w: Any) -> Any:
     return lax.conv_general_dilated(x, w, (1, 1), "SAME", feature_group_count=3)
 
 
+_donating = veery.jit(lambda x, y: (0.9 * x + jnp.tanh(x @ y) @ y, 0.9 * y + x), donate_argnums=(0, 1))
 STEPS = {
-    "donated": (veery.jit(lambda x, y: (0.9 * x + jnp.tanh(x @ y) @ y, 0.9 * y + x), donate_argnums=(0, 1)), (300, 300)),
+    "donated": (_donating, (300, 300)),
     "in part": (veery.jit(lambda x, y: (y := x + y, y.at[1].set(7), jnp.cumsum(y))), (9,)),
     "grouped": (veery.jit(_convolved), ((2, 3, 9, 9), (3, 1, 3, 3))),
     "loop": (veery.jit(lambda x, y: lax.fori_loop(0, 5, lambda i, z: jnp.sort(z) * 0.5 + y, x)), (31,)),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from support.jaxpr_graphs import Graph, Literal
 
 import veery
 from veery import lax
+from veery import numpy as jnp
 
 RNG = np.random.default_rng(0)
 X = np.arange(35, dtype=np.float32).reshape(7, 5)
@@ -52,3 +54,36 @@ def test_lookups_in_columns() -> None:
     expected = reversed_column(x), gathered(x), x[2, ::-1, 2], moved(x)
     for actual, wanted in zip(found, expected, strict=True):
         np.testing.assert_array_equal(actual, wanted)
+
+
+STEPPED = {
+    "scaled": lambda w: w[::2] * 3,
+    "behind a sum": lambda w: (w + w)[1::3] - 1,
+    "summed": lambda w: w[::2].sum(),
+    "reversed": lambda w: w[::2][::-1],
+    "looked up": lambda w: w[::2][np.array([1, 0, 1])],
+    "joined": lambda w: jnp.concatenate([w[::2], w[1::2]]),
+    "columns": lambda w: (w[:, None] * jnp.arange(4.0))[::2, ::3].T,
+    "product": lambda w: w[::2] @ w[::2],
+    "of a mask": lambda w: jnp.where(w > 2, 7.0, 3.0)[::3] * 2,
+    "of two": lambda w: w[::2] + jnp.sort(w)[::2],
+    "windows": lambda w: lax.reduce_window(w, -np.inf, lax.max, (1,), (2,), "VALID"),
+    "wider windows": lambda w: lax.reduce_window(w, 0.0, lax.add, (2,), (3,), "VALID") * 2,
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.int8])
+def test_steps_through_widened_values(dtype: type) -> None:
+    """Such are computed where they are read, and IREE forgets the steps where that is a vector or less."""
+    stepped = veery.jit(lambda x: {name: function(x.astype(np.float32)) for name, function in STEPPED.items()})
+    for size in (3, 5, 8, 33):
+        x = RNG.permutation(size).astype(dtype)
+        for name, found in stepped(x).items():
+            np.testing.assert_array_equal(found, STEPPED[name](jnp.asarray(x.astype(np.float32))), f"{name}, {size}")
+
+
+def test_steps_through_halves() -> None:
+    for dtype in (np.float16, ml_dtypes.bfloat16):
+        x = np.array([3, 2, -1, 5, -7], dtype)
+        strided = lambda x: lax.reduce_window(x, np.array(np.inf, x.dtype), lax.min, (1,), (2,), "VALID")
+        np.testing.assert_array_equal(veery.jit(strided)(x), x[::2])

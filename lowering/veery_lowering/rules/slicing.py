@@ -23,12 +23,7 @@ def _slice(
 ) -> Value:
     if tuple(limit_indices) == ctx.avals_in[0].shape and not any(start_indices) and set(strides or (1,)) == {1}:
         return x
-    out = hlo.slice(x, start_indices, limit_indices, strides)
-    if set(strides or (1,)) == {1}:
-        return out
-    # IREE 3.13: a strided slice fused with a reverse or a gather does not compile (`LLVM Translation failed for
-    # operation: builtin.unrealized_conversion_cast`), so it is a dispatch of its own.
-    return hlo.optimization_barrier([out])[0]
+    return hlo.slice(x, start_indices, limit_indices, strides)
 
 
 @rule("dynamic_slice")
