@@ -194,7 +194,6 @@ from fuzz.checks import check
 from fuzz.shrink import forked, shrink
 from fuzz.targets import target_named
 from pathlib import Path
-from types import SimpleNamespace
 
 replace("exp", lookup("cos", "cpu"))
 found = forked(lambda: check(1, {number}, target_named("cpu")), 300.0)
