@@ -4,15 +4,22 @@ IREE 3.13 writes into a value where that is its last use, and puts what can be c
 behind what all of that needs: so a write may come before a read that was in front of it, or the copy that was made
 because of it. `(y, y.at[1].set(7), cumsum(w))` of `y = x * 2` had the 7 in both. What is written is a copy here, unless
 whatever reads the value is needed for what is written.
+
+And what is written it computes right into its place, though it may be computed from what it overwrites there: of
+`y.at[1:].set(y[:-1] + 1)` the later elements came of new ones, and without the 1 the program failed ("source and target
+ranges overlap within the same buffer"). So what is written is a copy there, too, unless it comes from the same place,
+or from another part.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from veery_lowering import stablehlo as hlo
 from veery_lowering.aliasing import copy_for, overwritten
-from veery_lowering.dialects import base_name
-from veery_lowering.mlir import maker, operations
+from veery_lowering.crossings import is_elementwise
+from veery_lowering.dialects import base_name, integers, sizes
+from veery_lowering.mlir import ir, maker, operations
 from veery_lowering.registry import Value
 
 # What gives its operand in another shape or type, and costs nothing.
@@ -21,26 +28,42 @@ _VIEWS = frozenset(
     " flow.tensor.tie_shape tensor.cast tensor.collapse_shape tensor.expand_shape".split()
 )
 _CONSTANTS = frozenset(("constant", "iota"))
+_COMPUTED_BEFORE = frozenset(("while", "case", "if", "sort", "scatter"))
 
 
 def part_updates(module: Any) -> None:
-    """Have operations write into copies where something else may read what they write into, in place."""
-    for op, number in unordered_writes(module):
+    """Have operations write into copies, or copies, where they would write what is read, in place."""
+    shared, crossed = endangered_writes(module)
+    for op, number in shared:
+        copy_for(op.operands[number], [(op, number)])
+    for op, number in crossed:
+        copy_for(op.operands[number], [(op, number)])
+        with op.location, ir.InsertionPoint(op):
+            op.operands[number] = hlo.clone(op.operands[number])
         copy_for(op.operands[number], [(op, number)])
 
 
-def unordered_writes(module: Any) -> list[tuple[Any, int]]:
-    """The operations of a module, versioned or not, that write into what something else may read, and which operand."""
-    found = []
+Operand = tuple[Any, int]  # of an operation, and its number
+
+
+def endangered_writes(module: Any) -> tuple[list[Operand], list[Operand]]:
+    """What operations of a module, versioned or not, write into that something else may read, and what they write
+    that is computed from what they write into.
+    """
+    shared: list[Operand] = []
+    crossed: list[Operand] = []
     places = {op: place for place, op in enumerate(operations(module))}
     for op in places:
         for number in overwritten(op):
             written, barred = _viewed(op.operands[number])
             if base_name(maker(written)) in _CONSTANTS and not barred:  # what is written is a copy of it
                 continue
-            if not _are_for(op, _readers(written), places):
-                found.append((op, number))
-    return found
+            readers = _readers(written)
+            if not _are_for(op, readers, places):
+                shared.append((op, number))
+            elif readers != [op]:
+                crossed += [(op, other) for other in _given(op) if _crosses(op, op.operands[number], other)]
+    return shared, crossed
 
 
 def _viewed(value: Value) -> tuple[Value, bool]:
@@ -74,3 +97,68 @@ def _are_for(op: Any, readers: list[Any], places: dict[Any, int]) -> bool:
         found.add(reader)
         stack += users
     return True
+
+
+def _given(op: Any) -> list[int]:
+    """The operands that a writing operation is computed from beside those it writes into."""
+    if base_name(op.name) == "sort":
+        return []
+    return [number for number in range(len(op.operands)) if number not in overwritten(op)]
+
+
+def _crosses(op: Any, target: Value, number: int) -> bool:
+    """Whether an operand of several elements is, or may be, computed from other places of `target` than it goes to."""
+    written, x = _viewed(target)[0], op.operands[number]
+    if set(sizes(x)) <= {"1"}:
+        return False
+    stack = [(x, True)]  # and whether what is computed from it is in the same places
+    found = set(stack)
+    while stack:
+        value, aligned = stack.pop()
+        if value == written:
+            return True
+        if isinstance(value.owner, ir.Block) or base_name(maker(value)) in _COMPUTED_BEFORE:
+            continue
+        made = value.owner.operation
+        given = list(made.operands)
+        if given and given[0] == target and (_is_apart(made, op) or (aligned and _is_same_part(made, op))):
+            given = given[1:]
+        reached = {(y, aligned and is_elementwise(made)) for y in given} - found
+        found |= reached
+        stack += reached
+    return False
+
+
+def _is_same_part(read: Any, write: Any) -> bool:
+    """Whether a part is read where another one of this size is written."""
+    if base_name(write.name) != "dynamic_update_slice" or sizes(read.results[0]) != sizes(write.operands[1]):
+        return False
+    if base_name(read.name) == "dynamic_slice":
+        return list(read.operands)[1:] == list(write.operands)[2:]
+    ranges = _ranges(read, write)
+    return bool(ranges) and all(step == 1 and begin == start for (begin, _, step), (start, _) in ranges)
+
+
+def _is_apart(read: Any, write: Any) -> bool:
+    """Whether what is read is not among what is written."""
+    return any(end <= start or stop <= begin for (begin, end, _), (start, stop) in _ranges(read, write))
+
+
+def _ranges(read: Any, write: Any) -> list[tuple[Any, Any]]:
+    """By axis: beginning, end and step of what a slice reads, and beginning and end of where an update writes.
+
+    Empty where these are not known.
+    """
+    if (base_name(read.name), base_name(write.name)) != ("slice", "dynamic_update_slice"):
+        return []
+    whole, part = sizes(write.operands[0]), sizes(write.operands[1])
+    starts = list(write.operands)[2:]
+    if "?" in [*whole, *part] or any(base_name(maker(start)) != "constant" for start in starts):
+        return []
+    writes = []
+    for n, size, start in zip(whole, part, starts, strict=True):
+        (at,) = integers(start.owner.attributes["value"])
+        at = min(max(at, 0), int(n) - int(size))
+        writes.append((at, at + int(size)))
+    names = "start_indices", "limit_indices", "strides"
+    return list(zip(zip(*(integers(read.attributes[name]) for name in names)), writes))

@@ -15,7 +15,7 @@ from veery_lowering.crossings import part_crossed_reads
 from veery_lowering.mlir import ir, operations
 from veery_lowering.registry import Value
 from veery_lowering.strides import compute_strided
-from veery_lowering.updates import unordered_writes
+from veery_lowering.updates import endangered_writes
 
 _TENSOR = re.compile(r"!vhlo\.tensor_v1<((?:[\d?]+x)*)!vhlo\.([a-z]+)(\d*)_v\d>")
 _PRODUCTS = re.compile(r"vhlo\.(dot|dot_general|convolution)_v\d+")
@@ -55,11 +55,20 @@ def prepare_versioned(module: ir.Module) -> None:
             continue
         with ir.InsertionPoint(op), op.location:
             rewrite(op)
-    for op, number in unordered_writes(module.operation):
-        with ir.InsertionPoint(op), op.location:
-            op.operands[number] = _copy(op.operands[number])
+    shared, crossed = endangered_writes(module.operation)
+    for op, number in shared:
+        _copy_operand(op, number)
+    for op, number in crossed:
+        _copy_operand(op, number)
+        bar_operand(op, number)
+        _copy_operand(op, number)
     part_crossed_reads(module.operation)
     compute_strided(module.operation)
+
+
+def _copy_operand(op: Any, number: int) -> None:
+    with ir.InsertionPoint(op), op.location:
+        op.operands[number] = _copy(op.operands[number])
 
 
 def _convert(op: Any) -> None:
