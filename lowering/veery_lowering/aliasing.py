@@ -74,7 +74,7 @@ def protect_arguments(module: ir.Module, donated: tuple[bool, ...]) -> None:
     for value in shared:
         if value in endangered:
             uses = [use for use in _uses(value) if flow.is_write(use) or endangered.intersection(flow.next(use))]
-            copy_for(value, uses)
+            _copy_for(value, uses)
 
 
 def overwritten(op: Any) -> range:
@@ -241,27 +241,34 @@ def _behind_barriers(value: ir.Value) -> ir.Value:
     return value
 
 
-def copy_for(value: ir.Value, uses: list[Use]) -> None:
-    """Let `uses` see a copy of a value: `select(iota > -1, x, 0)`, a mask that no folder of IREE proves true."""
-    shape = hlo.shape_of(value)
-    if 0 in shape:
-        return
+def _copy_for(value: ir.Value, uses: list[Use]) -> None:
+    """Let `uses` see a copy of a value."""
     owner = value.owner
     if isinstance(owner, ir.Block):
         here = ir.InsertionPoint.at_block_begin(owner)
     else:
         here = ir.InsertionPoint.after(owner.operation)
     with here, ir.Location.name("keep", ir.Location.unknown()):
-        # An iota of one element folds to zero: make it two.
-        one_element = all(map(is_static, shape)) and math.prod(shape) == 1
-        x = hlo.broadcast_in_dim(hlo.reshape(value, (1,)), (2,), (0,)) if one_element else value
-        x = hlo.tie_shape(x, x if one_element else _behind_barriers(value))  # IREE knows no sizes of a barrier's result
-        wide = hlo.shape_of(x)
-        longest = max(range(len(wide)), key=lambda i: wide[i] if is_static(wide[i]) else math.inf)
-        index = hlo.iota("int32", wide, longest)
-        zeros = hlo.full(0, wide, hlo.dtype_of(x))
-        copy = hlo.select(hlo.compare(index, hlo.full_like(index, -1), "GT"), x, zeros)
-        if one_element:
-            copy = hlo.reshape(hlo.slice(copy, (0,), (1,)), shape)
+        copy = masked_copy(value)
     for op, number in uses:
         op.operands[number] = copy
+
+
+def masked_copy(value: ir.Value, limit: int = -1) -> ir.Value:
+    """A copy of a value: `select(iota > -1, x, 0)`, a mask that no folder of IREE proves true.
+
+    A copy of a copy needs another limit: what the same mask selects twice is selected once.
+    """
+    shape = hlo.shape_of(value)
+    if 0 in shape:
+        return value
+    # An iota of one element folds to zero: make it two.
+    one_element = all(map(is_static, shape)) and math.prod(shape) == 1
+    x = hlo.broadcast_in_dim(hlo.reshape(value, (1,)), (2,), (0,)) if one_element else value
+    x = hlo.tie_shape(x, x if one_element else _behind_barriers(value))  # IREE knows no sizes of a barrier's result
+    wide = hlo.shape_of(x)
+    longest = max(range(len(wide)), key=lambda i: wide[i] if is_static(wide[i]) else math.inf)
+    index = hlo.iota("int32", wide, longest)
+    zeros = hlo.full(0, wide, hlo.dtype_of(x))
+    copy = hlo.select(hlo.compare(index, hlo.full_like(index, limit), "GT"), x, zeros)
+    return hlo.reshape(hlo.slice(copy, (0,), (1,)), shape) if one_element else copy

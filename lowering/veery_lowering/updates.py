@@ -3,7 +3,7 @@
 IREE 3.13 writes into a value where that is its last use, and puts what can be computed at the same time together, right
 behind what all of that needs: so a write may come before a read that was in front of it, or the copy that was made
 because of it. `(y, y.at[1].set(7), cumsum(w))` of `y = x * 2` had the 7 in both. What is written is a copy here, unless
-whatever reads the value is needed for what is written.
+whatever reads the value is needed for what is written, and no other trip of a loop reads it.
 
 And what is written it computes right into its place, though it may be computed from what it overwrites there: of
 `y.at[1:].set(y[:-1] + 1)` the later elements came of new ones, and without the 1 the program failed ("source and target
@@ -13,10 +13,11 @@ or from another part.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.aliasing import copy_for, overwritten
+from veery_lowering.aliasing import masked_copy, overwritten
 from veery_lowering.crossings import is_elementwise
 from veery_lowering.dialects import base_name, integers, sizes
 from veery_lowering.mlir import ir, maker, operations
@@ -34,13 +35,19 @@ _COMPUTED_BEFORE = frozenset(("while", "case", "if", "sort", "scatter"))
 def part_updates(module: Any) -> None:
     """Have operations write into copies, or copies, where they would write what is read, in place."""
     shared, crossed = endangered_writes(module)
+    limits = itertools.count(-2, -1)
     for op, number in shared:
-        copy_for(op.operands[number], [(op, number)])
+        _copy(op, number, next(limits))
     for op, number in crossed:
-        copy_for(op.operands[number], [(op, number)])
+        _copy(op, number, next(limits))
         with op.location, ir.InsertionPoint(op):
             op.operands[number] = hlo.clone(op.operands[number])
-        copy_for(op.operands[number], [(op, number)])
+        _copy(op, number, next(limits))
+
+
+def _copy(op: Any, number: int, limit: int) -> None:
+    with op.location, ir.InsertionPoint(op):
+        op.operands[number] = masked_copy(op.operands[number], limit)
 
 
 Operand = tuple[Any, int]  # of an operation, and its number
@@ -59,7 +66,7 @@ def endangered_writes(module: Any) -> tuple[list[Operand], list[Operand]]:
             if base_name(maker(written)) in _CONSTANTS and not barred:  # what is written is a copy of it
                 continue
             readers = _readers(written)
-            if not _are_for(op, readers, places):
+            if _is_there_again(op, written) or not _are_for(op, readers, places):
                 shared.append((op, number))
             elif readers != [op]:
                 crossed += [(op, other) for other in _given(op) if _crosses(op, op.operands[number], other)]
@@ -82,6 +89,19 @@ def _readers(value: Value) -> list[Any]:
         op = use.owner.operation
         found += _readers(op.results[use.operand_number]) if base_name(op.name) in _VIEWS else [op]
     return found
+
+
+def _is_there_again(op: Any, written: Value) -> bool:
+    """Whether the next trip of a loop around an operation gets the same value, or the caller of a function may."""
+    owner = written.owner
+    outside = owner if isinstance(owner, ir.Block) else owner.operation.block
+    block = op.block
+    while block != outside:
+        around = block.owner.operation
+        if base_name(around.name) == "while":
+            return True
+        block = around.block
+    return isinstance(owner, ir.Block) and "private" in str(owner.owner.attributes.get("sym_visibility", ""))
 
 
 def _are_for(op: Any, readers: list[Any], places: dict[Any, int]) -> bool:

@@ -6,6 +6,7 @@ text. The steps of a conversion are kept apart by `x & x`, which IREE drops late
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -56,19 +57,20 @@ def prepare_versioned(module: ir.Module) -> None:
         with ir.InsertionPoint(op), op.location:
             rewrite(op)
     shared, crossed = endangered_writes(module.operation)
+    limits = itertools.count(-2, -1)
     for op, number in shared:
-        _copy_operand(op, number)
+        _copy_operand(op, number, next(limits))
     for op, number in crossed:
-        _copy_operand(op, number)
+        _copy_operand(op, number, next(limits))
         bar_operand(op, number)
-        _copy_operand(op, number)
+        _copy_operand(op, number, next(limits))
     part_crossed_reads(module.operation)
     compute_strided(module.operation)
 
 
-def _copy_operand(op: Any, number: int) -> None:
+def _copy_operand(op: Any, number: int, limit: int) -> None:
     with ir.InsertionPoint(op), op.location:
-        op.operands[number] = _copy(op.operands[number])
+        op.operands[number] = _copy(op.operands[number], limit)
 
 
 def _convert(op: Any) -> None:
@@ -171,8 +173,8 @@ def _kept(x: Value) -> Value:
     return made("bitcast_convert", x.type, made("and", bits.type, bits, bits))
 
 
-def _copy(x: Value) -> Value:
-    """As `aliasing.copy_for`, of arrays of numbers of known sizes and more than one element."""
+def _copy(x: Value, limit: int) -> Value:
+    """As `aliasing.masked_copy`, of arrays of numbers of known sizes and more than one element."""
     tensor = _tensor(x)
     sizes = tensor.sizes.split("x")[:-1] if tensor else []
     if tensor is None or "?" in sizes or not set(sizes) - {"1"}:
@@ -185,7 +187,7 @@ def _copy(x: Value) -> Value:
         "comparison_direction": ir.Attribute.parse("#vhlo<comparison_direction_v1 GT>"),
         "compare_type": ir.Attribute.parse("#vhlo<comparison_type_v1 SIGNED>"),
     }
-    inside = ir.Operation.create("vhlo.compare_v1", [mask.type], [place, _splat(index, "-1")], how).results[0]
+    inside = ir.Operation.create("vhlo.compare_v1", [mask.type], [place, _splat(index, str(limit))], how).results[0]
     return ir.Operation.create("vhlo.select_v1", [x.type], [inside, x, _zeros(tensor)]).results[0]
 
 

@@ -143,6 +143,27 @@ def test_copies_of_what_is_written_are_needed(monkeypatch: pytest.MonkeyPatch) -
     assert abs(np.asarray(veery.jit(smoothed)(x)) - interpreted(smoothed, x)).max() > 0.01
 
 
+def trips(x: Any, w: Any, p: Any) -> tuple[Any, Any]:
+    """Each trip writes into what all of them get."""
+    y = x * 2
+    one = lambda c, s: (c, jnp.sort(x.at[p].add(s)))
+    two = lambda c, s: (c, jnp.sort(y.at[1].set(s)))
+    return lax.scan(one, 0, w)[1], lax.scan(two, 0, w)[1]
+
+
+TRIPS = np.arange(1, 9, dtype=np.float32), np.array([3, 1, 4, 1.5], np.float32), np.array([0, 5], np.int32)
+
+
+def test_every_trip_gets_what_was_before_the_loop() -> None:
+    x, w, p = TRIPS
+    for target in (x, np.stack([x, x[::-1]], 1)):
+        for actual, expected in zip(veery.jit(trips)(target, w, p), interpreted(trips, target, w, p), strict=True):
+            np.testing.assert_array_equal(actual, expected)
+    added = lambda x, w, p: lax.scan(lambda c, s: (c, (x.at[p].add(x[::-1][p]), s)), 0, w)[1]
+    for actual, expected in zip(veery.jit(added)(x, w, p), interpreted(added, x, w, p), strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
 def test_behind_a_barrier_on_a_constant() -> None:
     def function(u: Any) -> Any:
         x = jnp.asarray(X)
@@ -160,6 +181,13 @@ def test_in_a_versioned_module() -> None:
     np.testing.assert_array_equal(y, X * 2)
     np.testing.assert_array_equal(z, np.concatenate([2 * X[:1], U, 2 * X[2:]]))
     np.testing.assert_allclose(sums, np.cumsum(W), rtol=1e-5)
+
+
+def test_every_trip_of_a_versioned_module_gets_what_was_before_the_loop() -> None:
+    """`trips`, as `jax.export` gives it."""
+    found = veery.stablehlo.load(Path(__file__).parents[1] / "aot/data/jax_0_10_trips.mlirbc")(*TRIPS)
+    for actual, expected in zip(found, interpreted(trips, *TRIPS), strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_in_a_versioned_module_from_what_is_overwritten() -> None:
