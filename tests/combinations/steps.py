@@ -155,6 +155,8 @@ MOVES = (
          (Operand(lambda m, n: (), "int32", 3),)),
     Step("update of a slice", lambda x, u, i: lax.dynamic_update_slice(x, u, (i, i)),
          (Operand(lambda m, n: (1, 1)), Operand(lambda m, n: (), "int32", 3))),
+    Step("update from itself", lambda x: x.at[1:].set(x[:-1])),
+    Step("smooth in place", lambda x: x.at[1:-1].set(x[2:] | x[:-2] if x.dtype == bool else x[2:] + x[:-2])),
     Step("pad", lambda x: jnp.pad(x, ((1, 2), (0, 1)))),
     Step("pad within and cut", lambda x: lax.pad(x, jnp.zeros((), x.dtype), [(-1, 2, 1), (2, -1, 0)])),
     Step("concatenate", lambda x, y: jnp.concatenate([x, y, x[::-1]], 0), (SAME,)),

@@ -247,6 +247,30 @@ def scatter(draw: Draw, pool: Any) -> Drawn:
 
 
 @operation
+def update_from_itself(draw: Draw, pool: Any) -> Drawn:
+    i = pool.choose(least_rank=1)
+    if i is None or pool.types[i].shape[0] < 2:
+        return None
+    n = pool.types[i].shape[0]
+    size = draw.integer(1, n - 1)
+    source, target = draw.integer(0, n - size), draw.integer(0, n - size)
+    how = draw.pick("as it is", "turned about", "added", "at a computed place")
+
+    def fun(x):
+        part = x[source : source + size]
+        if how == "turned about":
+            part = part[::-1]
+        elif how == "added":
+            part = part | x[:size] if x.dtype == bool else part + x[:size]
+        elif how == "at a computed place":
+            place = target + (jnp.abs(x.reshape(-1)[0]) > 0).astype("int32") * 0
+            return lax.dynamic_update_slice_in_dim(x, part, place, 0)
+        return x.at[target : target + size].set(part)
+
+    return fun, (i,)
+
+
+@operation
 def where(draw: Draw, pool: Any) -> Drawn:
     i = pool.choose()
     if i is None:

@@ -170,6 +170,27 @@ def gram_schmidt(draw: Draw) -> Made:
     return fun, (draw.normal(n, k),)
 
 
+@template()
+def elimination_in_place(draw: Draw) -> Made:
+    n, m = draw.size(17, least=3), draw.size(13)
+    how = draw.pick("loop", "written out", "swapped")
+
+    def fun(a, b):
+        def step(i, rows):
+            if how == "swapped":
+                return rows.at[i].set(rows[i - 1]).at[i - 1].set(rows[i])
+            return rows.at[i].set(rows[i] - rows[i - 1] * rows[i, 0] / (jnp.abs(rows[i - 1, 0]) + 1))
+
+        rows = a + b
+        if how == "loop":
+            return lax.fori_loop(1, n, step, rows)
+        for i in range(1, min(n, 5)):
+            rows = step(i, rows)
+        return rows
+
+    return fun, (draw.normal(n, m), draw.normal(n, m))
+
+
 @template(half=False)
 def matrix_exponential(draw: Draw) -> Made:
     n, terms = draw.size(7), draw.integer(2, 6)

@@ -129,6 +129,27 @@ def heat_equation(draw: Draw) -> Made:
 
 
 @template()
+def heat_equation_in_place(draw: Draw) -> Made:
+    n, m, steps = draw.size(33, least=3), draw.size(13, least=3), draw.integer(1, 4)
+    loop = draw.chance(0.5)
+    inner = (slice(1, -1), slice(1, -1)) if draw.chance(0.5) else (slice(1, -1),)
+    ahead, behind = (slice(2, None), *inner[1:]), (slice(-2), *inner[1:])
+
+    def fun(u, k):
+        def step(_, u):
+            return u.at[inner].set(u[inner] + 0.2 * jnp.tanh(k[inner]) * (u[ahead] - 2 * u[inner] + u[behind]))
+
+        u = u * 1.5
+        if loop:
+            return lax.fori_loop(0, steps, step, u)
+        for i in range(steps):
+            u = step(i, u)
+        return u
+
+    return fun, (draw.normal(n, m), draw.normal(n, m))
+
+
+@template()
 def wave_equation(draw: Draw) -> Made:
     n, steps = draw.size(33), draw.integer(1, 5)
 

@@ -369,3 +369,23 @@ def token_sampling(draw: Draw) -> Made:
         return jnp.sum(cumulative < u[:, None], -1), nn.log_softmax(cut).max(-1)
 
     return fun, (draw.normal(n, v), draw.positive(n) * 0.4)
+
+
+@template()
+def history(draw: Draw) -> Made:
+    n, d, steps = draw.size(17, least=2), draw.size(7), draw.integer(1, 5)
+    newest = draw.pick("last", "first")
+    all_of_them = draw.chance(0.5)
+
+    def fun(buffer, xs, weights):
+        def step(buffer, x):
+            y = jnp.tanh(weights @ buffer)
+            if newest == "last":
+                buffer = buffer.at[:-1].set(buffer[1:]).at[-1].set(x + y)
+            else:
+                buffer = buffer.at[1:].set(buffer[:-1]).at[0].set(x + y)
+            return buffer, buffer[::2] if all_of_them else y
+
+        return lax.scan(step, buffer * 0.5, xs)
+
+    return fun, (draw.normal(n, d), draw.normal(steps, d), draw.normal(n))
