@@ -46,6 +46,17 @@ def compute_each(module: Any) -> None:
                 behind_barrier(op)
 
 
+def wait_for_loops(module: Any) -> None:
+    """Put barriers behind the results of loops, in place, at which calls wait.
+
+    IREE forgets that a loop is between what it makes one submission of, where an array both is carried by the loop and
+    later written into with a result ("circular dependency: input operation uses partition output").
+    """
+    for op in operations(module):
+        if op.name == "stablehlo.while":
+            behind_barrier(op)
+
+
 def _may_count(op: Any) -> bool:
     kind = op.results[0].type
     return op.parent.name == "stablehlo.while" and not kind.rank and isinstance(kind.element_type, ir.IntegerType)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from veery_lowering import isolation
 from veery_lowering.allocation import allocate_memory
-from veery_lowering.barriers import clone_at_barriers, compute_each
+from veery_lowering.barriers import clone_at_barriers, compute_each, wait_for_loops
 from veery_lowering.branches import separate
 from veery_lowering.cache import disk_cache
 from veery_lowering.constants import compute_constants, hide_complex_updates, leave_unreversed
@@ -225,6 +225,8 @@ def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collecti
         part_crossed_reads(module)
         compute_strided(module)
         clone_at_barriers(module)  # but those that keep loops in their form
+        if fusion is Fusion.NONE:
+            wait_for_loops(module)
         part_updates(module)
         settle(module)
         compute_columns(module)

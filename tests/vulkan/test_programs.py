@@ -230,3 +230,27 @@ def test_linear_algebra_and_fourier_transforms_run_without_the_host(vulkan: Any)
     fun = lambda s: [jnp.linalg.cholesky(s), jnp.fft.rfft(s, axis=1)]
     for expected, actual in zip(*_everywhere(fun, s), strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_what_a_loop_gives_is_written_into_what_it_began_with(vulkan: Any) -> None:
+    """IREE puts the two into one submission, as if no loop were between, and fails; the fallback waits for the loop."""
+
+    def programs(x: Any) -> Any:
+        y = x * 2
+        return y.at[1:].set(lax.fori_loop(0, 3, lambda i, z: jnp.sin(z), y)[:-1])
+
+    expected, actual = _everywhere(programs, np.linspace(0, 2, 33, dtype=np.float32))
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
+
+
+def test_trips_write_into_copies(vulkan: Any) -> None:
+    """Each trip of the scan gets x as it was before, and parts of an array that come from other parts of it."""
+
+    def programs(x: Any, w: Any) -> Any:
+        added = lax.scan(lambda c, s: (c, (x.at[jnp.array([0, 5])].add(s), s)), 0, w)[1]
+        y = x * 2
+        return added, y.at[1:-1].set((y[:-2] + y[2:]) / 2), y.at[1:].set(y[:-1])
+
+    expected, actual = _everywhere(programs, np.arange(1, 9, dtype=np.float32), np.array([3, 1, 4], np.float32))
+    for left, right in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-6)
