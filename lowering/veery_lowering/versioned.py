@@ -13,6 +13,7 @@ from typing import Any
 
 from veery_lowering.barriers import bar_operand
 from veery_lowering.crossings import part_crossed_reads
+from veery_lowering.dialects import base_name
 from veery_lowering.mlir import ir, operations
 from veery_lowering.registry import Value
 from veery_lowering.strides import compute_strided
@@ -21,6 +22,7 @@ from veery_lowering.updates import endangered_writes
 _TENSOR = re.compile(r"!vhlo\.tensor_v1<((?:[\d?]+x)*)!vhlo\.([a-z]+)(\d*)_v\d>")
 _PRODUCTS = re.compile(r"vhlo\.(dot|dot_general|convolution)_v\d+")
 _REDUCTION = re.compile(r"vhlo\.reduce_v\d+")
+_FOLDS = frozenset(("add", "multiply", "maximum", "minimum"))
 _NUMBERS = ("bool", "i", "ui", "f", "bf")
 
 
@@ -50,8 +52,12 @@ def prepare_versioned(module: ir.Module) -> None:
             rewrite = _widen_operands
         elif _REDUCTION.fullmatch(op.name) and _sums_broadcast_product(op):
             rewrite = _hide_product
+        elif op.name.startswith("vhlo.reverse_v"):
+            rewrite = _reverse_signed
         elif op.name.startswith("vhlo.reduce_window_v") and _reads_single_elements(op):
             rewrite = _bar_operands
+        elif op.name.startswith("vhlo.reduce_window_v") and _folds(op):
+            rewrite = _fold_signed
         else:
             continue
         with ir.InsertionPoint(op), op.location:
@@ -125,6 +131,45 @@ def _bar_operands(op: Any) -> None:
         bar_operand(op, i)
 
 
+def _reverse_signed(op: Any) -> None:
+    """Reverse unsigned integers as signed ones: IREE compiles no reverse of those."""
+    given = _tensor(op.operands[0])
+    if given is not None and given.kind == "ui":
+        attributes = {name: op.attributes[name] for name in op.attributes}
+        x = _converted(op.operands[0], _signed(given))
+        _replace(op, _converted(ir.Operation.create(op.name, [x.type], [x], attributes).results[0], given))
+
+
+def _fold_signed(op: Any) -> None:
+    """Fold windows of unsigned integers as signed ones, in the same order: IREE compiles none of those with padding."""
+    given, out = [_tensor(x) for x in op.operands], _tensor(op.results[0])
+    if out is None or out.kind != "ui" or None in given:
+        return
+    fold = operations(op)[0].name
+    ordered = base_name(fold) in ("maximum", "minimum")
+    lowest = str(-(1 << (out.width - 1)))
+    moved = lambda x, t: _made("xor", x.type, x, _splat(_signed(t), lowest)) if ordered else x
+    operands = [moved(_converted(x, _signed(t)), t) for x, t in zip(op.operands, given) if t]
+    attributes = {name: op.attributes[name] for name in op.attributes}
+    made = ir.Operation.create(op.name, [_signed(out).type], operands, attributes, regions=1)
+    number = Tensor("", "i", out.width).type
+    block = made.regions[0].blocks.append(number, number)
+    with ir.InsertionPoint(block):
+        folded = ir.Operation.create(fold, [number], list(block.arguments)).results
+        ir.Operation.create("vhlo.return_v1", [], list(folded))
+    _replace(op, _converted(moved(made.results[0], out), out))
+
+
+def _signed(tensor: Tensor) -> Tensor:
+    return tensor.of("i", tensor.width)
+
+
+def _folds(op: Any) -> bool:
+    """Whether windows of one array are folded by a single operation that signed integers have too."""
+    names = [base_name(each.name) for each in operations(op)[:2]]
+    return len(op.operands) == 2 and names[0] in _FOLDS and names[1] == "return"
+
+
 def _hide_product(op: Any) -> None:
     product = op.operands[0].owner
     a, b = product.operands
@@ -165,12 +210,15 @@ def _converted(x: Value, new: Tensor) -> Value:
 
 
 def _kept(x: Value) -> Value:
-    made = lambda name, kind, *xs: ir.Operation.create(f"vhlo.{name}_v1", [kind], xs).results[0]
     tensor = _tensor(x)
     if tensor is None or tensor.kind not in ("f", "bf"):
-        return made("and", x.type, x, x)
-    bits = made("bitcast_convert", tensor.of("i", tensor.width).type, x)
-    return made("bitcast_convert", x.type, made("and", bits.type, bits, bits))
+        return _made("and", x.type, x, x)
+    bits = _made("bitcast_convert", _signed(tensor).type, x)
+    return _made("bitcast_convert", x.type, _made("and", bits.type, bits, bits))
+
+
+def _made(name: str, kind: ir.Type, *operands: Value) -> Value:
+    return ir.Operation.create(f"vhlo.{name}_v1", [kind], list(operands)).results[0]
 
 
 def _copy(x: Value, limit: int) -> Value:

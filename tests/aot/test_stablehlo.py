@@ -117,3 +117,16 @@ def test_steps_through_widened_values_in_a_versioned_module():
     np.testing.assert_array_equal(chosen, [8, 8, 4])
     assert total == 7
     np.testing.assert_array_equal(backwards, [6, 4, 2, 0])
+
+
+def test_unsigned_integers_in_a_versioned_module():
+    """Reverses and windows, which IREE compiles of signed ones only: `cumsum`, `cumprod`, `cummax`, windows' minima."""
+    folds = veery.stablehlo.load(Path(__file__).parent / "data/jax_0_10_unsigned.mlirbc")
+    x, y = np.array([200, 3, 255, 0, 7, 9, 130, 1, 2], np.uint8), np.array([70, 60_000, 3, 65_535], np.uint16)
+    backwards, sums, products, largest, least, wide = folds(x, y)
+    np.testing.assert_array_equal(backwards, x[::-1])
+    np.testing.assert_array_equal(sums, np.cumsum(x, dtype=np.uint8))
+    np.testing.assert_array_equal(products, np.cumprod(x, dtype=np.uint8))
+    np.testing.assert_array_equal(largest, np.maximum.accumulate(x))
+    np.testing.assert_array_equal(least, np.minimum(x[1:], x[:-1]))
+    np.testing.assert_array_equal(wide, np.maximum.accumulate(y[::-1])[::-1])
