@@ -5,6 +5,7 @@ The bindings have no accessors for the versioned form: its types and attributes 
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -12,6 +13,7 @@ from veery_lowering.mlir import ir
 
 _NAME = re.compile(r"(?:stablehlo|vhlo)\.(\w+?)(?:_v\d+)?")
 _SIZES = re.compile(r"!?(?:vhlo\.tensor_v1|tensor)<((?:[\d?]+x)*)")
+_DENSE = re.compile(r"dense<(.*?)> : tensor<((?:\d+x)*)")
 _INTEGERS = re.compile(r"-?\d+")
 
 
@@ -30,8 +32,10 @@ def sizes(x: Any) -> list[str]:
 
 
 def integers(attribute: Any) -> list[int]:
-    """The numbers of an attribute; of equal ones one may stand for all."""
+    """The numbers of an attribute, a list or a table."""
     if isinstance(attribute, ir.DenseI64ArrayAttr):
         return list(attribute)
-    text = re.search(r"dense<(.*?)>", str(attribute))
-    return [int(n) for n in _INTEGERS.findall(text[1] if text else "")]
+    match = _DENSE.search(str(attribute))
+    numbers = [int(n) for n in _INTEGERS.findall(match[1])] if match else []
+    count = math.prod(int(n) for n in match[2].split("x")[:-1]) if match else 0
+    return numbers * count if len(numbers) == 1 else numbers  # of equal ones the text has one

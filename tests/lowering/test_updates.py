@@ -191,12 +191,18 @@ def test_every_trip_of_a_versioned_module_gets_what_was_before_the_loop() -> Non
 
 
 def test_in_a_versioned_module_from_what_is_overwritten() -> None:
-    """Of `(x + k) * 2`: smoothed, shifted, half of it turned about, written at a place, and a part in front."""
+    """Of `(x + k) * 2`: smoothed, shifted, half of it turned about, written at a place, and a part in front.
+
+    And a part of `outer(x, x + 3)`, doubled, beside where it was.
+    """
     path = Path(__file__).parents[1] / "aot/data/jax_0_10_shifts.mlirbc"
     y = [(W + k) * 2 for k in range(5)]
-    smoothed, shifted, turned, placed, front = veery.stablehlo.load(path)(W, np.int32(1))
+    smoothed, shifted, turned, placed, front, aside = veery.stablehlo.load(path)(W, np.int32(1))
     np.testing.assert_allclose(smoothed, [y[0][0], *(y[0][:-2] + y[0][2:]) / 2, y[0][-1]], rtol=1e-6)
     np.testing.assert_array_equal(shifted, [y[1][0], *y[1][:-1]])
     np.testing.assert_array_equal(turned, [*y[2][15::-1], *y[2][16:]])
     np.testing.assert_array_equal(placed, [y[3][0], *y[3][:-1]])
     np.testing.assert_array_equal(front, [*y[4][3:6], *y[4][3:]])
+    table = np.outer(W, W + 3)
+    table[:20, 1:30] = 2 * table[:20, :29]
+    np.testing.assert_array_equal(aside, table)
