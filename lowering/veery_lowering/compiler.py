@@ -37,6 +37,7 @@ from veery_lowering.mlir import (
 )
 from veery_lowering.module import Emission
 from veery_lowering.overwriting import unsafe
+from veery_lowering.paddings import separate_paddings
 from veery_lowering.products import settle_products
 from veery_lowering.program import Options
 from veery_lowering.queues import free_no_parts, keep_to_first_queue, record_anew
@@ -50,7 +51,7 @@ from veery_lowering.widened import compute_widened
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "26"
+_KEY_FORMAT = "27"
 _NO_CONSTANTS = "--iree-opt-const-eval=false"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
@@ -234,7 +235,7 @@ def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collecti
         if kept is not None:
             overwritten.extend(reuse_donated(module, emission.donated, kept))
 
-    code = inlined(emission.module, change)
+    code = inlined(emission.module, change, separate_paddings)
     return Prepared(code, overwritten, made, branches)
 
 

@@ -81,14 +81,16 @@ def bytecode(module: ir.Module) -> bytes:
     return stream.getvalue()
 
 
-def inlined(module: ir.Module, change: Callable[[Any], None]) -> bytes:
+def inlined(module: ir.Module, change: Callable[[Any], None], before: Callable[[Any], None] = lambda _: None) -> bytes:
     """MLIR bytecode of a module without calls, in which nothing is computed twice or can be known before, and which
-    `change` may then change.
+    `change` may then change; `before` changes it as soon as the calls are gone.
     """
     copy = module.operation.clone()
     try:
         with module.context, ir.Location.unknown():  # this thread's may be another by now
-            PassManager.parse(f"builtin.module(inline,{_SIMPLIFY})").run(copy)
+            PassManager.parse("builtin.module(inline)").run(copy)
+            before(copy)
+            PassManager.parse(f"builtin.module({_SIMPLIFY})").run(copy)
             change(copy)
         stream = io.BytesIO()
         copy.write_bytecode(stream)

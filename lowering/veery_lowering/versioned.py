@@ -15,6 +15,7 @@ from veery_lowering.barriers import bar_operand
 from veery_lowering.crossings import part_crossed_reads
 from veery_lowering.dialects import base_name
 from veery_lowering.mlir import ir, operations
+from veery_lowering.paddings import separate_paddings
 from veery_lowering.registry import Value
 from veery_lowering.strides import compute_strided
 from veery_lowering.updates import endangered_writes
@@ -71,6 +72,7 @@ def prepare_versioned(module: ir.Module) -> None:
         bar_operand(op, number)
         _copy_operand(op, number, next(limits))
     part_crossed_reads(module.operation)
+    separate_paddings(module.operation)
     compute_strided(module.operation)
 
 

@@ -130,3 +130,11 @@ def test_unsigned_integers_in_a_versioned_module():
     np.testing.assert_array_equal(largest, np.maximum.accumulate(x))
     np.testing.assert_array_equal(least, np.minimum(x[1:], x[:-1]))
     np.testing.assert_array_equal(wide, np.maximum.accumulate(y[::-1])[::-1])
+
+
+def test_paddings_of_paddings_in_a_versioned_module():
+    """IREE made one of two, and forgot the zeros between elements."""
+    paddings = veery.stablehlo.load(Path(__file__).parent / "data/jax_0_10_paddings.mlirbc")
+    outer, inner = paddings(np.array([1, 2, 3, 4], np.float32))
+    np.testing.assert_array_equal(outer, [0, 1, 0, 2, 0, 3, 0, 4, 0, 0])
+    np.testing.assert_array_equal(inner, [0, 0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 0, 0, 0])

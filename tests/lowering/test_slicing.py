@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
+from support.interpreted import interpreted
 from support.jaxpr_graphs import Graph, Literal
 
 import veery
@@ -87,3 +90,23 @@ def test_steps_through_halves() -> None:
         x = np.array([3, 2, -1, 5, -7], dtype)
         strided = lambda x: lax.reduce_window(x, np.array(np.inf, x.dtype), lax.min, (1,), (2,), "VALID")
         np.testing.assert_array_equal(veery.jit(strided)(x), x[::2])
+
+
+SIMPLE = [(0, 0, 1), (1, 2, 0), (1, 1, 1), (0, 1, 2), (-1, 2, 0)]
+
+
+def test_paddings_of_paddings() -> None:
+    """Of two with equal values IREE made one, and forgot what either puts between elements."""
+
+    def padded(x: Any) -> Any:
+        pad = lambda x, how: lax.pad(x, np.float32(0), [how])
+        inside = veery.jit(lambda x: pad(x, (0, 0, 1)))
+        gradient = veery.grad(lambda x: (pad(x, (2, 1, 0))[::3] ** 2).sum() + (x[1:][::2][1:] ** 2).sum())
+        twice = [pad(pad(x, first), second) for first in SIMPLE for second in SIMPLE]
+        return twice, pad(inside(x), (1, 2, 0)), gradient(x)
+
+    for size in (2, 5, 40):
+        x = np.arange(1, size + 1, dtype=np.float32)
+        outs, wanted = veery.tree.leaves(veery.jit(padded)(x)), veery.tree.leaves(interpreted(padded, x))
+        for actual, expected in zip(outs, wanted, strict=True):
+            np.testing.assert_array_equal(actual, expected)
