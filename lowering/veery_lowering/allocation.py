@@ -47,7 +47,9 @@ def allocate_memory(module: ir.Module) -> bool:
             sizes = [_constant(op.operands[7]) for op in allocations]
             unbounded = looped and sum(_SLAB if size is None else size for size in sizes) > _SMALL
             for op in chosen:
-                _replace(op.operation, outer)
+                _replace(op.operation)
+            for declaration in _IMPORTS if chosen else ():
+                add_import(outer, declaration)
             if allocations and "iree.reflection" in function.attributes:  # else it is none of ours
                 _note(function, _UNBOUNDED if unbounded else str(scratch))
                 changed = True
@@ -79,7 +81,7 @@ def _constant(value: Any) -> int | None:
     return int(value.owner.attributes["value"].value) if maker(value) == "vm.const.i64" else None
 
 
-def _replace(alloca: Any, program: Any) -> None:
+def _replace(alloca: Any) -> None:
     device, affinity, wait, signal, _, kind, usage, size, _ = alloca.operands
     with alloca.location, ir.InsertionPoint(alloca):
         allocator = call(_ALLOCATOR, [ir.Type.parse("!vm.ref<!hal.allocator>")], [device])
@@ -89,5 +91,3 @@ def _replace(alloca: Any, program: Any) -> None:
     alloca.erase()
     signal.replace_all_uses_with(wait)  # the memory is there as soon as what came before
     made.erase()
-    for declaration in _IMPORTS:
-        add_import(program, declaration)

@@ -17,7 +17,7 @@ import itertools
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.aliasing import masked_copy, overwritten
+from veery_lowering.aliasing import Use, masked_copy, overwritten
 from veery_lowering.crossings import is_elementwise
 from veery_lowering.dialects import base_name, integers, sizes
 from veery_lowering.mlir import ir, maker, operations
@@ -50,15 +50,12 @@ def _copy(op: Any, number: int, limit: int) -> None:
         op.operands[number] = masked_copy(op.operands[number], limit)
 
 
-Operand = tuple[Any, int]  # of an operation, and its number
-
-
-def endangered_writes(module: Any) -> tuple[list[Operand], list[Operand]]:
+def endangered_writes(module: Any) -> tuple[list[Use], list[Use]]:
     """What operations of a module, versioned or not, write into that something else may read, and what they write
     that is computed from what they write into.
     """
-    shared: list[Operand] = []
-    crossed: list[Operand] = []
+    shared: list[Use] = []
+    crossed: list[Use] = []
     places = {op: place for place, op in enumerate(operations(module))}
     for op in places:
         for number in overwritten(op):
