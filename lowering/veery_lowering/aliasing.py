@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.dialects import base_name
-from veery_lowering.mlir import ir, maker
+from veery_lowering.mlir import base_name, ir, maker
 from veery_lowering.types import is_static
 
 Use = tuple[Any, int]  # operation, operand number
@@ -78,7 +77,7 @@ def protect_arguments(module: ir.Module, donated: tuple[bool, ...]) -> None:
 
 
 def overwritten(op: Any) -> range:
-    """The operands of an operation, versioned or not, that IREE overwrites with its results where it can."""
+    """The operands of an operation that IREE overwrites with its results where it can."""
     name = base_name(op.name)
     if name not in _IN_PLACE:
         return range(0)

@@ -63,7 +63,7 @@ def _may_count(op: Any) -> bool:
 
 
 def behind_barrier(op: Any) -> Any:
-    """Put the results of an operation, versioned or not, behind barriers, which all that used them use instead.
+    """Put the results of an operation behind barriers, which all that used them use instead.
 
     Returns the first of them.
     """
@@ -71,7 +71,7 @@ def behind_barrier(op: Any) -> Any:
     for x in op.results:
         uses = [(use.owner, use.operand_number) for use in x.uses]
         with op.location, ir.InsertionPoint.after(op):
-            barred = _barred(x, op)
+            (barred,) = hlo.optimization_barrier([x])
         for user, i in uses:
             user.operands[i] = barred
         first = first or barred
@@ -79,15 +79,9 @@ def behind_barrier(op: Any) -> Any:
 
 
 def bar_operand(op: Any, number: int) -> None:
-    """Put a barrier before an operand of an operation, versioned or not."""
+    """Put a barrier before an operand of an operation."""
     with op.location, ir.InsertionPoint(op):
-        op.operands[number] = _barred(op.operands[number], op)
-
-
-def _barred(x: ir.Value, op: Any) -> ir.Value:
-    if op.name.startswith("vhlo."):
-        return ir.Operation.create("vhlo.optimization_barrier_v1", [x.type], [x]).results[0]
-    return hlo.optimization_barrier([x])[0]
+        (op.operands[number],) = hlo.optimization_barrier([op.operands[number]])
 
 
 def clone_at_barriers(module: Any) -> None:

@@ -5,8 +5,6 @@ with that part of the reduction which it reads first; what it reads in another w
 yet. So the distances `(x * x).sum(1)[:, None] + (x * x).sum(1)[None] - 2 * x @ x.T` were wrong in all sizes. A barrier
 has such a result computed before. It costs a dispatch where the program was wrong, and nothing elsewhere: an expression
 that reads a result in one way only stays with it.
-
-Versioned modules (VHLO) are walked in the same way.
 """
 
 from __future__ import annotations
@@ -14,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from veery_lowering import stablehlo as hlo
 from veery_lowering.barriers import behind_barrier
-from veery_lowering.dialects import base_name, integers, sizes
-from veery_lowering.mlir import operations
+from veery_lowering.mlir import base_name, operations
 
 _SUMMING = frozenset("reduce dot dot_general convolution reduce_window select_and_scatter".split())
 _ELEMENTWISE = frozenset(
@@ -65,7 +63,7 @@ def _crossed(block: Any) -> list[Any]:
 
 
 def _whole(x: Any) -> Way:
-    return tuple(None if n == "1" else axis for axis, n in enumerate(sizes(x)))
+    return tuple(None if n == 1 else axis for axis, n in enumerate(hlo.shape_of(x)))
 
 
 def _joined(operands: Sequence[Reads], found: list[Any]) -> Reads:
@@ -80,14 +78,14 @@ def _joined(operands: Sequence[Reads], found: list[Any]) -> Reads:
 def _moved(op: Any, label: str) -> Callable[[int | str | None], int | str | None]:
     """Where an operation puts an axis of its operand."""
     (out,) = op.results
-    old, new = sizes(op.operands[0]), sizes(out)
+    old, new = hlo.shape_of(op.operands[0]), hlo.shape_of(out)
     if label.startswith("broadcast_in_dim"):
-        place = integers(op.attributes["broadcast_dimensions"])
+        place = list(op.attributes["broadcast_dimensions"])
         return lambda axis: place[axis] if isinstance(axis, int) else axis
     if label.startswith("transpose"):
-        permutation = integers(op.attributes["permutation"])
+        permutation = list(op.attributes["permutation"])
         return lambda axis: permutation.index(axis) if isinstance(axis, int) else axis
-    kept, left = ([i for i, n in enumerate(given) if n != "1"] for given in (old, new))
+    kept, left = ([i for i, n in enumerate(given) if n != 1] for given in (old, new))
     if [old[i] for i in kept] == [new[i] for i in left]:
         new_axis = dict(zip(kept, left))
         return lambda axis: new_axis.get(axis) if isinstance(axis, int) else axis

@@ -7,30 +7,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from veery_lowering import isolation
 from veery_lowering import stablehlo as hlo
-from veery_lowering.errors import CompileError, LoweringError
+from veery_lowering.errors import LoweringError
 from veery_lowering.mlir import bytecode, context, ir
 from veery_lowering.program import Signature
+from veery_lowering.translation import translate
 from veery_lowering.types import numpy_dtype, tensor_type
-from veery_lowering.versioned import prepare_versioned
+from veery_lowering.versioned import convert_versioned, is_versioned
 
 # Calls that say where values lie among devices, and compute nothing.
 _ANNOTATIONS = frozenset(("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint"))
-_VHLO_ELEMENTS = {
-    "bool": "bool", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
-    **{f"{p}{n}": f"{'u' if p == 'ui' else ''}int{n}" for p in ("i", "ui") for n in (8, 16, 32, 64)},
-}  # fmt: skip
-_VHLO_TENSOR = re.compile(r"!vhlo\.tensor_v1<((?:[\d?]+x)*)!vhlo\.(\w+)_v\d>")
 
 
 @dataclass(frozen=True)
 class Foreign:
     """A module with one public function, as plain data.
 
-    source: MLIR bytecode, StableHLO or, when `plain` is false, what IREE made of a versioned (VHLO) module.
+    source: MLIR bytecode of StableHLO.
     names: of the arguments, "" where unknown.
     """
 
@@ -85,11 +78,8 @@ def read_module(source: str | bytes, *, dynamic: bool = False) -> Foreign:
     """
     with context():
         module = _parse(source)
-        versioned = [op for op in module.body.operations if op.operation.name.startswith("vhlo.func")]
-        signature = _vhlo_signature(versioned) if versioned else None
-        if versioned:
-            prepare_versioned(module)
-            module = _unversioned(bytecode(module))
+        if is_versioned(module):
+            convert_versioned(module)
         public = [f for f in _functions(module) if "sym_visibility" not in f.attributes or _visibility(f) == "public"]
         mains = [f for f in public if _symbol(f) == "main"] or public
         if len(mains) != 1:
@@ -98,7 +88,7 @@ def read_module(source: str | bytes, *, dynamic: bool = False) -> Foreign:
         (entry,) = mains
         _drop_annotations(module)
         types = ir.FunctionType(ir.TypeAttr(entry.attributes["function_type"]).value)
-        inputs, outputs = signature or tuple(_signature(part, dynamic) for part in (types.inputs, types.results))
+        inputs, outputs = (_signature(part, dynamic) for part in (types.inputs, types.results))
         names = tuple(_name_of(argument) for argument in entry.regions[0].blocks[0].arguments)
         name = ir.StringAttr(module.operation.attributes["sym_name"]).value if _named(module) else _symbol(entry)
         return Foreign(name, bytecode(module), inputs, outputs, names, _symbol(entry))
@@ -157,35 +147,6 @@ def _target(op: Any) -> str:
     return ir.StringAttr(op.attributes["call_target_name"]).value
 
 
-# Versioned modules. The bindings do not have the passes between VHLO and StableHLO; IREE's own input conversion does.
-
-
-def _vhlo_signature(functions: Sequence[Any]) -> tuple[Signature, Signature] | None:
-    if len(functions) != 1 and not any("@main" in str(f)[:200] for f in functions):
-        return None
-    text = next((str(f) for f in functions if "@main" in str(f)[:200]), str(functions[0])).splitlines()[0]
-    head, _, tail = text.partition(") -> ")
-    return _vhlo_types(head), _vhlo_types(tail)
-
-
-def _vhlo_types(text: str) -> Signature:
-    found = []
-    for dims, element in _VHLO_TENSOR.findall(text):
-        if "?" in dims or element not in _VHLO_ELEMENTS:
-            raise ValueError(f"arguments and results must be static tensors of known dtype, got {dims}{element}")
-        found.append((tuple(int(d) for d in dims.split("x") if d), _VHLO_ELEMENTS[element]))
-    return tuple(found)
-
-
-def _unversioned(source: bytes) -> ir.Module:
-    flags = ("--iree-input-type=stablehlo", "--iree-input-demote-f64-to-f32=false", "--iree-hal-target-device=local")
-    text, diagnostics = isolation.run_pipeline(source, flags, "input")
-    if text is None:
-        raise CompileError("; ".join(d.message for d in diagnostics if d.severity == "error")[:500])
-    plain = re.sub(r"\butil\.(func|call)\b", r"func.\1", text.decode())
-    return ir.Module.parse(re.sub(r"\butil\.return\b", "return", plain))
-
-
 # Calls.
 
 
@@ -205,11 +166,8 @@ def call(emitter: Any, foreign: Foreign, operands: Sequence[Any], results: Seque
 
 
 def _cast(x: Any, type_: ir.Type) -> Any:
-    """Sizes become known or unknown. IREE's input conversion has lost the signs of integers; the bits are the same."""
-    if list(x.type.shape) != list(type_.shape):
-        between = ir.RankedTensorType.get(type_.shape, ir.RankedTensorType(x.type).element_type)
-        x = hlo.cast_shape(x, between)
-    return x if x.type == type_ else hlo.bitcast_convert(x, np.dtype(numpy_dtype(type_)))
+    """Sizes become known or unknown."""
+    return x if x.type == type_ else hlo.cast_shape(x, type_)
 
 
 def _merge(emitter: Any, foreign: Foreign) -> str:
@@ -224,7 +182,7 @@ def _merge(emitter: Any, foreign: Foreign) -> str:
             symbols[old] = emitter._unique(f"{foreign.name}_{old}" if old == foreign.entry else old)
 
     def rename(op: Any) -> ir.WalkResult:
-        for name in list(op.attributes):
+        for name in list(op.attributes) if op.name != "stablehlo.constant" else ():  # complex ones cannot be read
             value = op.attributes[name]
             if isinstance(value, ir.FlatSymbolRefAttr) and value.value in symbols:
                 op.attributes[name] = ir.FlatSymbolRefAttr.get(symbols[value.value])
@@ -240,4 +198,5 @@ def _merge(emitter: Any, foreign: Foreign) -> str:
             for name in ("arg_attrs", "res_attrs"):
                 if name in clone.attributes:
                     del clone.attributes[name]
+            translate(clone, emitter.emit)
     return symbols[foreign.entry]

@@ -119,6 +119,11 @@ def operations(root: Any) -> list[Any]:
     return found
 
 
+def base_name(name: str) -> str:
+    """The name of an operation without StableHLO's prefix."""
+    return name.removeprefix("stablehlo.")
+
+
 def maker(value: Any) -> str:
     """The name of the operation that a value is a result of; empty for what a block is given."""
     return "" if isinstance(value.owner, ir.Block) else str(value.owner.name)

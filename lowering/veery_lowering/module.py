@@ -225,22 +225,37 @@ class ModuleEmitter:
 
     def _emit(self, eqn: Any, operands: list[Value]) -> list[Value]:
         name = eqn.primitive.name
-        lowering = lookup(name, self.target)
-        if lowering is None:
-            raise LoweringError(f"{name}: no lowering for target {self.target!r}{_where(eqn)}")
         if self.symbols.sources:
             check_symbolic(eqn, _where(eqn))
         avals_in = tuple(atom.aval for atom in eqn.invars)
         avals_out = tuple(var.aval for var in eqn.outvars)
-        ctx = Context(name, self.target, avals_in, avals_out, self, eqn.primitive)
         try:
-            produced = self._apply(lowering, ctx, operands, eqn.params)
-        except LoweringError as error:
+            return self.emit(name, operands, avals_in, avals_out, eqn.params, eqn.primitive)
+        except (LoweringError, AssertionError) as error:
             if " (at " not in str(error):
-                raise LoweringError(f"{error}{_where(eqn)}") from error
+                raise type(error)(f"{error}{_where(eqn)}") from error
             raise
+
+    def emit(
+        self,
+        name: str,
+        operands: list[Value],
+        avals_in: tuple[Any, ...],
+        avals_out: tuple[Any, ...],
+        params: dict[str, Any],
+        definition: Any = None,
+    ) -> list[Value]:
+        """Emit a primitive by its rule."""
+        lowering = lookup(name, self.target)
+        if lowering is None:
+            raise LoweringError(f"{name}: no lowering for target {self.target!r}")
+        ctx = Context(name, self.target, avals_in, avals_out, self, definition)
+        produced = self._apply(lowering, ctx, operands, params)
         results = [produced] if isinstance(produced, ir.Value) else list(produced)
-        self._check(eqn, results)
+        expected = list(map(aval_type, avals_out))
+        if [x.type for x in results] != expected:
+            texts = [", ".join(map(str, types)) for types in ([x.type for x in results], expected)]
+            raise AssertionError(f"{name}: lowered to ({texts[0]}), not ({texts[1]})")
         return results
 
     def _apply(self, lowering: Any, ctx: Context, operands: list[Value], params: dict[str, Any]) -> Any:
@@ -253,13 +268,6 @@ class ModuleEmitter:
                 raise
         with clear_errors(ctx.primitive, self.symbols):
             return general(ctx, *operands, **params)
-
-    def _check(self, eqn: Any, results: list[Value]) -> None:
-        expected = [aval_type(var.aval) for var in eqn.outvars]
-        got = [x.type for x in results]
-        if got != expected:
-            texts = [", ".join(map(str, types)) for types in (got, expected)]
-            raise AssertionError(f"{eqn.primitive.name}: lowered to ({texts[0]}), not ({texts[1]}){_where(eqn)}")
 
     def _location(self, eqn: Any) -> ir.Location:
         file, line, column, stack = _source(eqn)

@@ -2,7 +2,7 @@
 
 IREE 3.13 makes one padding of two with equal values, and forgets what either puts between elements: of
 `pad(pad(x, interior=1), low=1)`, as gradients of slices with steps have it, the zeros between were missing. A barrier
-keeps the two apart. Versioned modules (VHLO) are changed in the same way.
+keeps the two apart.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from veery_lowering.barriers import bar_operand
-from veery_lowering.dialects import base_name, integers
 from veery_lowering.mlir import maker, operations
 
 
 def separate_paddings(module: Any) -> None:
     """Put barriers between two paddings of which one is between elements, in place."""
     for op in operations(module):
-        if base_name(op.name) == "pad" and base_name(maker(op.operands[0])) == "pad":
-            if any(any(integers(each.attributes["interior_padding"])) for each in (op, op.operands[0].owner)):
+        if op.name == "stablehlo.pad" and maker(op.operands[0]) == op.name:
+            if any(any(each.attributes["interior_padding"]) for each in (op, op.operands[0].owner)):
                 bar_operand(op, 0)

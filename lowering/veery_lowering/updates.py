@@ -19,9 +19,9 @@ from typing import Any
 from veery_lowering import stablehlo as hlo
 from veery_lowering.aliasing import Use, masked_copy, overwritten
 from veery_lowering.crossings import is_elementwise
-from veery_lowering.dialects import base_name, integers, sizes
-from veery_lowering.mlir import ir, maker, operations
+from veery_lowering.mlir import base_name, ir, maker, operations
 from veery_lowering.registry import Value
+from veery_lowering.types import is_static
 
 # What gives its operand in another shape or type, and costs nothing.
 _VIEWS = frozenset(
@@ -51,8 +51,8 @@ def _copy(op: Any, number: int, limit: int) -> None:
 
 
 def endangered_writes(module: Any) -> tuple[list[Use], list[Use]]:
-    """What operations of a module, versioned or not, write into that something else may read, and what they write
-    that is computed from what they write into.
+    """What is written into that something else may read, and what is written that is computed from what it is written
+    into.
     """
     shared: list[Use] = []
     crossed: list[Use] = []
@@ -89,7 +89,7 @@ def _readers(value: Value) -> list[Any]:
 
 
 def _is_there_again(op: Any, written: Value) -> bool:
-    """Whether the next trip of a loop around an operation gets the same value, or the caller of a function may."""
+    """Whether the next trip of a loop around an operation gets the same value."""
     owner = written.owner
     outside = owner if isinstance(owner, ir.Block) else owner.operation.block
     block = op.block
@@ -98,7 +98,7 @@ def _is_there_again(op: Any, written: Value) -> bool:
         if base_name(around.name) == "while":
             return True
         block = around.block
-    return isinstance(owner, ir.Block) and "private" in str(owner.owner.attributes.get("sym_visibility", ""))
+    return False
 
 
 def _are_for(op: Any, readers: list[Any], places: dict[Any, int]) -> bool:
@@ -126,7 +126,7 @@ def _given(op: Any) -> list[int]:
 def _crosses(op: Any, target: Value, number: int) -> bool:
     """Whether an operand of several elements is, or may be, computed from other places of `target` than it goes to."""
     written, x = _viewed(target)[0], op.operands[number]
-    if set(sizes(x)) <= {"1"}:
+    if set(hlo.shape_of(x)) <= {1}:
         return False
     stack = [(x, True)]  # and whether what is computed from it is in the same places
     found = set(stack)
@@ -148,7 +148,9 @@ def _crosses(op: Any, target: Value, number: int) -> bool:
 
 def _is_same_part(read: Any, write: Any) -> bool:
     """Whether a part is read where another one of this size is written."""
-    if base_name(write.name) != "dynamic_update_slice" or sizes(read.results[0]) != sizes(write.operands[1]):
+    if base_name(write.name) != "dynamic_update_slice":
+        return False
+    if hlo.shape_of(read.results[0]) != hlo.shape_of(write.operands[1]):
         return False
     if base_name(read.name) == "dynamic_slice":
         return list(read.operands)[1:] == list(write.operands)[2:]
@@ -168,14 +170,14 @@ def _ranges(read: Any, write: Any) -> list[tuple[Any, Any]]:
     """
     if (base_name(read.name), base_name(write.name)) != ("slice", "dynamic_update_slice"):
         return []
-    whole, part = sizes(write.operands[0]), sizes(write.operands[1])
+    whole, part = (hlo.shape_of(x) for x in list(write.operands)[:2])
     starts = list(write.operands)[2:]
-    if "?" in [*whole, *part] or any(base_name(maker(start)) != "constant" for start in starts):
+    if not all(map(is_static, (*whole, *part))) or any(base_name(maker(start)) != "constant" for start in starts):
         return []
     writes = []
     for n, size, start in zip(whole, part, starts, strict=True):
-        (at,) = integers(start.owner.attributes["value"])
-        at = min(max(at, 0), int(n) - int(size))
-        writes.append((at, at + int(size)))
+        (at,) = ir.DenseIntElementsAttr(start.owner.attributes["value"])
+        at = min(max(at, 0), n - size)
+        writes.append((at, at + size))
     names = "start_indices", "limit_indices", "strides"
-    return list(zip(zip(*(integers(read.attributes[name]) for name in names)), writes))
+    return list(zip(zip(*(read.attributes[name] for name in names)), writes))

@@ -79,7 +79,7 @@ def check(seed: int, number: int, target: Target, edits: Edits = Edits(), rules:
     """
     start = time.perf_counter()
     draft = Draft(seed, number, edits, target.half, target.wide)
-    with jax.enable_x64(draft.wide), _Fallbacks() as said:
+    with jax.enable_x64(draft.wide), Fallbacks() as said:
         outcome = judged(draft.make, target, rules)
     outcome.fallback = "\n".join(said)
     outcome.seed, outcome.number = seed, number
@@ -88,7 +88,7 @@ def check(seed: int, number: int, target: Target, edits: Edits = Edits(), rules:
     return outcome
 
 
-class _Fallbacks(logging.Handler):
+class Fallbacks(logging.Handler):
     """What is logged of programs that IREE refuses in their best form, while this is entered."""
 
     def __init__(self) -> None:

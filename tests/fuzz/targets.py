@@ -18,7 +18,7 @@ from fuzz.programs import Program
 from veery._core.jaxpr import ClosedJaxpr, Jaxpr, subjaxprs
 
 Arrays = Sequence[np.ndarray]
-TARGETS = ("cpu", "vulkan", "artifact")
+TARGETS = ("cpu", "vulkan", "artifact", "stablehlo", "stablehlo-vulkan")
 _RUNTIME = Path(__file__).parents[2] / "runtime"
 _VULKAN_TYPES = ("bool", "int32", "uint32", "float32", "complex64")
 
@@ -124,8 +124,9 @@ def _runtime_process() -> subprocess.Popen[bytes]:
 
 
 def target_named(name: str) -> Target:
-    """The target `cpu`, `vulkan` or `artifact`."""
-    return {"cpu": Target, "vulkan": Vulkan, "artifact": Artifact}[name]()
+    """One of `TARGETS`; the last two are where modules of StableHLO run."""
+    kinds = {"cpu": Target, "vulkan": Vulkan, "artifact": Artifact, "stablehlo": Target, "stablehlo-vulkan": Vulkan}
+    return kinds[name]()
 
 
 def run_program(program: Program, target: Target) -> tuple[ClosedJaxpr, list[np.ndarray]]:

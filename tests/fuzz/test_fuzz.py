@@ -230,7 +230,7 @@ def test_a_process_that_hangs_is_a_finding(tmp_path):
 
 def test_programs_that_were_compiled_in_another_form_are_counted(tmp_path):
     program = SimpleNamespace(name="f", metadata={"fallback": "compiled, since IREE failed: operand 12 is bad"})
-    with checks._Fallbacks() as said:
+    with checks.Fallbacks() as said:
         _dispatch.log_fallback(program)
     campaign = Campaign(1, "cpu", tmp_path, outcomes=[checks.Outcome(1, 2, "ok", fallback=said[0])])
     assert "1x operand N is bad" in campaign.summary()

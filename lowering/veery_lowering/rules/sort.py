@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -100,7 +100,7 @@ def _descending(key: np.ndarray) -> np.ndarray:
 
 @rule("sort")
 def _sort(ctx: Context, *operands: Value, dimension: int, num_keys: int = 1, **_: Any) -> list[Value]:
-    return _ordered(list(operands), ctx.avals_in[0].shape, dimension, _Order(num_keys))
+    return ordered(list(operands), ctx.avals_in[0].shape, dimension, _Order(num_keys))
 
 
 @rule("sort", target="cpu")
@@ -109,7 +109,7 @@ def _sort_cpu(ctx: Context, *operands: Value, dimension: int, num_keys: int = 1,
     if shape[dimension] in (0, 1) or 0 in shape:
         return list(operands)
     if not all(map(is_static, shape)):  # the host is called with arrays of known shapes
-        return _ordered(list(operands), shape, dimension, _Order(num_keys))
+        return ordered(list(operands), shape, dimension, _Order(num_keys))
     return ctx.host_call(HostSort(dimension, num_keys), operands, ctx.avals_out)
 
 
@@ -130,12 +130,12 @@ def _top_k_without_host(ctx: Context, x: Value, k: int, axis: int) -> list[Value
     shape = ctx.avals_in[0].shape
     axis %= len(shape)
     index = hlo.iota(ctx.avals_out[1].dtype, shape, axis)
-    ordered = _ordered([x, index], shape, axis, _Order(1, descending=True))
+    found = ordered([x, index], shape, axis, _Order(1, descending=True))
     limits = [k if i == axis else n for i, n in enumerate(shape)]
-    return [hlo.slice(y, [0] * len(shape), limits) for y in ordered]
+    return [hlo.slice(y, [0] * len(shape), limits) for y in found]
 
 
-def _ordered(operands: list[Value], shape: Sequence[Any], axis: int, order: _Order) -> list[Value]:
+def ordered(operands: list[Value], shape: Sequence[Any], axis: int, order: Order) -> list[Value]:
     """Sort without the host: log2(n) * (log2(n) + 1) / 2 exchanges of whole arrays, in one loop, which compiles fast.
 
     The bitonic network in which all exchanges put the lesser element first: in each trip element i meets element
@@ -174,7 +174,7 @@ def _network(length: Any) -> tuple[Value, Value]:
     return hlo.reduce(trips, hlo.constant(np.int32(0)), (0,), hlo.add), table
 
 
-def _exchange(columns: Sequence[Value], shape: tuple[Any, Any], mask: Value, order: _Order) -> list[Value]:
+def _exchange(columns: Sequence[Value], shape: tuple[Any, Any], mask: Value, order: Order) -> list[Value]:
     """Each element takes itself or the one that it meets: the first of the two the lesser."""
     length = shape[:1]
     place = hlo.iota(np.int32, length, 0)
@@ -186,6 +186,12 @@ def _exchange(columns: Sequence[Value], shape: tuple[Any, Any], mask: Value, ord
     # One that meets itself neither precedes itself nor, as the first of the two, would take the other.
     keep = hlo.compare(order.precedes(others, columns), first, "NE")
     return [hlo.select(keep, mine, other) for mine, other in zip(columns, others)]
+
+
+class Order(Protocol):
+    """A strict total order of rows."""
+
+    def precedes(self, left: Sequence[Value], right: Sequence[Value]) -> Value: ...
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from veery_lowering.types import is_static
 Combine = Callable[[Value, Value], Value]
 Pads = Sequence[tuple[int, int]]
 
-_MOST_OFFSETS = 4096
+MOST_OFFSETS = 4096
 
 
 def _register(name: str, combine: Combine, neutral: Callable[[np.dtype], Any]) -> None:
@@ -49,7 +49,8 @@ def _register(name: str, combine: Combine, neutral: Callable[[np.dtype], Any]) -
             # though something else may read it.
             x = hlo.convert(x, wide) if wide != dtype else x
             window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
-            return hlo.convert(_place_by_place(x, init, ctx.avals_out[0].shape, combine, *window), dtype)
+            elementwise = lambda left, right: [combine(*left, *right)]
+            return hlo.convert(place_by_place([x], [init], ctx.avals_out[0].shape, elementwise, *window)[0], dtype)
         size = len(window_dimensions)
         dilations = zip(base_dilation or [1] * size, window_dilation or [1] * size)
         sizes = zip(ctx.avals_in[0].shape, window_dimensions, ctx.avals_out[0].shape)
@@ -80,23 +81,24 @@ def up_to_the_window(
     return low, (width - 1) * dilations[1] + 1 - ((size - 1) * dilations[0] + 1) - low
 
 
-def _place_by_place(
-    x: Value,
-    init: Value,
+def place_by_place(
+    operands: Sequence[Value],
+    inits: Sequence[Value],
     out: Sequence[int],
-    combine: Combine,
+    combine: Callable[[list[Value], list[Value]], list[Value]],
     window: Sequence[int],
     strides: Sequence[int],
     padding: Pads,
     base_dilation: Sequence[int] | None,
     window_dilation: Sequence[int] | None,
-) -> Value:
-    """The reduction as an elementwise step for each place in the window."""
-    padded = _padded(x, init, padding, base_dilation)
+) -> list[Value]:
+    """The reduction of arrays as an elementwise step for each place in the window."""
+    padded = [_padded(x, init, padding, base_dilation) for x, init in zip(operands, inits)]
     dilation = window_dilation or [1] * len(window)
-    total = hlo.broadcast_in_dim(init, tuple(out), ())
+    total = [hlo.broadcast_in_dim(init, tuple(out), ()) for init in inits]
     for offset in _offsets(window):
-        total = combine(total, _strided(padded, [o * d for o, d in zip(offset, dilation)], out, strides))
+        start = [o * d for o, d in zip(offset, dilation)]
+        total = combine(total, [_strided(x, start, out, strides) for x in padded])
     return total
 
 
@@ -119,16 +121,9 @@ def _reduce_window(
 ) -> list[Value]:
     """A general fold: one elementwise step for each place in the window (IREE has windows for +, *, max, min)."""
     count = len(operands) // 2
-    base = list(base_dilation or [1] * len(window_dimensions))
-    dilation = list(window_dilation or [1] * len(window_dimensions))
-    padded = [_padded(x, init, padding, base) for x, init in zip(operands[:count], operands[count:])]
-    out = ctx.avals_out[0].shape
-    total = [hlo.broadcast_in_dim(init, out, ()) for init in operands[count:]]
-    for offset in _offsets(window_dimensions):
-        start = [o * d for o, d in zip(offset, dilation)]
-        elements = [_strided(x, start, out, window_strides) for x in padded]
-        total = _elementwise(ctx, jaxpr, total, elements)
-    return total
+    window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
+    combine = lambda left, right: _elementwise(ctx, jaxpr, left, right)
+    return place_by_place(operands[:count], operands[count:], ctx.avals_out[0].shape, combine, *window)
 
 
 def _elementwise(ctx: Context, jaxpr: Any, left: list[Value], right: list[Value]) -> list[Value]:
@@ -147,8 +142,8 @@ def _elementwise(ctx: Context, jaxpr: Any, left: list[Value], right: list[Value]
 
 
 def _offsets(window: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    if np.prod(window, dtype=np.int64) > _MOST_OFFSETS:
-        raise LoweringError(f"reduce_window: windows of more than {_MOST_OFFSETS} elements are not supported here")
+    if np.prod(window, dtype=np.int64) > MOST_OFFSETS:
+        raise LoweringError(f"reduce_window: windows of more than {MOST_OFFSETS} elements are not supported here")
     return itertools.product(*map(range, window))
 
 
