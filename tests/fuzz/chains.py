@@ -250,7 +250,8 @@ def pad(c: Chain) -> None:
     y = y[tuple(slice(max(-a, 0), n + min(b, 0)) for a, b, n in zip(low, high, y.shape))]
     zero = c.constant(np.zeros((), c.x.dtype))
     text = f"stablehlo.pad {c.value.name}, {zero.name}, low = {low}, high = {high}, interior = {interior}"
-    c.then(c.made(f"{text} : ({c.value.type}, {zero.type}) -> {tensor(y.shape, y.dtype)}", y), "pad " + text[-60:])
+    types = f"({c.value.type}, {zero.type}) -> {tensor(y.shape, y.dtype)}"
+    c.then(c.made(f"{text} : {types}", y), f"pad {low} {high} {interior}")
 
 
 @step

@@ -15,14 +15,17 @@ import veery as jax
 import veery.numpy as jnp
 from fuzz import checks, nesting
 from fuzz.campaign import Campaign, Worker, environment
+from fuzz.chains import drawn, text_of
 from fuzz.checks import check
 from fuzz.draw import Draw
+from fuzz.modules import check_module
 from fuzz.nesting import Stage, differences
 from fuzz.oracle import Evaluator, rule_failures
 from fuzz.programs import Draft, Edits
 from fuzz.targets import target_named
 from fuzz.templates import TEMPLATES
 from veery import _dispatch, lax, nn
+from veery_lowering import registry
 
 FIXED = (3, 13, 14)  # numbers of seed 1: a template, and graphs under transformations
 
@@ -182,6 +185,28 @@ def failures_of(name, fun, dtype="float32"):
 def test_fixed_programs_run(number):
     outcome = check(1, number, target_named("cpu"))
     assert outcome.kind == "ok", outcome.detail
+
+
+def test_modules_follow_from_seed_and_number():
+    first, second, other = (text_of(drawn(1, number)) for number in (3, 3, 4))
+    assert first == second != other
+
+
+def test_chains_have_all_steps():
+    """But those that only some dtypes or shapes have, which more chains would."""
+    lines = "\n".join(line for number in range(40) for c in drawn(0, number) for line in c.lines)
+    for name in ("convert", "gather", "scatter", "sort", "pad", "reduce_window", "dot_general", "dynamic_update_slice"):
+        assert f"stablehlo.{name}" in lines
+
+
+def test_wrong_operations_of_modules_are_found_and_made_small(monkeypatch):
+    assert check_module(1, 0, target_named("stablehlo")).kind == "ok"
+    number = next(n for n in range(100) if any("stablehlo.reverse" in line for line in drawn(1, n)[0].lines))
+    registry.lookup("rev", "cpu")  # which has them all loaded
+    monkeypatch.setitem(registry._rules, ("rev", None), lambda ctx, x, **_: x)
+    outcome = check_module(1, number, target_named("stablehlo"))
+    assert outcome.kind == "wrong"
+    assert outcome.detail.count("stablehlo.") <= 6, outcome.detail
 
 
 def test_a_wrong_lowering_is_found_and_made_small(tmp_path):

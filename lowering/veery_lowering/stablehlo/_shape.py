@@ -36,8 +36,8 @@ def constant(value: Any, dtype: Any = None) -> Value:
     array = np.asarray(value) if dtype is None else np.asarray(value, physical_dtype(dtype))
     if array.dtype.name in _SUB_BYTE:
         return convert(constant(array.astype(_SUB_BYTE[array.dtype.name])), array.dtype)
-    if array.dtype == np.complex128:
-        # A dense complex<f64> constant kills IREE 3.13's compiler (SIGFPE).
+    if array.dtype.kind == "c":
+        # A dense complex<f64> constant kills IREE 3.13's compiler (SIGFPE), complex<f32> does not compile for SPIR-V.
         return complex(constant(array.real), constant(array.imag))
     if array.ndim and array.size and _is_splat(array):
         return full(array.reshape(-1)[0], array.shape, array.dtype)
@@ -79,11 +79,10 @@ def full(value: Any, shape: Sequence[int], dtype: Any = None) -> Value:
         raise ValueError(f"full: expected a scalar, got shape {scalar.shape}")
     if scalar.dtype.name in _SUB_BYTE:
         return convert(full(scalar.astype(_SUB_BYTE[scalar.dtype.name]), shape), scalar.dtype)
-    if scalar.dtype == np.complex128:
-        return complex(full(scalar.real, shape, np.float64), full(scalar.imag, shape, np.float64))
+    if scalar.dtype.kind == "c":
+        return complex(full(scalar.real, shape), full(scalar.imag, shape))
     element = ir.DenseElementsAttr.get(_raw(scalar), type=tensor_type((), scalar.dtype))
-    # The bindings make no complex splat, and there is none of unknown size.
-    if len(shape) and (scalar.dtype.kind == "c" or not all(map(is_static, shape))):
+    if not all(map(is_static, shape)):  # of which there is no splat
         return broadcast_in_dim(one("stablehlo.constant", [], element.type, {"value": element}), shape, ())
     type_ = tensor_type(shape, scalar.dtype)
     attribute = ir.DenseElementsAttr.get_splat(type_, element.get_splat_value()) if len(shape) else element
