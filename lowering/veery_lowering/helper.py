@@ -15,9 +15,11 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from typing import IO, Any, NamedTuple
 
+STALLED = "stalled"  # said instead of a status
 _LENGTH = 8
 _LARGEST_FLAGS = 1 << 16
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
@@ -52,12 +54,13 @@ def _read(connection: socket.socket, size: int, left: Callable[[], float | None]
     return data
 
 
-def main(descriptor: int | None, forks: bool) -> None:
+def main(descriptor: int | None, forks: bool, patience: float) -> None:
     """Compile until the other side is gone.
 
     Args:
         descriptor: of the socket; None if standard input says which it is.
         forks: whether each compilation is to have a process of its own.
+        patience: after how many seconds one is ended that has stopped computing.
     """
     control = socket.socket(fileno=descriptor) if descriptor is not None else _shared()
     control.set_inheritable(False)
@@ -66,7 +69,7 @@ def main(descriptor: int | None, forks: bool) -> None:
     gc.collect()
     gc.freeze()
     if forks:
-        _Server(control).run()
+        _Server(control, patience).run()
     else:
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
@@ -124,8 +127,11 @@ class _Child(NamedTuple):
 class _Server:
     """Forks for each compilation."""
 
-    def __init__(self, control: socket.socket):
+    def __init__(self, control: socket.socket, patience: float):
         self._control = control
+        self._patience = patience
+        self._active: dict[int, tuple[float, int | None]] = {}  # by process: since when, and its processor time
+        self._stalled: set[int] = set()
         self._children: dict[int, _Child] = {}  # by their state's descriptor
         self._ready: set[tuple[str, ...]] = set()
         self._proven: list[tuple[str, ...]] = []  # flags of compilations that went well, but have no session yet
@@ -143,9 +149,10 @@ class _Server:
             self._poll.register(file, select.POLLIN)
         while True:
             idle = self._proven and not self._children
-            events = self._poll.poll(0 if idle else None)
-            if not events:
+            events = self._poll.poll(0 if idle else 250 * self._patience if self._children else None)
+            if not events and idle:
                 self._prepare(self._proven.pop())
+            self._end_stalled()
             for descriptor, _ in events:
                 if descriptor == self._ended:
                     os.read(self._ended, 1 << 12)
@@ -234,8 +241,23 @@ class _Server:
                     if code == 0 and child.flags not in self._ready:
                         self._ready.add(child.flags)
                         self._proven.append(child.flags)
-                    _tell(child.state, code, _text(child.log.fileno()))
+                    stalled = process in self._stalled
+                    _tell(child.state, STALLED if stalled else code, _text(child.log.fileno()))
                     child.log.close()
+                    self._stalled.discard(process)
+                    self._active.pop(process, None)
+
+    def _end_stalled(self) -> None:
+        """End the children of which no thread computes any more: they wait for each other."""
+        now = time.monotonic()
+        for process in [child.process for child in self._children.values()]:
+            spent = _processor_time(process)
+            since, before = self._active.get(process, (now, None))
+            if spent is None or spent != before:
+                self._active[process] = now, spent
+            elif now - since >= self._patience:
+                self._stalled.add(process)
+                _kill(process)
 
     def _prepare(self, flags: tuple[str, ...]) -> None:
         from veery_lowering import mlir
@@ -246,7 +268,22 @@ class _Server:
         gc.freeze()
 
 
-def _tell(state: socket.socket, status: int | None, text: str) -> None:
+def _processor_time(process: int) -> int | None:
+    """What a process has computed, in ticks; None while it does so, and where that is not known."""
+    total = 0
+    try:
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with open(f"/proc/{process}/task/{thread}/stat") as file:
+                state, *numbers = file.read().rpartition(")")[2].split()
+            if state in "RD":
+                return None
+            total += int(numbers[10]) + int(numbers[11])  # in user and in kernel mode
+    except OSError:
+        return None
+    return total
+
+
+def _tell(state: socket.socket, status: int | str | None, text: str) -> None:
     with state, contextlib.suppress(OSError):
         send(state, pickle.dumps((status, text[-(1 << 14) :])))
 

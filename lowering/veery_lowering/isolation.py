@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout
-from veery_lowering.helper import receive, send
+from veery_lowering.helper import STALLED, receive, send
 
 _FORKS = hasattr(os, "fork") and sys.platform != "darwin"
 # What the helper imports needs no more of this package than its modules, and so neither NumPy nor its threads. Python's
@@ -41,10 +41,11 @@ sys.path += {path}
 sys.modules["veery_lowering"] = types.ModuleType("veery_lowering")
 sys.modules["veery_lowering"].__path__ = [{folder}]
 from veery_lowering import helper
-helper.main({descriptor}, {forks})  # of process {process}
+helper.main({descriptor}, {forks}, {patience})  # of process {process}
 """
 _REASON = re.compile(r"LLVM ERROR.*|.*Assertion .* failed.*|.*std::bad_alloc.*|\w*Error: .*")
-_ATTEMPTS = 2  # a helper may be ended by something else
+_ATTEMPTS = 2  # a helper may be ended by something else, and of the compiler's threads each may wait for another
+_PATIENCE = 60.0  # seconds
 
 
 class Deadline:
@@ -63,6 +64,10 @@ class _HelperLost(Exception):
     """The helper ended; what it said."""
 
 
+class _Stalled(Exception):
+    """A compilation stopped computing, and was ended."""
+
+
 class _Helper:
     """A process that has the compiler loaded."""
 
@@ -79,6 +84,7 @@ class _Helper:
             "folder": str(Path(__file__).parent),
             "descriptor": None if sys.platform == "win32" else theirs.fileno(),
             "forks": self._forks,
+            "patience": _PATIENCE,
             "process": os.getpid(),
         }
         program = _PROGRAM.format(**{name: repr(fact) for name, fact in facts.items()})
@@ -107,6 +113,7 @@ class _Helper:
             CompilerCrash: it ended without an answer.
             CompilerTimeout: it was stopped.
             _HelperLost: the helper ended.
+            _Stalled: it stopped computing.
         """
         try:
             return self._call_child(request, flags, deadline) if self._forks else self._call_itself(request, deadline)
@@ -135,6 +142,8 @@ class _Helper:
                 status, text = receive(state)
             except (ConnectionError, EOFError):
                 raise _HelperLost(self._said()) from None
+            if status == STALLED:
+                raise _Stalled
             raise _crash(status, text)
         finally:
             for end in (answer, state):  # of which a process that was forked meanwhile may have copies
@@ -266,13 +275,15 @@ def _call(request: bytes, flags: tuple[str, ...], deadline: Deadline) -> Any:
         except _HelperLost as lost:
             said = str(lost)
             _drop(helper)
+        except _Stalled:
+            said = f"It stopped computing for {_PATIENCE:g} s."
         except CompilerCrash:
             _give_back(helper)
             raise
         else:
             _give_back(helper)
             return reply
-    raise CompileError(f"compile: the process in which the compiler runs ended {_ATTEMPTS} times. {said[-500:]}")
+    raise CompileError(f"compile: the process in which the compiler runs was ended {_ATTEMPTS} times. {said[-500:]}")
 
 
 def _take() -> _Helper:

@@ -147,6 +147,20 @@ def test_the_helper_may_be_killed(meeting: Path) -> None:
     (meeting / "begun").unlink()
 
 
+def test_compilations_that_stand_still_begin_again(meeting: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    helpers: list[Any] = []
+    monkeypatch.setattr(isolation, "_PATIENCE", 2.0)
+    monkeypatch.setattr(isolation, "_idle", helpers)
+    with ThreadPoolExecutor(1) as pool:
+        pending = pool.submit(compiled, slow_changes.end_the_second_time)
+        child = wait_for(lambda: (meeting / "begun").exists() and (meeting / "begun").read_text())
+        os.kill(int(child), signal.SIGSTOP)
+        assert pending.result() == compiled()
+    with pytest.raises(CompileError, match=r"ended 2 times\. It stopped computing for 2 s"):
+        compiled(slow_changes.stand_still)
+    helpers[0].close()
+
+
 def test_threads_compile_at_the_same_time(meeting: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda _: compiled(slow_changes.meet), range(4)))

@@ -40,8 +40,14 @@ def end_the_second_time(module: Any) -> bool:
     """An endless loop, unless there was one before: in the folder MEETING."""
     begun = Path(os.environ["MEETING"]) / "begun"
     if not begun.exists():
-        begun.touch()
+        begun.write_text(str(os.getpid()))
         never_end(module)
+    return False
+
+
+def stand_still(module: Any) -> bool:
+    """Wait for nothing."""
+    time.sleep(3600)
     return False
 
 
