@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from veery_lowering import stablehlo as hlo
 from veery_lowering.barriers import behind_barrier
-from veery_lowering.mlir import base_name, operations
+from veery_lowering.mlir import base_name, operations, sizes
 
 _SUMMING = frozenset("reduce dot dot_general convolution reduce_window select_and_scatter".split())
 _ELEMENTWISE = frozenset(
@@ -63,7 +62,7 @@ def _crossed(block: Any) -> list[Any]:
 
 
 def _whole(x: Any) -> Way:
-    return tuple(None if n == 1 else axis for axis, n in enumerate(hlo.shape_of(x)))
+    return tuple(None if n == 1 else axis for axis, n in enumerate(sizes(x)))
 
 
 def _joined(operands: Sequence[Reads], found: list[Any]) -> Reads:
@@ -78,7 +77,7 @@ def _joined(operands: Sequence[Reads], found: list[Any]) -> Reads:
 def _moved(op: Any, label: str) -> Callable[[int | str | None], int | str | None]:
     """Where an operation puts an axis of its operand."""
     (out,) = op.results
-    old, new = hlo.shape_of(op.operands[0]), hlo.shape_of(out)
+    old, new = sizes(op.operands[0]), sizes(out)
     if label.startswith("broadcast_in_dim"):
         place = list(op.attributes["broadcast_dimensions"])
         return lambda axis: place[axis] if isinstance(axis, int) else axis

@@ -124,6 +124,13 @@ def base_name(name: str) -> str:
     return name.removeprefix("stablehlo.")
 
 
+def sizes(value: Any) -> list[int | None]:
+    """The sizes of a tensor value, None where they are unknown; empty for what is no tensor."""
+    if not isinstance(value.type, ir.RankedTensorType):
+        return []
+    return [None if value.type.is_dynamic_dim(axis) else n for axis, n in enumerate(value.type.shape)]
+
+
 def maker(value: Any) -> str:
     """The name of the operation that a value is a result of; empty for what a block is given."""
     return "" if isinstance(value.owner, ir.Block) else str(value.owner.name)

@@ -19,9 +19,8 @@ from typing import Any
 from veery_lowering import stablehlo as hlo
 from veery_lowering.aliasing import Use, masked_copy, overwritten
 from veery_lowering.crossings import is_elementwise
-from veery_lowering.mlir import base_name, ir, maker, operations
+from veery_lowering.mlir import base_name, ir, maker, operations, sizes
 from veery_lowering.registry import Value
-from veery_lowering.types import is_static
 
 # What gives its operand in another shape or type, and costs nothing.
 _VIEWS = frozenset(
@@ -126,7 +125,7 @@ def _given(op: Any) -> list[int]:
 def _crosses(op: Any, target: Value, number: int) -> bool:
     """Whether an operand of several elements is, or may be, computed from other places of `target` than it goes to."""
     written, x = _viewed(target)[0], op.operands[number]
-    if set(hlo.shape_of(x)) <= {1}:
+    if set(sizes(x)) <= {1}:
         return False
     stack = [(x, True)]  # and whether what is computed from it is in the same places
     found = set(stack)
@@ -150,7 +149,7 @@ def _is_same_part(read: Any, write: Any) -> bool:
     """Whether a part is read where another one of this size is written."""
     if base_name(write.name) != "dynamic_update_slice":
         return False
-    if hlo.shape_of(read.results[0]) != hlo.shape_of(write.operands[1]):
+    if sizes(read.results[0]) != sizes(write.operands[1]):
         return False
     if base_name(read.name) == "dynamic_slice":
         return list(read.operands)[1:] == list(write.operands)[2:]
@@ -170,12 +169,13 @@ def _ranges(read: Any, write: Any) -> list[tuple[Any, Any]]:
     """
     if (base_name(read.name), base_name(write.name)) != ("slice", "dynamic_update_slice"):
         return []
-    whole, part = (hlo.shape_of(x) for x in list(write.operands)[:2])
     starts = list(write.operands)[2:]
-    if not all(map(is_static, (*whole, *part))) or any(base_name(maker(start)) != "constant" for start in starts):
+    if any(base_name(maker(start)) != "constant" for start in starts):
         return []
     writes = []
-    for n, size, start in zip(whole, part, starts, strict=True):
+    for n, size, start in zip(*map(sizes, list(write.operands)[:2]), starts, strict=True):
+        if n is None or size is None:
+            return []
         (at,) = ir.DenseIntElementsAttr(start.owner.attributes["value"])
         at = min(max(at, 0), n - size)
         writes.append((at, at + size))

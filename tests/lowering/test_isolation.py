@@ -178,13 +178,13 @@ def test_nothing_is_left_behind() -> None:
         """How many this process and its helper have open."""
         return [len(list(Path(f"/proc/{process}/fd").iterdir())) for process in (os.getpid(), helper)]
 
-    compile_some(24)  # after which the helper gets ready for these flags
+    compile_some(8)  # after which the helper gets ready for these flags
     helper = helper_of(os.getpid())
     wait_for(lambda: not children_of(helper))
     gc.collect()  # what other tests left may go now, or later
     before = files()
     for _ in range(2):
-        compile_some(24)
+        compile_some(8)
     not_more = lambda: all(after <= earlier for after, earlier in zip(files(), before, strict=True))
     wait_for(lambda: not children_of(helper) and not_more())
     assert len(list(Path(f"/proc/{helper}/task").iterdir())) == 1  # forks of several threads would not be sound
