@@ -311,16 +311,17 @@ def _select_and_scatter(op: Any) -> Equation | None:
     x, source, start = op.operands
     if _fold(op, 0) != "stablehlo.compare" or _fold(op, 1) != "stablehlo.add" or not _is(start, 0):
         return None
-    comparison = op.regions[0].blocks[0].operations[0].operation.attributes["comparison_direction"]
-    direction = re.search(r"\b(GE|GT|LE|LT)\b", str(comparison))
+    direction = _direction(op.regions[0].blocks[0].operations[0].operation)
+    if direction not in ("GE", "GT", "LE", "LT"):
+        return None
     widths = _numbers(op, "window_dimensions")
     params = {
-        "select_prim": direction[1].lower() if direction else "",
+        "select_prim": direction.lower(),
         "window_dimensions": widths,
         "window_strides": _numbers(op, "window_strides", [1] * len(widths)),
         "padding": _table(op, "padding", len(widths)),
     }
-    return Equation("select_and_scatter_add", (source, x), params) if direction else None
+    return Equation("select_and_scatter_add", (source, x), params)
 
 
 @_reader("convolution")
@@ -341,6 +342,52 @@ def _convolution(op: Any) -> Equation:
         **{name: ir.IntegerAttr(op.attributes[name]).value for name in ("feature_group_count", "batch_group_count")},
     }
     return Equation("conv_general_dilated", (lhs, hlo.reverse(rhs, turned) if turned else rhs), params)
+
+
+@_reader("composite")
+def _composite(op: Any) -> Equation | None:
+    """Operations of CHLO, which portable artifacts have so, with what they are composed of."""
+    name = ir.StringAttr(op.attributes["name"]).value
+    if name == "chlo.top_k":
+        k = ir.IntegerAttr(ir.DictAttr(op.attributes["composite_attributes"])["k"]).value
+        return Equation("top_k", op.operands, {"k": k, "axis": -1})
+    return Equation(_ELEMENTWISE[name], op.operands, {}) if name in _ELEMENTWISE else None
+
+
+@_reader("sort")
+def _sort(op: Any) -> Equation | None:
+    """A sort by the first operand, as JAX has it: NumPy sorts 10^4 in 0.3 ms, the network of `_sorted` in 9."""
+    body = op.regions[0].blocks[0]
+    compare = list(body.operations)[-1].operation.operands[0].owner.operation
+    if compare.name != "stablehlo.compare" or _direction(compare) != "LT":
+        return None
+    (a, from_a), (b, from_b) = map(_key, compare.operands)
+    total = "TOTALORDER" in str(compare.attributes["compare_type"]) if "compare_type" in compare.attributes else False
+    if [a, b] != list(body.arguments)[:2] or from_a != from_b or (total and from_a != {"EQ", "NE"}):
+        return None
+    axis = ir.IntegerAttr(op.attributes["dimension"]).value
+    return Equation("sort", op.operands, {"dimension": axis, "num_keys": 1})
+
+
+def _key(x: Value) -> tuple[Value, set[str]]:
+    """What a value is, but that zeros are equal ("EQ") or what is no number is ("NE"), and which of these."""
+    found: set[str] = set()
+    while maker(x) == "stablehlo.select":
+        test, constant, other = x.owner.operands
+        if maker(test) != "stablehlo.compare" or maker(constant) != "stablehlo.constant":
+            break
+        y, against = test.owner.operands
+        direction = _direction(test.owner.operation)
+        if direction not in ("EQ", "NE") or against != (constant if direction == "EQ" else y):
+            break
+        found.add(direction)
+        x = other
+    return x, found
+
+
+def _direction(compare: Any) -> str:
+    found = re.search(r"\b(EQ|NE|GE|GT|LE|LT)\b", str(compare.attributes["comparison_direction"]))
+    return found[1] if found else ""
 
 
 def _sorted(op: Any) -> list[Value] | None:

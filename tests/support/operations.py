@@ -177,6 +177,24 @@ CASES = {
     ),
     "a stable sort": sorts(_LESS, KEYS, np.argsort(KEYS, kind="stable").astype(np.int32)),
     "a descending sort": sorts(_LESS.replace("LT", "GT"), KEYS, np.argsort(-KEYS, kind="stable").astype(np.int32)),
+    "a sort in which zeros are equal, and NaN last": sorts(
+        """%n = stablehlo.constant dense<0x7FC00000> : tensor<f32>
+        %z = stablehlo.constant dense<0.0> : tensor<f32>
+        %e = stablehlo.compare EQ, %a, %z, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        %f = stablehlo.select %e, %z, %a : tensor<i1>, tensor<f32>
+        %g = stablehlo.compare NE, %a, %a, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        %h = stablehlo.select %g, %n, %f : tensor<i1>, tensor<f32>
+        %j = stablehlo.compare EQ, %b, %z, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        %k = stablehlo.select %j, %z, %b : tensor<i1>, tensor<f32>
+        %l = stablehlo.compare NE, %b, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        %m = stablehlo.select %l, %n, %k : tensor<i1>, tensor<f32>
+        %less = stablehlo.compare LT, %h, %m, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>""",
+        np.float32([0, np.nan, -0.0, -3, np.nan, 2, 0]), np.int32([3, 0, 2, 6, 5, 1, 4]),
+    ),
+    "a sort by all bits": sorts(
+        "%less = stablehlo.compare LT, %a, %b, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>",
+        np.float32([0, np.nan, -0.0, -3]), np.int32([3, 2, 0, 1]),
+    ),
     "a sort by a constant's side": sorts(
         """%h = stablehlo.constant dense<2.0> : tensor<f32>
         %p = stablehlo.multiply %a, %h : tensor<f32>
