@@ -281,13 +281,13 @@ def read_module(source: str | bytes) -> Any:
 
 def read_modules(sources: dict[str, bytes]) -> Any:
     """One function as StableHLO modules for several platforms."""
-    read = lambda data: lowering().read_module(data, dynamic=True)
+    read = lambda data: lowering().read_module(data, lowered=True)
     return lowering().ForeignByTarget(tuple((platform, read(data)) for platform, data in sources.items()))
 
 
 def module_text(source: bytes) -> str:
     """A StableHLO module as text."""
-    return lowering().read_module(source, dynamic=True).text()
+    return lowering().read_module(source, lowered=True).text()
 
 
 def _versions() -> dict[str, str]:

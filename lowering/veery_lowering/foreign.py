@@ -24,6 +24,7 @@ class Foreign:
     """A module with one public function, as plain data.
 
     source: MLIR bytecode of StableHLO.
+    lowered: whether rules made it.
     names: of the arguments, "" where unknown.
     """
 
@@ -33,6 +34,7 @@ class Foreign:
     outputs: Signature
     names: tuple[str, ...]
     entry: str
+    lowered: bool = False
 
     def __repr__(self) -> str:
         return f"@{self.name}"
@@ -66,12 +68,13 @@ class ForeignByTarget:
         raise LoweringError(f"Function '{self.name}' was exported for platforms ({platforms}), it is used on {target}")
 
 
-def read_module(source: str | bytes, *, dynamic: bool = False) -> Foreign:
+def read_module(source: str | bytes, *, lowered: bool = False) -> Foreign:
     """Read a module: StableHLO as MLIR text or bytecode, or a versioned portable artifact (VHLO bytecode).
 
     Args:
         source: the module.
-        dynamic: whether dimensions need not be static; such ones are "?" in the signature.
+        lowered: whether rules made it, so that its operations stay. Its dimensions need not be static then; such ones
+            are "?" in the signature.
 
     Raises:
         ValueError: it cannot be parsed, has no or several public functions, or dimensions that are not static.
@@ -88,10 +91,10 @@ def read_module(source: str | bytes, *, dynamic: bool = False) -> Foreign:
         (entry,) = mains
         _drop_annotations(module)
         types = ir.FunctionType(ir.TypeAttr(entry.attributes["function_type"]).value)
-        inputs, outputs = (_signature(part, dynamic) for part in (types.inputs, types.results))
+        inputs, outputs = (_signature(part, lowered) for part in (types.inputs, types.results))
         names = tuple(_name_of(argument) for argument in entry.regions[0].blocks[0].arguments)
         name = ir.StringAttr(module.operation.attributes["sym_name"]).value if _named(module) else _symbol(entry)
-        return Foreign(name, bytecode(module), inputs, outputs, names, _symbol(entry))
+        return Foreign(name, bytecode(module), inputs, outputs, names, _symbol(entry), lowered)
 
 
 def _named(module: ir.Module) -> bool:
@@ -198,5 +201,6 @@ def _merge(emitter: Any, foreign: Foreign) -> str:
             for name in ("arg_attrs", "res_attrs"):
                 if name in clone.attributes:
                     del clone.attributes[name]
-            translate(clone, emitter.emit)
+            if not foreign.lowered:
+                translate(clone, emitter.emit)
     return symbols[foreign.entry]
