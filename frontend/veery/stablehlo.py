@@ -58,6 +58,9 @@ class StablehloFunction(JitFunction):
 def load(source: str | bytes | os.PathLike[str]) -> StablehloFunction:
     """Make a StableHLO module callable.
 
+    Its operations compute what their specification says, as veery's own do: `sort` is stable, lookups outside of an
+    array read its edge, updates outside are left out.
+
     Args:
         source: MLIR text or bytecode, a versioned portable artifact (as `jax.export` and PyTorch/XLA write them), or
             the path of a file with any of these (as a `pathlib.Path`).
