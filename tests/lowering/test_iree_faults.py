@@ -657,7 +657,8 @@ def far(name: str) -> None:
 
 def test_rows_far_outside() -> None:
     """rules/gather_scatter.py clamps indices."""
-    here = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_iree_faults as t; t.far("
+    paths = [str(folder) for folder in Path(__file__).parents[:2]]
+    here = f"import sys; sys.path[:0] = {paths!r}; import test_iree_faults as t; t.far("
     codes = [subprocess.run([sys.executable, "-c", f"{here}{n!r})"], capture_output=True).returncode for n in FAR]
     assert all(code < 0 for code in codes), codes
 
