@@ -269,7 +269,7 @@ class _Server:
 
 
 def _processor_time(process: int) -> int | None:
-    """What a process has computed, in ticks; None while it does so, and where that is not known."""
+    """What a process and those it began have computed, in ticks; None while they do so, and where that is not known."""
     total = 0
     try:
         for thread in os.listdir(f"/proc/{process}/task"):
@@ -278,6 +278,11 @@ def _processor_time(process: int) -> int | None:
             if state in "RD":
                 return None
             total += int(numbers[10]) + int(numbers[11])  # in user and in kernel mode
+            with open(f"/proc/{process}/task/{thread}/children") as file:  # the linker
+                spent = [_processor_time(int(child)) for child in file.read().split()]
+            if None in spent:
+                return None
+            total += sum(filter(None, spent))
     except OSError:
         return None
     return total

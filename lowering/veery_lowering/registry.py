@@ -32,16 +32,6 @@ class Emitter(Protocol):
         self, function: Callable[..., Any], operands: Sequence[Value], avals_out: Sequence[Any], pure: bool
     ) -> list[Value]: ...
 
-    def emit(
-        self,
-        name: str,
-        operands: list[Value],
-        avals_in: tuple[Any, ...],
-        avals_out: tuple[Any, ...],
-        params: dict[str, Any],
-        definition: Any = None,
-    ) -> list[Value]: ...
-
     def in_loop(self) -> bool: ...
 
 

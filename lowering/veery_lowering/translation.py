@@ -19,6 +19,7 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.crossings import is_elementwise
 from veery_lowering.mlir import ir, maker, operations
+from veery_lowering.rules.elementwise import add, multiply
 from veery_lowering.rules.reduce import highest, lowest
 from veery_lowering.rules.sort import ordered
 from veery_lowering.rules.window import MOST_OFFSETS, place_by_place
@@ -113,10 +114,10 @@ def _program(op: Any) -> Iterator[Any]:
 
 def _settle_bools(op: Any) -> None:
     """IREE adds bools as numbers of one bit."""
-    logical = {"stablehlo.add": hlo.or_, "stablehlo.multiply": hlo.and_}.get(op.name)
-    if logical and str(ir.RankedTensorType(op.results[0].type).element_type) == "i1":
+    settled = {"stablehlo.add": add, "stablehlo.multiply": multiply}.get(op.name)
+    if settled and hlo.dtype_of(op.results[0]) == np.bool_:
         with ir.InsertionPoint(op), op.location:
-            op.results[0].replace_all_uses_with(logical(*op.operands))
+            op.results[0].replace_all_uses_with(settled(*op.operands))
         op.erase()
 
 

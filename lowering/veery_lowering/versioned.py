@@ -39,7 +39,16 @@ def convert_versioned(module: ir.Module) -> None:
         PassManager.parse(_PIPELINE).run(module.operation)
     except ir.MLIRError as error:
         said = str(error)
-    next(op for op in module.body.operations if _NAME in str(op.operation.attributes["sym_name"])).operation.erase()
-    if is_versioned(module) or not module.operation.verify():
+    for op in list(module.body.operations):
+        if "sym_name" in op.operation.attributes and _NAME in str(op.operation.attributes["sym_name"]):
+            op.operation.erase()
+    if is_versioned(module) or not _is_valid(module):
         lines = [line for line in said.splitlines() if "error:" in line] or [said]
         raise ValueError(f"not a portable artifact that can be read: {lines[0].strip()}")
+
+
+def _is_valid(module: ir.Module) -> bool:
+    try:
+        return bool(module.operation.verify())
+    except ir.MLIRError:
+        return False

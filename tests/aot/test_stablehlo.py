@@ -68,6 +68,17 @@ def test_a_versioned_module_that_jax_exported():
     np.testing.assert_allclose(veery.jit(lambda x: 2 * layer(b, w, x))(x), 2 * layer(b, w, x), rtol=1e-6)
 
 
+def test_a_bad_versioned_module():
+    """A sum of arrays of two sizes, which a portable artifact may have, and StableHLO may not."""
+    two, three = (f"!vhlo.tensor_v1<{n}x!vhlo.f32_v1>" for n in (2, 3))
+    text = f"""vhlo.func_v1 @main(%a: {two}, %b: {three}) -> ({two}) {{
+      %sum = "vhlo.add_v1"(%a, %b) : ({two}, {three}) -> {two}
+      "vhlo.return_v1"(%sum) : ({two}) -> ()
+    }} {{arg_attrs = #vhlo.array_v1<[]>, res_attrs = #vhlo.array_v1<[]>, sym_visibility = #vhlo.string_v1<"">}}"""
+    with pytest.raises(ValueError, match="not a portable artifact that can be read: .*add"):
+        veery.stablehlo.load(text)
+
+
 def test_signs_in_versioned_modules():
     """Bytes and bools in products, as `jax.export` gives them; the last product sums nothing."""
     products = veery.stablehlo.load(Path(__file__).parent / "data/jax_0_10_signs.mlirbc")

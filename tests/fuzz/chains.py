@@ -264,11 +264,16 @@ def concatenate(c: Chain) -> None:
     c.then(c.made(f"{text} -> {tensor(y.shape, y.dtype)}", y), f"concatenate {axis} with {other.name}")
 
 
+def positions(c: Chain, axis: int) -> np.ndarray:
+    """Where each element is along an axis."""
+    return np.indices(c.x.shape)[axis]
+
+
 @step
 def add_positions(c: Chain) -> None:
     need(c.x.dtype != bool)
     axis = c.axis()
-    y = np.broadcast_to(np.expand_dims(np.arange(c.x.shape[axis]), [i for i in range(c.rank) if i != axis]), c.x.shape)
+    y = positions(c, axis)
     iota = c.made(f"stablehlo.iota dim = {axis} : {c.value.type}", y.astype(c.x.dtype))
     c.then(c.binary("add", c.value, iota, c.x + iota.x), f"add iota {axis}")
 
@@ -423,7 +428,7 @@ def order(c: Chain) -> None:
     need(c.x.dtype != bool)
     axis = c.axis()
     kind = tensor((), c.x.dtype)
-    y = np.broadcast_to(np.expand_dims(np.arange(c.x.shape[axis]), [i for i in range(c.rank) if i != axis]), c.x.shape)
+    y = positions(c, axis)
     iota = c.made(f"stablehlo.iota dim = {axis} : {tensor(c.x.shape, 'int32')}", y.astype("int32"))
     a, b, i, j, less = (c.name() for _ in range(5))
     block = f"^bb0({a}: {kind}, {b}: {kind}, {i}: tensor<i32>, {j}: tensor<i32>):\n"
