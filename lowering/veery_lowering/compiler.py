@@ -51,8 +51,7 @@ from veery_lowering.widened import compute_widened
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "28"
-_NO_CONSTANTS = "--iree-opt-const-eval=false"
+_KEY_FORMAT = "29"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -272,7 +271,6 @@ def _compile(
     said: list[Diagnostic] = []
     for fusion, plain in _modules(emission, target):
         for flags in attempts:
-            flags = (*flags, _NO_CONSTANTS) if fusion is Fusion.NONE else flags
             try:
                 in_place = _in_place(emission, target, flags, run, fusion)
                 for module in filter(None, (in_place, plain)):

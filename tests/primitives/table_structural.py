@@ -372,6 +372,13 @@ for _shape, _window, _params in WINDOWS:
             dtypes=FLOATS,
         )
 row("reduce_window", lambda x, i: lax.reduce_window(x, i, lax.add, (2,)), real(4), real(), dtypes=FLOATS)
+row(
+    "reduce_window",
+    lambda x, i: lax.reduce_window(x, i, lax.mul, (2,), padding=[(2, 1)], base_dilation=(2,)),
+    real(3),
+    real(),
+    dtypes=FLOATS,
+)
 for _prim in (lax.ge_p, lax.le_p):
     _windows = {
         "window_dimensions": (2, 3),

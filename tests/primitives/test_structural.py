@@ -119,6 +119,22 @@ def test_scatter_apply_applies_as_often_as_named() -> None:
     np.testing.assert_array_equal(out, [100.0, 2.0, 30.0])
 
 
+@pytest.mark.parametrize(
+    ("fun", "expected"),
+    [
+        (lambda x: lax.reduce_window(x, 5.0, lax.add, (2,), (2,), [(1, 2)]), [6, 10, 9]),
+        (lambda x: lax.reduce_window(x, 5.0, lax.add, (2,), (1,), [(-1, 2)]), [10, 12, 9, 5]),
+        (lambda x: lax.reduce_window(x, 5.0, lax.add, (2,), (2,), [(3, 4)]), [5, 6, 10, 9, 5]),
+        (lambda x: lax.reduce_window(x, 2.0, lax.mul, (2,), padding=[(1, 0)], base_dilation=(2,)),
+         [2, 2, 4, 4, 6, 6, 8]),
+        (lambda x: lax.reduce_window(x, 0.0, lambda a, b: b, (3,), (2,), "SAME"), [3, 4]),
+    ],
+)  # fmt: skip
+def test_windows_leave_padding_out(fun: Callable[..., Any], expected: list[float], references: Any) -> None:
+    """As XLA has it: the initial value counts once, whether it is neutral or not."""
+    np.testing.assert_array_equal(fun(np.arange(1.0, 5.0)), expected)
+
+
 # Properties.
 
 SIZES = st.integers(0, 4)

@@ -158,6 +158,11 @@ CASES = {
         np.arange(6, dtype=np.float32), "10.0", "add", "window_dimensions = array<i64: 2>",
         np.float32([11, 13, 15, 17, 19]),
     ),
+    "windows that leave padding out": windows(
+        np.arange(1, 5, dtype=np.float32), "5.0", "add",
+        "window_dimensions = array<i64: 2>, window_strides = array<i64: 2>, padding = dense<[[1, 2]]> : tensor<1x2xi64>",
+        np.float32([6, 10, 9]),
+    ),
     "windows of products": windows(
         np.arange(1, 7, dtype=np.int32), "1", "multiply",
         "window_dimensions = array<i64: 2>, window_strides = array<i64: 2>", np.int32([2, 12, 30]),

@@ -12,11 +12,12 @@ import numpy as np
 from veery._core import dtypes
 from veery._core.ad import LINEAR, Zero, is_undefined_primal
 from veery._core.avals import Shape, ShapedArray, aval_of
-from veery._core.jaxpr import ClosedJaxpr
+from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr
 from veery._core.primitive import Primitive
 from veery._core.shapes import canonicalize_shape, check_shapelike
 from veery._transforms.batching import AxisData, batch
 from veery._transforms.jvp import jvp
+from veery._transforms.staging import stage
 from veery.lax import _compare, _computation, _shape, _slicing
 from veery.lax._compare import ge_p, le_p
 from veery.lax._conv import window_pullback_padding
@@ -41,11 +42,11 @@ def reduce_window(
 
     Args:
         operand: an array, or a tree of arrays of one shape.
-        init_value: a tree of scalars of the same structure: what windows start from and what padding holds.
+        init_value: a tree of scalars of the same structure: what windows start from.
         computation: `(x, y) -> z` on such trees.
         window_dimensions: the window's size in each dimension.
         window_strides: its steps, None for ones.
-        padding: "VALID", "SAME", "SAME_LOWER", or (low, high) for each dimension.
+        padding: "VALID", "SAME", "SAME_LOWER", or (low, high) for each dimension. What a window sees of it is left out.
         base_dilation: spacing of the operand's elements (padding lies between), None for ones.
         window_dilation: spacing of the window's elements, None for ones.
 
@@ -74,10 +75,32 @@ def reduce_window(
     init_avals: list[Any] = [aval_of(x) for x in inits]
     jaxpr = _computation.stage_computation("reduce_window", computation, init_avals, structure.unflatten)
     monoid = _computation.monoid(jaxpr, operands, inits)
+    count = len(operands)
+    if monoid is None and (any(map(any, params["padding"])) or any(d != 1 for d in params["base_dilation"])):
+        operands, inits, jaxpr = _marked(operands, inits, jaxpr)
     operands, params = _without_crop(operands, inits, params)
     if monoid in _REDUCERS:
         return structure.unflatten([_REDUCERS[monoid].bind(operands[0], **params)])
-    return structure.unflatten(reduce_window_p.bind(*operands, *inits, jaxpr=jaxpr, **params))
+    return structure.unflatten(reduce_window_p.bind(*operands, *inits, jaxpr=jaxpr, **params)[:count])
+
+
+def _marked(
+    operands: Sequence[Any], inits: Sequence[Any], jaxpr: ClosedJaxpr
+) -> tuple[list[Any], list[Any], ClosedJaxpr]:
+    """The same reduction of elements and whether they are there, since padding, which holds `inits`, may not be neutral.
+
+    XLA leaves padding out, where StableHLO's specification would have it combined.
+    """
+    there = _shape.broadcast_in_dim(np.True_, np.shape(operands[0]), ())
+    count = len(operands)
+
+    def combine(*scalars: Any) -> list[Any]:
+        left, right = scalars[: count + 1], scalars[count + 1 :]
+        combined = eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *left[:count], *right[:count])
+        return [*(_compare.select(right[count], new, old) for new, old in zip(combined, left)), left[count]]
+
+    scalars = [*jaxpr.in_avals[:count], ShapedArray((), np.dtype(np.bool_))]
+    return [*operands, there], [*inits, np.False_], stage(combine, [*scalars, *scalars])
 
 
 def _window_params(

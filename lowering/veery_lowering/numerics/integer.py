@@ -30,13 +30,40 @@ def power(base: Value, exponent: Value) -> Value:
     return where(y < 0, inverse, result).value
 
 
+def quotient(a: Value, b: Value) -> Value:
+    """a / b truncated, of divisions of numbers that are not positive; all ones for b = 0.
+
+    For SPIR-V. IREE 3.13 makes a division of numbers that it knows not to be negative an unsigned one, and cannot
+    compile that where a vector is of one element, in arrays of 8, 16 or 64: "bitwidth emulation is not implemented yet
+    on unsigned op".
+    """
+    x, y = Expr(a), Expr(b)
+    result = _unsigned_quotient(x, y) if x.dtype.kind == "u" else _signed_quotient(x, y)
+    return where(y.equals(0), ~x.constant(0), result).value
+
+
 def remainder(a: Value, b: Value) -> Value:
     """The remainder with the sign of a, a itself for b = 0: SPIR-V's is wrong for the smallest integer."""
     x, y = Expr(a), Expr(b)
     # Dividing the smallest integer by -1 overflows, to itself, and then the product is right again.
     divisor = where(y.equals(0), 1, y)
-    result = x - (x / divisor) * divisor
-    return where(y.equals(0), x, result).value
+    divided = _unsigned_quotient if x.dtype.kind == "u" else _signed_quotient
+    return where(y.equals(0), x, x - divided(x, divisor) * divisor).value
+
+
+def _signed_quotient(x: Expr, y: Expr) -> Expr:
+    negative = x < 0
+    result = where(negative, x, -x) / y
+    return where(negative, result, -result)
+
+
+def _unsigned_quotient(x: Expr, y: Expr) -> Expr:
+    """After Warren, Hacker's Delight, 9-3: by a signed division of the half."""
+    signed = np.dtype(f"int{8 * x.dtype.itemsize}")
+    large = y.bitcast(signed) < 0
+    half = -(-(x >> 1).bitcast(signed) / where(large, 1, y).bitcast(signed))
+    estimate = where(large, 0, half.bitcast(x.dtype) << 1)
+    return where(x - estimate * y >= y, estimate + 1, estimate)
 
 
 def multiply_high(a: Value, b: Value) -> Value:

@@ -135,18 +135,22 @@ def magnitude_of_power(a: Expr, y: Expr) -> Expr:
 
 
 def remainder(a: Expr, b: Expr) -> Expr:
-    """a - b * trunc(a / b), exact, with the sign of a: long division of integers, eight bits at a time."""
+    """a - b * trunc(a / b), exact, with the sign of a: long division, seven bits at a time."""
     mask = (1 << 23) - 1
     whole = (abs(b) < math.inf) & b.differs(0.0)
     bits, other = abs(a).bits, where(whole, abs(b), 1.0).bits
-    n = ((other & mask) | (1 << 23)).bitcast(_U32)
-    rest = ((bits & mask) | (1 << 23)).bitcast(_U32)
-    rest = Expr(hlo.remainder(rest.value, n.value))
+    n = (other & mask) | (1 << 23)
+    rest = (bits & mask) | (1 << 23)
+    rest = where(rest >= n, rest - n, rest)
+    inverse = 1.0 / n.convert(np.float32)
     distance = (bits >> 23) - (other >> 23)
-    for _ in range(-(-254 // 8)):
-        step = minimum(where(distance < 0, 0, distance), 8)
+    for _ in range(-(-254 // 7)):
+        step = minimum(where(distance < 0, 0, distance), 7)
         distance = distance - step
-        rest = Expr(hlo.remainder((rest << step.bitcast(_U32)).value, n.value))
-    result = scale_by_power_of_two(rest.bitcast(np.int32).convert(np.float32), (other >> 23) - 150)
+        rest = rest << step
+        # The quotient is below 2^7, and what is computed in float32 of it at most one off.
+        rest = rest - (rest.convert(np.float32) * inverse).convert(np.int32) * n
+        rest = where(rest < 0, rest + n, where(rest >= n, rest - n, rest))
+    result = scale_by_power_of_two(rest.convert(np.float32), (other >> 23) - 150)
     result = where(abs(a) < abs(b), abs(a), result)
     return where((abs(a) < math.inf) & b.differs(0.0) & b.equals(b), copy_sign(result, a), math.nan)

@@ -69,7 +69,6 @@ for _name, _builder in {
     "imag": hlo.imag,
     "complex": hlo.complex,
     "sub": hlo.subtract,
-    "div": hlo.divide,
     "nextafter": hlo.next_after,
     "population_count": hlo.popcnt,
     "clz": hlo.count_leading_zeros,
@@ -189,12 +188,19 @@ def _atan2(y: Value, x: Value) -> Value:
 elementwise("atan2")(lambda ctx, y, x, **_: outlined("atan2", _atan2, (y, x)))
 
 
+@elementwise("div")
+def _div(ctx: Any, a: Value, b: Value) -> Value:
+    if ctx.target == "vulkan" and hlo.dtype_of(a).kind in "iu":
+        return outlined("div", integer.quotient, (a, b))
+    return hlo.divide(a, b)
+
+
 @elementwise("rem")
 def _rem(ctx: Any, a: Value, b: Value) -> Value:
     """a - b trunc(a / b), exactly."""
     dtype = hlo.dtype_of(a)
     if dtype.kind in "iu":
-        if ctx.target == "cpu" or dtype.kind == "u":
+        if ctx.target == "cpu" or (ctx.target == "cuda" and dtype.kind == "u"):
             return hlo.remainder(a, b)
         return outlined("rem", integer.remainder, (a, b))
     if dtype == np.float64 or ctx.target != "cpu":
