@@ -274,20 +274,21 @@ def artifact_bytes(entries: Sequence[Any]) -> bytes:
     return runtime().to_bytes(entries, metadata=_versions())
 
 
-def read_module(source: str | bytes) -> Any:
-    """A StableHLO module from elsewhere (see veery_lowering.Foreign)."""
-    return lowering().read_module(source)
+def read_module(source: str | bytes, *, lowered: bool = False) -> Any:
+    """A StableHLO module (see veery_lowering.Foreign), from elsewhere unless `lowered`."""
+    return lowering().read_module(source, lowered=lowered, isolated=config.veery_compiler_isolation != "never")
 
 
 def read_modules(sources: dict[str, bytes]) -> Any:
     """One function as StableHLO modules for several platforms."""
-    read = lambda data: lowering().read_module(data, lowered=True)
-    return lowering().ForeignByTarget(tuple((platform, read(data)) for platform, data in sources.items()))
+    modules = ((platform, read_module(data, lowered=True)) for platform, data in sources.items())
+    return lowering().ForeignByTarget(tuple(modules))
 
 
 def module_text(source: bytes) -> str:
     """A StableHLO module as text."""
-    return lowering().read_module(source, lowered=True).text()
+    text: str = read_module(source, lowered=True).text()
+    return text
 
 
 def _versions() -> dict[str, str]:

@@ -7,16 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from veery_lowering import isolation
 from veery_lowering import stablehlo as hlo
-from veery_lowering.errors import LoweringError
+from veery_lowering.errors import CompilerCrash, CompilerTimeout, LoweringError
 from veery_lowering.mlir import bytecode, context, ir
 from veery_lowering.program import Signature
 from veery_lowering.translation import translate
 from veery_lowering.types import numpy_dtype, tensor_type
-from veery_lowering.versioned import convert_versioned, is_versioned
+from veery_lowering.versioned import NOT_TEXT, readable
 
 # Calls that say where values lie among devices, and compute nothing.
 _ANNOTATIONS = frozenset(("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint"))
+
+# What reading may take: 0.05 s for a small module and 1 s for 200 MB of constants on an idle machine, and of damaged
+# bytecode whatever there is.
+_SECONDS, _PER_SECOND = 20.0, 1e7  # bytes
+_MEMORY, _PER_BYTE = 1 << 30, 32
 
 
 @dataclass(frozen=True)
@@ -68,45 +74,55 @@ class ForeignByTarget:
         raise LoweringError(f"Function '{self.name}' was exported for platforms ({platforms}), it is used on {target}")
 
 
-def read_module(source: str | bytes, *, lowered: bool = False) -> Foreign:
+def read_module(source: str | bytes, *, lowered: bool = False, isolated: bool = True) -> Foreign:
     """Read a module: StableHLO as MLIR text or bytecode, or a versioned portable artifact (VHLO bytecode).
 
     Args:
         source: the module.
         lowered: whether rules made it, so that its operations stay. Its dimensions need not be static then; such ones
             are "?" in the signature.
+        isolated: whether it is read in another process first, which what is damaged may end.
 
     Raises:
         ValueError: it cannot be parsed, has no or several public functions, or dimensions that are not static.
     """
+    code = _read(source) if isolated else readable(source)
     with context():
-        module = _parse(source)
-        if is_versioned(module):
-            convert_versioned(module)
-        public = [f for f in _functions(module) if "sym_visibility" not in f.attributes or _visibility(f) == "public"]
-        mains = [f for f in public if _symbol(f) == "main"] or public
-        if len(mains) != 1:
-            found = ", ".join(map(_symbol, public)) or "none"
-            raise ValueError(f"a StableHLO module needs one public function, or one named main; it has {found}")
-        (entry,) = mains
+        module = ir.Module.parse(code)
         _drop_annotations(module)
-        types = ir.FunctionType(ir.TypeAttr(entry.attributes["function_type"]).value)
-        inputs, outputs = (_signature(part, lowered) for part in (types.inputs, types.results))
-        names = tuple(_name_of(argument) for argument in entry.regions[0].blocks[0].arguments)
-        name = ir.StringAttr(module.operation.attributes["sym_name"]).value if _named(module) else _symbol(entry)
-        return Foreign(name, bytecode(module), inputs, outputs, names, _symbol(entry), lowered)
+        try:
+            return _described(module, lowered)
+        except RuntimeError:  # of the bindings
+            raise ValueError(NOT_TEXT) from None
+
+
+def _described(module: ir.Module, lowered: bool) -> Foreign:
+    public = [f for f in _functions(module) if "sym_visibility" not in f.attributes or _visibility(f) == "public"]
+    mains = [f for f in public if _symbol(f) == "main"] or public
+    if len(mains) != 1:
+        found = ", ".join(map(_symbol, public)) or "none"
+        raise ValueError(f"a StableHLO module needs one public function, or one named main; it has {found}")
+    (entry,) = mains
+    types = ir.FunctionType(ir.TypeAttr(entry.attributes["function_type"]).value)
+    inputs, outputs = (_signature(part, lowered) for part in (types.inputs, types.results))
+    names = tuple(_name_of(argument) for argument in entry.regions[0].blocks[0].arguments)
+    name = ir.StringAttr(module.operation.attributes["sym_name"]).value if _named(module) else _symbol(entry)
+    return Foreign(name, bytecode(module), inputs, outputs, names, _symbol(entry), lowered)
 
 
 def _named(module: ir.Module) -> bool:
     return "sym_name" in module.operation.attributes
 
 
-def _parse(source: str | bytes) -> ir.Module:
+def _read(source: str | bytes) -> bytes:
+    deadline = isolation.Deadline(_SECONDS + len(source) / _PER_SECOND)
     try:
-        return ir.Module.parse(source)
-    except (ir.MLIRError, ValueError) as error:
-        lines = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
-        raise ValueError(f"not a StableHLO module that can be read: {lines[0].strip()}") from None
+        code: bytes = isolation.call(readable, source, deadline=deadline, memory=_MEMORY + _PER_BYTE * len(source))
+    except CompilerTimeout:
+        raise ValueError(f"not a StableHLO module that can be read: not in {deadline.seconds:.0f} s") from None
+    except CompilerCrash as error:
+        raise ValueError(f"not a StableHLO module that can be read: {error}") from None
+    return code
 
 
 def _functions(module: ir.Module) -> list[Any]:

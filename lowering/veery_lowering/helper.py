@@ -64,7 +64,8 @@ def main(descriptor: int | None, forks: bool, patience: float) -> None:
     """
     control = socket.socket(fileno=descriptor) if descriptor is not None else _shared()
     control.set_inheritable(False)
-    from veery_lowering import allocation, branches, mlir, queues  # noqa: F401  # what requests name, loaded before forks
+    # What requests name is loaded before forks.
+    from veery_lowering import allocation, branches, mlir, queues, versioned  # noqa: F401
 
     gc.collect()
     gc.freeze()
@@ -82,11 +83,11 @@ def _shared() -> socket.socket:
     return socket.fromshare(sys.stdin.buffer.read())
 
 
-def _answer(connection: socket.socket) -> bool:
-    """Compile what is asked for; whether that went well. Standard error is a file, which tells what was printed."""
-    from veery_lowering import mlir
-
-    folder, environment, arguments = receive(connection)
+def _answer(connection: socket.socket, *, forked: bool = False) -> bool:
+    """Do what is asked for; whether that went well. Standard error is a file, which tells what was printed."""
+    folder, environment, function, arguments, memory = receive(connection)
+    if forked and memory is not None:
+        _bound_memory(memory)
     if folder is not None:
         with contextlib.suppress(OSError):
             os.chdir(folder)
@@ -97,7 +98,7 @@ def _answer(connection: socket.socket) -> bool:
     os.lseek(2, 0, os.SEEK_SET)
     result = problem = None
     try:
-        result = mlir.run_pipeline(*arguments)
+        result = function(*arguments)
     except Exception as error:
         problem = _sendable(error)
     send(connection, pickle.dumps((result, problem, _text(2)), pickle.HIGHEST_PROTOCOL))
@@ -205,7 +206,7 @@ class _Server:
             for output in (1, 2):
                 os.dup2(log.fileno(), output)
             _go_first()
-            status = 0 if _answer(connection) else 1
+            status = 0 if _answer(connection, forked=True) else 1
         except BaseException as error:
             os.write(2, f"{type(error).__name__}: {error}\n".encode())
         finally:
@@ -238,7 +239,7 @@ class _Server:
                     with contextlib.suppress(KeyError):
                         self._poll.unregister(descriptor)
                     code = os.waitstatus_to_exitcode(status)
-                    if code == 0 and child.flags not in self._ready:
+                    if code == 0 and child.flags and child.flags not in self._ready:
                         self._ready.add(child.flags)
                         self._proven.append(child.flags)
                     stalled = process in self._stalled
@@ -305,6 +306,16 @@ def _go_first() -> None:
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
+def _bound_memory(more: int) -> None:
+    """Have this process get no more than so many bytes beside those that it has."""
+    import resource
+
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/statm") as file:
+        pages = int(file.read().split()[5])  # of data
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        resource.setrlimit(resource.RLIMIT_DATA, (pages * resource.getpagesize() + more, hard))
 
 
 def _prctl() -> Callable[..., Any]:

@@ -256,8 +256,31 @@ def run_pipeline(
         CompilerTimeout: it was not done in time.
         Exception: what `mlir.run_pipeline` raises.
     """
-    arguments = module, flags, phase, changes, passes, locations
-    request = pickle.dumps((_folder(), dict(os.environ), arguments), pickle.HIGHEST_PROTOCOL)
+    from veery_lowering import mlir
+
+    return call(mlir.run_pipeline, module, flags, phase, changes, passes, locations, flags=flags, deadline=deadline)
+
+
+def call(
+    function: Callable[..., Any],
+    *arguments: Any,
+    flags: tuple[str, ...] = (),
+    deadline: Deadline | None = None,
+    memory: int | None = None,
+) -> Any:
+    """What an importable function of this package returns in another process.
+
+    Args:
+        function, arguments: what is called.
+        flags: of the session that it uses.
+        deadline: when it must be done.
+        memory: how many bytes it may take, where each call has a process of its own; None for as many as there are.
+
+    Raises:
+        CompileError, CompilerCrash, CompilerTimeout: as `run_pipeline` does.
+        Exception: what the function raises.
+    """
+    request = pickle.dumps((_folder(), dict(os.environ), function, arguments, memory), pickle.HIGHEST_PROTOCOL)
     result, problem, printed = _call(request, flags, deadline or Deadline(None))
     if printed:
         sys.stderr.write(printed)

@@ -15,8 +15,8 @@ Pairs = tuple[tuple[str, Any], ...]
 
 # None is good for all programs: tiling, for large products, is chosen by their sizes; without multi-use fusion the
 # gradient of a sum over pairs of 300 points takes 0.65 of the time, and a softmax 1.3 times as long; split reductions
-# take 0.67 for the sum of 3M elements; LLVM's own vectorisation 0.7 to 1.05. Others (microkernels, aggressive fusion, O2,
-# reassociation) made the same programs, or none that was quicker. What makes wrong programs is not tried.
+# take 0.67 for the sum of 3M elements; LLVM's own vectorisation 0.7 to 1.05. Others (microkernels, aggressive fusion,
+# O2, reassociation) made the same programs, or none that was quicker. What makes wrong programs is not tried.
 _CPU = (
     ("iree-dispatch-creation-data-tiling", "true"),
     ("iree-dispatch-creation-data-tiling", "false"),

@@ -79,6 +79,17 @@ def test_a_bad_versioned_module():
         veery.stablehlo.load(text)
 
 
+@pytest.mark.parametrize(
+    ("place", "byte", "said"), [(596, 240, "can be read: the compiler crashed"), (861, 150, "a name in it is not text")]
+)
+def test_damaged_bytecode_ends_no_process(place: int, byte: int, said: str):
+    """Of one of these IREE's reader asks for more memory than there is."""
+    code = bytearray((Path(__file__).parent / "data/jax_0_10_layer.mlirbc").read_bytes())
+    code[place] = byte
+    with pytest.raises(ValueError, match=f"not a StableHLO module that .*{said}"):
+        veery.stablehlo.load(bytes(code))
+
+
 def test_signs_in_versioned_modules():
     """Bytes and bools in products, as `jax.export` gives them; the last product sums nothing."""
     products = veery.stablehlo.load(Path(__file__).parent / "data/jax_0_10_signs.mlirbc")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,9 @@ from primitives import table_elementwise as elementwise
 from primitives import table_structural as structural
 from support.compiled import assert_close, results
 from support.numpy_trace import numpy_evaluation
+
+import veery
+from veery import lax
 
 DTYPES = ("float32", "int32", "bool", "float16")
 TOLERANCE = {"float32": 1e-5, "float16": 4e-3}
@@ -146,3 +150,39 @@ def test_structural_values_equal_the_reference(
 def _skip_without(device: Any, name: str) -> None:
     if name == "float16" and "fp16" not in device.target:
         pytest.skip(f"{device.device_kind} does not compute with float16")
+
+
+def _spread(row: elementwise.Row, dtype: Any) -> tuple[np.ndarray, ...]:
+    """The samples of a row as arrays of 64 elements, which lanes of one element each compute."""
+    return tuple(np.resize(x, 64) for x in np.broadcast_arrays(*elementwise.samples(row, dtype)))
+
+
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
+def test_integers_of_every_width_in_vectors_of_one_element(on_vulkan: Any) -> None:
+    """Of which IREE compiles no unsigned division, and makes one of a division of what is not negative."""
+    names = [f"{kind}{bits}" for bits in (8, 16, 32, 64) for kind in ("int", "uint")]
+    rows = [row for row in elementwise.ROWS if row.name in ("clz", "div", "population_count", "rem")]
+    with veery.enable_x64(True):
+        cases = [(row, elementwise.dtype_of(name)) for name in names for row in rows if name in row.dtypes]
+        outs = results([(row.primitive.bind, _spread(row, dtype)) for row, dtype in cases])
+    for (row, dtype), out in zip(cases, outs, strict=True):
+        assert not isinstance(out, Exception), out
+        operands = _spread(row, dtype)
+        assert_close(out, row.primitive.reference(*operands), 0, operands)
+
+
+def test_divisions_of_what_is_not_negative(on_vulkan: Any) -> None:
+    x, y = np.arange(64, dtype=np.int32), np.arange(64, dtype=np.int32) * 5
+    parts = lambda x, y: (x & 77, y & 7 | 1)
+    both = lambda x, y: operator.floordiv(*parts(x, y)) + operator.mod(*parts(x, y))
+    compiled = veery.jit(both).lower(x, y).compile()
+    assert "fallback" not in compiled._program.metadata
+    np.testing.assert_array_equal(compiled(x, y), both(x, y))
+
+
+def test_remainders_of_float32_in_vectors_of_one_element(on_vulkan: Any) -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(64) * 10.0 ** rng.integers(-30, 38, 64) for _ in range(2))
+    x, y = x.astype(np.float32), y.astype(np.float32)
+    (actual,) = results([(lax.rem, (x, y))])
+    np.testing.assert_array_equal(actual, np.fmod(x, y))

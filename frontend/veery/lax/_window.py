@@ -87,9 +87,9 @@ def reduce_window(
 def _marked(
     operands: Sequence[Any], inits: Sequence[Any], jaxpr: ClosedJaxpr
 ) -> tuple[list[Any], list[Any], ClosedJaxpr]:
-    """The same reduction of elements and whether they are there, since padding, which holds `inits`, may not be neutral.
+    """The same reduction of elements and whether they are there, as padding is not, which holds `inits`.
 
-    XLA leaves padding out, where StableHLO's specification would have it combined.
+    Those need not be neutral: XLA leaves padding out, where StableHLO's specification would have it combined.
     """
     there = _shape.broadcast_in_dim(np.True_, np.shape(operands[0]), ())
     count = len(operands)

@@ -66,6 +66,18 @@ def _unsigned_quotient(x: Expr, y: Expr) -> Expr:
     return where(x - estimate * y >= y, estimate + 1, estimate)
 
 
+def leading_zeros(a: Value) -> Value:
+    """The zeros before the first one, by those of 32 bits: SPIR-V counts no others."""
+    dtype = hlo.dtype_of(a)
+    bits = 8 * dtype.itemsize
+    x = Expr(a).bitcast(np.dtype(f"uint{bits}"))
+    count = lambda part: Expr(hlo.count_leading_zeros(part.convert(np.uint32).value))
+    if bits > 32:
+        high, low = x >> 32, x & 0xFFFFFFFF
+        return where(high.equals(0), count(low) + 32, count(high)).convert(dtype).value
+    return (count(x) - (32 - bits)).convert(dtype).value
+
+
 def multiply_high(a: Value, b: Value) -> Value:
     """The high half of the product of twice the width."""
     dtype = hlo.dtype_of(a)

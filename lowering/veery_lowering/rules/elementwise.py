@@ -71,7 +71,6 @@ for _name, _builder in {
     "sub": hlo.subtract,
     "nextafter": hlo.next_after,
     "population_count": hlo.popcnt,
-    "clz": hlo.count_leading_zeros,
     "not": hlo.not_,
     "and": hlo.and_,
     "or": hlo.or_,
@@ -186,6 +185,13 @@ def _atan2(y: Value, x: Value) -> Value:
 
 
 elementwise("atan2")(lambda ctx, y, x, **_: outlined("atan2", _atan2, (y, x)))
+
+
+@elementwise("clz")
+def _clz(ctx: Any, x: Value) -> Value:
+    if ctx.target == "vulkan" and hlo.dtype_of(x).itemsize != 4:
+        return outlined("clz", integer.leading_zeros, (x,))
+    return hlo.count_leading_zeros(x)
 
 
 @elementwise("div")
