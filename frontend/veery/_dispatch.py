@@ -540,6 +540,13 @@ def execute_on_devices(
         else:
             outs.append(ArrayImpl(aval, results[0][j]))
     check_special(outs, name)
+    if config.veery_verify != "off":
+        from veery._reference.verification import verify_pmap
+
+        verify_pmap(
+            [as_array(x) for x in args], outs, devices, jaxpr=jaxpr, name=name, axis_name=axis_name,
+            axis_size=axis_size, in_mapped=in_mapped, out_mapped=out_mapped,
+        )  # fmt: skip
     return outs
 
 

@@ -14,6 +14,8 @@ import pytest
 import veery
 import veery.numpy as jnp
 from veery import debug, lax
+from veery._core.errors import VerificationError
+from veery._reference import verification
 from veery._reference.verification import recording
 from veery.extend import core
 from veery.interpreters import mlir
@@ -131,17 +133,79 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "VEERY_VERIFY": "first", "PYTHONPATH": path}
 
 
-def test_programs_with_io_are_skipped_with_a_line_in_the_log(caplog):
+def test_io_callbacks_are_called_once_and_what_they_return_is_used_again():
+    from veery.experimental import io_callback
+
+    drawn: list[float] = []
+    rng = np.random.default_rng(0)
+
+    def draw(x):
+        drawn.append(np.float32(rng.random()))
+        return drawn[-1] * x
+
+    def fun(x):
+        def step(total, _):
+            total = total + io_callback(draw, veery.ShapeDtypeStruct((), np.float32), x)
+            return total, jnp.sin(total)
+
+        return lax.scan(step, jnp.float32(0), length=4)
+
+    with recording() as records:
+        total, _ = debug.verify(fun)(np.float32(2))
+    assert len(drawn) == 4 and total == pytest.approx(2 * sum(drawn))
+    assert [r.comparison.ok for r in records if r.name == "fun"] == [True]
+
+
+def test_a_wrong_program_with_an_io_callback_is_told_without_running_its_parts():
     from veery.experimental import io_callback
 
     called: list[int] = []
+    same = lambda x: io_callback(lambda v: called.append(1) or v, veery.ShapeDtypeStruct((), np.float32), x)
+    closed = veery.make_jaxpr(lambda x: 2 * same(x))(np.float32(1))
+    (io,) = [eqn.params["callback"] for eqn in closed.jaxpr.eqns if eqn.primitive.name == "io_callback"]
+    device, one = veery.devices()[0], np.float32(1)
+    calls = {io: [[one]]}
+    assert verification.check(closed, "f", [one], [2 * one], device, calls=calls).ok
+    with pytest.raises(VerificationError, match="output 0: 1 of 1 elements differ"):
+        verification.check(closed, "f", [one], [3 * one], device, calls=calls)
+    assert not called
 
-    def fun(x):
-        return io_callback(lambda v: called.append(1) or v, veery.ShapeDtypeStruct((), np.float32), x) + 1
 
+def test_programs_of_which_the_io_callbacks_are_not_known_are_skipped_with_a_line_in_the_log(caplog):
+    from veery.experimental import io_callback
+
+    closed = veery.make_jaxpr(lambda x: io_callback(abs, x, x))(np.float32(1))
     with caplog.at_level(logging.INFO, logger="veery"):
-        assert debug.verify(fun)(np.float32(1)) == 2
-    assert called == [1] and "is not verified: it has an io_callback" in caplog.text
+        assert verification.check(closed, "f", [np.float32(1)], [np.float32(1)], veery.devices()[0]) is None
+    assert "is not verified: it has an io_callback" in caplog.text
+
+
+_ON_DEVICES = """
+import numpy as np
+import veery, veery.numpy as jnp
+from veery._reference import verification
+
+veery.config.update("jax_num_cpu_devices", 3)
+x = np.arange(6, dtype=np.float32).reshape(3, 2)
+with verification.recording() as records:
+    mean = veery.pmap(lambda x: veery.lax.pmean(jnp.sin(x), "i"), axis_name="i")
+    veery.debug.verify(mean)(x)
+    assert [r.comparison.ok for r in records if r.name == "<lambda>"] == [True], records
+    params = dict(jaxpr=veery.make_jaxpr(jnp.sin)(x[0]), name="sin", axis_name="i", axis_size=3)
+    x = jnp.asarray(x)
+    try:
+        verification.verify_pmap([x], [x], veery.devices()[:3], in_mapped=(True,), out_mapped=(True,), **params)
+    except veery.errors.VerificationError as error:
+        print(error)
+"""
+
+
+def test_what_pmap_runs_on_devices_is_verified(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", _ON_DEVICES], capture_output=True, text=True, env=_environment(), cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "differs from its evaluation in float64" in done.stdout
 
 
 def test_pure_callbacks_are_evaluated():

@@ -18,7 +18,7 @@ def verify(fun: Callable[..., Any]) -> Callable[..., Any]:
     function: it is evaluated again with random errors of the size that rounding has in the dtype of each result. What
     lies behind a jump that rounding reaches (a comparison, `floor`, an order) is not compared. Random bits, integers
     and bools must be equal. Every program that runs within the call is verified, those of eager operations too.
-    Programs with an `io_callback` are not, since it may run but once; that is logged.
+    An `io_callback` is called once; the reference goes on with what the program got.
 
     `config.update("veery_verify", "first")`, or VEERY_VERIFY=first in the environment, verifies the first call of every
     program of a process.

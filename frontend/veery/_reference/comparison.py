@@ -13,6 +13,7 @@ from veery._core.avals import ShapedArray
 from veery._core.jaxpr import ClosedJaxpr
 from veery._reference.formats import format_of, held, physical
 from veery._reference.interpreter import Interpreter
+from veery._reference.replay import Calls
 from veery._reference.samples import SAFETY, Value, spread
 
 SAMPLES = 4  # the evaluation in float64, and three with errors
@@ -101,9 +102,11 @@ class Comparison:
         return not self.failures
 
 
-def samples(closed: ClosedJaxpr, args: Sequence[Any], seed: int, count: int) -> list[Value]:
+def samples(
+    closed: ClosedJaxpr, args: Sequence[Any], seed: int, count: int, calls: Calls | None = None
+) -> list[Value]:
     """The outputs of a closed jaxpr as samples (see veery._reference.samples)."""
-    interp = Interpreter(np.random.default_rng(seed))
+    interp = Interpreter(np.random.default_rng(seed), calls, count)
     values = [interp.constant(x, aval, count) for x, aval in zip(args, closed.in_avals, strict=True)]
     return interp.run(closed, values, count)
 
@@ -130,7 +133,9 @@ def evaluate(closed: ClosedJaxpr, *args: Any) -> list[np.ndarray]:
     return [value[0] for value in samples(closed, args, 0, 1)]
 
 
-def compare(closed: ClosedJaxpr, args: Sequence[Any], outs: Sequence[Any], seed: int = 0) -> Comparison:
+def compare(
+    closed: ClosedJaxpr, args: Sequence[Any], outs: Sequence[Any], seed: int = 0, calls: Calls | None = None
+) -> Comparison:
     """Compare what a program returned with the reference.
 
     Args:
@@ -138,9 +143,10 @@ def compare(closed: ClosedJaxpr, args: Sequence[Any], outs: Sequence[Any], seed:
         args: its arguments.
         outs: what it returned.
         seed: of the random errors by which bounds are found.
+        calls: what its `io_callback`s returned.
 
     Raises:
-        Unverifiable: the program has an `io_callback`.
+        Unverifiable: the program has an `io_callback` of which that is not known.
 
     >>> import veery, veery.numpy as jnp
     >>> from veery import _reference
@@ -151,11 +157,11 @@ def compare(closed: ClosedJaxpr, args: Sequence[Any], outs: Sequence[Any], seed:
     >>> print(*_reference.compare(closed, [x], [jnp.cos(x)]).failures)
     output 0: 1 of 1 elements differ; at [0] the program has -0.416146..., the reference 0.9092974268256817 within ...
     """
-    values = samples(closed, args, seed, SAMPLES)
+    values = samples(closed, args, seed, SAMPLES, calls)
     found = of_samples(values, closed.out_avals, outs)
     if found.ok:
         return found
-    more = samples(closed, args, seed + 1, 1 + MORE)
+    more = samples(closed, args, seed + 1, 1 + MORE, calls)
     return of_samples([(*v, *m[1:]) for v, m in zip(values, more)], closed.out_avals, outs)
 
 

@@ -36,10 +36,14 @@ class Interpreter:
 
     Args:
         rng: where the samples' errors come from.
+        calls: what the program's `io_callback`s returned (see veery._reference.replay).
+        count: of the samples.
     """
 
-    def __init__(self, rng: np.random.Generator):
+    def __init__(self, rng: np.random.Generator, calls: Any = None, count: int = 1):
         self.rng = rng
+        self.count = count
+        self.calls = {callback: iter(returned) for callback, returned in (calls or {}).items()}
         self._consts: dict[int, tuple[Any, np.ndarray]] = {}
 
     def run(self, jaxpr: ClosedJaxpr | Jaxpr, args: Sequence[Value], count: int) -> list[Value]:

@@ -22,7 +22,10 @@ from veery._core.jaxpr import ClosedJaxpr
 from veery._reference import blame
 from veery._reference.comparison import Comparison, compare
 from veery._reference.interpreter import Unverifiable
+from veery._reference.replay import Calls, recorded
 from veery._reference.reproduction import write
+from veery._transforms.spmd import pmap_p
+from veery._transforms.staging import stage
 
 logger = logging.getLogger("veery")
 
@@ -61,10 +64,29 @@ def run_verified(
         return executable(buffers)  # type: ignore[no-any-return]
     closed.derived[key] = True
     args = [np.array(b.numpy()) for b in buffers]  # copies: the program may overwrite them
-    results: Sequence[Any] = executable(buffers)
+    with recorded(closed) as calls:
+        results: Sequence[Any] = executable(buffers)
+        outs = [b.numpy() for b in results]
     with setting("off"):
-        check(closed, name, args, [b.numpy() for b in results], device, options)
+        check(closed, name, args, outs, device, options, calls=calls)
     return results
+
+
+def verify_pmap(args: Sequence[Any], outs: Sequence[Any], devices: Sequence[Any], **params: Any) -> None:
+    """Compare what `pmap` returned with the reference, if the settings want this call compared.
+
+    Raises:
+        VerificationError: they differ.
+    """
+    key = ("verified", devices)
+    derived = params["jaxpr"].derived
+    if setting.value == "first" and key in derived:
+        return
+    derived[key] = True
+    with setting("off"):
+        closed = stage(lambda *xs: pmap_p.bind(*xs, devices=devices, **params), [x.aval for x in args])
+        values, results = ([np.asarray(x) for x in arrays] for arrays in (args, outs))
+        check(closed, params["name"], values, results, devices[0])
 
 
 def check(
@@ -75,6 +97,7 @@ def check(
     device: Any,
     options: Pairs = (),
     seed: int = 0,
+    calls: Calls | None = None,
 ) -> Comparison | None:
     """Compare what a program returned with the reference.
 
@@ -86,6 +109,7 @@ def check(
         device: where it ran, and where parts of it run to find the equation at fault.
         options: those it was compiled with.
         seed: of the random errors by which bounds are found.
+        calls: what its `io_callback`s returned.
 
     Returns:
         The comparison; None if the program cannot be evaluated again (a line is logged).
@@ -93,12 +117,10 @@ def check(
     Raises:
         VerificationError: they differ.
     """
-    reason = _unverifiable(closed)
-    if reason:
-        logger.info("jit(%s) is not verified: %s", name, reason)
-        return None
     try:
-        found = compare(closed, args, outs, seed)
+        if any(is_symbolic(getattr(aval, "shape", ())) for aval in closed.in_avals):
+            raise Unverifiable("its shapes are symbolic")
+        found = compare(closed, args, outs, seed, calls)
     except Unverifiable as error:
         logger.info("jit(%s) is not verified: %s", name, error)
         return None
@@ -106,6 +128,8 @@ def check(
         records.append(Record(name, found))
     if found.ok:
         return found
+    if effects.has_io(closed.effects):  # its parts are not run apart, which would call the functions again
+        raise VerificationError("\n".join(_differences(found, name, device)), name)
 
     def run(program: ClosedJaxpr, values: Sequence[Any]) -> list[Any]:
         executable = _dispatch.compile_jaxpr(program, name, device, None, options)
@@ -115,12 +139,11 @@ def check(
     raise _error(blame.find(closed, args, found.failures[0], run, seed), found, name, device, options, seed)
 
 
-def _unverifiable(closed: ClosedJaxpr) -> str:
-    if effects.has_io(closed.effects):
-        return "it has an io_callback, which runs once for each execution"
-    if any(is_symbolic(getattr(aval, "shape", ())) for aval in closed.in_avals):
-        return "its shapes are symbolic"
-    return ""
+def _differences(found: Comparison, name: str, device: Any) -> list[str]:
+    return [
+        f"jit({name}) on {device} differs from its evaluation in float64.",
+        *(f"  {failure}" for failure in found.failures),
+    ]
 
 
 def _error(
@@ -130,8 +153,7 @@ def _error(
     eqn = culprit.equation
     equation = "" if eqn is None else blame.place(eqn)
     lines = [
-        f"jit({name}) on {device} differs from its evaluation in float64.",
-        *(f"  {failure}" for failure in found.failures),
+        *_differences(found, name, device),
         f"The first equation that differs is {equation}:" if eqn is not None else "No equation of it differs.",
         *([f"  {_line(eqn)}", f"  {culprit.failure.elements}"] if eqn is not None else []),
         culprit.how,

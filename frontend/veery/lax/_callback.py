@@ -40,6 +40,7 @@ class Callback:
         self.static = static or {}
         self.where = source.current()
         self.mapped: tuple[tuple[int, tuple[int | None, ...]], ...] = ()
+        self.returned: list[list[np.ndarray]] | None = None  # what calls return, where that is recorded
 
     @property
     def __name__(self) -> str:
@@ -106,7 +107,10 @@ class Typed:
             raise self._error(
                 f"Mismatched number of outputs from callback. Expected: {expected}, Actual: {len(results)}"
             )
-        return [self._checked(i, x, aval) for i, (x, aval) in enumerate(zip(results, self.result_avals))]
+        checked = [self._checked(i, x, aval) for i, (x, aval) in enumerate(zip(results, self.result_avals))]
+        if self.callback.returned is not None:
+            self.callback.returned.append([x.copy() for x in checked])
+        return checked
 
     def _checked(self, i: int, x: Any, aval: Any) -> np.ndarray:
         value = np.asarray(x)
