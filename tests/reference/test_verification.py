@@ -194,7 +194,7 @@ with verification.recording() as records:
     params = dict(jaxpr=veery.make_jaxpr(jnp.sin)(x[0]), name="sin", axis_name="i", axis_size=3)
     x = jnp.asarray(x)
     try:
-        verification.verify_pmap([x], [x], veery.devices()[:3], in_mapped=(True,), out_mapped=(True,), **params)
+        verification.verify_pmap([x], [x], tuple(veery.devices()), in_mapped=(True,), out_mapped=(True,), **params)
     except veery.errors.VerificationError as error:
         print(error)
 """

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn
@@ -97,15 +100,26 @@ def _while(interp: Interpreter, eqn: JaxprEqn, operands: list[Value], count: int
 
 @rule("pmap")
 def _pmap(interp: Interpreter, eqn: JaxprEqn, operands: list[Value], count: int) -> list[Value]:
-    """The program for all devices at once, by batching, which resolves the collectives."""
-    params = eqn.params
-    axis = AxisData(params["axis_name"], params["axis_size"])
-    dims = tuple(0 if mapped else None for mapped in params["in_mapped"])
-    with set_current_trace(eval_trace):
-        batched, _ = batch_jaxpr(params["jaxpr"], axis, dims, (True,) * len(params["out_mapped"]))
-    outs = interp.run(batched, operands, count)
+    outs = interp.run(on_all_devices(**eqn.params), operands, count)
     first = lambda value: each(lambda x: [x[0]], [value], count)[0]
-    return [out if mapped else first(out) for out, mapped in zip(outs, params["out_mapped"])]
+    return [out if mapped else first(out) for out, mapped in zip(outs, eqn.params["out_mapped"])]
+
+
+def on_all_devices(
+    jaxpr: ClosedJaxpr,
+    axis_name: Any,
+    axis_size: int,
+    in_mapped: Sequence[bool],
+    out_mapped: Sequence[bool],
+    **_: Any,
+) -> ClosedJaxpr:
+    """The program of a `pmap` for all devices at once, by batching, which resolves the collectives.
+
+    All of its results have the axis in front.
+    """
+    dims = tuple(0 if mapped else None for mapped in in_mapped)
+    with set_current_trace(eval_trace):
+        return batch_jaxpr(jaxpr, AxisData(axis_name, axis_size), dims, (True,) * len(out_mapped))[0]
 
 
 @rule("pure_callback")

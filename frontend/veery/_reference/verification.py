@@ -21,11 +21,10 @@ from veery._core.errors import VerificationError
 from veery._core.jaxpr import ClosedJaxpr
 from veery._reference import blame
 from veery._reference.comparison import Comparison, compare
+from veery._reference.control_flow import on_all_devices
 from veery._reference.interpreter import Unverifiable
 from veery._reference.replay import Calls, recorded
 from veery._reference.reproduction import write
-from veery._transforms.spmd import pmap_p
-from veery._transforms.staging import stage
 
 logger = logging.getLogger("veery")
 
@@ -72,7 +71,7 @@ def run_verified(
     return results
 
 
-def verify_pmap(args: Sequence[Any], outs: Sequence[Any], devices: Sequence[Any], **params: Any) -> None:
+def verify_pmap(args: Sequence[Any], outs: Sequence[Any], devices: tuple[Any, ...], **params: Any) -> None:
     """Compare what `pmap` returned with the reference, if the settings want this call compared.
 
     Raises:
@@ -84,9 +83,11 @@ def verify_pmap(args: Sequence[Any], outs: Sequence[Any], devices: Sequence[Any]
         return
     derived[key] = True
     with setting("off"):
-        closed = stage(lambda *xs: pmap_p.bind(*xs, devices=devices, **params), [x.aval for x in args])
+        closed = on_all_devices(**params)
+        size, mapped = params["axis_size"], params["out_mapped"]
         values, results = ([np.asarray(x) for x in arrays] for arrays in (args, outs))
-        check(closed, params["name"], values, results, devices[0])
+        whole = [x if m else np.broadcast_to(x, (size, *x.shape)) for x, m in zip(results, mapped)]
+        check(closed, params["name"], values, whole, devices[0])
 
 
 def check(
