@@ -116,10 +116,16 @@ def on_all_devices(
     """The program of a `pmap` for all devices at once, by batching, which resolves the collectives.
 
     All of its results have the axis in front.
+
+    Raises:
+        Unverifiable: it has callbacks that take no batches.
     """
     dims = tuple(0 if mapped else None for mapped in in_mapped)
-    with set_current_trace(eval_trace):
-        return batch_jaxpr(jaxpr, AxisData(axis_name, axis_size), dims, (True,) * len(out_mapped))[0]
+    try:
+        with set_current_trace(eval_trace):
+            return batch_jaxpr(jaxpr, AxisData(axis_name, axis_size), dims, (True,) * len(out_mapped))[0]
+    except (NotImplementedError, ValueError) as error:
+        raise Unverifiable(str(error)) from None
 
 
 @rule("pure_callback")
