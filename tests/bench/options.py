@@ -29,7 +29,7 @@ OPTIONS = {
     "iree-dispatch-creation-enable-aggressive-fusion": False,
     "iree-dispatch-creation-fuse-multi-use": False,
     "iree-opt-aggressively-propagate-transposes": True,
-    "iree-opt-outer-dim-concat": False,
+    "iree-opt-outer-dim-concat": True,
     "iree-opt-const-eval": True,
     "iree-opt-const-expr-hoisting": False,
     "iree-llvmcpu-reassociate-fp-reductions": False,

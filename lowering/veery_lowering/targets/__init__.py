@@ -65,6 +65,8 @@ COMMON_FLAGS: Flags = (
     "--iree-opt-generalize-matmul=false",
     # On from O3: attention, its gradient, a transformer block and a Hessian take 0.93 of the time without.
     "--iree-opt-aggressively-propagate-transposes=false",
+    # On from O1: of 32 programs none is another without.
+    "--iree-opt-outer-dim-concat=false",
     # Evaluating constants costs a compilation 0.3 to 0.5 s, brings nothing to what is computed of them once, when the
     # program is loaded, and fails for some ("jit global source initialization order invalid").
     "--iree-opt-const-eval=false",
