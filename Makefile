@@ -44,7 +44,7 @@ docs: install  ## build the documents into build/docs: open build/docs/index.htm
 bench: install  ## timings beside NumPy, and JAX if JAX_PYTHON names an interpreter that has it
 	$(BIN)/python tests/bench/run.py $(if $(JAX_PYTHON),--jax-python $(JAX_PYTHON))
 
-fuzz: install  ## random programs against the reference: MINUTES=10 or COUNT=, SEED=(the date), TARGET=cpu|vulkan|artifact|stablehlo|stablehlo-vulkan
+fuzz: install  ## random programs against the reference: MINUTES=10 or COUNT=, SEED=(the date), TARGET=cpu|vulkan|artifact, stablehlo[-vulkan] for modules, triples[-vulkan] of steps
 	PYTHONPATH=tests $(BIN)/python -m fuzz --target $(or $(TARGET),cpu) \
 	$(if $(COUNT),--count $(COUNT),--minutes $(or $(MINUTES),10)) \
 	--jobs $(JOBS) $(if $(SEED),--seed $(SEED))

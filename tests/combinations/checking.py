@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from combinations.steps import DTYPES, Program, Step, program
+from combinations.steps import CONVERSIONS, DTYPES, ELEMENTWISE, ENDS, MIDDLES, PRODUCTS, Program, Step, program
 from support.compiled import results
 
 import veery
 from veery import _reference
 
+FIRST = (*MIDDLES, *ELEMENTWISE)
+LAST = (*MIDDLES, *CONVERSIONS, *PRODUCTS, *ENDS)
 _SHAPES = ((3, 5), (5, 3), (7, 17), (1, 3), (4, 4), (2, 1), (13, 7))
 
 
@@ -42,6 +44,13 @@ def faults(programs: Sequence[Program]) -> list[str]:
 
 def _flat(fun: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *xs: veery.tree_util.tree_leaves(fun(*xs))
+
+
+def triples(rng: np.random.Generator) -> Iterator[tuple[Step, Step, Step]]:
+    """Steps that may follow each other, again and again; not all have a dtype that all three take."""
+    while True:
+        first, second, third = (kinds[rng.integers(len(kinds))] for kinds in (FIRST, (*MIDDLES, *CONVERSIONS), LAST))
+        yield first, second, third
 
 
 def combined(steps: Sequence[Step], rng: np.random.Generator, dtypes: Sequence[str] = DTYPES) -> Program | None:

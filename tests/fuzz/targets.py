@@ -18,7 +18,7 @@ from fuzz.programs import Program
 from veery._core.jaxpr import ClosedJaxpr, Jaxpr, subjaxprs
 
 Arrays = Sequence[np.ndarray]
-TARGETS = ("cpu", "vulkan", "artifact", "stablehlo", "stablehlo-vulkan")
+TARGETS = ("cpu", "vulkan", "artifact", "stablehlo", "stablehlo-vulkan", "triples", "triples-vulkan")
 _RUNTIME = Path(__file__).parents[2] / "runtime"
 _VULKAN_TYPES = ("bool", "int32", "uint32", "float32", "complex64")
 
@@ -124,9 +124,10 @@ def _runtime_process() -> subprocess.Popen[bytes]:
 
 
 def target_named(name: str) -> Target:
-    """One of `TARGETS`; the last two are where modules of StableHLO run."""
-    kinds = {"cpu": Target, "vulkan": Vulkan, "artifact": Artifact, "stablehlo": Target, "stablehlo-vulkan": Vulkan}
-    return kinds[name]()
+    """One of `TARGETS`: where a program runs, a module of StableHLO, or a program of triples of steps."""
+    if name not in TARGETS:
+        raise ValueError(f"no such target: {name!r}")
+    return {"vulkan": Vulkan, "artifact": Artifact}.get(name.rpartition("-")[2], Target)()
 
 
 def run_program(program: Program, target: Target) -> tuple[ClosedJaxpr, list[np.ndarray]]:

@@ -19,10 +19,11 @@ def main(seed: int, target_name: str) -> None:
     from fuzz.checks import check
     from fuzz.modules import check_module
     from fuzz.targets import target_named
+    from fuzz.triples import check_triples
 
     jax.config.update("jax_enable_compilation_cache", False)
     target = target_named(target_name)
-    judge = check_module if target_name.startswith("stablehlo") else check
+    judge = {"stablehlo": check_module, "triples": check_triples}.get(target_name.partition("-")[0], check)
     done = 0
     for line in sys.stdin:
         outcome = judge(seed, int(line), target)
