@@ -31,7 +31,7 @@ OPTIONS = {
     "iree-opt-aggressively-propagate-transposes": True,
     "iree-opt-outer-dim-concat": True,
     "iree-opt-const-eval": True,
-    "iree-opt-const-expr-hoisting": True,
+    "iree-opt-const-expr-hoisting": False,
     "iree-llvmcpu-reassociate-fp-reductions": False,
     "iree-llvmcpu-skip-intermediate-roundings": False,
     "iree-llvmcpu-use-decompose-softmax-fuse": False,

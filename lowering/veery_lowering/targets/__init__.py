@@ -67,10 +67,8 @@ COMMON_FLAGS: Flags = (
     "--iree-opt-aggressively-propagate-transposes=false",
     # On from O1: of 32 programs none is another without.
     "--iree-opt-outer-dim-concat=false",
-    # What is computed from constants alone would be computed apart from the rest, and so be rounded otherwise: random
-    # numbers of a constant key differed from those of the same key as an argument in the last digits.
-    "--iree-opt-const-expr-hoisting=false",
-    # It costs a compilation 0.3 to 0.5 s, and fails for some ("jit global source initialization order invalid").
+    # Evaluating constants costs a compilation 0.3 to 0.5 s, brings nothing to what is computed of them once, when the
+    # program is loaded, and fails for some ("jit global source initialization order invalid").
     "--iree-opt-const-eval=false",
     # On by default: float64 programs would silently be float32 ones.
     "--iree-input-demote-f64-to-f32=false",
