@@ -275,8 +275,12 @@ def artifact_bytes(entries: Sequence[Any]) -> bytes:
 
 
 def read_module(source: str | bytes, *, lowered: bool = False) -> Any:
-    """A StableHLO module (see veery_lowering.Foreign), from elsewhere unless `lowered`."""
-    return lowering().read_module(source, lowered=lowered, isolated=config.veery_compiler_isolation != "never")
+    """A StableHLO module (see veery_lowering.Foreign), from elsewhere unless `lowered`.
+
+    Those that veery wrote have a checksum, so that no other process need read them first.
+    """
+    isolated = not lowered and config.veery_compiler_isolation != "never"
+    return lowering().read_module(source, lowered=lowered, isolated=isolated)
 
 
 def read_modules(sources: dict[str, bytes]) -> Any:

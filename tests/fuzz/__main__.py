@@ -38,7 +38,7 @@ def main() -> int:
     for outcome in campaign.run():
         if outcome.is_finding:
             print(_line(outcome), flush=True)
-    if options.shrink and not options.target.startswith(("stablehlo", "triples")):  # which are small already
+    if options.shrink and not options.target.startswith(("stablehlo", "triples")):  # whose details name what fails
         _shrunk(campaign, options.shrink)
     print(campaign.summary())
     for cause, outcomes in _by_cause(campaign.findings).items():
