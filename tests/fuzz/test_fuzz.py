@@ -24,6 +24,7 @@ from fuzz.oracle import Evaluator, rule_failures
 from fuzz.programs import Draft, Edits
 from fuzz.targets import target_named
 from fuzz.templates import TEMPLATES
+from fuzz.triples import check_triples
 from veery import _dispatch, lax, nn
 from veery_lowering import registry
 
@@ -209,6 +210,13 @@ def test_wrong_operations_of_modules_are_found_and_made_small(monkeypatch):
     assert outcome.detail.count("stablehlo.") <= 6, outcome.detail
 
 
+def test_a_wrong_step_is_found_among_triples(monkeypatch):
+    registry.lookup("rev", "cpu")  # which has them all loaded
+    monkeypatch.setitem(registry._rules, ("rev", None), lambda ctx, x, **_: x)
+    outcome = check_triples(1, 0, target_named("cpu"))
+    assert outcome.kind == "wrong" and "reverse" in outcome.detail, outcome.detail
+
+
 def test_a_wrong_lowering_is_found_and_made_small(tmp_path):
     numbers = range(10_000)
     number = next(n for n in numbers if (d := Draft(1, n)).name == "kernel_density" and len(d.names) == 1)
@@ -218,6 +226,7 @@ from veery_lowering.registry import lookup, replace
 from fuzz.checks import check
 from fuzz.shrink import forked, shrink
 from fuzz.targets import target_named
+from fuzz.triples import check_triples
 from pathlib import Path
 
 replace("exp", lookup("cos", "cpu"))
