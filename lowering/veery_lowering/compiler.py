@@ -51,7 +51,7 @@ from veery_lowering.widened import compute_widened
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "29"
+_KEY_FORMAT = "30"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly

@@ -13,6 +13,7 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.aliasing import protect_arguments
 from veery_lowering.barriers import split_wide_fusions
 from veery_lowering.errors import LoweringError
+from veery_lowering.float8 import computes_in_float8, in_float32
 from veery_lowering.mlir import context, ir
 from veery_lowering.program import STATIC, HostCall, Signature, Symbols
 from veery_lowering.registry import Context, lookup
@@ -250,7 +251,8 @@ class ModuleEmitter:
         if lowering is None:
             raise LoweringError(f"{name}: no lowering for target {self.target!r}")
         ctx = Context(name, self.target, avals_in, avals_out, self, definition)
-        produced = self._apply(lowering, ctx, operands, params)
+        apply = lambda ctx, *operands: self._apply(lowering, ctx, operands, params)
+        produced = in_float32(apply, ctx, operands) if computes_in_float8(ctx) else apply(ctx, *operands)
         results = [produced] if isinstance(produced, ir.Value) else list(produced)
         expected = list(map(aval_type, avals_out))
         if [x.type for x in results] != expected:
@@ -258,7 +260,7 @@ class ModuleEmitter:
             raise AssertionError(f"{name}: lowered to ({texts[0]}), not ({texts[1]})")
         return results
 
-    def _apply(self, lowering: Any, ctx: Context, operands: list[Value], params: dict[str, Any]) -> Any:
+    def _apply(self, lowering: Any, ctx: Context, operands: Sequence[Value], params: dict[str, Any]) -> Any:
         try:
             with clear_errors(ctx.primitive, self.symbols):
                 return lowering(ctx, *operands, **params)

@@ -13,6 +13,7 @@ from support.numpy_trace import numpy_evaluation
 
 import veery
 from veery import lax
+from veery import numpy as jnp
 from veery._core import dtypes
 
 # What rounding once per operation, in any order, may differ by; sums are compared with their largest elements.
@@ -99,3 +100,18 @@ def test_scatter_of_many_updates_compiles_and_its_tangent_has_the_same_winners(r
     value, tangent = veery.jit(lambda u: veery.jvp(fun, (u,), (2 * u,)))(updates)
     np.testing.assert_array_equal(value, expected)
     np.testing.assert_array_equal(tangent, 2 * expected)
+
+
+@pytest.mark.parametrize("axis", [0, 1])  # the last is the host's, others are a network's
+def test_the_largest_of_zeros_and_nans(axis: int) -> None:
+    """NaN of either sign is largest, 0.0 is larger than -0.0, the first of equal ones comes first."""
+    row = np.float32([-0.0, 0.0, np.nan, -1, -0.0, 0.0, -np.nan, 2])
+    x = np.stack([row, row], 1 - axis)
+    for dtype in ("float32", "float16", "bfloat16"):
+        values, indices = veery.jit(lambda x: lax.top_k(x, 7, axis=axis))(x.astype(jnp.dtype(dtype)))
+        assert np.moveaxis(np.asarray(indices), axis, 0)[:, 0].tolist() == [2, 6, 7, 1, 5, 0, 4]
+        found = np.moveaxis(np.asarray(values), axis, 0)[:, 0].astype(np.float32)
+        np.testing.assert_array_equal(found, np.float32([np.nan, np.nan, 2, 0, 0, 0, 0]))
+        assert np.signbit(found[2:]).tolist() == [False, False, False, True, True]
+        eager = lax.top_k(x.astype(jnp.dtype(dtype)), 7, axis=axis)[1]
+        np.testing.assert_array_equal(np.asarray(eager), np.asarray(indices))

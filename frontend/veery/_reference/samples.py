@@ -132,7 +132,7 @@ def _within_range(x: np.ndarray, form: Format, sample: int) -> np.ndarray:
     if form.dtype == np.float64 or (form.dtype == np.float16 and sample == 3):
         return x
     p = parts(x)
-    beyond = (np.abs(p) > form.largest) & np.isfinite(p)
+    beyond = np.abs(p) > form.largest  # infinities too: some formats have none
     if not beyond.any():
         return x
     return of_parts(np.where(beyond, p.astype(form.dtype).astype(np.float64), p), x.dtype)

@@ -187,10 +187,10 @@ def _top_k_batch(args: Sequence[Any], dims: Sequence[int], *, k: int, axis: int)
 
 
 def _descending_key(x: np.ndarray) -> np.ndarray:
-    """Integers whose ascending order is the descending order of x: NaN, then 0.0 before -0.0."""
+    """Integers whose ascending order is the descending order of x: any NaN first, 0.0 before -0.0."""
     if not dtypes.issubdtype(x.dtype, np.floating):
         return np.invert(x.astype(np.int64) if x.dtype != np.uint64 else x)
-    bits = x.astype(np.float64).view(np.int64)
+    bits = np.where(np.isnan(x), np.nan, x.astype(np.float64)).view(np.int64)
     return np.invert(np.where(bits < 0, bits ^ np.int64(np.iinfo(np.int64).max), bits))
 
 

@@ -13,6 +13,7 @@ from veery.lax._operands import Array, ArrayLike, apply, full_like
 from veery.lax._reference import in_double
 from veery.lax._special_reference import (
     betainc_reference,
+    digamma_reference,
     igamma_grad_a_reference,
     polygamma_reference,
     random_gamma_grad_reference,
@@ -217,7 +218,7 @@ lgamma_p = unary(
     jvp=lambda t, out, x: mul(t, digamma(x)),
 )  # fmt: skip
 digamma_p = unary(
-    "digamma", FLOAT, reference=in_double(lambda x: np.where(x == 0, np.nan, scipy_special().digamma(x))),
+    "digamma", FLOAT, reference=in_double(digamma_reference),
     jvp=lambda t, out, x: mul(t, polygamma(full_like(x, 1), x)),
 )  # fmt: skip
 polygamma_p = nary(

@@ -25,12 +25,20 @@ def zeta_reference(x: np.ndarray, q: np.ndarray) -> np.ndarray:
     return np.where((q <= 0) & (q == np.floor(q)), at_pole, value)
 
 
+def digamma_reference(x: np.ndarray) -> np.ndarray:
+    """SciPy's, which loses digits near the negative poles; there by reflection, from the exact distance to the pole."""
+    value = scipy_special().digamma(x)
+    distance = x - np.round(x)
+    reflected = scipy_special().digamma(1 - x) - np.pi / np.tan(np.pi * distance)
+    return np.where(x == 0, np.nan, np.where((x < 0) & (distance != 0), reflected, value))
+
+
 def polygamma_reference(m: np.ndarray, x: np.ndarray) -> np.ndarray:
     """(-1)^(m+1) m! zeta(m+1, x), and digamma for m = 0; NaN where m is negative or not whole."""
     special = scipy_special()
     sign = np.where(m % 2 == 0, -1.0, 1.0)
     value = sign * special.gamma(m + 1) * zeta_reference(m + 1, x)
-    value = np.where(m == 0, np.where(x == 0, np.nan, special.digamma(x)), value)
+    value = np.where(m == 0, digamma_reference(x), value)
     return np.where((m < 0) | (m != np.floor(m)), np.nan, value)
 
 

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.numerics._expr import Expr, where
+from veery_lowering.numerics._expr import Expr, round_even, where
 from veery_lowering.registry import rule
 from veery_lowering.stablehlo import Value
 from veery_lowering.types import physical_dtype
@@ -56,7 +56,7 @@ def convert_dtype(x: Value, dtype: Any) -> Value:
     if new.kind == "c" and old.kind != "c":
         real = convert_dtype(x, np.float32 if new == np.complex64 else np.float64)
         return hlo.complex(real, hlo.full_like(real, 0))
-    if _is_float8(old) and new != np.float32:
+    if is_float8(old) and new != np.float32:
         return convert_dtype(convert_dtype(x, np.float32), new)
     if old == ml_dtypes.float8_e4m3fn:
         return _from_float8(x)
@@ -64,12 +64,12 @@ def convert_dtype(x: Value, dtype: Any) -> Value:
         return float_to_integer(x, new)
     if old == np.float64 and is_float(new) and new != np.float32:
         return hlo.convert(_rounded_to_odd(x), new)
-    if _is_float8(new) and old != np.float32:
-        return hlo.convert(convert_dtype(x, np.float32), new)
+    if is_float8(new):
+        return _to_float8(convert_dtype(x, np.float32), new)
     return hlo.convert(x, new)
 
 
-def _is_float8(dtype: np.dtype) -> bool:
+def is_float8(dtype: np.dtype) -> bool:
     """Whether a dtype is a float of 8 bits: IREE converts those to and from float32 and bfloat16 alone."""
     return is_float(dtype) and dtype.itemsize == 1
 
@@ -81,6 +81,23 @@ def _from_float8(x: Value) -> Value:
     number = hlo.convert(x, np.float32)
     is_nan = hlo.compare(payload, hlo.full_like(payload, 0x7F), "EQ")
     return hlo.select(is_nan, hlo.full_like(number, np.nan), number)
+
+
+def _to_float8(x: Value, dtype: np.dtype) -> Value:
+    """float32 as a float of 8 bits. IREE takes what is rounded up to the smallest normal number for zero."""
+    if dtype == ml_dtypes.float8_e8m0fnu:
+        return _to_exponent(Expr(x)).bitcast(dtype).value
+    wide, limits = Expr(x), ml_dtypes.finfo(dtype)
+    step = float(limits.smallest_subnormal)
+    subnormal = round_even(wide * (1 / step)) * step
+    return hlo.convert(where(abs(wide) < float(limits.smallest_normal), subnormal, wide).value, dtype)
+
+
+def _to_exponent(x: Expr) -> Expr:
+    """The exponent of the nearest power of 2, as float8_e8m0fnu holds it; 255 for what is not positive and finite."""
+    bits = x.bits
+    halfway = where(bits < 0x800000, bits.constant(0x3FFFFF), 0x400000)  # above 2**-127 XLA rounds up
+    return where((bits > 0) & (bits < 0x7F400000), (bits + halfway) >> 23, 255).convert(np.uint8)
 
 
 def _rounded_to_odd(x: Value) -> Value:

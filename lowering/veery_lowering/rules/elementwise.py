@@ -14,7 +14,7 @@ from veery_lowering.numerics._expr import Expr
 from veery_lowering.numerics._outline import outlined
 from veery_lowering.numerics.complex import Complex
 from veery_lowering.registry import Rule, rule
-from veery_lowering.rules.convert import convert_dtype
+from veery_lowering.rules.convert import convert_dtype, is_float8
 from veery_lowering.stablehlo import Value
 
 _NATIVE = (np.float32, np.float64)
@@ -69,7 +69,6 @@ for _name, _builder in {
     "imag": hlo.imag,
     "complex": hlo.complex,
     "sub": hlo.subtract,
-    "nextafter": hlo.next_after,
     "population_count": hlo.popcnt,
     "not": hlo.not_,
     "and": hlo.and_,
@@ -166,9 +165,16 @@ def _abs(ctx: Any, x: Value) -> Value:
         return outlined("abs", lambda z: complex_numerics.modulus(Complex.of(z)).value, (x,))
     if dtype.kind in "bu":
         return x
-    if dtype.kind == "V" and dtype.itemsize == 1:  # math.absf has no float8
-        return in_float32(hlo.abs, x)
     return hlo.abs(x)
+
+
+@elementwise("nextafter")
+def _nextafter(ctx: Any, x: Value, y: Value) -> Value:
+    result = hlo.next_after(x, y)
+    if not is_float8(hlo.dtype_of(x)):
+        return result
+    a, b = (convert_dtype(v, np.float32) for v in (x, y))  # which NaNs are seen in
+    return hlo.select(hlo.compare(hlo.add(a, b), hlo.add(a, b), "EQ"), result, hlo.full_like(result, np.nan))
 
 
 @elementwise("conj")

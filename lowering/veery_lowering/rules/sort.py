@@ -68,13 +68,13 @@ def _sorted(x: np.ndarray, axis: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class HostTopK:
-    """The k largest along the last axis in descending order and their indices; NaN first, ties by index."""
+    """The k largest along the last axis in descending order and their indices: NaN, then numbers, ties by index."""
 
     k: int
     index_dtype: str
 
     def __call__(self, x: np.ndarray) -> list[np.ndarray]:
-        key = _key(x)
+        key = _key_of_largest(x)
         n = x.shape[-1]
         index = _descending(key)[..., : self.k] if 4 * self.k > n or not self.k else self._from_partition(key)
         return [np.take_along_axis(x, index, axis=-1), index.astype(self.index_dtype)]
@@ -90,6 +90,16 @@ class HostTopK:
         if unsure.any():
             index[unsure] = _descending(key[unsure])[..., : self.k]
         return index
+
+
+def _key_of_largest(x: np.ndarray) -> np.ndarray:
+    """An array that NumPy knows how to order (NaN last) and that orders like x, with -0.0 before 0.0."""
+    key = _key(x)
+    if key.dtype.kind != "f" or not ((key == 0) & np.signbit(key)).any():
+        return key
+    bits = key.view(f"int{8 * key.itemsize}")
+    most = np.iinfo(bits.dtype).max
+    return np.where(np.isnan(key), most, np.where(bits < 0, bits ^ most, bits))
 
 
 def _descending(key: np.ndarray) -> np.ndarray:
@@ -130,9 +140,31 @@ def _top_k_without_host(ctx: Context, x: Value, k: int, axis: int) -> list[Value
     shape = ctx.avals_in[0].shape
     axis %= len(shape)
     index = hlo.iota(ctx.avals_out[1].dtype, shape, axis)
-    found = ordered([x, index], shape, axis, _Order(1, descending=True))
+    floating = hlo.dtype_of(x).kind not in "biu"
+    found = ordered([_ranks(x) if floating else x, index], shape, axis, _Order(1, descending=True))
     limits = [k if i == axis else n for i, n in enumerate(shape)]
-    return [hlo.slice(y, [0] * len(shape), limits) for y in found]
+    values, indices = (hlo.slice(y, [0] * len(shape), limits) for y in found)
+    return [_of_ranks(values, hlo.dtype_of(x)) if floating else values, indices]
+
+
+def _ranks(x: Value) -> Value:
+    """Integers that order like floating-point numbers: -0.0 before 0.0, NaN last."""
+    wide = x if hlo.dtype_of(x).itemsize >= 4 else hlo.convert(x, np.dtype("float32"))
+    bits = hlo.bitcast_convert(wide, np.dtype(f"int{8 * hlo.dtype_of(wide).itemsize}"))
+    most = hlo.full_like(bits, np.iinfo(hlo.dtype_of(bits)).max)
+    return hlo.select(hlo.compare(wide, wide, "NE"), most, _mirrored(bits))
+
+
+def _of_ranks(ranks: Value, dtype: np.dtype) -> Value:
+    """The numbers of `_ranks`."""
+    wide = hlo.bitcast_convert(_mirrored(ranks), np.dtype(f"float{8 * hlo.dtype_of(ranks).itemsize}"))
+    return hlo.convert(wide, dtype)
+
+
+def _mirrored(bits: Value) -> Value:
+    """Negative numbers are sign and magnitude as floats, and count down as integers: from one to the other."""
+    most = hlo.full_like(bits, np.iinfo(hlo.dtype_of(bits)).max)
+    return hlo.select(hlo.compare(bits, hlo.full_like(bits, 0), "LT"), hlo.xor(bits, most), bits)
 
 
 def ordered(operands: list[Value], shape: Sequence[Any], axis: int, order: Order) -> list[Value]:
