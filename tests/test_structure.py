@@ -58,10 +58,29 @@ def test_foreign_libraries_have_one_door_each(item):
         assert package == "veery_runtime" and path.name == "iree.py"
 
 
-@pytest.mark.parametrize("item", [i for i in FILES if "_core" in i[1].parts], ids=ids)
-def test_the_core_imports_nothing_above_it(item):
-    above = {n for n in imported(item[1]) if n.startswith("veery.") and not n.startswith("veery._core")}
-    assert not above
+# The layers of the frontend, each of which imports from those before it, also within functions. What the lower ones
+# need of the upper ones is in `veery._core.provided`.
+LAYERS = "version _core _transforms lax _eager _dispatch _reference _api numpy PUBLIC _cli".split()
+
+
+def layer(module: str) -> int:
+    """The layer of a module of veery: public modules and packages are one, but for `lax` and `numpy`."""
+    name = (module.split(".") + ["PUBLIC"])[1]
+    return LAYERS.index(name if name in LAYERS else "PUBLIC")
+
+
+@pytest.mark.parametrize("item", [i for i in FILES if i[0] == "veery" and i[1].name != "__main__.py"], ids=ids)
+def test_layers_import_from_those_below(item):
+    own = layer(".".join(item[1].relative_to(SOURCES["veery"].parent).with_suffix("").parts))
+    names = {n for n in imported(item[1]) if n.startswith("veery.")}
+    above = {n for n in names if layer(n) > own}
+    assert not above, f"{LAYERS[own]} is below {sorted(above)}"
+
+
+def test_the_document_shows_the_layers():
+    text = (ROOT / "docs/architecture.md").read_text()
+    shown = [line for line in text.splitlines() if line.startswith("    ") and " < " in line]
+    assert shown == ["      " + " < ".join(name for name in LAYERS if name not in ("version", "PUBLIC"))]
 
 
 @pytest.mark.parametrize("item", FILES, ids=ids)

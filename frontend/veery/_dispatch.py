@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from veery._core import compiler_options as asked
-from veery._core import dtypes, lazy, source
+from veery._core import dtypes, provided, source
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
@@ -30,8 +30,8 @@ from veery._core.transfers import guard
 from veery._eager import HostExecutable, host_program
 from veery._transforms.dce import dce, side_effects
 from veery._transforms.float0 import holds_float0, inputs_without_float0, outputs_with_float0, without_float0
-from veery._transforms.spmd import device_program
 from veery._transforms.staging import close_over, stage
+from veery.lax._pmap import device_program
 
 logger = logging.getLogger("veery")
 
@@ -137,6 +137,17 @@ def host_array(value: np.ndarray) -> ArrayImpl:
     """NumPy values, which are given away, as an array on the CPU."""
     buffer = runtime().put(value, first_device("cpu"), copy=False)
     return ArrayImpl(ShapedArray(value.shape, value.dtype), buffer)
+
+
+def default_platform() -> str:
+    """The name of the platform of the default device."""
+    platform: str = default_device().platform
+    return platform
+
+
+def exchanges() -> Any:
+    """The runtime's exchanges between the programs of a `pmap`."""
+    return runtime().spmd
 
 
 def on_host() -> contextlib.AbstractContextManager[None]:
@@ -398,9 +409,7 @@ def run(
     buffers = on_device(arrays, device)
     if config.veery_verify == "off":
         return executable(buffers)  # type: ignore[no-any-return]
-    from veery._reference.verification import run_verified
-
-    return run_verified(executable, buffers, closed, name, device, compiler_options)
+    return provided.verifier.run_verified(executable, buffers, closed, name, device, compiler_options)
 
 
 def executable_of(
@@ -545,9 +554,7 @@ def execute_on_devices(
             outs.append(ArrayImpl(aval, results[0][j]))
     check_special(outs, name)
     if config.veery_verify != "off":
-        from veery._reference.verification import verify_pmap
-
-        verify_pmap(
+        provided.verifier.verify_pmap(
             [as_array(x) for x in args], outs, devices, jaxpr=jaxpr, name=name, axis_name=axis_name,
             axis_size=axis_size, in_mapped=in_mapped, out_mapped=out_mapped,
         )  # fmt: skip
@@ -624,15 +631,3 @@ def tensor_type(aval: Any) -> Any:
 def clear_caches() -> None:
     """Forget compiled operations (those on disk stay)."""
     _eager_programs.clear()
-
-
-lazy.run_primitive = run_primitive
-lazy.array_from_numpy = array_from_numpy
-lazy.as_array = as_array
-lazy.host_array = host_array
-lazy.on_host = on_host
-lazy.effects_happened = effects_happened
-lazy.execute = execute
-lazy.default_platform = lambda: default_device().platform
-lazy.execute_on_devices = execute_on_devices
-lazy.spmd = lambda: runtime().spmd

@@ -17,6 +17,7 @@ from veery._core.ad import UndefinedPrimal, Zero, instantiate_zeros, zeros_like_
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr
 from veery._core.trace import current_trace, eval_trace
+from veery._core.tree_registry import Partial
 from veery._transforms import jvp as forward
 from veery._transforms import linearize as linearization
 from veery._transforms.staging import stage
@@ -173,8 +174,6 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     >>> float(f_jvp(2.0))
     2.0
     """
-    from veery.tree_util import Partial
-
     leaves, in_tree = tree.tree_flatten(primals)
     _check_arrays(leaves, "linearize")
     flat, found = flat_function(fun, in_tree, has_aux)
@@ -258,8 +257,6 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     >>> [float(ct) for ct in vjp_fun(1.0)]
     [3.0, 2.0]
     """
-    from veery.tree_util import Partial
-
     leaves, in_tree = tree.tree_flatten(primals)
     _check_arrays(leaves, "vjp")
     flat, found = flat_function(fun, in_tree, has_aux)

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from veery._api.checker import Checker, Failure
 from veery._core import dtypes, source, tree
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.trace import Tracer
 from veery._core.tree_registry import register_pytree_node
 from veery._transforms import staging
 from veery._transforms.calls import jit_p
-from veery._transforms.checkify import (
-    Checker,
+from veery.lax import _compare, _fill
+from veery.lax._check import (
     DivisionByZeroError,
     FailedCheckError,
-    Failure,
     JaxException,
     JaxRuntimeError,
     Kind,
@@ -151,10 +151,8 @@ def check_error(error: Error) -> None:
         if message is not None:
             raise JaxRuntimeError(message)
         return
-    from veery.lax import ne
-
     for position, payload in zip(error._positions, error._payloads):
-        pred = ne(error.code, np.int32(position + 1))
+        pred = _compare.ne(error.code, np.int32(position + 1))
         check_p.bind(pred, *payload, site=error._sites[position], debug=False)
 
 
@@ -208,9 +206,7 @@ def _functionalized(closed: Any, operands: Sequence[Any], enabled: frozenset[Kin
     sizes: dict[int, int] = {}
 
     def with_error(*xs: Any) -> list[Any]:
-        from veery.lax import full
-
-        failure = Failure(full((), 0, np.int32))
+        failure = Failure(_fill.full((), 0, np.int32))
         outs = checker.run(closed, xs, failure)
         sizes.update({i: len(p) for i, p in sorted(failure.payloads.items())})
         return [failure.code, *(x for i in sizes for x in failure.payloads[i]), *outs]

@@ -11,8 +11,8 @@ from veery._api.custom_derivatives import resolve_kwargs
 from veery._core import source, tree
 from veery._core.avals import aval_of
 from veery._transforms import staging
-from veery._transforms.custom_batching import custom_vmap_p
 from veery._transforms.custom_rules import Rule
+from veery.lax._custom_vmap import custom_vmap_p
 
 
 class custom_vmap:  # noqa: N801 (a decorator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,8 +16,10 @@ from veery._core.avals import aval_of, maybe_aval_of
 from veery._core.config import config
 from veery._core.errors import UnexpectedTracerError
 from veery._core.trace import Tracer
+from veery._core.tree_registry import Partial
 from veery._transforms.custom_rules import CustomJVPCall, CustomVJPCall
 from veery._transforms.staging import close_over, stage
+from veery.lax import _fill
 
 
 class SymbolicZero:
@@ -167,12 +170,10 @@ class custom_jvp:  # noqa: N801 (a decorator)
             raise TypeError("Can't use ``defjvps`` with ``nondiff_argnums``.")
 
         def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-            from veery import numpy as jnp
-
             out = self(*primals)
-            zeros = tree.tree_map(jnp.zeros_like, out)
+            zeros = tree.tree_map(lambda x: _fill.full_like(x, 0), out)
             parts = [rule(t, out, *primals) for t, rule in zip(tangents, jvps) if rule is not None]
-            return out, functools.reduce(functools.partial(tree.tree_map, jnp.add), parts, zeros)
+            return out, functools.reduce(functools.partial(tree.tree_map, operator.add), parts, zeros)
 
         self.defjvp(jvp)
 
@@ -503,8 +504,6 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         return fun(*args, **kwargs)[0]
 
     def fwd(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        from veery.tree_util import Partial
-
         out, rule = fun(*args, **kwargs)
         leaves, out_tree = tree.tree_flatten(out)
         rule_tree: Any = None

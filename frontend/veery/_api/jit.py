@@ -405,7 +405,7 @@ class JitFunction:
     @source.api_boundary
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """The function traced for arguments like these (arrays or ShapeDtypeStructs), as a veery.stages.Traced."""
-        from veery import stages
+        from veery._api import stages
 
         leaves, sig, donated = self._signature(args, kwargs)
         sig = self._abstracted(sig, args, kwargs)

@@ -18,9 +18,9 @@ from veery._core.avals import aval_of, maybe_aval_of
 from veery._core.jaxpr import ClosedJaxpr
 from veery._core.shapes import canonicalize_axis
 from veery._core.trace import Trace, current_trace, extend_axis_env
-from veery._transforms import spmd
 from veery._transforms.batching import move_batch
 from veery._transforms.staging import StagingTrace, close_over, forbid_tracing, stage
+from veery.lax import _pmap
 
 
 class _Anonymous:
@@ -117,7 +117,7 @@ def pmap(
         closed, consts, out_tree = programs[key]
         wanted = tree.flatten_axes("pmap out_axes", out_tree, out_axes)
         moved = [x if d in (0, None) else _in_front(x, d, size) for x, d in zip(leaves, dims)]
-        outs = spmd.pmap_p.bind(
+        outs = _pmap.pmap_p.bind(
             *consts,
             *moved,
             jaxpr=closed,

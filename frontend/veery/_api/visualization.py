@@ -53,7 +53,7 @@ def visualize(fun: Callable[..., Any], *, target: str | None = None) -> Callable
     function = fun if isinstance(fun, JitFunction) else jit(fun)
 
     def visualized(*args: Any, **kwargs: Any) -> Visualization:
-        from veery._cli.page import page
+        from veery._api.page import page
 
         traced = function.trace(*args, **kwargs)
         return Visualization(traced.fun_name, page(traced, target))

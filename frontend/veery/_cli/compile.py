@@ -29,13 +29,13 @@ def compile_command(
       veery compile model.py:predict --args "f32[b,784]" -o any_batch.vmfb
       veery compile model.py:loss --grad --args "f32[8]" -o grad.vmfb --weights grad.safetensors
     """
-    from veery import aot
+    from veery._api import artifacts
     from veery._cli.artifacts import describe
 
     output.check_folder(out)
     fun, arguments = functions.prepare(what, args_text, argnums, in_axes, x64)
     traced = functions.trace(fun, arguments)
-    aot.save({name or what.rpartition(":")[2].rpartition(".")[2]: traced}, targets or ("cpu",), out, weights)
+    artifacts.save({name or what.rpartition(":")[2].rpartition(".")[2]: traced}, targets or ("cpu",), out, weights)
     found = describe(out)
     if as_json:
         return output.emit_json(found)

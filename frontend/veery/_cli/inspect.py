@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from veery._api.source_lines import annotated
 from veery._cli import functions, output
-from veery._cli.annotations import annotated
 from veery._cli.application import fail
 
 MLIR_STAGES = ("input", "abi", "flow", "stream", "executable-sources", "hal", "vm")
@@ -67,7 +67,7 @@ def inspect_command(
 
 
 def _page(subject: Subject, path: str) -> None:
-    from veery._cli.page import page
+    from veery._api.page import page
 
     Path(path).write_text(page(subject.traced, subject.target))
     click.echo(f"wrote {path}")

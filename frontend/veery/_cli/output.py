@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from veery._api.source_lines import shortened
 from veery._cli.application import fail
 
 _LEXERS = {"jaxpr": "haskell", "llvm": "llvm", "asm": "gas", "ptx": "gas"}
-_LONG_FEATURES = re.compile(r'(cpu_features = ")[^"]{80,}(")')
 
 
 def emit(text: str, stage: str, out: str | None) -> None:
@@ -21,7 +20,7 @@ def emit(text: str, stage: str, out: str | None) -> None:
     if out is not None:
         Path(out).write_text(text + "\n")
         return
-    text = _LONG_FEATURES.sub(r"\1...\2", text)
+    text = shortened(text)
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.syntax import Syntax

@@ -13,8 +13,8 @@ import click
 import numpy as np
 
 from veery import _dispatch
+from veery._api.source_lines import places
 from veery._cli import functions, output
-from veery._cli.annotations import places
 from veery._cli.application import fail
 from veery._cli.arguments import concrete
 
@@ -38,7 +38,7 @@ def profile_command(
       veery profile model.py:predict --args "f32[8,784], {w: f32[784,10], b: f32[10]}"
       veery profile model.py:loss --grad --args "f32[1024]" --repeats 100 --json
     """
-    from veery import aot
+    from veery._api import artifacts
 
     fun, arguments = functions.prepare(what, args_text, argnums, in_axes, x64)
     traced = functions.trace(fun, arguments)
@@ -47,7 +47,7 @@ def profile_command(
     for line, place in places(lowered.as_text("flow", debug_info=True)):
         for name in _CALL.findall(line):
             lines.setdefault(name, place)
-    times = _dispatch_times(aot.entry(traced, [lowered._lowered.compile()]), repeats)
+    times = _dispatch_times(artifacts.entry(traced, [lowered._lowered.compile()]), repeats)
     total = sum(seconds for _, seconds in times.values()) or 1.0
     rows: list[dict[str, Any]] = [
         {"dispatch": name, "calls": count // repeats, "seconds": seconds / repeats, "share": seconds / total,

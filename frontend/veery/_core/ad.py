@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from veery._core import provided
 from veery._core.avals import AbstractValue, ShapedArray, aval_of
 
 
@@ -59,9 +60,7 @@ NONDIFFERENTIABLE = _JvpForm("NONDIFFERENTIABLE")  # the tangent of the output i
 
 def zeros_like_aval(aval: ShapedArray) -> Any:
     """An array of zeros of that aval, staged into the current trace."""
-    from veery._core import lazy
-
-    return lazy.zeros(aval)
+    return provided.operations.zeros(aval)
 
 
 def instantiate_zeros(t: Any) -> Any:
@@ -75,9 +74,7 @@ def add_tangents(a: Any, b: Any) -> Any:
         return b
     if type(b) is Zero:
         return a
-    from veery._core import lazy
-
-    return lazy.add(a, b)
+    return provided.operations.add(a, b)
 
 
 def sum_tangents(aval: AbstractValue, terms: Sequence[Any]) -> Any:

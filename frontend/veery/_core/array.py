@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veery._core import dtypes, lazy, source
+from veery._core import dtypes, provided, source
 from veery._core.avals import ShapedArray, aval_rules
 from veery._core.config import config
 from veery._core.sharding import SingleDeviceSharding
@@ -343,7 +343,7 @@ class ArrayImpl(Array):
         return self
 
     def __deepcopy__(self, memo: dict) -> ArrayImpl:
-        return lazy.array_from_numpy(np.array(self.to_numpy()), self.aval)
+        return provided.backend.array_from_numpy(np.array(self.to_numpy()), self.aval)
 
     def __buffer__(self, flags: int) -> memoryview:
         """The memory of the values, for Python 3.12 and later where the runtime redirects no requests."""
@@ -352,7 +352,8 @@ class ArrayImpl(Array):
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
     ) -> Any:
-        buffer = lazy.array_from_numpy(np.array(self.to_numpy()), self.aval)._buffer if copy else self._buffer
+        array = provided.backend.array_from_numpy(np.array(self.to_numpy()), self.aval) if copy else self
+        buffer = array._buffer
         return buffer.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -369,7 +370,7 @@ class Shard:
 
 
 def _unpickle(value: np.ndarray, aval: ShapedArray) -> ArrayImpl:
-    return lazy.array_from_numpy(value, aval)
+    return provided.backend.array_from_numpy(value, aval)
 
 
 def array_repr(x: ArrayImpl) -> str:

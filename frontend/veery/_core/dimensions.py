@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from veery._core import lazy
+from veery._core import provided
 from veery._core.errors import InconclusiveDimensionOperation
 
 Dimension = Any  # an int or a DimExpr
@@ -117,7 +117,7 @@ class DimExpr:
         return _sum(coefficient * _product(m, values) for m, coefficient in self.terms.items())
 
     def __jax_array__(self) -> Any:
-        return lazy.dimension_value(self)
+        return provided.operations.dimension_value(self)
 
     def __hash__(self) -> int:
         return self._hash

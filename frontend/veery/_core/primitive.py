@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakSet
 
-from veery._core import ad, lazy
+from veery._core import ad, provided
 from veery._core.ad import LINEAR, MULTILINEAR, NONDIFFERENTIABLE, Zero, instantiate_zeros
 from veery._core.avals import aval_of
 from veery._core.trace import current_trace
@@ -34,6 +34,8 @@ class Primitive:
         batch: `(args, dims, **params) -> (out, out_dim)`.
         axis_batch: `(axis_data, args, dims, **params)`, for operations that need the axis' name or size.
         reference: `(*ndarrays, **params)` in NumPy.
+        divide: `(eqn, needed, policy)` -> the equation divided by a policy of `checkpoint`, and what is saved inside it
+            (see veery._transforms.remat), for operations with functions in them.
         composition: `(*operands, **params)` in terms of other primitives: what it is lowered to where a target, or a
             program that is saved, has nothing better.
         impl: eager evaluation; None compiles the operation.
@@ -51,6 +53,7 @@ class Primitive:
         transpose: Rule | None = None,
         batch: Rule | None = None,
         axis_batch: Rule | None = None,
+        divide: Rule | None = None,
         reference: Rule | None = None,
         composition: Rule | None = None,
         impl: Rule | None = None,
@@ -64,6 +67,7 @@ class Primitive:
         self.transpose = transpose
         self.batch = batch
         self.axis_batch = axis_batch
+        self.divide = divide
         self.reference = reference
         self.composition = composition
         self.impl = impl
@@ -100,15 +104,16 @@ class Primitive:
         """Apply the operation to concrete values."""
         if self.impl is not None:
             return self.impl(*args, **params)
-        return lazy.run_primitive(self, args, params)
+        return provided.backend.run_primitive(self, args, params)
 
     @functools.lru_cache(maxsize=256)  # noqa: B019  primitives live as long as the program
     def composed(self, avals: tuple[Any, ...], params: tuple[tuple[str, Any], ...]) -> Any:
         """The composition for operands of some avals as a closed jaxpr."""
-        if self.composition is None:
+        composition = self.composition
+        if composition is None:
             raise NotImplementedError(f"{self.name} has no composition")
         results = lambda out: out if self.multiple_results else [out]
-        return lazy.stage(lambda *operands: results(self.composition(*operands, **dict(params))), avals)
+        return provided.operations.stage(lambda *operands: results(composition(*operands, **dict(params))), avals)
 
     def apply_jvp(self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Any]:
         """Outputs and tangents, by whichever form of jvp rule the primitive has."""

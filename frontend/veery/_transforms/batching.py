@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veery._core import leaks, source
+from veery._core import leaks, provided, source
 from veery._core.avals import aval_of
 from veery._core.dtypes import float0
 from veery._core.jaxpr import ClosedJaxpr, NamedAxisEffect, eval_jaxpr, memoized, subjaxprs
@@ -149,15 +149,13 @@ def batch(
 
 def move_batch(x: Any, dim: int | None, to: int, size: int) -> Any:
     """The batch with its batch dimension at `to`; what is not batched is broadcast."""
-    from veery.lax import _shape
-
     if isinstance(x, np.ndarray) and x.dtype == float0:  # no device holds these
         return np.zeros((*x.shape[:to], size, *x.shape[to:]), float0) if dim is None else np.moveaxis(x, dim, to)
     if dim is None:
         shape = np.shape(x)
         dims = tuple(i for i in range(len(shape) + 1) if i != to)
-        return _shape.broadcast_in_dim(x, (*shape[:to], size, *shape[to:]), dims)
-    return x if dim == to else _shape.moveaxis(x, dim, to)
+        return provided.operations.broadcast_in_dim(x, (*shape[:to], size, *shape[to:]), dims)
+    return x if dim == to else provided.operations.moveaxis(x, dim, to)
 
 
 @memoized

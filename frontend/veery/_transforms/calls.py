@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from veery._core import lazy
+from veery._core import provided
 from veery._core.ad import Zero, is_undefined_primal
 from veery._core.jaxpr import ClosedJaxpr
 from veery._core.primitive import Primitive
@@ -16,7 +16,7 @@ from veery._transforms.transpose import transpose_jaxpr
 
 
 def _impl(*args: Any, jaxpr: ClosedJaxpr, name: str) -> list[Any]:
-    return lazy.execute(jaxpr, name, args)
+    return provided.backend.execute(jaxpr, name, args)
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, name: str) -> tuple[list, list]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes, leaks
+from veery._core import dtypes, leaks, provided
 from veery._core.ad import Zero, instantiate_zeros, is_undefined_primal
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr, jaxpr_as_fun, reference_eval
@@ -306,10 +306,7 @@ def _unbatch_cotangent(ct: Any, dim: int | None, want: int | None, axis: AxisDat
         return None
     if want is not None:
         return move_batch(ct, dim, want, axis.size)
-    from veery.lax import _reduce
-
-    ct = move_batch(ct, dim, 0, axis.size)
-    return _reduce.reduce_sum_p.bind(ct, axes=(0,))
+    return provided.operations.sum_over(move_batch(ct, dim, 0, axis.size), (0,))
 
 
 def _of_arguments(kind: str, tangents: Sequence[Any], num_consts: int) -> list[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from veery._core import leaks, source
+from veery._core import leaks, provided, source
 from veery._core.ad import Zero, instantiate_zeros
 from veery._core.avals import aval_of
 from veery._core.jaxpr import ClosedJaxpr, Literal, eval_jaxpr, memoized
@@ -108,10 +108,8 @@ class LinearizeTrace(Trace):
 
     def _record_constant(self, tangent: Any) -> JitTracer:
         """A tangent that a rule made without using any tangent (zeros, say) as a variable of the linear jaxpr."""
-        from veery._core import lazy
-
         with set_current_trace(self.linear):
-            return lazy.copy(tangent)
+            return provided.operations.copy(tangent)
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         primals, tangents = unzip([self.pair(x) for x in args])

@@ -112,60 +112,10 @@ def _is_saveable(policy: Policy, eqn: JaxprEqn) -> bool:
 
 def _divide(eqn: JaxprEqn, needed: set[Var], policy: Policy) -> tuple[Piece, list[Var]]:
     """An equation that is computed again, and what is saved inside it."""
-    if policy is not None and eqn.primitive.name == "scan":
-        return _divide_scan(eqn, needed, policy)
-    if policy is not None and eqn.primitive.name == "cond":
-        return _divide_cond(eqn, needed, policy)
-    return Piece(eqn, eqn), []
-
-
-def _divide_scan(eqn: JaxprEqn, needed: set[Var], policy: Policy) -> tuple[Piece, list[Var]]:
-    """A scan whose body is divided: values that are saved in each step are stacked."""
-    body = inline_calls(eqn.params["jaxpr"])
-    num_carry, length = eqn.params["num_carry"], eqn.params["length"]
-    outvars = [v for i, v in enumerate(eqn.outvars) if i < num_carry or v in needed]
-    demanded = [a for a, v in zip(body.jaxpr.outvars, eqn.outvars) if v in outvars]
-    inner = partition(body.jaxpr, demanded, policy)
-    if not inner.saved:
+    if policy is None or eqn.primitive.divide is None:
         return Piece(eqn, eqn), []
-    stacks = [Var(v.aval.update(shape=(length, *v.aval.shape))) for v in inner.saved]
-    known = eqn.replace(
-        outvars=[*eqn.outvars, *stacks], params=eqn.params | {"jaxpr": ClosedJaxpr(dce_jaxpr(inner.known), body.consts)}
-    )
-    again = eqn.replace(
-        invars=[*eqn.invars, *stacks],
-        outvars=outvars,
-        params=eqn.params | {"jaxpr": ClosedJaxpr(dce_jaxpr(inner.again), body.consts)},
-    )
-    return Piece(known, again), stacks
-
-
-def _divide_cond(eqn: JaxprEqn, needed: set[Var], policy: Policy) -> tuple[Piece, list[Var]]:
-    """A conditional whose branches are divided: all have an output for what any of them saves."""
-    from veery.lax import _cond
-
-    branches = [inline_calls(b) for b in eqn.params["branches"]]
-    kept = [i for i, v in enumerate(eqn.outvars) if v in needed]
-    parts = [partition(b.jaxpr, [b.jaxpr.outvars[i] for i in kept], policy) for b in branches]
-    slots, places = _cond.share_slots([[v.aval for v in part.saved] for part in parts])
-    if not slots:
-        return Piece(eqn, eqn), []
-    known, again = [], []
-    for branch, part, place in zip(branches, parts, places):
-        computed = ClosedJaxpr(dce_jaxpr(part.known), branch.consts)
-        known.append(_cond.fill_slots(computed, len(eqn.outvars), slots, place))
-        own = dict(zip(place, part.saved))
-        invars = [*branch.jaxpr.invars, *(own.get(i) or Var(aval) for i, aval in enumerate(slots))]
-        again.append(ClosedJaxpr(dce_jaxpr(part.again.replace(invars=invars)), branch.consts))
-    saved = [Var(aval) for aval in slots]
-    return Piece(
-        eqn.replace(outvars=[*eqn.outvars, *saved], params={"branches": tuple(known)}),
-        eqn.replace(
-            invars=[*eqn.invars, *saved],
-            outvars=[eqn.outvars[i] for i in kept],
-            params={"branches": tuple(again)},
-        ),
-    ), saved
+    piece, saved = eqn.primitive.divide(eqn, needed, policy)
+    return piece, saved
 
 
 def inline_calls(closed: ClosedJaxpr) -> ClosedJaxpr:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import lazy, leaks, source
+from veery._core import leaks, source
 from veery._core.avals import AbstractValue, ShapedArray, aval_of
 from veery._core.config import config
 from veery._core.jaxpr import (
@@ -207,6 +207,3 @@ def close_over(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
 def strip_weak_types(avals: Sequence[ShapedArray]) -> list[ShapedArray]:
     """The avals without weak types."""
     return [aval.strip_weak_type() for aval in avals]
-
-
-lazy.stage = stage

@@ -9,6 +9,7 @@ import numpy as np
 
 from veery import lax
 from veery._api.jit import jit
+from veery._api.vectorize import vmap
 from veery.lax._rng import threefry2x32_p as threefry2x32_p
 from veery.random import key as _key
 
@@ -22,8 +23,6 @@ def random_seed(seeds: Any, impl: Any = threefry_prng_impl) -> Any:
     >>> random_seed(jnp.arange(3), impl=threefry_prng_impl).shape
     (3,)
     """
-    from veery import vmap
-
     make = lambda seed: _key(seed, impl=impl)
     for _ in np.shape(seeds):
         make = vmap(make)

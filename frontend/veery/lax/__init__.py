@@ -1,8 +1,6 @@
 """The primitive operations: functions that map to one operation each, and control flow."""
 
-from veery._core import lazy
 from veery._core.shapes import broadcast_shapes as broadcast_shapes
-from veery.lax import _arithmetic, _dimension, _shape
 from veery.lax import linalg as linalg
 from veery.lax._arithmetic import RoundingMethod as RoundingMethod
 from veery.lax._arithmetic import abs as abs
@@ -356,8 +354,3 @@ from veery.lax._window import reduce_window_shape_tuple as reduce_window_shape_t
 from veery.lax._window import reduce_window_sum_p as reduce_window_sum_p
 from veery.lax._window import select_and_gather_add_p as select_and_gather_add_p
 from veery.lax._window import select_and_scatter_add_p as select_and_scatter_add_p
-
-lazy.zeros = _shape.zeros
-lazy.dimension_value = _dimension.dimension_value
-lazy.add = _arithmetic.add_p.bind
-lazy.copy = _shape.copy_p.bind

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes, effects, lazy, source, tree
+from veery._core import dtypes, effects, provided, source, tree
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.primitive import Primitive
 from veery._core.trace import eval_trace, set_current_trace
 from veery._transforms.batching import batch_size, move_batch
+from veery.lax import _rng
 
 VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)
 
@@ -62,7 +63,7 @@ class Callback:
     def __call__(self, *values: np.ndarray) -> list[Any]:
         """Call the function; returns the leaves of its result."""
         try:
-            with lazy.on_host(), set_current_trace(eval_trace):
+            with provided.backend.on_host(), set_current_trace(eval_trace):
                 return self._call(values, self.mapped)
         except BaseException as error:
             note = f"This happened in {self}, which {self.kind} calls from {self.where}."
@@ -76,7 +77,7 @@ class Callback:
             for i in range(size):
                 self._call([x if d is None else np.take(x, i, d) for x, d in zip(values, dims)], inner)
             return []
-        arrays = [lazy.host_array(np.asarray(x, dtype)) for x, dtype in zip(values, self.dtypes)]
+        arrays = [provided.backend.host_array(np.asarray(x, dtype)) for x, dtype in zip(values, self.dtypes)]
         rest = iter(arrays)
         count = len(arrays) + len(self.static)
         leaves = [self.static[i] if i in self.static else next(rest) for i in range(count)]
@@ -142,9 +143,7 @@ def flatten_arguments(args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], A
 
 def _key_words(x: Any) -> Any:
     if isinstance(getattr(maybe_aval_of(x), "dtype", None), dtypes.KeyDType):
-        from veery.random import key_data
-
-        return key_data(x)
+        return _rng.random_unwrap_p.bind(x)
     return x
 
 
@@ -273,15 +272,15 @@ def io_callback(
 
 def run_now(callback: Callable[..., Any], args: Sequence[Any], pure: bool) -> list[Any]:
     """Evaluate a callback on concrete values, after the effects of what was called before."""
-    values = [np.array(lazy.as_array(x).to_numpy()) for x in args]
+    values = [np.array(provided.backend.as_array(x).to_numpy()) for x in args]
     if not pure:
-        lazy.effects_happened()
+        provided.backend.effects_happened()
     return callback(*values)
 
 
 def _impl(*args: Any, callback: Callback, result_avals: Sequence[ShapedArray], **params: Any) -> list[Any]:
     results = run_now(callback.typed(result_avals), args, pure="ordered" not in params)
-    return [lazy.array_from_numpy(np.array(x), aval) for x, aval in zip(results, result_avals)]
+    return [provided.backend.array_from_numpy(np.array(x), aval) for x, aval in zip(results, result_avals)]
 
 
 def _refuse(message: str) -> Callable[..., Any]:

@@ -7,17 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes, effects, lazy, source, tree, tree_errors, tree_registry
+from veery._core import dtypes, effects, provided, source, tree, tree_errors, tree_registry
 from veery._core.ad import Zero, is_undefined_primal
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
-from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr, reference_eval
+from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Var, eval_jaxpr, reference_eval
 from veery._core.primitive import Primitive
 from veery._core.trace import Tracer
 from veery._transforms import staging
 from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
+from veery._transforms.dce import dce_jaxpr
 from veery._transforms.jvp import jvp_jaxpr
 from veery._transforms.linearize import LinearizedJaxpr, linearize_jaxpr
+from veery._transforms.remat import Piece, Policy, inline_calls, partition
 from veery._transforms.transpose import transpose_jaxpr
 from veery.lax import _bodies, _compare, _convert, _shape, _stop_gradient
 
@@ -263,7 +265,8 @@ def fill_slots(primal: ClosedJaxpr, n_out: int, slots: Sequence[Any], place: Seq
     def fun(*args: Any) -> list[Any]:
         results = eval_jaxpr(primal.jaxpr, primal.consts, *args)
         filled = {slot: results[n_out + i] for i, slot in enumerate(place)}
-        return [*results[:n_out], *(filled[i] if i in filled else lazy.zeros(a) for i, a in enumerate(slots))]
+        missing = provided.operations.zeros
+        return [*results[:n_out], *(filled[i] if i in filled else missing(a) for i, a in enumerate(slots))]
 
     return staging.stage(fun, primal.in_avals, primal.debug_info)
 
@@ -354,6 +357,32 @@ def _reference(index: Any, *args: Any, branches: Sequence[ClosedJaxpr]) -> list[
     return reference_eval(branches[int(np.clip(index, 0, len(branches) - 1))], *args)
 
 
+def _divide(eqn: JaxprEqn, needed: set[Var], policy: Policy) -> tuple[Piece, list[Var]]:
+    """A conditional whose branches are divided: all have an output for what any of them saves."""
+    branches = [inline_calls(b) for b in eqn.params["branches"]]
+    kept = [i for i, v in enumerate(eqn.outvars) if v in needed]
+    parts = [partition(b.jaxpr, [b.jaxpr.outvars[i] for i in kept], policy) for b in branches]
+    slots, places = share_slots([[v.aval for v in part.saved] for part in parts])
+    if not slots:
+        return Piece(eqn, eqn), []
+    known, again = [], []
+    for branch, part, place in zip(branches, parts, places):
+        computed = ClosedJaxpr(dce_jaxpr(part.known), branch.consts)
+        known.append(fill_slots(computed, len(eqn.outvars), slots, place))
+        own = dict(zip(place, part.saved))
+        invars = [*branch.jaxpr.invars, *(own.get(i) or Var(aval) for i, aval in enumerate(slots))]
+        again.append(ClosedJaxpr(dce_jaxpr(part.again.replace(invars=invars)), branch.consts))
+    saved = [Var(aval) for aval in slots]
+    return Piece(
+        eqn.replace(outvars=[*eqn.outvars, *saved], params={"branches": tuple(known)}),
+        eqn.replace(
+            invars=[*eqn.invars, *saved],
+            outvars=[eqn.outvars[i] for i in kept],
+            params={"branches": tuple(again)},
+        ),
+    ), saved
+
+
 cond_p = Primitive(
     "cond",
     multiple_results=True,
@@ -363,5 +392,6 @@ cond_p = Primitive(
     linearize=_linearize,
     transpose=_transpose,
     axis_batch=_batch,
+    divide=_divide,
     reference=_reference,
 )

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import dtypes, tree
 from veery._core.array import Array
+from veery._core.avals import aval_of
+from veery._transforms.calls import jit_p
+from veery._transforms.staging import stage
 from veery.lax import _arithmetic, _compare, _fill, _reduce, _shape, _transcendental
 from veery.lax import _matrix as mx
 from veery.lax._bitwise import bitwise_and, bitwise_or
@@ -48,9 +51,25 @@ def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
 
 
 def _compiled(fun: Any, **static: Any) -> Any:
-    from veery._api.jit import jit
+    """The function of arrays as one program."""
+    return lambda *args: _call(_staged(fun, tuple(static.items()), tuple(map(aval_of, args))), fun.__name__, args)
 
-    return jit(functools.partial(fun, **static))
+
+@functools.lru_cache(maxsize=64)
+def _staged(fun: Any, static: tuple[tuple[str, Any], ...], avals: tuple[Any, ...]) -> tuple[Any, Any]:
+    out_tree: Any = None
+
+    def flat(*args: Any) -> list[Any]:
+        nonlocal out_tree
+        leaves, out_tree = tree.tree_flatten(fun(*args, **dict(static)))
+        return leaves
+
+    return stage(flat, avals), out_tree
+
+
+def _call(staged: tuple[Any, Any], name: str, args: Any) -> Any:
+    closed, out_tree = staged
+    return tree.tree_unflatten(out_tree, jit_p.bind(*args, jaxpr=closed, name=name))
 
 
 def _rotated(r: Any, w: Any) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from veery._api.vectorize import vmap
 from veery._core import source, tree
+from veery._transforms.batching import AxisData, batch, move_batch
 from veery.lax import _shape, _slicing
 from veery.lax._scan import leading_size, scan
 
@@ -37,9 +37,23 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     blocks = tree.tree_map(
         lambda x: _shape.reshape(cut(x, 0, full), (full // batch_size, batch_size, *np.shape(x)[1:])), xs
     )
-    ys = scan(lambda _, x: ((), vmap(f)(x)), (), blocks)[1]
+    ys = scan(lambda _, x: ((), _vectorized(f, x, batch_size)), (), blocks)[1]
     ys = tree.tree_map(lambda y: _shape.reshape(y, (full, *y.shape[2:])), ys)
     if full == n:
         return ys
-    rest = vmap(f)(tree.tree_map(lambda x: cut(x, full, n), xs))
+    rest = _vectorized(f, tree.tree_map(lambda x: cut(x, full, n), xs), n - full)
     return tree.tree_map(lambda a, b: _shape.concatenate([a, b], 0), ys, rest)
+
+
+def _vectorized(f: Callable[[Any], Any], xs: Any, size: int) -> Any:
+    """The function applied to all elements at once."""
+    leaves, in_tree = tree.tree_flatten(xs)
+    out_tree: Any = None
+
+    def flat(*elements: Any) -> list[Any]:
+        nonlocal out_tree
+        outs, out_tree = tree.tree_flatten(f(tree.tree_unflatten(in_tree, elements)))
+        return outs
+
+    outs, dims = batch(flat, AxisData(None, size), leaves, [0] * len(leaves))
+    return tree.tree_unflatten(out_tree, [move_batch(y, d, 0, size) for y, d in zip(outs, dims)])

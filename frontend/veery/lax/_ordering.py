@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from veery._core import source, tree
+from veery._core.avals import aval_of
 from veery._core.jaxpr import Effect
 from veery._core.primitive import Primitive
+from veery._transforms import staging
+from veery._transforms.calls import jit_p
 from veery.lax import _shape
 
 
@@ -92,13 +95,19 @@ def composite(decomposition: Callable[..., Any], name: str, version: int = 0) ->
     >>> round(float(tangent(1.0)), 4)
     1.5574
     """
-    from veery._api.jit import jit
-
     def composed(*args: Any, **attributes: Any) -> Any:
         def call(*arrays: Any) -> Any:
             return decomposition(*arrays, **attributes)
 
-        call.__name__ = call.__qualname__ = name
-        return jit(call)(*args)
+        leaves, in_tree = tree.tree_flatten(args)
+        out_tree: Any = None
+
+        def flat(*xs: Any) -> list[Any]:
+            nonlocal out_tree
+            outs, out_tree = tree.tree_flatten(call(*tree.tree_unflatten(in_tree, xs)))
+            return outs
+
+        closed, consts = staging.close_over(staging.stage(flat, [aval_of(x) for x in leaves]))
+        return tree.tree_unflatten(out_tree, jit_p.bind(*consts, *leaves, jaxpr=closed, name=name))
 
     return composed

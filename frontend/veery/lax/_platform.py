@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import lazy, source
+from veery._core import provided, source
 from veery._core.ad import NONDIFFERENTIABLE
 from veery._core.avals import ShapedArray
 from veery._core.primitive import Primitive
@@ -73,7 +73,7 @@ def platform_position(platform: str, platforms: tuple[str, ...], has_default: bo
 
 
 def _impl(*, platforms: tuple[str, ...], has_default: bool) -> np.ndarray:
-    position = platform_position(lazy.default_platform(), platforms, has_default)
+    position = platform_position(provided.backend.default_platform(), platforms, has_default)
     return np.asarray(position, np.int32)
 
 

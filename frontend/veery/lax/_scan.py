@@ -11,7 +11,7 @@ from veery._core import source, tree
 from veery._core.ad import UndefinedPrimal, Zero, add_tangents, instantiate_zeros, is_undefined_primal
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
-from veery._core.jaxpr import ClosedJaxpr, Literal, eval_jaxpr, reference_eval
+from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, eval_jaxpr, reference_eval
 from veery._core.primitive import Primitive
 from veery._core.trace import Tracer
 from veery._transforms import staging
@@ -19,8 +19,9 @@ from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
 from veery._transforms.dce import dce, dce_jaxpr, side_effects
 from veery._transforms.jvp import jvp_jaxpr
 from veery._transforms.linearize import linearize_jaxpr
+from veery._transforms.remat import Piece, Policy, inline_calls, partition
 from veery._transforms.transpose import backward_pass
-from veery.lax import _bodies, _carry
+from veery.lax import _bodies, _carry, _shape
 
 
 @source.api_boundary
@@ -150,9 +151,8 @@ def _python_scan(f: Any, carry: Any, xs: Any, length: int, reverse: bool) -> tup
         ys.append(y)
     if reverse:
         ys.reverse()
-    import veery.numpy as jnp
-
-    return carry, tree.tree_map(lambda *leaves: jnp.stack(leaves), *ys)
+    stack = lambda *leaves: _shape.concatenate([_shape.expand_dims(y, (0,)) for y in leaves], 0)
+    return carry, tree.tree_map(stack, *ys)
 
 
 # Rules. Operands: constants, carry, xs (stacked); results: carry, ys (stacked).
@@ -513,6 +513,27 @@ def _reference(
     return [*carry, *stacks]
 
 
+def _divide(eqn: JaxprEqn, needed: set[Var], policy: Policy) -> tuple[Piece, list[Var]]:
+    """A scan whose body is divided: values that are saved in each step are stacked."""
+    body = inline_calls(eqn.params["jaxpr"])
+    num_carry, length = eqn.params["num_carry"], eqn.params["length"]
+    outvars = [v for i, v in enumerate(eqn.outvars) if i < num_carry or v in needed]
+    demanded = [a for a, v in zip(body.jaxpr.outvars, eqn.outvars) if v in outvars]
+    inner = partition(body.jaxpr, demanded, policy)
+    if not inner.saved:
+        return Piece(eqn, eqn), []
+    stacks = [Var(v.aval.update(shape=(length, *v.aval.shape))) for v in inner.saved]
+    known = eqn.replace(
+        outvars=[*eqn.outvars, *stacks], params=eqn.params | {"jaxpr": ClosedJaxpr(dce_jaxpr(inner.known), body.consts)}
+    )
+    again = eqn.replace(
+        invars=[*eqn.invars, *stacks],
+        outvars=outvars,
+        params=eqn.params | {"jaxpr": ClosedJaxpr(dce_jaxpr(inner.again), body.consts)},
+    )
+    return Piece(known, again), stacks
+
+
 scan_p = Primitive(
     "scan",
     multiple_results=True,
@@ -522,5 +543,6 @@ scan_p = Primitive(
     linearize=_linearize,
     transpose=_transpose,
     axis_batch=_batch,
+    divide=_divide,
     reference=_reference,
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes, lazy
+from veery._core import dtypes, provided
 from veery._core.ad import LINEAR, Zero, instantiate_zeros, is_undefined_primal, zeros_like_aval
 from veery._core.array import Array
 from veery._core.avals import Shape, ShapedArray, aval_of
@@ -222,7 +222,7 @@ def _normalize_indices(shape: Shape, indices: Any, allow_negative: bool | Sequen
         indices = _shape.unstack(indices) if isinstance(indices, Array) else list(indices)
     if len(indices) != len(shape):
         raise ValueError(f"Length of slice indices must match number of operand dimensions ({len(indices)} vs {shape})")
-    indices = [lazy.dimension_value(i) if is_symbolic_dim(i) else i for i in indices]
+    indices = [provided.operations.dimension_value(i) if is_symbolic_dim(i) else i for i in indices]
     negative = [allow_negative] * len(shape) if isinstance(allow_negative, bool) else list(allow_negative)
     dtype = _index_dtype(shape, indices)
     return [_normalize_index(i, d, allow, dtype) for i, d, allow in zip(indices, shape, negative, strict=True)]
@@ -244,7 +244,7 @@ def _normalize_index(index: Any, size: int, allow_negative: bool, dtype: Any) ->
         if index < 0 and not allow_negative:
             raise ValueError(f"Index {index} is out of bounds for dimension {size} if allow_negative_indices=False")
         if index < 0 and is_symbolic_dim(size):
-            return _convert.convert_element_type(lazy.dimension_value(index + size), dtype)
+            return _convert.convert_element_type(provided.operations.dimension_value(index + size), dtype)
         return _clip_to_dtype(int(index) + (size if index < 0 else 0), dtype)
     own = dtypes.dtype_of(index)
     if dtypes.issubdtype(own, np.integer) and np.dtype(own).itemsize < np.dtype(dtype).itemsize:
@@ -259,7 +259,7 @@ def _size_value(size: Any, dtype: Any) -> Any:
     from veery.lax import _convert
 
     if is_symbolic_dim(size):
-        return _convert.convert_element_type(lazy.dimension_value(size), dtype)
+        return _convert.convert_element_type(provided.operations.dimension_value(size), dtype)
     return np.asarray(size).astype(dtype)
 
 

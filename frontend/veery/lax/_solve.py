@@ -7,14 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veery._core import source, tree
-from veery._core.ad import Zero, instantiate_zeros, is_undefined_primal
+from veery._core import dtypes, source, tree
+from veery._core.ad import Zero, instantiate_zeros, is_undefined_primal, zeros_like_aval
 from veery._core.avals import aval_of
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr, reference_eval
 from veery._core.primitive import Primitive
 from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
 from veery._transforms.custom_rules import CustomJVPCall
 from veery._transforms.jvp import jvp
+from veery._transforms.linearize import linearize
 from veery._transforms.transpose import transpose_jaxpr
 from veery.lax import _arithmetic, _bodies
 
@@ -258,14 +259,20 @@ def _root_tangent(
     root: Sequence[Any],
 ) -> list[Any]:
     """From f(a, x) = 0: the derivative of f in x maps dx to -(derivative of f in a)(da)."""
-    from veery._api.autodiff import linearize
-
     if all(type(t) is Zero for t in consts_dot):
         return list(map(Zero.from_primal_value, root))
     evaluate = lambda *args: eval_jaxpr(function.jaxpr.jaxpr, function.jaxpr.consts, *args)
     _, rhs = jvp(evaluate, [*consts, *root], [*consts_dot, *map(Zero.from_primal_value, root)])
-    at_root = tree.tree_unflatten(treedef, list(root))
-    _, derivative = linearize(lambda x: tree.tree_unflatten(treedef, evaluate(*consts, *tree.tree_leaves(x))), at_root)
+    avals = list(map(aval_of, root))
+    inexact = [dtypes.issubdtype(a.dtype, np.inexact) for a in avals]
+    split = linearize(lambda *x: evaluate(*consts, *x), root, inexact)
+
+    def derivative(x: Any) -> Any:
+        tangents = [t for t, moves in zip(tree.tree_leaves(x), inexact) if moves]
+        outs = iter(eval_jaxpr(split.jaxpr.jaxpr, split.jaxpr.consts, *tangents))
+        results = [next(outs) if nz else zeros_like_aval(a) for a, nz in zip(avals, split.nonzeros_out)]
+        return tree.tree_unflatten(treedef, results)
+
     solution = tangent_solve(derivative, tree.tree_unflatten(treedef, [instantiate_zeros(t) for t in rhs]))
     leaves, out_tree = tree.tree_flatten(solution)
     if out_tree != treedef:

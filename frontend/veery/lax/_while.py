@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes, effects, lazy, source, tree
+from veery._core import dtypes, effects, provided, source, tree
 from veery._core.ad import Zero, instantiate_zeros
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
@@ -115,7 +115,7 @@ def fori_loop(
             raise ValueError(
                 f"Can only use `unroll` in `fori_loop` if the loop bounds are statically known, got {lower=} {upper=}"
             )
-        lower, upper = (lazy.dimension_value(x) if is_symbolic_dim(x) else x for x in (lower, upper))
+        lower, upper = (provided.operations.dimension_value(x) if is_symbolic_dim(x) else x for x in (lower, upper))
         adopt = lambda x: x if aval_of(x).dtype == dtype else _convert.convert_element_type(x, dtype)
         state = (adopt(lower), adopt(upper), init_val)
         step = lambda loop_carry: (_add_one(loop_carry[0]), loop_carry[1], body_fun(loop_carry[0], loop_carry[2]))

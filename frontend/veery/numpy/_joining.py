@@ -11,6 +11,7 @@ import numpy as np
 from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
+from veery._core.errors import ConcretizationTypeError
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, concrete_int
 from veery._core.trace import Tracer
 from veery.numpy._promotion import (
@@ -342,8 +343,6 @@ def repeat(
     size = np.shape(a)[axis]
     if total_repeat_length is None:
         if isinstance(repeats, Tracer):
-            from veery.errors import ConcretizationTypeError
-
             raise ConcretizationTypeError(
                 repeats,
                 "When jit-compiling jnp.repeat, the total number of repeats must be static. To fix this, either "
@@ -398,8 +397,6 @@ def _positions(name: str, obj: Any, size: int) -> np.ndarray:
     if isinstance(obj, slice):
         return np.arange(size)[obj]
     if isinstance(obj, Tracer):
-        from veery.errors import ConcretizationTypeError
-
         raise ConcretizationTypeError(obj, f"'obj' array argument of jnp.{name}()")
     index = np.asarray(obj)
     if index.size == 0:

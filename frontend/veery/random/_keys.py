@@ -11,7 +11,7 @@ import numpy as np
 
 from veery import lax
 from veery._api.jit import jit
-from veery._core import dtypes, lazy, source
+from veery._core import dtypes, provided, source
 from veery._core.array import Array as ArrayType
 from veery._core.avals import ShapedArray, maybe_aval_of
 from veery._core.config import config
@@ -129,7 +129,7 @@ def _key(name: str, seed: Any, impl: Any) -> Array:
         seed = seed.astype(dtypes.canonicalize_dtype(seed.dtype))
         seed = seed + seed.dtype.type(config.jax_random_seed_offset)
         if trace_state_clean():
-            return lazy.array_from_numpy(_rng.seed_words(seed), ShapedArray((), _rng.KEY_DTYPE))
+            return provided.backend.array_from_numpy(_rng.seed_words(seed), ShapedArray((), _rng.KEY_DTYPE))
     elif config.jax_random_seed_offset:
         seed = lax.add(seed, config.jax_random_seed_offset)
     return _rng.random_seed_p.bind(seed, impl=_rng.TAG)
@@ -173,7 +173,7 @@ def key_data(keys: ArrayLike) -> Array:
         return keys
     if trace_state_clean():
         words = keys.to_numpy().reshape(keys.shape)
-        return lazy.array_from_numpy(
+        return provided.backend.array_from_numpy(
             np.stack(_rng._words(words), axis=-1), ShapedArray((*keys.shape, 2), np.dtype("uint32"))
         )
     return _rng.random_unwrap_p.bind(keys)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import lazy
+from veery._core import provided
 from veery._core.ad import Zero, is_undefined_primal
 from veery._core.avals import aval_of
 from veery._core.jaxpr import ClosedJaxpr, Jaxpr, NamedAxisEffect, memoized
@@ -21,6 +21,7 @@ from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
 from veery._transforms.jvp import jvp_jaxpr
 from veery._transforms.linearize import linearize_jaxpr
 from veery._transforms.transpose import transpose_jaxpr
+from veery.lax import _arithmetic, _reduce
 
 # Collectives between devices.
 
@@ -33,7 +34,7 @@ class Exchange:
         self.combine = combine
 
     def __call__(self, *operands: np.ndarray) -> Any:
-        spmd = lazy.spmd()
+        spmd = provided.backend.exchanges()
         values = spmd.exchange(operands[0] if operands else None)
         return np.asarray(self.combine(values, spmd.rank()))
 
@@ -142,7 +143,7 @@ def _abstract_eval(*avals: Any, jaxpr: ClosedJaxpr, axis_size: int, out_mapped: 
 
 
 def _impl(*args: Any, **params: Any) -> list[Any]:
-    return lazy.execute_on_devices(*args, **params)
+    return provided.backend.execute_on_devices(*args, **params)
 
 
 def _in_axis(params: dict[str, Any]) -> Any:
@@ -203,8 +204,6 @@ def _linearize(
 def _transpose(
     cts: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, in_mapped: Flags, out_mapped: Flags, **params: Any
 ) -> list[Any]:
-    from veery.lax import _arithmetic, _reduce
-
     linear = tuple(map(is_undefined_primal, operands))
     nonzero = tuple(type(ct) is not Zero for ct in cts)
     with _in_axis(params):

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from veery._cli.annotations import is_library, places
-from veery._cli.output import _LONG_FEATURES
+from veery._api.source_lines import is_library, places, shortened
 from veery._core.jaxpr import Literal
 
 Place = tuple[str, int]
@@ -114,7 +113,7 @@ def _section(title: str, lines: Rows, numbered: bool = False) -> str:
     rows = []
     for text, stems_from in lines:
         number = "".join(f"<span class=l>{line}</span>" for _, line in stems_from) if numbered else ""
-        text = _LONG_FEATURES.sub(r"\1...\2", text)
+        text = shortened(text)
         rows.append(f"<div{_mark(stems_from)}>{number}{_coloured(text, _PYTHON if numbered else _PARTS)}</div>")
     return f"<section><h2>{html.escape(title)}</h2><pre>{''.join(rows)}</pre></section>"
 

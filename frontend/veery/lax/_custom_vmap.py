@@ -11,6 +11,7 @@ from veery._core.primitive import Primitive
 from veery._transforms.batching import AxisData, batch, move_batch
 from veery._transforms.custom_rules import Rule
 from veery._transforms.jvp import jvp, jvp_jaxpr
+from veery.lax import _shape, _slicing
 
 # `(axis_size, in_batched, *args) -> (outs, out_batched)`, flat; what is batched is so in front.
 FlatRule = Callable[..., tuple[Sequence[Any], Sequence[bool]]]
@@ -69,8 +70,6 @@ def _in_front(x: Any, dim: int | None, size: int) -> Any:
 
 def _diagonal(x: Any, size: int) -> Any:
     """Element i of row i, of what was batched twice over the same axis."""
-    from veery.lax import _shape, _slicing
-
     rows = [_slicing.index_in_dim(_slicing.index_in_dim(x, i, 0, keepdims=False), i, 0) for i in range(size)]
     return _shape.concatenate(rows, 0)
 

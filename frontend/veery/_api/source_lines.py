@@ -11,6 +11,7 @@ import click
 _PLACE = re.compile(r'"?([^"\s()]+\.py)"?:(\d+)')
 _ALIAS = re.compile(r"^(#loc\d*) = (loc\(.*\))$", re.MULTILINE)
 _USE = re.compile(r"#loc\d*\b")
+_LONG_FEATURES = re.compile(r'(cpu_features = ")[^"]{80,}(")')
 _WIDTH = 96
 
 
@@ -81,3 +82,8 @@ def annotated(text: str, comment: str) -> str:
         last = place or last
         lines.append(line)
     return "\n".join(lines)
+
+
+def shortened(text: str) -> str:
+    """Text without the long list of a processor's features."""
+    return _LONG_FEATURES.sub(r"\1...\2", text)

@@ -1,0 +1,129 @@
+"""Files with machine code for several targets, which run without veery (see `veery.aot`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from veery import _dispatch
+from veery._api.arguments import function_name, signature
+from veery._api.jit import JitFunction, jit
+from veery._api.structures import describe
+from veery._transforms.float0 import holds_float0
+
+__all__ = ["compile", "load"]
+
+Specs = tuple[Any, ...]
+
+
+def compile(
+    fun: Callable[..., Any] | Mapping[str, tuple[Callable[..., Any], Specs]],
+    specs: Any = None,
+    *,
+    targets: str | Sequence[str] = ("cpu",),
+    out: str | os.PathLike[str],
+    weights: str | os.PathLike[str] | None = None,
+) -> None:
+    """Compile functions for one or several targets and write them to a file.
+
+    `veery_runtime.load(out)` runs it: the first of the targets whose device is there, and of several programs for CPUs
+    the one that uses most of what the CPU has.
+
+    Args:
+        fun: a function (`jit` with its options, e.g. donated or static arguments, or a plain one), or a dictionary of
+            names to (function, specs).
+        specs: the types of the arguments: a tuple with a pytree of arrays or ShapeDtypeStructs for each. With
+            dimensions from `veery.export.symbolic_shape` one program serves all sizes.
+        targets: "cpu" (this machine's, with all of its features), "cpu:generic" (any CPU of this architecture),
+            "cpu:x86-64-v3", "cpu:aarch64-linux", "vulkan", "vulkan:rdna3", "cuda:sm_89", ... in order of preference.
+        out: the file, by custom ending in `.vmfb`. IREE's own tools run its first function for its first target.
+        weights: a `.safetensors` or `.irpa` file in the same folder, for large constants; it is mapped when loaded.
+
+    Raises:
+        ValueError: an unknown target, or containers that a file cannot describe.
+        CompileError: IREE cannot compile a function for a target.
+        LoweringError: a function needs Python at run time (callbacks).
+
+    >>> import veery, veery.numpy as jnp, tempfile
+    >>> x = veery.ShapeDtypeStruct((4, 4), "float32")
+    >>> out = tempfile.mkdtemp() + "/sine.vmfb"
+    >>> veery.aot.compile(jnp.sin, (x,), targets=["cpu:x86-64-v3", "cpu:generic"], out=out)
+    >>> x = veery.ShapeDtypeStruct(veery.export.symbolic_shape("b, 4"), "float32")
+    >>> veery.aot.compile(jnp.sin, (x,), out=out)
+    >>> import numpy, veery_runtime
+    >>> [veery_runtime.load(out)(numpy.zeros((b, 4), "float32")).shape for b in (1, 7)]
+    [(1, 4), (7, 4)]
+    """
+    functions = dict(fun) if isinstance(fun, Mapping) else {function_name(fun): (fun, specs)}
+    targets = [targets] if isinstance(targets, str) else list(targets)
+    if not targets or not functions:
+        raise ValueError("compile: at least one target and one function are needed")
+    save({name: _trace(name, function, types) for name, (function, types) in functions.items()}, targets, out, weights)
+
+
+def save(traced: Mapping[str, Any], targets: Sequence[str], out: Any, weights: Any = None) -> None:
+    """Compile traced functions (veery.stages.Traced, by name) for targets and write them to a file; see `compile`."""
+    entries = []
+    for name, each in traced.items():
+        programs = [compile_for(each, target) for target in dict.fromkeys(targets)]
+        entries.append(entry(each, programs, name=name))
+    _dispatch.save_artifact(out, entries, weights_path=weights)
+
+
+def load(path: str | os.PathLike[str], device: Any = None) -> Any:
+    """The functions of an artifact, as `veery_runtime.load` gives them: pytrees of NumPy arrays in and out."""
+    return _dispatch.runtime().load(path, device)
+
+
+def _trace(name: str, fun: Any, specs: Any) -> Any:
+    if not isinstance(specs, (tuple, list)):
+        raise TypeError(f"compile: the types of {name}'s arguments must be a tuple, one for each, got {specs!r}")
+    function = fun if isinstance(fun, JitFunction) else jit(fun)
+    return function.trace(*specs)
+
+
+def compile_for(traced: Any, target: str) -> Any:
+    """A traced function as a program that calls no Python functions."""
+    lowered = traced.lower(lowering_platforms=[target], self_contained=True)._lowered
+    if lowered.widest_dispatch() > 32:  # which would only be told when the program is loaded
+        lowered = lowered.with_options(fuse_multi_use=False)
+    return lowered.compile()
+
+
+def entry(traced: Any, programs: Sequence[Any], *, name: str | None = None) -> Any:
+    """What an artifact says of a traced function (a veery.stages.Traced) and its programs."""
+    inner = traced._traced
+    if holds_float0(inner.closed):
+        raise ValueError(f"{name or inner.name}: a file holds no arguments or results of float0, which carry nothing")
+    consts = tuple(_dispatch.as_array(c).to_numpy() for c in inner.consts)
+    names = tuple(getattr(inner.closed.jaxpr.debug_info, "arg_names", None) or ())
+    return _dispatch.entry(
+        _identifier(name or inner.name),
+        programs,
+        in_tree=describe(traced.in_tree),
+        out_tree=describe(traced.out_tree),
+        parameters=_parameters(traced),
+        names=names[len(names) - len(traced._signature.avals) :],
+        constants=consts,
+    )
+
+
+def _identifier(name: str) -> str:
+    return "main" if name == "<lambda>" else name
+
+
+def _parameters(traced: Any) -> tuple[str, ...]:
+    """Names of the positional arguments that are passed at run time (static ones are compiled in)."""
+    function = traced._function
+    count = len(traced.in_tree.children()[0].children())
+    sig = signature(function._fun)
+    names = []
+    for p in sig.parameters.values() if sig else ():
+        if p.kind == p.VAR_POSITIONAL:
+            names += [f"{p.name}[{i}]" for i in range(count)]
+        elif p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+            names.append(p.name)
+    static = function._options.static_argnums
+    dynamic = [name for i, name in enumerate(names) if i not in static]
+    return tuple([*dynamic, *[f"arg{i}" for i in range(len(dynamic), count)]][:count])

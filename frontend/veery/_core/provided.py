@@ -1,0 +1,98 @@
+"""What layers need of those above them, as protocols.
+
+`veery.lax` provides the operations, `veery._dispatch` the backend, `veery._reference` the verifier: `veery._api` puts
+them here when `veery` is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from veery._core.array import ArrayImpl
+    from veery._core.avals import AbstractValue, ShapedArray
+    from veery._core.jaxpr import ClosedJaxpr
+    from veery._core.primitive import Primitive
+
+
+class Operations(Protocol):
+    """Operations that transformations make themselves. Values are arrays or tracers."""
+
+    def zeros(self, aval: ShapedArray) -> Any:
+        """An array of zeros."""
+
+    def add(self, x: Any, y: Any) -> Any:
+        """The sum of two tangents."""
+
+    def copy(self, x: Any) -> Any:
+        """The same value, as the result of an equation."""
+
+    def dimension_value(self, dimension: Any) -> Any:
+        """A symbolic dimension as a traced integer."""
+
+    def broadcast_in_dim(self, x: Any, shape: Sequence[Any], broadcast_dimensions: Sequence[int]) -> Any:
+        """`lax.broadcast_in_dim`."""
+
+    def moveaxis(self, x: Any, source: int, destination: int) -> Any:
+        """`numpy.moveaxis`."""
+
+    def sum_over(self, x: Any, axes: Sequence[int]) -> Any:
+        """The sum over some dimensions."""
+
+    def stage(self, fun: Callable[..., Sequence[Any]], in_avals: Sequence[AbstractValue]) -> ClosedJaxpr:
+        """The jaxpr of a function of flat arguments."""
+
+
+class Backend(Protocol):
+    """What evaluates: arrays on devices, and programs that run on them."""
+
+    def run_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Evaluate one operation on concrete values."""
+
+    def execute(self, closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> list[Any]:
+        """Run a jaxpr without constants on concrete values, as one program."""
+
+    def execute_on_devices(self, *args: Any, **params: Any) -> list[Any]:
+        """Run the program of a `pmap` on several devices."""
+
+    def exchanges(self) -> Any:
+        """The runtime's exchanges between the programs of a `pmap`."""
+
+    def array_from_numpy(self, value: np.ndarray, aval: ShapedArray) -> ArrayImpl:
+        """A concrete array on the default device."""
+
+    def as_array(self, x: Any) -> ArrayImpl:
+        """What may be an argument of an operation, as a concrete array."""
+
+    def host_array(self, value: np.ndarray) -> ArrayImpl:
+        """A concrete array on the CPU, which owns `value` from then on."""
+
+    def on_host(self) -> AbstractContextManager[None]:
+        """A context in which new arrays go to the CPU."""
+
+    def default_platform(self) -> str:
+        """The name of the platform of the default device."""
+
+    def effects_happened(self) -> None:
+        """Wait for the effects of the calls so far."""
+
+
+class Verifier(Protocol):
+    """What compares compiled programs with the reference, where `veery_verify` is set."""
+
+    def run_verified(
+        self, executable: Any, buffers: Sequence[Any], closed: ClosedJaxpr, name: str, device: Any, options: Any
+    ) -> Sequence[Any]:
+        """Run a program on buffers and compare its results."""
+
+    def verify_pmap(self, args: Sequence[Any], outs: Sequence[Any], devices: tuple[Any, ...], **params: Any) -> None:
+        """Compare what a `pmap` returned."""
+
+
+operations: Operations
+backend: Backend
+verifier: Verifier

@@ -1,0 +1,28 @@
+"""The operations that the core and the transformations make themselves (see `veery._core.provided`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from veery._transforms.staging import stage as stage
+from veery.lax import _arithmetic, _reduce, _shape
+from veery.lax._dimension import dimension_value as dimension_value
+from veery.lax._shape import broadcast_in_dim as broadcast_in_dim
+from veery.lax._shape import moveaxis as moveaxis
+from veery.lax._shape import zeros as zeros
+
+
+def add(x: Any, y: Any) -> Any:
+    """The sum of two tangents."""
+    return _arithmetic.add_p.bind(x, y)
+
+
+def copy(x: Any) -> Any:
+    """The same value, as the result of an equation."""
+    return _shape.copy_p.bind(x)
+
+
+def sum_over(x: Any, axes: Sequence[int]) -> Any:
+    """The sum over some dimensions."""
+    return _reduce.reduce_sum_p.bind(x, axes=tuple(axes))
