@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import sys
 from pathlib import Path
 
@@ -126,3 +127,39 @@ def test_every_primitive_has_its_rules():
         assert primitive.jvp is not None, f"{primitive} has no jvp rule"
         assert primitive.batch is not None or primitive.axis_batch is not None, f"{primitive} has no batching rule"
         assert primitive.name in lowered | COLLECTIVES, f"{primitive} has no lowering"
+
+
+# Tables whose keys, or members, are the names of primitives.
+TABLES = {
+    "veery._api.checker": "_HIGHER_ORDER _NAN_PRIMITIVES _INDEXING",
+    "veery._eager.indexing": "COMBINES",
+    "veery._eager.rules": (
+        "_MOVES _CALLS _COMPARISONS _OF_INTEGERS _PRODUCTS _FOLDED _ROUNDING _OF_FLOATS _FLOAT_FUNCTIONS _UFUNCS"
+    ),
+    "veery._reference.control_flow": "CALLEES",
+    "veery._reference.interpreter": "rules",
+    "veery._reference.leaves": "_LEAVES",
+    "veery._reference.linear_algebra": "_MATRIXWISE _ELEMENTWISE _SIGNS",
+    "veery._reference.rounding": "EXACT EXACT_REAL CORRECT ULPS NEAR_ZEROS _SUMS _SCATTERS _SCALED",
+    "veery._transforms.costs": "_MOVES _TRANSCENDENTAL",
+    "veery.lax._pmap": "_exchanges",
+    "veery_lowering.calls": "INLINED",
+    "veery_lowering.fingerprint": "_IGNORED",
+    "veery_lowering.float8": "_ON_ANY_DTYPE",
+    "veery_lowering.registry": "rule_names",
+    "veery_lowering.symbolic": "_SUPPORTED",
+    "veery_lowering.work": "_NEVER_SELECTED _WORK",
+}
+
+
+@pytest.mark.parametrize("module", TABLES)
+def test_tables_name_primitives(module):
+    import veery  # noqa: F401  makes the primitives
+    from veery._core.primitive import all_primitives
+    from veery_lowering import registry
+
+    known = {p.name for p in all_primitives}
+    for attribute in TABLES[module].split():
+        table = getattr(importlib.import_module(module), attribute)
+        names = {n for n in (table() if callable(table) else table) if not registry.is_replaced(n)}
+        assert names <= known, f"{module}.{attribute} names what is no primitive: {sorted(names - known)}"

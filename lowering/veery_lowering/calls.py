@@ -6,7 +6,4 @@ INLINED = {
     "custom_vjp_call": "call_jaxpr",
     "custom_vmap_call": "call",
     "linear_call": "callee",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "custom_transpose_call": "call_jaxpr",
 }

@@ -13,7 +13,7 @@ from veery_lowering import registry
 from veery_lowering.calls import INLINED
 
 _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes))
-_IGNORED = {"checkpoint": frozenset(("policy",)), "jit": frozenset(("name",))}  # what lowering rules do not look at
+_IGNORED = {"remat2": frozenset(("policy",)), "jit": frozenset(("name",))}  # what lowering rules do not look at
 
 
 class _Opaque(Exception):

@@ -19,7 +19,7 @@ from veery_lowering.types import physical_dtype
 # What moves values, looks at their bits or calls functions.
 _ON_ANY_DTYPE = frozenset(
     (
-        "broadcast_in_dim reshape squeeze expand_dims transpose concatenate pad rev iota split copy copy_p slice "
+        "broadcast_in_dim reshape squeeze transpose concatenate pad rev iota split copy slice "
         "optimization_barrier dynamic_slice dynamic_update_slice gather scatter select_n stop_gradient "
         "convert_element_type bitcast_convert_type reduce_precision nextafter "
         "pure_callback io_callback debug_callback debug_print call_module exchange "

@@ -41,6 +41,13 @@ def test_names_and_places_do_not_matter() -> None:
     assert text_of(f, X) == text_of(g, X) is not None
 
 
+def test_a_policy_of_checkpoint_does_not_matter() -> None:
+    """Programs hold no trace of it: it says what is kept for derivatives."""
+    saved, computed = veery.checkpoint_policies.everything_saveable, veery.checkpoint_policies.nothing_saveable
+    first, second = (veery.checkpoint(lambda x: jnp.sin(x) * 2, policy=policy) for policy in (saved, computed))
+    assert text_of(first, X) == text_of(second, X) is not None
+
+
 DIFFERENT = [
     (lambda x: x + 1.0, lambda x: x + 2.0),
     (lambda x: x * 0.0, lambda x: x * -0.0),

@@ -13,7 +13,7 @@ from veery._core.jaxpr import Literal
 # Operations that compute nothing, and those that are counted apart, as XLA does; all others cost one FLOP an element.
 _MOVES = frozenset(
     "broadcast_in_dim reshape squeeze transpose concatenate pad rev slice dynamic_slice dynamic_update_slice gather"
-    " iota copy convert_element_type bitcast_convert_type split expand_dims select_n jit cond while scan".split()
+    " iota copy convert_element_type bitcast_convert_type split select_n jit cond while scan".split()
 )
 _TRANSCENDENTAL = frozenset(
     "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf erf_inv erfc exp exp2 expm1 lgamma digamma log log1p"

@@ -142,7 +142,6 @@ def sign(x: Value) -> Value:
 
 _direct("sign", sign)
 _direct("add", add)
-_direct("add_any", add)
 _direct("mul", multiply)
 _direct("square", lambda x: multiply(x, x))
 _direct("max", maximum)

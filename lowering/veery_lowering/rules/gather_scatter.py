@@ -204,8 +204,6 @@ def _register(name: str, combiner: Combiner) -> None:
 
 for _name, _combiner in _COMBINERS.items():
     _register(_name, _combiner)
-    if "_" in _name:
-        _register(_name.replace("_", "-"), _combiner)
 
 
 def _scatter(

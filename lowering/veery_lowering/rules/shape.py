@@ -31,11 +31,6 @@ def _squeeze(ctx: Context, x: Value, **_: Any) -> Value:
     return hlo.reshape(x, ctx.avals_out[0].shape, ctx.avals_in[0].shape)
 
 
-@rule("expand_dims")
-def _expand_dims(ctx: Context, x: Value, **_: Any) -> Value:
-    return hlo.reshape(x, ctx.avals_out[0].shape, ctx.avals_in[0].shape)
-
-
 @rule("transpose")
 def _transpose(ctx: Context, x: Value, *, permutation: Sequence[int], **_: Any) -> Value:
     product = hlo.transposed_product(x, permutation)
@@ -97,11 +92,6 @@ def _split(ctx: Context, x: Value, *, sizes: Sequence[int], axis: int, **_: Any)
 
 @rule("copy")
 def _copy(ctx: Context, x: Value, **_: Any) -> Value:
-    return x
-
-
-@rule("copy_p")
-def _copy_p(ctx: Context, x: Value, **_: Any) -> Value:
     return x
 
 
