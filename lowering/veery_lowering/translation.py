@@ -37,6 +37,10 @@ class Array:
     def of(cls, x: Value) -> Array:
         return cls(hlo.shape_of(x), hlo.dtype_of(x))
 
+    def update(self, *, dtype: np.dtype) -> Array:
+        """The same shape in another dtype."""
+        return Array(self.shape, dtype)
+
 
 class Equation(NamedTuple):
     """A primitive, its operands and its parameters."""
