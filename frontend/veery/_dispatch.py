@@ -9,7 +9,7 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -227,6 +227,12 @@ def lower_jaxpr(
     """Lower a jaxpr without consts to StableHLO; `choices` are further fields of the lowering's Options."""
     options, symbols = _options(compiler_options, choices), _symbols(closed)
     return lowering().lower(dce(closed), name=name, target=target, donated=donated, options=options, symbols=symbols)
+
+
+def pass_report(lower: Callable[[], Any]) -> list[Any]:
+    """What each pass of the lowering did to the module that `lower` makes, with the passes that were not for it."""
+    found: list[Any] = lowering().pass_report(lower)
+    return found
 
 
 def _symbols(closed: ClosedJaxpr) -> Symbols:

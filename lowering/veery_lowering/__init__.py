@@ -18,6 +18,7 @@ from veery_lowering.program import STATIC, HostCall, Options, Program, Symbols, 
 if TYPE_CHECKING:
     from veery_lowering.foreign import Foreign, ForeignByTarget, read_module
     from veery_lowering.lowered import Lowered, lower
+    from veery_lowering.pass_effects import pass_report
 
 __all__ = [
     "CacheInfo",
@@ -36,6 +37,7 @@ __all__ = [
     "compile",
     "configure_cache",
     "lower",
+    "pass_report",
     "read_module",
     "tuning",
 ]
@@ -46,6 +48,7 @@ _COMPILER = {
     "ForeignByTarget": "foreign",
     "Lowered": "lowered",
     "lower": "lowered",
+    "pass_report": "pass_effects",
     "read_module": "foreign",
 }
 

@@ -9,22 +9,12 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from veery_lowering import isolation
-from veery_lowering.allocation import allocate_memory
-from veery_lowering.barriers import clone_at_barriers, compute_each, wait_for_loops
-from veery_lowering.branches import separate
+from veery_lowering import isolation, passes
 from veery_lowering.cache import disk_cache
-from veery_lowering.constants import compute_constants, hide_complex_updates, leave_unreversed
-from veery_lowering.crossings import part_crossed_reads
-from veery_lowering.donation import reuse_donated
 from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout
-from veery_lowering.kernels import fuse_loops
-from veery_lowering.lookups import compute_columns
-from veery_lowering.loops import settle
 from veery_lowering.mlir import (
     COMPILER_VERSION,
     SETTLED,
@@ -37,16 +27,11 @@ from veery_lowering.mlir import (
 )
 from veery_lowering.module import Emission
 from veery_lowering.overwriting import unsafe
-from veery_lowering.paddings import separate_paddings
-from veery_lowering.products import settle_products
+from veery_lowering.passes import Fusion, Situation, Stage
 from veery_lowering.program import Options
-from veery_lowering.queues import free_no_parts, keep_to_first_queue, record_anew
 from veery_lowering.races import has_race
-from veery_lowering.strides import compute_strided
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
-from veery_lowering.updates import part_updates
-from veery_lowering.widened import compute_widened
 
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
@@ -181,14 +166,6 @@ def _with_options(flags: Flags, options: Options, emission: Emission) -> Flags:
     return (*flags, *GOAL_FLAGS[options.optimize_for], *multi_use, *model, *options.flags)
 
 
-class Fusion(Enum):
-    """How much of a program may be computed together; the value is what is said of it."""
-
-    FULL = "with all fusions"
-    NO_KERNELS = "without kernels of its loops"
-    NONE = "with each value for itself"
-
-
 class Prepared(NamedTuple):
     """A module as the compiler gets it.
 
@@ -207,35 +184,17 @@ class Prepared(NamedTuple):
 
 def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collection[int] | None = None) -> Prepared:
     """The module for a target, in which results overwrite donated arguments unless `kept` is None."""
-    overwritten: list[int] = []
-    made, branches = False, False
+    situation = Situation(target.backend, emission.donated, fusion=fusion, kept=kept)
+    found: dict[str, Any] = {}
+    branches = False
 
     def change(module: Any) -> None:
-        nonlocal made, branches
-        leave_unreversed(module)
-        hide_complex_updates(module)
-        compute_constants(module)
-        if fusion is Fusion.FULL and target.backend == "cpu":
-            made = fuse_loops(module) > 0
-        settle_products(module)
-        if fusion is Fusion.NONE:
-            compute_each(module)
-        elif target.backend == "vulkan":
-            compute_widened(module)
-        part_crossed_reads(module)
-        compute_strided(module)
-        clone_at_barriers(module)  # but those that keep loops in their form
-        if fusion is Fusion.NONE:
-            wait_for_loops(module)
-        part_updates(module)
-        settle(module)
-        compute_columns(module)
+        nonlocal branches
+        found.update(passes.run(Stage.SIMPLIFIED, module, situation))
         branches = any(op.name in _BRANCHING for op in operations(module))
-        if kept is not None:
-            overwritten.extend(reuse_donated(module, emission.donated, kept))
 
-    code = inlined(emission.module, change, separate_paddings)
-    return Prepared(code, overwritten, made, branches)
+    code = inlined(emission.module, change, lambda module: passes.run(Stage.INLINED, module, situation))
+    return Prepared(code, found.get("reuse_donated", []), found.get("fuse_loops", 0) > 0, branches)
 
 
 def _in_place(emission: Emission, target: Target, flags: Flags, run: Run, fusion: Fusion) -> Prepared | None:
@@ -293,10 +252,14 @@ def _compile(
 
 def _corrections(emission: Emission, target: Target, branches: bool) -> tuple[Callable[[ir.Module], bool], ...]:
     """What IREE's code needs before it is encoded."""
-    allocates = target.backend == "cpu" and _is_large(emission)
-    submission = (keep_to_first_queue, record_anew) if target.backend == "vulkan" else ()
-    frees = (free_no_parts,) * (branches and target.backend != "cpu")
-    return (separate,) * branches + frees + (allocate_memory,) * allocates + submission
+    return tuple(p.function for p in passes.chosen(Stage.CODE, code_situation(emission, target, branches)))
+
+
+def code_situation(emission: Emission, target: Target, branches: bool | None = None) -> Situation:
+    """What decides which passes change IREE's code; whether there are branches is found out unless it is known."""
+    if branches is None:
+        branches = _prepared(emission, target, Fusion.FULL).branches
+    return Situation(target.backend, large=_is_large(emission), branches=branches)
 
 
 def _is_large(emission: Emission) -> bool:

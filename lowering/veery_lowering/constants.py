@@ -12,6 +12,17 @@ from veery_lowering.mlir import ir, maker, operations
 _SPREADING = frozenset(f"stablehlo.{name}" for name in "broadcast_in_dim reshape transpose slice complex".split())
 
 
+def drop_unused_constants(module: ir.Module) -> None:
+    """Remove literals that a rule folded into something else, in place."""
+
+    def visit(op: Any) -> ir.WalkResult:
+        if op.name == "stablehlo.constant" and next(iter(op.results[0].uses), None) is None:
+            op.erase()
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+
+
 def leave_unreversed(module: Any) -> None:
     """Take a constant of equal elements for its reverse, in place.
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from veery_lowering.compiler import compile_emission, intermediate, most_bindings, temporary_bytes
+from veery_lowering.compiler import code_situation, compile_emission, intermediate, most_bindings, temporary_bytes
 from veery_lowering.mlir import bytecode
 from veery_lowering.module import Emission, emit_module
+from veery_lowering.passes import Situation
 from veery_lowering.program import STATIC, Options, Program, Symbols, call_metadata, place_of
 from veery_lowering.targets import Target, resolve
 from veery_lowering.types import is_static
@@ -44,6 +45,10 @@ class Lowered:
         With `debug_info` the IR says where in the user's files its operations come from.
         """
         return intermediate(self.emission, self.target, self.options, phase, debug_info=debug_info)
+
+    def code_situation(self) -> Situation:
+        """What decides which passes change IREE's code (see veery_lowering.passes)."""
+        return code_situation(self.emission, self.target)
 
     def with_options(self, flags: tuple[str, ...] = (), **choices: Any) -> Lowered:
         """The module to be compiled with further flags, or other choices of how to compile (see Options)."""

@@ -81,7 +81,7 @@ def bytecode(module: ir.Module) -> bytes:
     return stream.getvalue()
 
 
-def inlined(module: ir.Module, change: Callable[[Any], None], before: Callable[[Any], None] = lambda _: None) -> bytes:
+def inlined(module: ir.Module, change: Callable[[Any], Any], before: Callable[[Any], Any] = lambda _: None) -> bytes:
     """MLIR bytecode of a module without calls, in which nothing is computed twice or can be known before, and which
     `change` may then change; `before` changes it as soon as the calls are gone.
     """

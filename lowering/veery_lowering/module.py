@@ -9,15 +9,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from veery_lowering import passes
 from veery_lowering import stablehlo as hlo
-from veery_lowering.aliasing import protect_arguments
-from veery_lowering.barriers import split_wide_fusions
 from veery_lowering.errors import LoweringError
 from veery_lowering.float8 import computes_in_float8, in_float32
 from veery_lowering.mlir import context, ir
+from veery_lowering.passes import Situation, Stage
 from veery_lowering.program import STATIC, HostCall, Signature, Symbols
 from veery_lowering.registry import Context, lookup
-from veery_lowering.shaders import prepare_for_shaders
 from veery_lowering.symbolic import check_symbolic, clear_errors, variables
 from veery_lowering.types import aval_type, entry_dtype, is_static, numpy_dtype, physical_dtype, tensor_type
 
@@ -70,13 +69,8 @@ def emit_module(
     with context():
         emitter = ModuleEmitter(name, target, self_contained, symbols)
         emitter.emit_entry(closed_jaxpr)
-        _drop_unused_constants(emitter.module)
         with clear_errors(name, symbols):
-            if target == "vulkan":
-                prepare_for_shaders(emitter.module)
-            split_wide_fusions(emitter.module)
-            if protect:
-                protect_arguments(emitter.module, tuple(donated))
+            passes.run(Stage.EMITTED, emitter.module, Situation(target, tuple(donated), protect))
             emitter.module.operation.verify()
     return Emission(
         emitter.module,
@@ -334,17 +328,6 @@ def _constant(value: Any, aval: Any) -> Value:
 
 def _to_type(x: Value, type_: ir.Type) -> Value:
     return x if x.type == type_ else hlo.convert(x, numpy_dtype(type_))
-
-
-def _drop_unused_constants(module: ir.Module) -> None:
-    """Remove literals that a rule folded into something else."""
-
-    def visit(op: Any) -> ir.WalkResult:
-        if op.name == "stablehlo.constant" and next(iter(op.results[0].uses), None) is None:
-            op.erase()
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
 
 
 def _return(values: Sequence[Value]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from pathlib import Path
 from typing import Any
 
 import click
 
+from veery import _dispatch
 from veery._api.source_lines import annotated
 from veery._cli import functions, output
 from veery._cli.application import fail
@@ -24,13 +26,15 @@ STAGES = ("jaxpr", "stablehlo", *MLIR_STAGES, *CODE_STAGES)
 @click.option("--target", default=None, help='Compile for "cpu:x86-64-v3", "vulkan", "cuda:sm_89", ...')
 @click.option("--annotate", is_flag=True, help="Put the source line beside each operation.")
 @click.option("--stats", is_flag=True, help="Count operations, FLOPs, bytes and dispatches instead.")
+@click.option("--passes", is_flag=True, help="List the passes, and what each did to the program, instead.")
 @click.option("--diff", nargs=2, metavar="A B", help="Compare two stages, or WHAT with two functions' stage.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a page with all stages side by side.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-o", "out", type=click.Path(dir_okay=False), help="Write to a file.")
 def inspect_command(
     what: str, args_text: str, argnums: str, in_axes: str, x64: bool, stage: str | None, target: str | None,
-    annotate: bool, stats: bool, diff: tuple[str, str] | None, html: str | None, as_json: bool, out: str | None,
+    annotate: bool, stats: bool, passes: bool, diff: tuple[str, str] | None, html: str | None, as_json: bool,
+    out: str | None,
 ) -> None:  # fmt: skip
     """Show a stage of WHAT: a function (file.py:name), an artifact (.vmfb) or a StableHLO module (.mlir, .mlirbc).
 
@@ -40,6 +44,7 @@ def inspect_command(
       veery inspect model.py:loss --args "f32[8]" --grad --stage stablehlo --annotate
       veery inspect model.py:loss --args "f32[8]" --stage asm --target cpu:x86-64-v3 -o loss.s
       veery inspect model.py:loss --args "f32[8]" --stats
+      veery inspect model.py:loss --args "f32[8]" --passes
       veery inspect model.py:loss --args "f32[8]" --diff jaxpr stablehlo
       veery inspect model.py:loss --args "f32[8]" --diff model.py:loss model.py:loss_fast --stage stablehlo
       veery inspect model.py:loss --args "f32[8]" --html page.html
@@ -63,6 +68,8 @@ def inspect_command(
         return _page(subject, html)
     if stats:
         return _stats(subject, as_json)
+    if passes:
+        return _passes(subject, as_json)
     _show(subject, stage or subject.default_stage, annotate, as_json, out)
 
 
@@ -153,3 +160,23 @@ def _stats(subject: Subject, as_json: bool) -> None:
     quantities = ["count", "flops", "transcendentals", "bytes"]
     rows = [[name, *(costs[key] for key in quantities)] for name, costs in operations.items()]
     output.table("", ["operation", *quantities], rows)
+
+
+def _passes(subject: Subject, as_json: bool) -> None:
+    effects = _dispatch.pass_report(lambda: subject.lowered()._lowered)
+    if as_json:
+        return output.emit_json([dataclasses.asdict(effect) for effect in effects])
+    rows = [[e.stage, e.name, _did(e), e.file, e.purpose] for e in effects]
+    output.table("", ["what it changes", "pass", "did", "file", "without it"], rows)
+
+
+def _did(effect: Any) -> str:
+    """What a pass did, in a few words: the kinds of operations that are more or less than before."""
+    if not effect.ran:
+        return "not for this program"
+    if not effect.changed:
+        return "nothing"
+    name = lambda operation: operation.rpartition(".")[2]
+    more = [f"+{n} {name(kind)}" for kind, n in effect.added.items()]
+    less = [f"-{n} {name(kind)}" for kind, n in effect.removed.items()]
+    return ", ".join((more + less)[:4]) or "moved"
