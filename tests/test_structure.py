@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,49 @@ def test_layers_import_from_those_below(item):
     names = {n for n in imported(item[1]) if n.startswith("veery.")}
     above = {n for n in names if layer(n) > own}
     assert not above, f"{LAYERS[own]} is below {sorted(above)}"
+
+
+# Function-level imports that close a circle of files, and why.
+CIRCLES = {
+    ("veery._core.jaxpr", "veery._core.pretty"): "jaxprs print themselves",
+    ("veery.numpy._array_methods", "veery.numpy"): "an array gives the module that it belongs to",
+}
+
+
+def import_edges(package: str) -> Iterator[tuple[str, str, bool]]:
+    """Which file of a package imports which, and whether within a function."""
+    root = SOURCES[package]
+    files = {".".join((package, *p.relative_to(root).with_suffix("").parts)): p for p in root.rglob("*.py")}
+    files = {name.removesuffix(".__init__"): path for name, path in files.items()}
+
+    def walk(importer: str, node: ast.AST, lazy: bool) -> Iterator[tuple[str, str, bool]]:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            return
+        names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+        for name in [f"{node.module}.{n}" for n in names] if isinstance(node, ast.ImportFrom) else names:
+            while name and name not in files:
+                name = name.rpartition(".")[0]
+            if name and name != importer:
+                yield importer, name, lazy
+        for child in ast.iter_child_nodes(node):
+            yield from walk(importer, child, lazy or isinstance(node, (ast.FunctionDef, ast.Lambda)))
+
+    for name, path in files.items():
+        yield from walk(name, ast.parse(path.read_text()), False)
+
+
+@pytest.mark.parametrize("package", SOURCES)
+def test_files_import_in_no_circles(package):
+    """But for rules of `lax`, which need the operations of each other's files when they are applied."""
+    graph: dict[str, set[str]] = {}
+    allowed = set(CIRCLES)
+    for importer, name, lazy in import_edges(package):
+        between_rules = importer.startswith("veery.lax.") and name.startswith("veery.lax.")
+        if not (lazy and (between_rules or (importer, name) in CIRCLES)):
+            graph.setdefault(importer, set()).add(name)
+        allowed.discard((importer, name))
+    TopologicalSorter(graph).prepare()
+    assert not {pair for pair in allowed if pair[0].startswith(f"{package}.")}, "these are no circles any more"
 
 
 def test_the_document_shows_the_layers():

@@ -22,7 +22,6 @@ from veery._api.custom_derivatives import custom_gradient as custom_gradient
 from veery._api.custom_derivatives import custom_jvp as custom_jvp
 from veery._api.custom_derivatives import custom_vjp as custom_vjp
 from veery._api.environment import print_environment_info as print_environment_info
-from veery._api.inspection import ShapeDtypeStruct as ShapeDtypeStruct
 from veery._api.inspection import eval_shape as eval_shape
 from veery._api.inspection import make_jaxpr as make_jaxpr
 from veery._api.inspection import typeof as typeof
@@ -44,6 +43,7 @@ from veery._api.placement import process_count as process_count
 from veery._api.placement import process_index as process_index
 from veery._api.placement import process_indices as process_indices
 from veery._api.pmap import pmap as pmap
+from veery._api.shape_structs import ShapeDtypeStruct as ShapeDtypeStruct
 from veery._api.vectorize import vmap as vmap
 from veery._api.visualization import visualize as visualize
 from veery._core.array import Array as Array

@@ -38,8 +38,8 @@ import numpy as np
 from veery import _dispatch
 from veery._api.autodiff import vjp as vjp_of
 from veery._api.custom_derivatives import custom_vjp
-from veery._api.inspection import ShapeDtypeStruct, _with_consts
 from veery._api.jit import JitFunction, jit
+from veery._api.shape_structs import ShapeDtypeStruct
 from veery._api.structures import (
     describe_with_types,
     register_namedtuple_serialization,
@@ -53,6 +53,7 @@ from veery._core.jaxpr import eval_jaxpr
 from veery._core.tree import tree_leaves_with_path
 from veery._core.tree_registry import keystr
 from veery._transforms.foreign import Types, avals_of, call_module_p
+from veery._transforms.staging import with_consts
 
 __all__ = [
     "DisabledSafetyCheck",
@@ -363,7 +364,7 @@ def export(
         traced = function.trace(*args, **kwargs)
         avals = tuple(traced._signature.avals)
         inner = traced._traced
-        closed = _with_consts(inner.closed, list(map(_constant, inner.consts)))
+        closed = with_consts(inner.closed, list(map(_constant, inner.consts)))
         keep = (False,) * len(avals)
         lower = lambda platform: _dispatch.lower_jaxpr(closed, inner.name, platform, keep, self_contained=True)
         modules = tuple(lower(platform).as_bytecode() for platform in chosen)

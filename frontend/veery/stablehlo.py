@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from veery import _dispatch
-from veery._api.inspection import ShapeDtypeStruct
 from veery._api.jit import JitFunction, JitOptions
+from veery._api.shape_structs import ShapeDtypeStruct
 from veery._transforms.foreign import call_module_p, types_of
 
 __all__ = ["StablehloFunction", "load"]

@@ -252,9 +252,9 @@ WRONG = {
 
 
 def test_bools_in_products_with_the_generalisation_of_products() -> None:
-    """Which targets/__init__.py turns off for that."""
+    """Which targets/target.py turns off for that."""
     case = Wrong(
-        "targets/__init__.py",
+        "targets/target.py",
         """%f = stablehlo.convert %0 : (tensor<3x5xi1>) -> tensor<3x5xf32>
         %r = stablehlo.dot_general %f, %1, contracting_dims = [1] x [0]
           : (tensor<3x5xf32>, tensor<5x4xf32>) -> tensor<3x4xf32>""",

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from veery import _dispatch
-from veery._api.arguments import function_name, signature
+from veery._api.arguments import function_name
+from veery._api.entries import compile_for, entry
 from veery._api.jit import JitFunction, jit
-from veery._api.structures import describe
-from veery._transforms.float0 import holds_float0
 
 __all__ = ["compile", "load"]
 
@@ -81,49 +80,3 @@ def _trace(name: str, fun: Any, specs: Any) -> Any:
         raise TypeError(f"compile: the types of {name}'s arguments must be a tuple, one for each, got {specs!r}")
     function = fun if isinstance(fun, JitFunction) else jit(fun)
     return function.trace(*specs)
-
-
-def compile_for(traced: Any, target: str) -> Any:
-    """A traced function as a program that calls no Python functions."""
-    lowered = traced.lower(lowering_platforms=[target], self_contained=True)._lowered
-    if lowered.widest_dispatch() > 32:  # which would only be told when the program is loaded
-        lowered = lowered.with_options(fuse_multi_use=False)
-    return lowered.compile()
-
-
-def entry(traced: Any, programs: Sequence[Any], *, name: str | None = None) -> Any:
-    """What an artifact says of a traced function (a veery.stages.Traced) and its programs."""
-    inner = traced._traced
-    if holds_float0(inner.closed):
-        raise ValueError(f"{name or inner.name}: a file holds no arguments or results of float0, which carry nothing")
-    consts = tuple(_dispatch.as_array(c).to_numpy() for c in inner.consts)
-    names = tuple(getattr(inner.closed.jaxpr.debug_info, "arg_names", None) or ())
-    return _dispatch.entry(
-        _identifier(name or inner.name),
-        programs,
-        in_tree=describe(traced.in_tree),
-        out_tree=describe(traced.out_tree),
-        parameters=_parameters(traced),
-        names=names[len(names) - len(traced._signature.avals) :],
-        constants=consts,
-    )
-
-
-def _identifier(name: str) -> str:
-    return "main" if name == "<lambda>" else name
-
-
-def _parameters(traced: Any) -> tuple[str, ...]:
-    """Names of the positional arguments that are passed at run time (static ones are compiled in)."""
-    function = traced._function
-    count = len(traced.in_tree.children()[0].children())
-    sig = signature(function._fun)
-    names = []
-    for p in sig.parameters.values() if sig else ():
-        if p.kind == p.VAR_POSITIONAL:
-            names += [f"{p.name}[{i}]" for i in range(count)]
-        elif p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
-            names.append(p.name)
-    static = function._options.static_argnums
-    dynamic = [name for i, name in enumerate(names) if i not in static]
-    return tuple([*dynamic, *[f"arg{i}" for i in range(len(dynamic), count)]][:count])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from veery import _dispatch
+from veery._api import stages
 from veery._api.arguments import argument_names, function_name, positions_and_names, signature
 from veery._api.cache_misses import explain_miss
 from veery._api.unpacking import MISMATCH, STATIC, Unpack, unpacker
@@ -405,8 +406,6 @@ class JitFunction:
     @source.api_boundary
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """The function traced for arguments like these (arrays or ShapeDtypeStructs), as a veery.stages.Traced."""
-        from veery._api import stages
-
         leaves, sig, donated = self._signature(args, kwargs)
         sig = self._abstracted(sig, args, kwargs)
         traced = self._trace(sig, args, kwargs)

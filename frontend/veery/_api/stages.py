@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from veery import _dispatch
-from veery._api.inspection import out_struct
+from veery._api.entries import compile_for, entry
+from veery._api.shape_structs import out_struct
 from veery._core import source, tree
 from veery._core.avals import aval_of
 from veery._core.compiler_options import pairs
@@ -17,6 +18,7 @@ from veery._core.dimensions import may_fit
 from veery._core.jaxpr import ClosedJaxpr
 from veery._transforms.costs import nbytes, total_costs
 from veery._transforms.float0 import inputs_without_float0, outputs_with_float0, without_float0
+from veery._transforms.staging import with_consts
 
 
 class Traced:
@@ -32,9 +34,7 @@ class Traced:
     @property
     def jaxpr(self) -> ClosedJaxpr:
         """The jaxpr; arrays that the function closed over are its constants."""
-        from veery._api.inspection import _with_consts
-
-        return _with_consts(self._traced.closed, self._traced.consts)
+        return with_consts(self._traced.closed, self._traced.consts)
 
     @property
     def fun_name(self) -> str:
@@ -316,12 +316,10 @@ class Compiled:
         >>> veery_runtime.load(path)(np.ones(3, np.float32))
         {'y': array([2., 2., 2.], dtype=float32)}
         """
-        from veery._api import artifacts
-
         programs = [self._program]
         if self._program.host_calls or self._executable is None:
-            programs = [artifacts.compile_for(self._traced, self._program.target)]
-        _dispatch.save_artifact(path, [artifacts.entry(self._traced, programs)], weights_path=weights)
+            programs = [compile_for(self._traced, self._program.target)]
+        _dispatch.save_artifact(path, [entry(self._traced, programs)], weights_path=weights)
 
     def __repr__(self) -> str:
         return f"Compiled({self._traced.fun_name}, {len(self._program.vmfb)} bytes for {self._program.target})"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veery._api.inspection import ShapeDtypeStruct
+from veery._api.shape_structs import ShapeDtypeStruct
 from veery._cli.application import fail
 from veery._core import dtypes
 from veery._core.dimensions import SymbolicScope, parse_shape

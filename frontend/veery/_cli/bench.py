@@ -70,14 +70,14 @@ def _candidates(what: str, options: Any, targets: tuple[str, ...], name: str | N
         return [_artifact_call(choose_function(runtime.load(what, t), name), 0.0) for t in targets or (None,)]
     fun, arguments = functions.prepare(what, *options)
     traced = functions.trace(fun, arguments)
-    from veery._api import artifacts
+    from veery._api import entries
 
     found = []
     for target in targets or (_dispatch.target_of(_dispatch.default_device()),):
         start = time.perf_counter()
-        program = artifacts.compile_for(traced, _of_the_device(target))
+        program = entries.compile_for(traced, _of_the_device(target))
         seconds = time.perf_counter() - start
-        module = runtime.load(_dispatch.artifact_bytes([artifacts.entry(traced, [program], name="main")]))
+        module = runtime.load(_dispatch.artifact_bytes([entries.entry(traced, [program], name="main")]))
         found.append(_artifact_call(module.main, seconds))
     return found
 
@@ -109,7 +109,7 @@ def _artifact_call(function: Any, seconds: float) -> Candidate:
 
 
 def _random(shape: tuple[int, ...], dtype: Any) -> Any:
-    from veery._api.inspection import ShapeDtypeStruct
+    from veery._api.shape_structs import ShapeDtypeStruct
 
     return concrete(ShapeDtypeStruct(shape, dtype))
 

@@ -38,7 +38,7 @@ def profile_command(
       veery profile model.py:predict --args "f32[8,784], {w: f32[784,10], b: f32[10]}"
       veery profile model.py:loss --grad --args "f32[1024]" --repeats 100 --json
     """
-    from veery._api import artifacts
+    from veery._api import entries
 
     fun, arguments = functions.prepare(what, args_text, argnums, in_axes, x64)
     traced = functions.trace(fun, arguments)
@@ -47,7 +47,7 @@ def profile_command(
     for line, place in places(lowered.as_text("flow", debug_info=True)):
         for name in _CALL.findall(line):
             lines.setdefault(name, place)
-    times = _dispatch_times(artifacts.entry(traced, [lowered._lowered.compile()]), repeats)
+    times = _dispatch_times(entries.entry(traced, [lowered._lowered.compile()]), repeats)
     total = sum(seconds for _, seconds in times.values()) or 1.0
     rows: list[dict[str, Any]] = [
         {"dispatch": name, "calls": count // repeats, "seconds": seconds / repeats, "share": seconds / total,
@@ -91,7 +91,7 @@ def _dispatch_times(entry: Any, repeats: int) -> dict[str, tuple[int, float]]:
 
 
 def _input(spec: Any) -> Any:
-    from veery._api.inspection import ShapeDtypeStruct
+    from veery._api.shape_structs import ShapeDtypeStruct
 
     shape, dtype = spec
     return concrete(ShapeDtypeStruct(shape, _dispatch.runtime().iree.dtype_from_name(dtype)))

@@ -204,6 +204,13 @@ def close_over(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
     return ClosedJaxpr(hoisted, []), list(closed.consts)
 
 
+def with_consts(closed: ClosedJaxpr, consts: list[Any]) -> ClosedJaxpr:
+    """The jaxpr with its leading arguments turned back into constants."""
+    jaxpr = closed.jaxpr
+    n = len(consts)
+    return ClosedJaxpr(jaxpr.replace(constvars=jaxpr.invars[:n], invars=jaxpr.invars[n:]), consts)
+
+
 def strip_weak_types(avals: Sequence[ShapedArray]) -> list[ShapedArray]:
     """The avals without weak types."""
     return [aval.strip_weak_type() for aval in avals]

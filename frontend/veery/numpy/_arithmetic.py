@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -374,7 +375,7 @@ def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     Array([1., 0.], dtype=float32)
     """
     x1, x2 = promote_args("fmax", x1, x2)
-    return choose(lax.bitwise_or(_is_less(x2, x1), _isnan(x2)), x1, x2)
+    return choose(lax.bitwise_or(ordered(lax.lt, x2, x1), _isnan(x2)), x1, x2)
 
 
 @jitted
@@ -385,17 +386,19 @@ def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     Array([0., 0.], dtype=float32)
     """
     x1, x2 = promote_args("fmin", x1, x2)
-    return choose(lax.bitwise_or(_is_less(x1, x2), _isnan(x2)), x1, x2)
+    return choose(lax.bitwise_or(ordered(lax.lt, x1, x2), _isnan(x2)), x1, x2)
 
 
 def _isnan(x: Array) -> Array:
     return lax.ne(x, x)
 
 
-def _is_less(x: Array, y: Array) -> Array:
-    from veery.numpy._logic import less
-
-    return less(x, y)
+def ordered(compare: Callable[..., Array], x: Array, y: Array) -> Array:
+    """A comparison, of complex numbers by their real parts and then by their imaginary ones."""
+    if not is_kind(x, np.complexfloating):
+        return compare(x, y)
+    re_x, re_y = lax.real(x), lax.real(y)
+    return choose(lax.eq(re_x, re_y), compare(lax.imag(x), lax.imag(y)), compare(re_x, re_y))
 
 
 def clip(

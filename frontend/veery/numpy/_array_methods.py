@@ -22,7 +22,7 @@ from veery._core.errors import (
     TracerIntegerConversionError,
 )
 from veery._core.trace import Tracer
-from veery.numpy import _arithmetic, _array_api, _creation, _operators, _selection
+from veery.numpy import _arithmetic, _array_api, _creation, _operators, _selection, _shaping
 from veery.numpy._at import IndexUpdateHelper
 from veery.numpy._indexing import take_index, take_int
 from veery.numpy._promotion import Array, ArrayLike
@@ -83,26 +83,20 @@ def flat(self: Array) -> Any:
 
 def reshape(self: Array, *args: Any, order: str = "C", out_sharding: Any = None) -> Array:
     """The array in another shape, given as one argument or several (see veery.numpy.reshape)."""
-    from veery import numpy as jnp
-
-    return jnp.reshape(self, args[0] if len(args) == 1 else args, order)
+    return _shaping.reshape(self, args[0] if len(args) == 1 else args, order)
 
 
 def transpose(self: Array, *args: Any) -> Array:
     """The array with its dimensions in another order: reversed, or as given by one argument or several."""
-    from veery import numpy as jnp
-
     if not args:
         return transposed(self)
     axes = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
-    return jnp.transpose(self, axes)
+    return _shaping.transpose(self, axes)
 
 
 def flatten(self: Array, order: str = "C", *, out_sharding: Any = None) -> Array:
     """The array in one dimension."""
-    from veery import numpy as jnp
-
-    return jnp.ravel(self, order)
+    return _shaping.ravel(self, order)
 
 
 def astype(self: Array, dtype: Any, copy: bool = False, device: Any = None) -> Array:
@@ -219,7 +213,7 @@ def to_device(self: Array, device: Any, *, stream: Any = None) -> Array:
 
 def array_namespace(self: Array, *, api_version: str | None = None) -> Any:
     """The module with the functions of the array API standard."""
-    from veery import numpy as jnp
+    from veery import numpy as jnp  # which attaches these methods
 
     _array_api.check_version(api_version)
     return jnp

@@ -14,6 +14,7 @@ from veery._core import dtypes
 from veery._core.shapes import canonicalize_shape
 from veery.numpy._arithmetic import is_kind
 from veery.numpy._creation import array, asarray
+from veery.numpy._joining import concatenate
 from veery.numpy._promotion import Array, ArrayLike, check_arraylike
 from veery.numpy._ranges import arange, linspace
 
@@ -176,9 +177,7 @@ class _Concatenator:
             numbers = [operator.index(int(v)) for v in directive.split(",")]
             axis, ndmin, trans1d, *_ = numbers + [axis, ndmin, trans1d][len(numbers) :]
         parts = [self._part(k, ndmin, trans1d) for k in keys]
-        from veery import numpy as jnp
-
-        out = jnp.concatenate(parts, axis=axis)
+        out = concatenate(parts, axis=axis)
         if directive in ("r", "c") and out.ndim == 1:  # a matrix of one row, or of one column
             return lax.expand_dims(out, (0 if directive == "r" else 1,))
         return out

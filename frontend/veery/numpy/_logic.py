@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
-from veery.numpy._arithmetic import _dtype, absolute, as_array, choose, is_kind
+from veery.numpy._arithmetic import _dtype, absolute, as_array, choose, is_kind, ordered
 from veery.numpy._elementwise import elementwise, jitted
 from veery.numpy._promotion import (
     Array,
@@ -51,13 +50,6 @@ def not_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.ne(*promote_args("not_equal", x, y))
 
 
-def _ordered(compare: Callable[..., Array], x: Array, y: Array) -> Array:
-    if not is_kind(x, np.complexfloating):
-        return compare(x, y)
-    re_x, re_y = lax.real(x), lax.real(y)
-    return choose(lax.eq(re_x, re_y), compare(lax.imag(x), lax.imag(y)), compare(re_x, re_y))
-
-
 @elementwise
 def less(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x < y.
@@ -65,7 +57,7 @@ def less(x: ArrayLike, y: ArrayLike, /) -> Array:
     >>> less(np.array([1, 2]), 2)
     Array([ True, False], dtype=bool)
     """
-    return _ordered(lax.lt, *promote_args("less", x, y))
+    return ordered(lax.lt, *promote_args("less", x, y))
 
 
 @elementwise
@@ -75,7 +67,7 @@ def less_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     >>> less_equal(np.array([1, 2]), 1)
     Array([ True, False], dtype=bool)
     """
-    return _ordered(lax.le, *promote_args("less_equal", x, y))
+    return ordered(lax.le, *promote_args("less_equal", x, y))
 
 
 @elementwise
@@ -85,7 +77,7 @@ def greater(x: ArrayLike, y: ArrayLike, /) -> Array:
     >>> greater(np.array([1, 2]), 1)
     Array([False,  True], dtype=bool)
     """
-    return _ordered(lax.gt, *promote_args("greater", x, y))
+    return ordered(lax.gt, *promote_args("greater", x, y))
 
 
 @elementwise
@@ -95,7 +87,7 @@ def greater_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     >>> greater_equal(np.array([1, 2]), 2)
     Array([False,  True], dtype=bool)
     """
-    return _ordered(lax.ge, *promote_args("greater_equal", x, y))
+    return ordered(lax.ge, *promote_args("greater_equal", x, y))
 
 
 # Logic: anything but zero is true.

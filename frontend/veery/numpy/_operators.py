@@ -9,7 +9,7 @@ import numpy as np
 
 from veery._core.array import ArrayImpl
 from veery._core.trace import Tracer
-from veery.numpy import _arithmetic, _logic
+from veery.numpy import _arithmetic, _logic, _products
 from veery.numpy._promotion import Array
 from veery.numpy._ufunc import ufunc
 
@@ -61,12 +61,6 @@ def reflected(symbol: str, fun: Any) -> Callable[[Any, Any], Any]:
     return operator
 
 
-def _matmul(x: Any, y: Any) -> Array:
-    from veery import numpy as jnp
-
-    return jnp.matmul(x, y)  # type: ignore[attr-defined]
-
-
 _BINARY: dict[str, tuple[str, Any]] = {
     "add": ("+", _arithmetic.add),
     "sub": ("-", _arithmetic.subtract),
@@ -76,7 +70,7 @@ _BINARY: dict[str, tuple[str, Any]] = {
     "mod": ("%", _arithmetic.remainder),
     "divmod": ("divmod", _arithmetic.divmod),
     "pow": ("**", _arithmetic.power),
-    "matmul": ("@", _matmul),
+    "matmul": ("@", _products.matmul),
     "and": ("&", _logic.bitwise_and),
     "or": ("|", _logic.bitwise_or),
     "xor": ("^", _logic.bitwise_xor),

@@ -25,7 +25,7 @@ from veery.numpy._promotion import (
     promote_dtypes_inexact,
 )
 from veery.numpy._selection import where
-from veery.numpy._shaping import roll
+from veery.numpy._shaping import roll, trim_zeros
 
 
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
@@ -143,8 +143,6 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     >>> polymul(np.array([1, 2]), np.array([1, 3]))
     Array([1., 5., 6.], dtype=float32)
     """
-    from veery.numpy import trim_zeros
-
     check_arraylike("polymul", a1, a2)
     x, y = map(asarray, promote_dtypes_inexact(a1, a2))
     if trim_leading_zeros and (x.shape[0] > 1 or y.shape[0] > 1):
@@ -176,8 +174,6 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
     >>> polydiv(np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0]))
     (Array([1., 1.], dtype=float32), Array([0., 0., 2.], dtype=float32))
     """
-    from veery.numpy import trim_zeros
-
     check_arraylike("polydiv", u, v)
     rest, divisor = map(asarray, promote_dtypes_inexact(u, v))
     m, n = rest.shape[0] - 1, divisor.shape[0] - 1

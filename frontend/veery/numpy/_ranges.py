@@ -16,7 +16,7 @@ from veery._core.dimensions import is_symbolic, is_symbolic_dim, max_dim
 from veery._core.errors import ConcretizationTypeError
 from veery._core.shapes import canonicalize_axis, concrete_int
 from veery._core.trace import Tracer, current_trace, eval_trace
-from veery.numpy._arithmetic import choose
+from veery.numpy._arithmetic import choose, power
 from veery.numpy._creation import from_host, place
 from veery.numpy._exponential import log
 from veery.numpy._promotion import (
@@ -203,8 +203,6 @@ def _to_kind(x: Array, dtype: Any) -> Array:
 def _logspace(
     start: ArrayLike, stop: ArrayLike, base: ArrayLike, num: int, endpoint: bool, dtype: Any, axis: int
 ) -> Array:
-    from veery.numpy._arithmetic import power
-
     exponents = _linspace(start, stop, num=num, endpoint=endpoint, dtype=_inexact_dtype(start, stop), axis=axis)[0]
     return lax.convert_element_type(power(base, exponents), dtype)
 

@@ -219,9 +219,7 @@ class ufunc:
         return self._at_by_scan(a, indices, _creation.asarray(b))
 
     def _at_by_scan(self, a: Array, indices: Any, b: Array) -> Array:
-        from veery.numpy import _ranges
-
-        positions = lax.reshape(_ranges.arange(a.size), a.shape)[indices]
+        positions = lax.reshape(lax.iota(_index_dtype(), a.size), a.shape)[indices]
         values = lax.broadcast_in_dim(b, positions.shape, tuple(range(positions.ndim - b.ndim, positions.ndim)))
 
         def step(flat: Array, x: tuple[Array, Array]) -> tuple[Array, None]:
@@ -251,7 +249,7 @@ class ufunc:
         return run(self._reduceat_by_scan, x, starts, axis=axis)
 
     def _reduceat_by_scan(self, x: Array, starts: Array, *, axis: int) -> Array:
-        from veery.numpy import _creation, _ranges
+        from veery.numpy import _creation
 
         moved = lax.transpose(x, _axis_first(x.ndim, axis))
         stops = lax.concatenate([starts[1:], _creation.array([moved.shape[0]], starts.dtype)], 0)
@@ -263,7 +261,7 @@ class ufunc:
             mask = lax.broadcast_in_dim(inside, carry.shape, (0,))
             return lax.select(mask, out, carry), None
 
-        result = lax.scan(step, begin, _ranges.arange(moved.shape[0]))[0]
+        result = lax.scan(step, begin, lax.iota(_index_dtype(), moved.shape[0]))[0]
         return lax.transpose(result, _axis_back(x.ndim, axis))
 
     def outer(self, A: ArrayLike, B: ArrayLike, /) -> Array:
@@ -281,6 +279,10 @@ class ufunc:
         A, B = promote_dtypes(A, B)
         left = lax.reshape(A, np.shape(A) + (1,) * np.ndim(B))
         return self._call(left, B)
+
+
+def _index_dtype() -> np.dtype:
+    return np.dtype(dtypes.canonicalize_dtype(np.int64))
 
 
 def _axis_first(ndim: int, axis: int) -> tuple[int, ...]:

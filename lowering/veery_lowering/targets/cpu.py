@@ -7,8 +7,8 @@ import platform
 
 from veery_lowering.machine import cpu_features
 from veery_lowering.mlir import bundled_linker
-from veery_lowering.targets import COMMON_FLAGS, Flags, Product, Target, Traits
 from veery_lowering.targets.fusion import fusion_flags
+from veery_lowering.targets.target import COMMON_FLAGS, Flags, Product, Target, Traits
 
 _FLAGS: Flags = (
     *COMMON_FLAGS,

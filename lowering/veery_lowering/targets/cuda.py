@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from veery_lowering.targets import COMMON_FLAGS, Flags, Target, Traits
 from veery_lowering.targets.fusion import fusion_flags
+from veery_lowering.targets.target import COMMON_FLAGS, Flags, Target, Traits
 
 _DEFAULT_CHIP = "sm_80"
 # sm_90 is in the compiler's help and fails for every module (`missing GPU target in #hal.executable.target`).

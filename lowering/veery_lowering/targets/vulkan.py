@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from veery_lowering.errors import CompileError
-from veery_lowering.targets import COMMON_FLAGS, Flags, Target, Traits
 from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
+from veery_lowering.targets.target import COMMON_FLAGS, Flags, Target, Traits
 
 # The compiler's own default (vp_android_baseline_2022) stores 8 and 16-bit data wrongly and has no float64.
 _DEFAULT_CHIP = "ampere"

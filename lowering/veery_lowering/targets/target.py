@@ -1,0 +1,83 @@
+"""What a target is, and the compiler options of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Flags = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Product:
+    """A dot_general as batch x m x k x n."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What the choice of options looks at.
+
+    operations: names of the operations with their element types, as ("stablehlo.sine", "float64").
+    products: the contractions.
+    is_rowwise: whether what is reduced are the rows of arrays of one shape (see targets/fusion.py).
+    """
+
+    operations: frozenset[tuple[str, str]]
+    products: tuple[Product, ...]
+    is_rowwise: bool = False
+
+
+@dataclass(frozen=True)
+class Target:
+    """A way to compile.
+
+    name: as the user wrote it; backend: "cpu", "vulkan" or "cuda".
+    attempts: option lists for a program, the preferred one first; the next is tried when the compiler fails.
+    machine: what the code depends on beside the name (the CPU's features); enters the cache key.
+    """
+
+    name: str
+    backend: str
+    attempts: Callable[[Traits], list[Flags]]
+    machine: str = ""
+
+
+COMMON_FLAGS: Flags = (
+    "--iree-input-type=stablehlo",
+    "--iree-opt-level=O3",
+    # Off at this level: it packs every operand, which costs more than it brings for all but large products.
+    "--iree-opt-data-tiling=false",
+    # On from O2: takes the conversion that it fuses into a product for a signed one (test_iree_faults).
+    "--iree-opt-generalize-matmul=false",
+    # On from O3: attention, its gradient, a transformer block and a Hessian take 0.93 of the time without.
+    "--iree-opt-aggressively-propagate-transposes=false",
+    # On from O1: of 32 programs none is another without.
+    "--iree-opt-outer-dim-concat=false",
+    # Evaluating constants costs a compilation 0.3 to 0.5 s, brings nothing to what is computed of them once, when the
+    # program is loaded, and fails for some ("jit global source initialization order invalid").
+    "--iree-opt-const-eval=false",
+    # On by default: float64 programs would silently be float32 ones.
+    "--iree-input-demote-f64-to-f32=false",
+    # Calls return before the work is done; the runtime passes a fence to wait on and one to signal.
+    "--iree-execution-model=async-external",
+)
+
+
+# What a program asks for beside speed. Without what is for debuggers it is a sixth smaller (x + 1: 10.3 to 8.6 kB, the
+# gradient of three layers: 27.5 to 24.1 kB). There is no goal of compiling quickly: at O0, O2 and O3 both take the same
+# time within the noise.
+GOAL_FLAGS: dict[str, Flags] = {
+    "speed": (),
+    "size": (
+        "--iree-llvmcpu-debug-symbols=false",
+        "--iree-hal-executable-debug-level=0",
+        "--iree-vm-bytecode-module-strip-source-map=true",
+        "--iree-vm-bytecode-module-strip-debug-ops=true",
+    ),
+}

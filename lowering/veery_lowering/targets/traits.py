@@ -1,0 +1,44 @@
+"""What the choice of compiler options looks at in a program."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from veery_lowering.mlir import ir
+from veery_lowering.stablehlo import product_axes
+from veery_lowering.targets.fusion import is_rowwise
+from veery_lowering.targets.target import Product, Traits
+from veery_lowering.types import numpy_dtype
+
+# What a dynamic dimension is taken for: a batch.
+_UNKNOWN_SIZE = 64
+
+
+def traits(module: ir.Module) -> Traits:
+    """Walk a module for what its compilation options depend on."""
+    operations: set[tuple[str, str]] = set()
+    products: list[Product] = []
+
+    def visit(op: Any) -> ir.WalkResult:
+        if op.operands and isinstance(op.operands[0].type, ir.RankedTensorType):
+            if isinstance(op.operands[0].type.element_type, ir.IndexType):  # a shape
+                return ir.WalkResult.ADVANCE
+            dtype = numpy_dtype(op.operands[0].type).name
+            operations.add((op.name, dtype))
+            if op.name == "stablehlo.dot_general":
+                products.append(_product(op, dtype))
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return Traits(frozenset(operations), tuple(products), is_rowwise(module))
+
+
+def _product(op: Any, dtype: str) -> Product:
+    a_shape, b_shape = (
+        [n if n >= 0 else _UNKNOWN_SIZE for n in ir.RankedTensorType(x.type).shape] for x in op.operands
+    )
+    batch = math.prod(a_shape[axis] for axis in product_axes(op, "batching")[0])
+    k = math.prod(a_shape[axis] for axis in product_axes(op, "contracting")[0])
+    shared = max(1, batch * k)
+    return Product(batch, math.prod(a_shape) // shared, math.prod(b_shape) // shared, k, dtype)
