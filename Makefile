@@ -24,6 +24,7 @@ demo: install  ## a tour on real data: digits, gradients, a saved program
 
 test: install  ## lint, types, all tests, all examples in docstrings
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(PYTEST) -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 	$(PYTEST) -n $(JOBS) --doctest-modules frontend lowering runtime
@@ -31,8 +32,9 @@ test: install  ## lint, types, all tests, all examples in docstrings
 test-fast: install  ## the tests that need no compiler
 	$(PYTEST) -n $(JOBS) tests/core tests/transforms tests/test_structure.py
 
-lint: install  ## ruff
+lint: install  ## ruff: faults, and the layout
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 
 types: install  ## mypy
 	$(BIN)/mypy

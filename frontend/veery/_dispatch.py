@@ -263,9 +263,7 @@ def tuning(closed: ClosedJaxpr, target: str, compiler_options: asked.Pairs) -> a
     return found
 
 
-def remember_tuning(
-    closed: ClosedJaxpr, target: str, compiler_options: asked.Pairs, fastest: asked.Pairs
-) -> None:
+def remember_tuning(closed: ClosedJaxpr, target: str, compiler_options: asked.Pairs, fastest: asked.Pairs) -> None:
     """Keep on disk what was measured to be fastest for a program."""
     lowering().tuning.remember(dce(closed), target, _options(compiler_options, {}), fastest)
 
@@ -418,9 +416,7 @@ def run(
     return provided.verifier.run_verified(executable, buffers, closed, name, device, compiler_options)
 
 
-def executable_of(
-    closed: ClosedJaxpr, name: str, device: Any, donated: tuple[bool, ...] | None = None
-) -> Any:
+def executable_of(closed: ClosedJaxpr, name: str, device: Any, donated: tuple[bool, ...] | None = None) -> Any:
     """The compiled program of a jaxpr without consts on a device."""
     key = ("executable", device, donated, config.veery_compiler_options)
     executable = closed.derived.get(key)

@@ -103,10 +103,7 @@ def _bound(body: Any, given: Sequence[Value], returned: Sequence[Value]) -> list
     return [
         i
         for i, (old, new) in enumerate(zip(given, returned))
-        if _is_small(old.type)
-        or not any(True for _ in old.uses)
-        or new in returned[:i]
-        or not _is_computed(new, body)
+        if _is_small(old.type) or not any(True for _ in old.uses) or new in returned[:i] or not _is_computed(new, body)
     ]
 
 

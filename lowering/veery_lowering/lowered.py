@@ -71,9 +71,7 @@ class Lowered:
 
         Raises CompileError, naming the primitive and the user's line.
         """
-        vmfb, metadata, key = compile_emission(
-            self.emission, self.name, self.target, self.options, self.source
-        )
+        vmfb, metadata, key = compile_emission(self.emission, self.name, self.target, self.options, self.source)
         return Program(
             name=self.name,
             vmfb=vmfb,

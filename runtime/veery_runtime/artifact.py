@@ -370,9 +370,7 @@ class _Reader:
         )
         constants = tuple(self.constant(c) for c in d["constants"])
         trees = structure.from_json(d["in_tree"]), structure.from_json(d["out_tree"])
-        return Entry(
-            d["name"], programs, *trees, tuple(d["parameters"]), tuple(d["names"]), constants, d["metadata"]
-        )
+        return Entry(d["name"], programs, *trees, tuple(d["parameters"]), tuple(d["names"]), constants, d["metadata"])
 
     def constant(self, d: dict[str, Any]) -> np.ndarray[Any, Any]:
         shape, dtype = tuple(d["shape"]), iree.dtype_from_name(d["dtype"])

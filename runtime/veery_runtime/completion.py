@@ -172,4 +172,3 @@ class Deferred:
 
 
 Pending = Completion | Failed | Deleted | Deferred
-

@@ -153,9 +153,7 @@ class Flight:
         self._scratch: deque[tuple[Any, int]] = deque()
         self._lock = threading.Lock()
 
-    def admit(
-        self, call: Any, nbytes: int, has_effects: bool, reads: Sequence[Any] = ()
-    ) -> None:
+    def admit(self, call: Any, nbytes: int, has_effects: bool, reads: Sequence[Any] = ()) -> None:
         """Notes a submitted call and the buffers that it reads; above the bounds, waits for the oldest calls."""
         calls = self.calls
         self.retire_done()

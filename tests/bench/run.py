@@ -22,9 +22,7 @@ def timings(python: str, library: str, **environment: str) -> dict[str, float]:
     """The timings of one library, in seconds; Python keeps its bytecode, as it does of what is installed."""
     environment = {**os.environ, **environment}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    process = subprocess.run(
-        [python, str(CASES), library], capture_output=True, text=True, env=environment
-    )
+    process = subprocess.run([python, str(CASES), library], capture_output=True, text=True, env=environment)
     if process.returncode:
         sys.exit(f"the timings of {library} failed:\n{process.stderr}")
     sys.stderr.write(process.stderr)

@@ -16,7 +16,7 @@ from veery._cli import application
 
 ROOT = Path(__file__).parents[2]
 
-MODEL = '''\
+MODEL = """\
 import veery.numpy as jnp
 from veery import lax
 
@@ -36,8 +36,7 @@ def double(x):
 
 def broken(x):
     return x.nothing
-'''
-
+"""
 
 
 class Result(NamedTuple):

@@ -90,7 +90,7 @@ def test_measurements(veery, process):
     assert any("model.py:" in d["source"] for d in found["dispatches"])
 
 
-WRONG = '''
+WRONG = """
 from veery import _dispatch
 from veery.extend import core
 from veery.interpreters import mlir
@@ -103,7 +103,7 @@ mlir.register_lowering(off_p, lambda ctx, x: [_dispatch.stablehlo_builders().add
 
 def wrong(x):
     return off_p.bind(x + 1)
-'''
+"""
 
 
 def test_verification(veery, folder):

@@ -35,9 +35,7 @@ class Pool:
     def like(self, i: int, same_dtype: bool = True) -> int:
         """A value of the shape of another, and of its dtype; the other itself if there is no third."""
         t = self.types[i]
-        fitting = [
-            j for j, u in enumerate(self.types) if u.shape == t.shape and (not same_dtype or u.dtype == t.dtype)
-        ]
+        fitting = [j for j, u in enumerate(self.types) if u.shape == t.shape and (not same_dtype or u.dtype == t.dtype)]
         return self.draw.pick(*fitting)
 
     def add(self, fun: Callable[..., Any], operands: tuple[int, ...]) -> bool:

@@ -184,7 +184,7 @@ def shrink(found: Outcome, target: str, folder: Path, seconds: float = 120.0) ->
         except Unwritable as missing:
             jaxpr += f"\n\n(not written as Python: {missing})"
         except Exception as error:
-            jaxpr += f"\n\n({type(error).__name__}: {error})" 
+            jaxpr += f"\n\n({type(error).__name__}: {error})"
             jaxpr += _before(shrinker, draft.again(edits))
     if text is None:
         detail = outcome.detail or found.detail

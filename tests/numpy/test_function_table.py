@@ -79,6 +79,7 @@ ELSEWHERE = {
     "test_polynomials.py": "polyfit roots",
 }
 
+
 def test_every_public_function_has_a_row_or_its_own_test():
     called = {name for call in CALLS for name in call.__code__.co_names}
     elsewhere = {name for names in ELSEWHERE.values() for name in names.split()}

@@ -41,7 +41,9 @@ def damaged(data, count):
             yield changed
 """
 
-ARTIFACTS = DAMAGE + """
+ARTIFACTS = (
+    DAMAGE
+    + """
 import hashlib
 import veery_runtime as runtime
 path = Path(sys.argv[1])
@@ -70,8 +72,11 @@ path.write_bytes(data)
 assert runtime.load(path)(x).tolist() == expected
 print(total)
 """
+)
 
-ENTRIES = DAMAGE + """
+ENTRIES = (
+    DAMAGE
+    + """
 from veery_lowering.cache import CacheWarning, DiskCache
 cache = DiskCache(Path(sys.argv[2]))
 entry = Path(sys.argv[1]).read_bytes(), {"iree": "3", "target": "cpu"}
@@ -94,6 +99,7 @@ for kind, get in ("veery", cache.get), ("link", cache.get_link):
 assert cache.get(keys[0]) == entry and cache.get_link(keys[0]) == {"key": keys[0]}
 print(total)
 """
+)
 
 
 def test_damaged_artifacts_and_entries(run_python, tmp_path):

@@ -24,7 +24,9 @@ def _succeeds(process, output=None):
 
 @pytest.mark.parametrize("attempt", range(3))
 def test_exit_with_live_buffers_and_work_in_flight(run_python, attempt):
-    script = PRELUDE + """
+    script = (
+        PRELUDE
+        + """
 x = runtime.put(np.eye(1024, dtype=np.float32), device)
 multiply = executable.load(programs.matmul(1024), device)
 y = x
@@ -38,11 +40,14 @@ view = aligned.numpy()
 cycle = [x, y, a]; cycle.append(cycle)
 print("end")
 """
+    )
     _succeeds(run_python(script), "end")
 
 
 def test_exit_waits_for_effects(run_python):
-    script = PRELUDE + """
+    script = (
+        PRELUDE
+        + """
 def function(x):
     time.sleep(0.3)
     print("effect", x[0], flush=True)
@@ -50,23 +55,29 @@ for call in [executable.load(programs.host_effect(function), device, queue=q) fo
     call([row(3.0)])
 print("end", flush=True)
 """
+    )
     process = run_python(script)
     _succeeds(process)
     assert process.stdout.split("\n")[:3] == ["end", "effect 3.0", "effect 3.0"]
 
 
 def test_exit_reports_a_failed_effect_that_nobody_saw(run_python):
-    script = PRELUDE + """
+    script = (
+        PRELUDE
+        + """
 def function(x):
     raise KeyError("unseen")
 executable.load(programs.host_effect(function), device, queue="threaded")([row()])
 """
+    )
     process = run_python(script)
     assert process.returncode == 0 and "KeyError: 'unseen'" in process.stderr
 
 
 def test_buffers_outlive_all_references_to_their_device(run_python):
-    script = PRELUDE + """
+    script = (
+        PRELUDE
+        + """
 results = [executable.load(programs.add_one(), device, queue=q)([row()])[0] for q in ("inline", "threaded")]
 results[1].wait()
 task, sync = device.hal, device.inline
@@ -80,11 +91,14 @@ print([float(r.numpy()[0]) for r in results])
 del results
 gc.collect()
 """
+    )
     _succeeds(run_python(script), "[1.0, 1.0]")
 
 
 def test_a_forked_child_works(run_python):
-    script = PRELUDE + """
+    script = (
+        PRELUDE
+        + """
 calls = [executable.load(programs.add_one(), device, queue=q) for q in ("inline", "threaded", "deferred")]
 host = executable.load(programs.host(lambda x: x, pure=False), device, queue="threaded")
 multiply = programs.matmul()
@@ -107,11 +121,14 @@ if child == 0:
 _, status = os.waitpid(child, 0)
 print("child", status, float(host([x])[0].numpy()[0]))
 """
+    )
     _succeeds(run_python(script), "8.0\n512.0\nchild 0 5.0")
 
 
 def test_work_in_flight_at_a_fork_is_refused_in_the_child(run_python):
-    script = PRELUDE + """
+    script = (
+        PRELUDE
+        + """
 release = threading.Event()
 def function(x):
     release.wait(60)
@@ -131,6 +148,7 @@ os.waitpid(child, 0)
 release.set()
 print(float(z.numpy()[0]))
 """
+    )
     _succeeds(run_python(script), "True\nTrue\nTrue\n3.0")
 
 
@@ -155,7 +173,9 @@ def test_spawned_children_work(run_python, tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize("what", ["threaded", "deferred", "backpressure"])
 def test_ctrl_c_interrupts_a_wait(run_python, what):
-    script = PRELUDE + f"""
+    script = (
+        PRELUDE
+        + f"""
 import signal
 what = {what!r}
 release = threading.Event()
@@ -178,6 +198,7 @@ release.set()
 runtime.synchronize()
 print(float(executable.load(programs.add_one(), device)([row()])[0].numpy()[0]))
 """
+    )
     _succeeds(run_python(script), "interrupted True\n1.0")
 
 
@@ -200,7 +221,9 @@ print(runtime.put(numpy.arange(3), runtime.devices("cpu")[0]).numpy().tolist(), 
 
 
 def test_many_virtual_devices(run_python):
-    script = PRELUDE + """
+    script = (
+        PRELUDE
+        + """
 print(len(runtime.devices("cpu")))
 runtime.configure(num_cpu_devices=8)
 devices = runtime.devices("cpu")
@@ -213,9 +236,9 @@ try:
 except RuntimeError as error:
     print("in use already" in str(error))
 """
+    )
     expected = (
-        "1\nTrue [0, 1, 2, 3, 4, 5, 6, 7] CpuDevice(id=7)\n"
-        "[1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8] True\nTrue"
+        "1\nTrue [0, 1, 2, 3, 4, 5, 6, 7] CpuDevice(id=7)\n[1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8] True\nTrue"
     )
     _succeeds(run_python(script), expected)
     _succeeds(run_python("import veery_runtime as r; print(len(r.devices('cpu')))", VEERY_NUM_CPU_DEVICES="3"), "3")
@@ -225,11 +248,14 @@ except RuntimeError as error:
 
 def test_numpy_arithmetic_keeps_subnormals_after_calls(run_python):
     """Programs run with subnormals flushed; the caller's thread must not stay so."""
-    script = PRELUDE + """
+    script = (
+        PRELUDE
+        + """
 call = executable.load(programs.add_one(), device)
 for _ in range(10):
     call([row()])[0].numpy()
 tiny = np.full(8, 1e-40, np.float32)
 print((tiny * np.float32(0.5)).all())
 """
+    )
     _succeeds(run_python(script), "True")

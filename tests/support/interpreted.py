@@ -1,6 +1,6 @@
 """Functions traced to a jaxpr that is then evaluated in NumPy: the traced path tested without a compiler.
 
-    interpreted(lambda x: x[::2] + 1, np.arange(4))
+interpreted(lambda x: x[::2] + 1, np.arange(4))
 """
 
 from __future__ import annotations

@@ -69,9 +69,7 @@ HOLDERS = {
     "reverse_scan": lambda f: lambda x: lax.scan(lambda c, a: (f(c), jnp.sin(a) * c), x, x, reverse=True)[1].sum(0),
     "map": lambda f: lambda x: lax.map(f, jnp.stack([x, x + 0.1])).sum(0),
     "cond": lambda f: lambda x: lax.cond(x[0] > 0, lambda y: f(y) * 2.0, lambda y: jnp.cos(y) * C, x),
-    "switch": lambda f: lambda x: lax.switch(
-        (x[1] * 3).astype(int) + 1, [f, lambda y: y * C, lambda y: f(y) + y], x
-    ),
+    "switch": lambda f: lambda x: lax.switch((x[1] * 3).astype(int) + 1, [f, lambda y: y * C, lambda y: f(y) + y], x),
     "custom_jvp": with_jvp,
     "custom_vjp": with_vjp,
     "checkpoint": lambda f: lambda x: jnp.sin(veery.checkpoint(lambda y: f(jnp.sin(y)))(x)),

@@ -434,7 +434,8 @@ def _checked_cotangent(ct: Any, aval: Any, path: str) -> Any:
     complex_for_real = given.dtype.kind == "c" and expected.dtype.kind != "c"
     fits = given.shape == expected.shape and (
         given.dtype == expected.dtype
-        or (given.weak_type or dtypes.issubdtype(given.dtype, np.inexact)) and not complex_for_real
+        or (given.weak_type or dtypes.issubdtype(given.dtype, np.inexact))
+        and not complex_for_real
     )
     if not fits:
         what = "a SymbolicZero" if zero else "an output"

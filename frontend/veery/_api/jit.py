@@ -263,9 +263,7 @@ class JitFunction:
     def _device(self, arrays: Sequence[ArrayImpl], name: str) -> Any:
         return self._options.device or _dispatch.device_of(arrays, name)
 
-    def _executable(
-        self, traced: Traced, device: Any, donations: tuple[bool, ...], arrays: Sequence[ArrayImpl]
-    ) -> Any:
+    def _executable(self, traced: Traced, device: Any, donations: tuple[bool, ...], arrays: Sequence[ArrayImpl]) -> Any:
         options = self._options.compiler_options
         key = ("executable", device, donations, options, config.veery_compiler_options)
         found = traced.closed.derived.get(key)

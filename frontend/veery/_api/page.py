@@ -230,6 +230,6 @@ def _node(eqn: Any, x: int, y: int, group: int | None) -> str:
     return (
         f'<g><rect x={x} y={y} width={_WIDTH} height={_HEIGHT} rx=5 fill="{_colour(group)}" stroke="#8b95a3"'
         f"{_mark(stems_from)}/>"
-        f'<text x={x + 8} y={y + 15} font-weight=bold>{label}</text>'
+        f"<text x={x + 8} y={y + 15} font-weight=bold>{label}</text>"
         f"<text x={x + 8} y={y + 30}>{html.escape(out.str_short())}, {nbytes:,} B</text></g>"
     )

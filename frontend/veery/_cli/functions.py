@@ -93,7 +93,11 @@ def function_options(command: Any) -> Any:
         click.option("--in-axes", default="0", help="Axes to map over: 0, or 0,None."),
         click.option("--x64", is_flag=True, help="Allow 64-bit types."),
         click.option(
-            "--option", multiple=True, metavar="NAME=VALUE", callback=_set_options, expose_value=False,
+            "--option",
+            multiple=True,
+            metavar="NAME=VALUE",
+            callback=_set_options,
+            expose_value=False,
             help="Compile with this: optimize_for=size, queue=inline, iree-opt-level=O2, ...; repeat.",
         ),
     ]
@@ -103,7 +107,7 @@ def function_options(command: Any) -> Any:
 
 
 def numbers(text: str) -> Any:
-    """"0" as 0, "0,None" as (0, None)."""
+    """The axes in a text: "0" is 0, "0,None" is (0, None)."""
     try:
         items = [None if item.strip() == "None" else int(item) for item in text.split(",")]
     except ValueError:

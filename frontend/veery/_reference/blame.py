@@ -186,5 +186,3 @@ def inlined(closed: ClosedJaxpr) -> ClosedJaxpr:
 
     outvars = add(jaxpr, {})
     return ClosedJaxpr(jaxpr.replace(constvars=constvars, eqns=eqns, outvars=outvars), consts)
-
-

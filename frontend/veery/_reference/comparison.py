@@ -102,9 +102,7 @@ class Comparison:
         return not self.failures
 
 
-def samples(
-    closed: ClosedJaxpr, args: Sequence[Any], seed: int, count: int, calls: Calls | None = None
-) -> list[Value]:
+def samples(closed: ClosedJaxpr, args: Sequence[Any], seed: int, count: int, calls: Calls | None = None) -> list[Value]:
     """The outputs of a closed jaxpr as samples (see veery._reference.samples)."""
     interp = Interpreter(np.random.default_rng(seed), calls, count)
     values = [interp.constant(x, aval, count) for x, aval in zip(args, closed.in_avals, strict=True)]

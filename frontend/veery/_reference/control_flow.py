@@ -190,5 +190,3 @@ def _rows(eqn: JaxprEqn, x: np.ndarray, init: np.ndarray) -> np.ndarray:
     reduced = eqn.params["dimensions"]
     kept = [i for i in range(x.ndim) if i not in reduced]
     return np.transpose(x, (*reduced, *kept)).reshape(-1, *(x.shape[i] for i in kept))
-
-

@@ -164,9 +164,7 @@ def _orders(keys: Sequence[Value], axis: int) -> list[np.ndarray]:
         reach = _reach(key)
         for part in _sort_keys(key[0]):
             levels.append(_levels(part, reach, axis) if part.dtype.kind == "f" else part)
-    place = np.broadcast_to(
-        np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape
-    )
+    place = np.broadcast_to(np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
     return [np.lexsort([p, *levels[::-1]], axis=axis) for p in (place, -place)]
 
 

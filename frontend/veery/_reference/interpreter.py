@@ -138,5 +138,3 @@ def alike(value: Value) -> list[list[int]]:
     for i, x in enumerate(value):
         groups.setdefault(x.item(), []).append(i)
     return list(groups.values())
-
-

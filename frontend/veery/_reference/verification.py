@@ -175,5 +175,3 @@ def _line(eqn: Any) -> str:
 
 def _folder() -> Path:
     return Path(os.environ.get("VEERY_VERIFY_DIR", "."))
-
-

@@ -60,6 +60,4 @@ def _batch(args: Any, dims: Any, *, module: Any, types: Types) -> NoReturn:
     )
 
 
-call_module_p = Primitive(
-    "call_module", multiple_results=True, abstract_eval=_abstract_eval, jvp=_no_jvp, batch=_batch
-)
+call_module_p = Primitive("call_module", multiple_results=True, abstract_eval=_abstract_eval, jvp=_no_jvp, batch=_batch)

@@ -133,9 +133,7 @@ def triangular_solve(
         return b
     if not left_side:  # X op(A) = B is op(A)' X' = B'
         flags = {"lower": lower, "conjugate_a": conjugate_a, "unit_diagonal": unit_diagonal}
-        return mx.transpose(
-            triangular_solve(a, mx.transpose(b), left_side=True, transpose_a=not transpose_a, **flags)
-        )
+        return mx.transpose(triangular_solve(a, mx.transpose(b), left_side=True, transpose_a=not transpose_a, **flags))
     a = mx.conj(a) if conjugate_a else a
     a = mx.transpose(a) if transpose_a else a
     n = np.shape(a)[-1]

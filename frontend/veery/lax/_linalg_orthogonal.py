@@ -127,8 +127,7 @@ def _householder_product_abstract_eval(a: ShapedArray, taus: ShapedArray) -> Sha
     check_same_dtypes("householder_product", [a, taus])
     if a.shape[-2] < a.shape[-1]:
         raise ValueError(
-            "The first argument to householder_product must have at least as many rows as columns, "
-            f"got shape {a.shape}"
+            f"The first argument to householder_product must have at least as many rows as columns, got shape {a.shape}"
         )
     if taus.shape[:-1] != a.shape[:-2] or taus.shape[-1] > a.shape[-1]:
         raise ValueError(
@@ -138,9 +137,7 @@ def _householder_product_abstract_eval(a: ShapedArray, taus: ShapedArray) -> Sha
     return ShapedArray(a.shape, a.dtype)
 
 
-def _householder_product_jvp(
-    primals: Sequence[Any], tangents: Sequence[Any]
-) -> tuple[Any, Any]:
+def _householder_product_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """That of the product of reflections, written out."""
     from veery._transforms.jvp import jvp
 

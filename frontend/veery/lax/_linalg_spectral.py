@@ -82,9 +82,7 @@ def _last(x: Any, start: int, end: int) -> Any:
 
 
 def _eigh_abstract_eval(x: ShapedArray, *, lower: bool) -> list[ShapedArray]:
-    mx.check_square(
-        "eigh", x, "Argument to symmetric eigendecomposition must have shape [..., n, n], got shape {}"
-    )
+    mx.check_square("eigh", x, "Argument to symmetric eigendecomposition must have shape [..., n, n], got shape {}")
     return [ShapedArray(x.shape, x.dtype), ShapedArray(x.shape[:-1], dtypes.finfo(x.dtype).dtype)]
 
 

@@ -123,9 +123,7 @@ def triangular_solve(
 
 
 def _triangular_solve_abstract_eval(a: ShapedArray, b: ShapedArray, *, left_side: bool, **_: Any) -> ShapedArray:
-    mx.check_square(
-        "triangular_solve", a, "The first input to triangular_solve must be a square matrix. Got shape {}."
-    )
+    mx.check_square("triangular_solve", a, "The first input to triangular_solve must be a square matrix. Got shape {}.")
     mx.check_rank("triangular_solve", b, position=1)
     check_same_dtypes("triangular_solve", [a, b])
     if a.ndim != b.ndim:

@@ -95,6 +95,7 @@ def composite(decomposition: Callable[..., Any], name: str, version: int = 0) ->
     >>> round(float(tangent(1.0)), 4)
     1.5574
     """
+
     def composed(*args: Any, **attributes: Any) -> Any:
         def call(*arrays: Any) -> Any:
             return decomposition(*arrays, **attributes)

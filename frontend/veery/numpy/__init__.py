@@ -426,4 +426,3 @@ if "int1" in _dtypes.scalar_types:  # ml_dtypes has them from 0.6 on
     int1, uint1 = _dtypes.scalar_types["int1"], _dtypes.scalar_types["uint1"]
 
 _array_methods.attach(globals())
-

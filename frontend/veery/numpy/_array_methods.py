@@ -263,9 +263,7 @@ def tracer_bool(self: Tracer) -> bool:
                 "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not "
                 "empty."
             )
-        raise ValueError(
-            "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
-        )
+        raise ValueError("The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()")
     raise TracerBoolConversionError(self)
 
 

@@ -96,6 +96,7 @@ class IndexUpdateHelper:
 
 def _updating(name: str, doc: str) -> Callable[..., Array]:
     """A method of IndexUpdateRef that writes values by an update of `write`, or by division or power."""
+
     def update(
         self: IndexUpdateRef,
         values: ArrayLike,
@@ -188,9 +189,7 @@ class IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """The array with an elementwise function applied there, once for each occurrence of a place."""
-        return _apply(
-            self.array, self.index, func, indices_are_sorted, unique_indices, mode, wrap_negative_indices
-        )
+        return _apply(self.array, self.index, func, indices_are_sorted, unique_indices, mode, wrap_negative_indices)
 
 
 def write(
@@ -312,9 +311,7 @@ def _scatter_program(name: str, plan: Plan) -> Any:
 
 def _broadcast_values(values: Array, shape: tuple[int, ...]) -> Array:
     if np.ndim(values) > len(shape):
-        raise ValueError(
-            f"Cannot broadcast to shape with fewer dimensions: arr_shape={np.shape(values)} shape={shape}"
-        )
+        raise ValueError(f"Cannot broadcast to shape with fewer dimensions: arr_shape={np.shape(values)} shape={shape}")
     return broadcast_to(values, shape)
 
 
@@ -437,8 +434,10 @@ def scatter_layout(
 def _with_trailing(a: Any, count: int) -> Any:
     if not count:
         return a
-    return np.reshape(a, np.shape(a) + (1,) * count) if isinstance(a, (np.ndarray, np.generic, int)) else lax.reshape(
-        a, (*a.shape, *(1,) * count)
+    return (
+        np.reshape(a, np.shape(a) + (1,) * count)
+        if isinstance(a, (np.ndarray, np.generic, int))
+        else lax.reshape(a, (*a.shape, *(1,) * count))
     )
 
 
@@ -456,9 +455,7 @@ def _apply(
     if index.is_basic or unique_indices:
         kept = take_index(x, idx, wrap_negative_indices=wrap_negative_indices, mode="clip")
         return write("set", x, idx, func(kept), unique_indices=unique_indices, **options)
-    plan, arrays = plan_gather(
-        index, indices_are_sorted, unique_indices, mode_of(mode), None, wrap_negative_indices
-    )
+    plan, arrays = plan_gather(index, indices_are_sorted, unique_indices, mode_of(mode), None, wrap_negative_indices)
     numbers, vectors, order, shape = scatter_layout(x.shape, plan, arrays)
     operand = lax.expand_dims(x, plan.newaxes) if plan.newaxes else x
     if 0 in shape:

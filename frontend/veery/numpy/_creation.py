@@ -227,8 +227,7 @@ def _leaves(values: Sequence[Any]) -> Iterable[Any]:
 def _on_host(values: Sequence[Any]) -> list[Any]:
     """The nested sequences with arrays replaced by their values."""
     return [
-        _on_host(x) if isinstance(x, (list, tuple)) else x.to_numpy() if isinstance(x, ArrayImpl) else x
-        for x in values
+        _on_host(x) if isinstance(x, (list, tuple)) else x.to_numpy() if isinstance(x, ArrayImpl) else x for x in values
     ]
 
 
@@ -441,9 +440,7 @@ def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, Any, bool]:
     return (np.shape(a) if shape is None else canonicalize_shape(shape)), dtype, weak and dtype != np.bool_
 
 
-def zeros_like(
-    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
-) -> Array:
+def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """Zeros of the shape and dtype of another array, unless given otherwise.
 
     >>> zeros_like(np.arange(3))
@@ -539,11 +536,9 @@ fromiter = _impure("fromiter", "iterable")
 fromfile = _impure("fromfile", "file")
 
 
-
 def _scalar(x: Any, dtype: Any) -> Array:
     """What `float32(x)` makes; of text, the number it denotes."""
     return asarray(np.asarray(x, dtype) if isinstance(x, (str, bytes)) else x, dtype=dtype)
 
 
 dtypes.set_scalar_maker(_scalar)
-

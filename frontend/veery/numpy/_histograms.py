@@ -208,9 +208,7 @@ def histogram(
         raise ValueError("weights should have the same shape as a.")
     given = promote_dtypes_inexact(*(unwrap(x) for x in (a, weights) if x is not None))
     count, *edges = _asked(bins, range, given[0].dtype)
-    return _histogram(
-        given[0], None if weights is None else given[1], *edges, count=count, density=bool(density)
-    )
+    return _histogram(given[0], None if weights is None else given[1], *edges, count=count, density=bool(density))
 
 
 @jit(static_argnames=("counts", "density"))

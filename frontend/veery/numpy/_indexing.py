@@ -246,9 +246,7 @@ def index_vectors(arrays: Sequence[Any], sizes: Sequence[int], wrap_negative: bo
     """Index arrays, broadcast and stacked along a last dimension; and the shape they broadcast to."""
     arrays = unify([normalize(a, n, wrap_negative) for a, n in zip(arrays, sizes)])
     shape = lax.broadcast_shapes(*(np.shape(a) for a in arrays))
-    columns = [
-        lax.broadcast_in_dim(a, (*shape, 1), tuple(range(len(shape) - np.ndim(a), len(shape)))) for a in arrays
-    ]
+    columns = [lax.broadcast_in_dim(a, (*shape, 1), tuple(range(len(shape) - np.ndim(a), len(shape)))) for a in arrays]
     return (columns[0] if len(columns) == 1 else lax.concatenate(columns, len(shape))), shape
 
 

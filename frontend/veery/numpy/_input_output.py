@@ -60,5 +60,3 @@ def load(file: IO[bytes] | str | os.PathLike[Any], *args: Any, **kwargs: Any) ->
     """
     out = np.load(file, *args, **kwargs)
     return asarray(out) if isinstance(out, np.ndarray) and out.dtype.kind != "V" else out
-
-

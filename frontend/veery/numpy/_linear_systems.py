@@ -193,9 +193,7 @@ def _cofactor_solve(a: Array, b: Array) -> tuple[Array, Array]:
     partial = lax.cumprod(_signed_diagonal(factors, pivots), axis=a.ndim - 2)
     determinant = partial[..., -1]
     d = partial[..., -2] if n > 1 else lax.full_like(determinant, 1)
-    z = lax.linalg.triangular_solve(
-        factors, _take_rows(b, permutation), left_side=True, lower=True, unit_diagonal=True
-    )
+    z = lax.linalg.triangular_solve(factors, _take_rows(b, permutation), left_side=True, lower=True, unit_diagonal=True)
     above, below = z[..., :-1, :] * determinant[..., None, None], z[..., -1:, :] * d[..., None, None]
     z = lax.concatenate([above, below], z.ndim - 2)
     diagonal = np.eye(n, dtype=bool)

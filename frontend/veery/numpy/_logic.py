@@ -650,4 +650,3 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
         raise NotImplementedError("The 'out' argument to jnp.modf is not supported.")
     whole = choose(lax.ge(x, 0), lax.floor(x), lax.ceil(x))
     return lax.sub(x, whole), whole
-

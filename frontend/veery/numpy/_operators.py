@@ -28,9 +28,7 @@ def _function(fun: Any) -> Callable[..., Any]:
 
 
 def _refuse(symbol: str, left: Any, right: Any) -> TypeError:
-    return TypeError(
-        f"unsupported operand type(s) for {symbol}: {type(left).__name__!r} and {type(right).__name__!r}"
-    )
+    return TypeError(f"unsupported operand type(s) for {symbol}: {type(left).__name__!r} and {type(right).__name__!r}")
 
 
 def binary(symbol: str, fun: Any) -> Callable[[Any, Any], Any]:

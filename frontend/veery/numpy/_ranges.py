@@ -284,4 +284,3 @@ def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **kwargs: Any
     for i in reversed(range(len(shape))):  # the map made last gives the first dimension
         mapped = vmap(mapped, in_axes=tuple(0 if i == j else None for j in range(len(shape))))
     return mapped(*(arange(n, dtype=dtype) for n in shape))
-

@@ -58,8 +58,10 @@ def least(dtype: Any) -> Any:
     if dtype == np.bool_:
         return False
     if dtypes.issubdtype(dtype, np.inexact):
-        return -np.inf if dtypes.issubdtype(dtype, np.complexfloating) or dtypes.supports_inf(dtype) else float(
-            dtypes.finfo(dtype).min
+        return (
+            -np.inf
+            if dtypes.issubdtype(dtype, np.complexfloating) or dtypes.supports_inf(dtype)
+            else float(dtypes.finfo(dtype).min)
         )
     return int(dtypes.iinfo(dtype).min)
 
@@ -69,8 +71,10 @@ def greatest(dtype: Any) -> Any:
     if dtype == np.bool_:
         return True
     if dtypes.issubdtype(dtype, np.inexact):
-        return np.inf if dtypes.issubdtype(dtype, np.complexfloating) or dtypes.supports_inf(dtype) else float(
-            dtypes.finfo(dtype).max
+        return (
+            np.inf
+            if dtypes.issubdtype(dtype, np.complexfloating) or dtypes.supports_inf(dtype)
+            else float(dtypes.finfo(dtype).max)
         )
     return int(dtypes.iinfo(dtype).max)
 
@@ -119,9 +123,7 @@ def reduce(
     if where is not None:
         check_arraylike(name, where)
         if _dtype(where) != np.bool_:
-            raise ValueError(
-                f"jnp.{name}: where must be None or a boolean array; got where.dtype={_dtype(where)!r}."
-            )
+            raise ValueError(f"jnp.{name}: where must be None or a boolean array; got where.dtype={_dtype(where)!r}.")
         if initial is None and not monoid.has_identity:
             raise ValueError(
                 f"reduction operation {name} does not have an identity, so to use a where mask one has to specify "

@@ -263,9 +263,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
     check_arraylike("nonzero", a)
     a = unwrap(a)
     if np.ndim(a) == 0:
-        raise ValueError(
-            "Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() instead."
-        )
+        raise ValueError("Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() instead.")
     if isinstance(a, Tracer) and a.concrete_value() is None:
         if size is None:
             raise ConcretizationTypeError(a, _SIZE_MESSAGE.format("nonzero", "nonzero"))
@@ -427,13 +425,17 @@ def _take(
         from veery.numpy._arithmetic import remainder
 
         indices, mode = remainder(indices, a.shape[axis]), "clip"
-    return asarray(a).at[(slice(None),) * axis + (asarray(indices),)].get(
-        indices_are_sorted=indices_are_sorted,
-        unique_indices=unique_indices,
-        mode=mode or "fill",
-        fill_value=fill_value,
-        # "clip" takes negative indices for small ones, as NumPy does
-        wrap_negative_indices=mode != "clip",
+    return (
+        asarray(a)
+        .at[(slice(None),) * axis + (asarray(indices),)]
+        .get(
+            indices_are_sorted=indices_are_sorted,
+            unique_indices=unique_indices,
+            mode=mode or "fill",
+            fill_value=fill_value,
+            # "clip" takes negative indices for small ones, as NumPy does
+            wrap_negative_indices=mode != "clip",
+        )
     )
 
 

@@ -44,9 +44,7 @@ def _check_core(x: Any, dims: tuple[str, ...], sizes: dict[str, int], where: str
     core = np.shape(x)[np.ndim(x) - len(dims) :]
     for name, size in zip(dims, core):
         if sizes.setdefault(name, size) != size:
-            raise ValueError(
-                f"inconsistent size for core dimension {name!r}: {size} vs {sizes[name]} {where}"
-            )
+            raise ValueError(f"inconsistent size for core dimension {name!r}: {size} vs {sizes[name]} {where}")
 
 
 def vectorize(
@@ -140,9 +138,7 @@ def _checked(
             results = out if isinstance(out, tuple) else (out,)
             for x in results:
                 if np.shape(x):
-                    raise ValueError(
-                        f"output with shape {np.shape(x)} does not have the core dimensions () {where}"
-                    )
+                    raise ValueError(f"output with shape {np.shape(x)} does not have the core dimensions () {where}")
             return out
         results = out if len(outputs) > 1 or isinstance(out, tuple) else (out,)
         if not isinstance(results, tuple) or len(results) != len(outputs):

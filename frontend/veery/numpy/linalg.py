@@ -315,9 +315,7 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
 # The products of the array API standard.
 
 
-def matmul(
-    x1: ArrayLike, x2: ArrayLike, /, *, precision: Any = None, preferred_element_type: Any = None
-) -> Array:
+def matmul(x1: ArrayLike, x2: ArrayLike, /, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """The matrix product of two arrays (see veery.numpy.matmul)."""
     return _products.matmul(x1, x2, precision=precision, preferred_element_type=preferred_element_type)
 

@@ -63,4 +63,3 @@ def _outcome(body: Body, block: Any, places: Sequence[View | None]) -> list[str]
         else:
             body.nests.fill(place, body.read(x))
     return numbers
-

@@ -163,4 +163,3 @@ def _dropped(view: View, shape: Sequence[int]) -> View:
     found = view.reshaped(shape)
     assert found is not None
     return found
-

@@ -414,4 +414,3 @@ def chunks(size: int, dtype: np.dtype, strided: bool) -> list[tuple[int, range]]
     width = next((register * k for k in range(most, 0, -1) if whole and whole % (register * k) == 0), 0)
     parts = [(width, range(0, whole, width))] if width else []
     return parts + ([(size - whole, range(whole, size, size - whole))] if size > whole else [])
-

@@ -12,6 +12,7 @@ from veery_lowering import stablehlo as hlo
 # Buffers of a dispatch on the CPU.
 MOST_BINDINGS = 32
 
+
 def packed(value: Any, shape: Sequence[int]) -> Any:
     """A value in a kernel's memory: of a shape, booleans as bytes, integers without sign."""
     dtype = hlo.dtype_of(value)

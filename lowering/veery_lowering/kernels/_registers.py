@@ -215,5 +215,3 @@ _TENSOR = "!iree_tensor_ext.dispatch.tensor"
 def _whole(type_: str) -> str:
     rows, row = type_.removeprefix("tensor<").split("x")[:2]
     return f"offsets = [0, 0], sizes = [{rows}, {row}], strides = [1, 1]"
-
-

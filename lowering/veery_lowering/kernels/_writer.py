@@ -224,6 +224,7 @@ class Writer:
     def to_store(self, name: str, dtype: np.dtype, lanes: bool) -> str:
         return elementwise(self.out, "convert", "", [name], dtype, stored(dtype), self._shape(lanes))
 
+
 _STRUCTURAL = {name: getattr(Writer, name) for name in ("reshape", "transpose", "broadcast_in_dim")}
 
 

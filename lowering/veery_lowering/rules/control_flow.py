@@ -178,8 +178,7 @@ def _scan(
         elements = [_element(x, i, shape) for x, shape in zip(xs, element_shapes)]
         out = ctx.inline(jaxpr, *consts, *carry_at(trip, state), *elements)
         written = [
-            _with_element(ys, y, i, shape)
-            for ys, y, shape in zip(state[len(moving) :], out[num_carry:], result_shapes)
+            _with_element(ys, y, i, shape) for ys, y, shape in zip(state[len(moving) :], out[num_carry:], result_shapes)
         ]
         return [*(out[k] for k in moving), *written]
 

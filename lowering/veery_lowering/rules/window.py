@@ -206,9 +206,7 @@ def _place_numbers(back: Sequence[int], window: Sequence[int], strides: Sequence
     return np.where(inside, numbers, -2).astype(np.int32).reshape(strides)
 
 
-def _begun_before(
-    x: Value, shape: Sequence[int], back: Sequence[int], blocks: Sequence[int], outside: int
-) -> Value:
+def _begun_before(x: Value, shape: Sequence[int], back: Sequence[int], blocks: Sequence[int], outside: int) -> Value:
     """For each block, the value of the window that begins `back` blocks before it."""
     kept = [min(n, block - b) for n, block, b in zip(shape, blocks, back)]
     x = hlo.slice(x, [0] * len(kept), kept)

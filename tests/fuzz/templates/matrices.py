@@ -63,7 +63,7 @@ def gaussian_process(draw: Draw) -> Made:
             if kind == "matern":
                 r = jnp.sqrt(r2 + 1e-2)
                 return (1 + r) * jnp.exp(-r)
-            return jnp.exp(-jnp.sin(jnp.sqrt(r2 + 1e-2)) ** 2)
+            return jnp.exp(-(jnp.sin(jnp.sqrt(r2 + 1e-2)) ** 2))
 
         c = jnp.linalg.cholesky(kernel(x, x) + (0.5 + noise) * jnp.eye(n, dtype=x.dtype))
         alpha = lax.linalg.triangular_solve(c, y[:, None], left_side=True, lower=True)

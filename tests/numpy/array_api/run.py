@@ -1,6 +1,6 @@
 """Run the Array API standard's test suite on veery.numpy (see README.md).
 
-    python tests/numpy/array_api/run.py SUITE [--interpreted] [arguments of pytest]
+python tests/numpy/array_api/run.py SUITE [--interpreted] [arguments of pytest]
 """
 
 from __future__ import annotations
