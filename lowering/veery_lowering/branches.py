@@ -1,9 +1,9 @@
-"""Branches in the form that IREE encodes rightly.
+"""Pass no value twice to a block of IREE's code.
 
-IREE 3.13 passes values to a block of VM code from register to register, those in place excepted. Of a buffer or fence
-that is passed twice the last copy moves it, which empties the register it was in: where that is the register of another
-of the block's arguments, the program fails ("ref is null"), as with loops whose constant carries share a buffer. So
-nothing is passed twice: what is repeated gets a register of its own first.
+Problem: IREE 3.13 passes values to a block of VM code by copying registers. If a buffer or fence is passed twice, the
+last copy moves it, which empties its register. If that register also belongs to another argument of the block, the
+program fails ("ref is null"). Example: loops whose constant carries share a buffer. Fix: a repeated value gets a
+register of its own first. Test: tests/lowering/test_branches.py.
 """
 
 from __future__ import annotations

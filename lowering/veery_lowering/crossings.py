@@ -1,10 +1,12 @@
-"""Results that one expression reads in two ways: `v[:, None] - v[None]` of `v = x.sum(1)`, `y + y.T` of a softmax.
+"""Compute a result first where one expression reads it in two ways.
 
-IREE 3.13 computes a reduction or product and an expression that reads it in one dispatch, each part of the expression
-with that part of the reduction which it reads first; what it reads in another way is another part, that is not there
-yet. So the distances `(x * x).sum(1)[:, None] + (x * x).sum(1)[None] - 2 * x @ x.T` were wrong in all sizes. A barrier
-has such a result computed before. It costs a dispatch where the program was wrong, and nothing elsewhere: an expression
-that reads a result in one way only stays with it.
+Problem: IREE 3.13 puts a reduction or a product and the expression that reads it into one dispatch. Each tile of the
+expression computes the tile of the reduction that it reads first; what it reads in another way (a transpose, another
+broadcast) is another tile, which is not computed yet. Example: `v[:, None] - v[None]` of `v = x.sum(1)`, `y + y.T` of a
+softmax; the distances `(x * x).sum(1)[:, None] + (x * x).sum(1)[None] - 2 * x @ x.T` were wrong in all sizes. Fix: a
+barrier behind the result, so that all of it is computed before. Cost: a dispatch where the program was wrong, and
+nothing elsewhere, because an expression that reads a result in one way stays with it. Test:
+tests/combinations/test_reads.py.
 """
 
 from __future__ import annotations

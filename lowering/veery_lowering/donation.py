@@ -1,11 +1,13 @@
-"""Lets results take over the memory of donated arguments.
+"""Write results into the memory of donated arguments.
 
-IREE writes a result into an argument that is said to be given away (`iree.abi.consume`) where the result is an update
-of the whole argument. So that it does not see that nothing of the old value remains, and forget the argument, the
-argument's type has an unknown size. What computes the result and the update become one dispatch, which is right where
-each element is read before it is written; but IREE 3.13 does not mind what else reads the argument, later or in the
-same dispatch (`x - x @ y`). So what else reads it is moved before the update, and `overwriting` looks at what IREE has
-made of it. (Updates in place of donated arguments need no asking, see `aliasing`.)
+IREE writes a result into an argument that is marked as given away (`iree.abi.consume`) if the result is an update of
+the whole argument. Were the argument's shape known, IREE would see that nothing of the old value remains, and drop the
+argument; so its type has an unknown size here.
+
+Problem: what computes the result and the update become one dispatch. That is correct where each element is read before
+it is written, but IREE 3.13 does not look at what else reads the argument, later or in the same dispatch. Example:
+`x - x @ y` of a donated x. Fix: other readers are moved before the update, and `overwriting` checks what IREE made of
+it. Updates in place of donated arguments need none of this, see `aliasing`. Test: tests/lowering/test_donation.py.
 """
 
 from __future__ import annotations

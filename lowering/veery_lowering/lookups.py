@@ -1,8 +1,8 @@
-"""Arrays in which values are looked up, in the form that IREE compiles.
+"""Compute columns before values are looked up in them.
 
-A gather or a reverse looks each value up at a computed place of what it reads. Where that is a column, a part whose
-elements do not lie next to each other, which IREE 3.13 fuses into the same dispatch, the code for the place is not
-finished (`LLVM Translation failed for operation: builtin.unrealized_conversion_cast`). So columns are computed first.
+Problem: a gather or a reverse reads its operand at computed places. Where IREE 3.13 fuses a column into it (a part
+whose elements are not adjacent), the code for the place is left unfinished (`LLVM Translation failed for operation:
+builtin.unrealized_conversion_cast`). Fix: a barrier behind such columns. Test: tests/lowering/test_iree_faults.py.
 """
 
 from __future__ import annotations

@@ -1,14 +1,19 @@
-"""Loops in the form that IREE compiles rightly.
+"""Put loops into forms that IREE compiles correctly.
 
-IREE 3.13 turns loops about, so that the body comes before the condition, and then drops what the body does not read and
-what it returns twice. Its conversion to streams takes the types before such a loop for those after it all the same: the
-compiler dies of memory that it overwrote ("LLVM ERROR: out of memory"), as for (x, done) -> (x * 2, sum(x) > 9). And
-where arrays go round in a circle, (a, b) -> (b, a), their offsets do so in 64-bit registers, for which the program's
-code has a word too little: the numbers are wrong. What is found to be so is decided late, by what is known by then. So
-bodies read all that they are given, return nothing twice, and compute what goes round.
+Unread carries. Problem: IREE 3.13 rotates loops, so that the body comes before the condition, and then drops carries
+that the body does not read or returns twice. Its conversion to streams still uses the types from before, and the
+compiler dies of memory that it overwrote ("LLVM ERROR: out of memory"). Example: (x, done) -> (x * 2, sum(x) > 9). Fix:
+bodies read all their carries and return nothing twice. Later passes find more to drop than can be seen here, so every
+carry that might be dropped is bound.
 
-What depends on a loop's counter alone is computed on the host, whose code lacks conversions: to half precision, to
-integers without sign, and of integers to double precision. So these are given what they convert on the device.
+Rotating carries. Problem: where arrays change places, (a, b) -> (b, a), so do their offsets, in 64-bit registers for
+which the program's code reserves one word too few: the numbers are wrong. Fix: what changes places is computed anew.
+
+Counters. Problem: what depends on a loop's counter alone is computed on the host, whose code lacks some conversions: to
+half precision, to unsigned integers, from integers to double precision. Fix: a barrier before such conversions leaves
+them to the device.
+
+Test: tests/lowering/test_loops.py.
 """
 
 from __future__ import annotations

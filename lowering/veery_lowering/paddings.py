@@ -1,8 +1,8 @@
-"""Paddings of paddings, in the form that IREE compiles rightly.
+"""Keep two paddings of equal values apart.
 
-IREE 3.13 makes one padding of two with equal values, and forgets what either puts between elements: of
-`pad(pad(x, interior=1), low=1)`, as gradients of slices with steps have it, the zeros between were missing. A barrier
-keeps the two apart.
+Problem: IREE 3.13 makes one padding of two, and forgets what either puts between elements. Example: in
+`pad(pad(x, interior=1), low=1)`, which gradients of slices with steps contain, the zeros between were missing. Fix: a
+barrier between the two. Test: tests/lowering/test_slicing.py.
 """
 
 from __future__ import annotations

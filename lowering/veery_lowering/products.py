@@ -1,25 +1,31 @@
-"""Products and conversions in the form that IREE 3.13 compiles rightly.
+"""Put products and conversions into forms that IREE 3.13 compiles correctly.
 
-Its conversion of StableHLO makes the conversion of a product's operand to a wider type part of the product, whose
-operands have forgotten their signs by then: an unsigned 200 is -56. It leaves conversions alone that keep the width, so
-that the last step is one of those; none of the steps but the first computes anything. What was one dispatch is two,
-which take less time: 149 us instead of 244 for 32 rows of 784 bytes times 128 columns of float32, 8 ms instead of 27
-for 512x512x512 with tiling of operands; 1000x1000x1000 takes 13% more.
+Signs. Problem: when IREE lowers StableHLO, it merges the widening conversion of a product's operand into the product.
+By then the operand has no sign any more. Example: in `x.astype(float32) @ w` of unsigned bytes, 200 counts as -56.
+Fix: the conversion is made of several steps, of which the last keeps the width, because IREE leaves such conversions
+alone; only the first step computes anything. Cost: two dispatches instead of one, which are faster (149 us instead of
+244 for 32 rows of 784 bytes times 128 columns of float32, 8 ms instead of 27 for 512x512x512 with tiled operands) but
+for very large products (1000x1000x1000 takes 13% more). Test: tests/lowering/test_products.py.
 
-It makes a selection of a product by a converted bool, so that False * NaN is 0: bools select a one or a zero. It
-divides by the number of terms that a product sums, 0 of which end the process. And on processors that do not have it,
-its conversion of integers to bfloat16 calls a function that is not there, also that of float32 that were integers
-or positions before: where there are such, float32 is rounded by its bits.
+Masks. Problem: a product with a converted bool becomes a selection, so that `False * nan` is 0. Fix: bools select a one
+or a zero first.
 
-Sums of products become products again, also where one factor is broadcast along a summed axis, as in `(a * v).sum()`;
-such a product its vectoriser refuses to verify ("invalid accumulator/result vector shape"). There the sum is of
-`-(a * -v)`, of which it makes no product: it is as fast as that of a product of two whole arrays.
+Empty products. Problem: IREE divides by the number of terms that a product sums; zero terms end the process. Fix: such
+products are constants.
 
-Of a convolution whose groups have one feature it gives the kernel the result's type without a conversion ("expected
-collapsed type to be"), so that those in groups get operands of that type.
+bfloat16. Problem: on processors without an instruction for it, the conversion of integers to bfloat16 calls a function
+that does not exist, also for float32 that came from integers or positions. Fix: float32 is rounded by its bits.
 
-Of a product that sums a single term it makes a multiplication, and loses the shapes of conversions on the way ("failed
-to legalize operation 'stablehlo.convert' that was explicitly marked illegal"), so that it gets the multiplication.
+Broadcast factors. Problem: a sum of a product becomes a product again, also where a factor is broadcast along the
+summed axis, and then the vectoriser fails ("invalid accumulator/result vector shape"). Example: `(a * v).sum()` of a
+matrix and a row. Fix: the sum is of `-(a * -v)`, which IREE does not take for a product; it is as fast.
+
+Grouped convolutions. Problem: the kernel of groups with one feature gets the result's type without a conversion
+("expected collapsed type to be"). Fix: the operands of such convolutions have the result's type.
+
+Single terms. Problem: a product that sums one term becomes a multiplication, and conversions lose their shapes on the
+way ("failed to legalize operation 'stablehlo.convert' that was explicitly marked illegal"). Fix: it is made a
+multiplication here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Races of shaders, which are looked for in the code of each program.
+"""Find shaders whose invocations race.
 
-What the invocations of a workgroup write to the memory that they share, others may read after a barrier. IREE 3.13
-leaves that out where it computes a value in the dispatch that uses it, each invocation a part, and divides the work of
-the two differently: `w @ mask.astype(float32)` and `(mask * w).sum(0)` differed from call to call.
+Problem: what the invocations of a workgroup write to shared memory, others may read only after a barrier. IREE 3.13
+leaves the barrier out where it computes a value in the dispatch that uses it and divides the two differently among the
+invocations. Example: `w @ mask.astype(float32)` and `(mask * w).sum(0)` differed from call to call. Fix: the SPIR-V
+code of each program is searched for such reads; a program that has one is compiled with each value computed for itself,
+or refused. Test: tests/lowering/test_races.py.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Slices with steps, in the form that IREE compiles rightly.
+"""Compute what is sliced in steps before it is sliced.
 
-IREE 3.13 computes a value that is wider than what it is made of, float16 as float32 or a mask as numbers, in the
-dispatch that uses it; where that fits into a vector it forgets the steps: `x.astype(float32)[::2]` was the first
-elements. And it does not compile such slices together with what looks values up, or joins them. So what is sliced in
-steps is computed before, and the slice before all but elementwise expressions.
+Problem: IREE 3.13 computes a value that is wider than what it is made of (float16 as float32, a mask as numbers) in the
+dispatch that uses it. Where the value fits into a vector, the steps of a slice are forgotten. Example:
+`x.astype(float32)[::2]` gave the first elements. It also fails to compile such slices together with lookups and
+concatenations. Fix: a barrier before the slice, and one behind it unless only elementwise expressions read it. Test:
+tests/lowering/test_slicing.py.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""Values that are written in part while something else reads them.
+"""Copy values that are updated in place while something else reads them.
 
-IREE 3.13 writes into a value where that is its last use, and puts what can be computed at the same time together, right
-behind what all of that needs: so a write may come before a read that was in front of it, or the copy that was made
-because of it. `(y, y.at[1].set(7), cumsum(w))` of `y = x * 2` had the 7 in both. What is written is a copy here, unless
-whatever reads the value is needed for what is written, and no other trip of a loop reads it.
+Reads behind writes. Problem: IREE 3.13 updates a value in place at its last use, and moves independent work together,
+as early as its operands allow. So a write can move before a read that stood in front of it, or before the copy that was
+made for that read. Example: of `y = x * 2`, both results of `(y, y.at[1].set(7), cumsum(w))` had the 7. Fix: the
+updated value is a copy, unless all other readers are needed for the update itself and no other trip of a loop reads it.
 
-And what is written it computes right into its place, though it may be computed from what it overwrites there: of
-`y.at[1:].set(y[:-1] + 1)` the later elements came of new ones, and without the 1 the program failed ("source and target
-ranges overlap within the same buffer"). So what is written is a copy there, too, unless it comes from the same place,
-or from another part.
+Overlapping reads and writes. Problem: IREE computes the new part directly at its place, even if it is computed from
+what it overwrites there. Example: later elements of `y.at[1:].set(y[:-1] + 1)` came from new ones;
+`y.at[1:].set(y[:-1])` failed ("source and target ranges overlap within the same buffer"). Fix: the updated value is a
+copy, unless the new part comes from the same place or from a disjoint one.
+
+Test: tests/lowering/test_updates.py.
 """
 
 from __future__ import annotations

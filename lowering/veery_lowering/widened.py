@@ -1,9 +1,10 @@
-"""Values that shaders must not compute where they are used.
+"""Compute widened values first where shaders would race for them.
 
-IREE 3.13 computes a value that is wider than all that it is made of, a mask or bytes as float32, in each dispatch that
-uses it. Where it cannot be a part of the loop there, since it is an operand of a product, has a broadcast or another
-use, or comes of a reduction itself, the invocations put it down in the memory that they share, each a part, and read
-each other's parts without waiting for them. A barrier behind such a value has it computed first.
+Problem: IREE 3.13 computes a value that is wider than everything it is made of (a mask or bytes as float32) in each
+dispatch that uses it. Where the value cannot be part of the dispatch's own loop, the invocations of a workgroup write
+it to shared memory, each a part, and read each other's parts without waiting for them. That is so where the value is an
+operand of a product, is broadcast, has another use, or comes from a reduction. Example: `w @ mask.astype(float32)`
+beside `(mask * w).sum(0)`. Fix: a barrier behind such a value. Test: tests/vulkan/test_shader_races.py.
 """
 
 from __future__ import annotations
