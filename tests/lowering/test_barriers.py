@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.jaxpr_graphs import Graph
+from support.passes import leave_out
 
 import veery
 import veery_lowering
@@ -49,7 +50,7 @@ def test_many_buffers(keep: bool) -> None:
 
 def test_barriers_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without them the program compiles and cannot be loaded: when this fails, the pass can go."""
-    monkeypatch.setattr("veery_lowering.module.split_wide_fusions", lambda module: None)
+    leave_out(monkeypatch, "split_wide_fusions")
     with pytest.raises(Exception, match="binding count"):
         many_arrays(80, False).run(options=veery_lowering.Options(cache=False))
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.passes import leave_out
 
 import veery
 import veery.numpy as jnp
-from veery_lowering import Options, compiler, lower
+from veery_lowering import Options, lower
 from veery_lowering.errors import CompileError
 from veery_lowering.isolation import run_pipeline
 from veery_lowering.races import has_race
@@ -71,12 +72,12 @@ def test_programs_are_compiled_without_races(monkeypatch: pytest.MonkeyPatch) ->
     program, metadata = _masked_sum()
     assert not has_race(program) and "fallback" not in metadata
 
-    monkeypatch.setattr(compiler, "compute_widened", lambda module: None)
+    leave_out(monkeypatch, "compute_widened")
     program, metadata = _masked_sum()
     assert not has_race(program)
     assert metadata["fallback"].startswith("compiled with each value for itself, ")
     assert "since IREE failed: IREE has made a shader" in metadata["fallback"]
 
-    monkeypatch.setattr(compiler, "compute_each", lambda module: None)
+    leave_out(monkeypatch, "compute_each")
     with pytest.raises(CompileError, match="reads memory which another invocation writes, without a barrier"):
         _masked_sum()

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from support.interpreted import interpreted
+from support.passes import leave_out
 
 import veery
 from veery import lax
 from veery import numpy as jnp
-from veery_lowering import compiler
 from veery_lowering.mlir import inlined
 from veery_lowering.updates import endangered_writes
 
@@ -66,7 +66,7 @@ def copies(fun: Any, *args: Any) -> tuple[int, int]:
 def test_copies_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """When this fails, the pass can go."""
     veery.config.update("jax_enable_compilation_cache", False)
-    monkeypatch.setattr(compiler, "part_updates", lambda module: None)
+    leave_out(monkeypatch, "part_updates")
     y, *_ = veery.jit(updated)(X, W)
     assert (np.asarray(y)[1] == 7).all()
 
@@ -137,7 +137,7 @@ def test_donated_arrays_are_shifted_and_smoothed() -> None:
 def test_copies_of_what_is_written_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """When this fails, that part of the pass can go."""
     veery.config.update("jax_enable_compilation_cache", False)
-    monkeypatch.setattr(compiler, "part_updates", lambda module: None)
+    leave_out(monkeypatch, "part_updates")
     smoothed = lambda x: FROM_ELSEWHERE["smoothed"](x * 2, x)
     x = np.sin(40 * W)
     assert abs(np.asarray(veery.jit(smoothed)(x)) - interpreted(smoothed, x)).max() > 0.01
