@@ -210,9 +210,10 @@ def start(script: str, **options: Any) -> subprocess.Popen[str]:
 
 ENDLESS = """
 program = compiled()
+helper = helper_of(os.getpid())
+wait_for(lambda: not children_of(helper))  # the child of the first compilation has gone
 pending = threading.Thread(target=compiled, args=(slow_changes.never_end,), daemon=True)
 pending.start()
-helper = helper_of(os.getpid())
 wait_for(lambda: children_of(helper))
 """
 
