@@ -10,9 +10,9 @@ import numpy as np
 from veery._core import dtypes, tree
 from veery._core.array import Array
 from veery._core.avals import aval_of
+from veery._core.config import config
 from veery._transforms.calls import jit_p
-from veery._transforms.staging import stage
-from veery.lax import _arithmetic, _compare, _fill, _reduce, _shape, _transcendental
+from veery.lax import _arithmetic, _bodies, _compare, _fill, _reduce, _shape, _transcendental
 from veery.lax import _matrix as mx
 from veery.lax._bitwise import bitwise_and, bitwise_or
 from veery.lax._linalg_loops import _by_real, _column, _row, _square, _times, _with_row
@@ -52,24 +52,19 @@ def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
 
 def _compiled(fun: Any, **static: Any) -> Any:
     """The function of arrays as one program."""
-    return lambda *args: _call(_staged(fun, tuple(static.items()), tuple(map(aval_of, args))), fun.__name__, args)
+
+    def call(*args: Any) -> Any:
+        body = _staged(fun, tuple(static.items()), tuple(map(aval_of, args)), config.trace_key())
+        results = jit_p.bind(*body.consts, *args, jaxpr=body.jaxpr, name=fun.__name__)
+        return tree.tree_unflatten(body.out_tree, results)
+
+    return call
 
 
 @functools.lru_cache(maxsize=64)
-def _staged(fun: Any, static: tuple[tuple[str, Any], ...], avals: tuple[Any, ...]) -> tuple[Any, Any]:
-    out_tree: Any = None
-
-    def flat(*args: Any) -> list[Any]:
-        nonlocal out_tree
-        leaves, out_tree = tree.tree_flatten(fun(*args, **dict(static)))
-        return leaves
-
-    return stage(flat, avals), out_tree
-
-
-def _call(staged: tuple[Any, Any], name: str, args: Any) -> Any:
-    closed, out_tree = staged
-    return tree.tree_unflatten(out_tree, jit_p.bind(*args, jaxpr=closed, name=name))
+def _staged(fun: Any, static: tuple[tuple[str, Any], ...], avals: tuple[Any, ...], _settings: Any) -> _bodies.Body:
+    applied = lambda *args: fun(*args, **dict(static))
+    return _bodies.stage_body(applied, tree.tree_structure(avals), avals, fun.__name__)
 
 
 def _rotated(r: Any, w: Any) -> Any:

@@ -9,9 +9,8 @@ from veery._core import source, tree
 from veery._core.avals import aval_of
 from veery._core.jaxpr import Effect
 from veery._core.primitive import Primitive
-from veery._transforms import staging
 from veery._transforms.calls import jit_p
-from veery.lax import _shape
+from veery.lax import _bodies, _shape
 
 
 def create_token(_: Any = None) -> Any:
@@ -101,14 +100,7 @@ def composite(decomposition: Callable[..., Any], name: str, version: int = 0) ->
             return decomposition(*arrays, **attributes)
 
         leaves, in_tree = tree.tree_flatten(args)
-        out_tree: Any = None
-
-        def flat(*xs: Any) -> list[Any]:
-            nonlocal out_tree
-            outs, out_tree = tree.tree_flatten(call(*tree.tree_unflatten(in_tree, xs)))
-            return outs
-
-        closed, consts = staging.close_over(staging.stage(flat, [aval_of(x) for x in leaves]))
-        return tree.tree_unflatten(out_tree, jit_p.bind(*consts, *leaves, jaxpr=closed, name=name))
+        body = _bodies.stage_body(call, in_tree, [aval_of(x) for x in leaves], "composite")
+        return tree.tree_unflatten(body.out_tree, jit_p.bind(*body.consts, *leaves, jaxpr=body.jaxpr, name=name))
 
     return composed
