@@ -161,7 +161,7 @@ def test_every_primitive_has_its_rules():
     import veery.lax
     import veery.lax.linalg
     from veery._core.primitive import Primitive
-    from veery_lowering import registry
+    from veery_lowering.emit import registry
 
     lowered = registry.rule_names()
     public = [*vars(veery.lax).items(), *vars(veery.lax.linalg).items()]
@@ -188,12 +188,12 @@ TABLES = {
     "veery._reference.rounding": "EXACT EXACT_REAL CORRECT ULPS NEAR_ZEROS _SUMS _SCATTERS _SCALED",
     "veery._transforms.costs": "_MOVES _TRANSCENDENTAL",
     "veery.lax._pmap": "_exchanges",
-    "veery_lowering.calls": "INLINED",
-    "veery_lowering.fingerprint": "_IGNORED",
-    "veery_lowering.float8": "_ON_ANY_DTYPE",
-    "veery_lowering.registry": "rule_names",
-    "veery_lowering.symbolic": "_SUPPORTED",
-    "veery_lowering.work": "_NEVER_SELECTED _WORK",
+    "veery_lowering.emit.calls": "INLINED",
+    "veery_lowering.store.fingerprint": "_IGNORED",
+    "veery_lowering.emit.float8": "_ON_ANY_DTYPE",
+    "veery_lowering.emit.registry": "rule_names",
+    "veery_lowering.emit.symbolic": "_SUPPORTED",
+    "veery_lowering.emit.work": "_NEVER_SELECTED _WORK",
 }
 
 
@@ -201,7 +201,7 @@ TABLES = {
 def test_tables_name_primitives(module):
     import veery  # noqa: F401  makes the primitives
     from veery._core.primitive import all_primitives
-    from veery_lowering import registry
+    from veery_lowering.emit import registry
 
     known = {p.name for p in all_primitives}
     for attribute in TABLES[module].split():

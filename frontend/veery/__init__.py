@@ -4,107 +4,112 @@ Functions written with `veery.numpy` are traced to jaxprs, transformed (`grad`, 
 StableHLO, compiled and run by IREE on CPUs, Vulkan GPUs and CUDA. Names are JAX's: `import veery as jax`.
 """
 
-from veery._api.autodiff import grad as grad
-from veery._api.autodiff import hessian as hessian
-from veery._api.autodiff import jacfwd as jacfwd
-from veery._api.autodiff import jacobian as jacobian
-from veery._api.autodiff import jacrev as jacrev
-from veery._api.autodiff import jvp as jvp
-from veery._api.autodiff import linear_transpose as linear_transpose
-from veery._api.autodiff import linearize as linearize
-from veery._api.autodiff import value_and_grad as value_and_grad
-from veery._api.autodiff import vjp as vjp
-from veery._api.checkpoint import checkpoint as checkpoint
-from veery._api.checkpoint import checkpoint_policies as checkpoint_policies
-from veery._api.checkpoint import remat as remat
-from veery._api.custom_derivatives import closure_convert as closure_convert
-from veery._api.custom_derivatives import custom_gradient as custom_gradient
-from veery._api.custom_derivatives import custom_jvp as custom_jvp
-from veery._api.custom_derivatives import custom_vjp as custom_vjp
+from veery._api.autodiff import (
+    grad as grad,
+    hessian as hessian,
+    jacfwd as jacfwd,
+    jacobian as jacobian,
+    jacrev as jacrev,
+    jvp as jvp,
+    linear_transpose as linear_transpose,
+    linearize as linearize,
+    value_and_grad as value_and_grad,
+    vjp as vjp,
+)
+from veery._api.checkpoint import checkpoint as checkpoint, checkpoint_policies as checkpoint_policies, remat as remat
+from veery._api.custom_derivatives import (
+    closure_convert as closure_convert,
+    custom_gradient as custom_gradient,
+    custom_jvp as custom_jvp,
+    custom_vjp as custom_vjp,
+)
 from veery._api.environment import print_environment_info as print_environment_info
-from veery._api.inspection import eval_shape as eval_shape
-from veery._api.inspection import make_jaxpr as make_jaxpr
-from veery._api.inspection import typeof as typeof
+from veery._api.inspection import eval_shape as eval_shape, make_jaxpr as make_jaxpr, typeof as typeof
 from veery._api.jit import jit as jit
 from veery._api.named_call import named_call as named_call
-from veery._api.placement import block_until_ready as block_until_ready
-from veery._api.placement import clear_caches as clear_caches
-from veery._api.placement import copy_to_host_async as copy_to_host_async
-from veery._api.placement import default_backend as default_backend
-from veery._api.placement import device_count as device_count
-from veery._api.placement import device_get as device_get
-from veery._api.placement import device_put as device_put
-from veery._api.placement import devices as devices
-from veery._api.placement import effects_barrier as effects_barrier
-from veery._api.placement import live_arrays as live_arrays
-from veery._api.placement import local_device_count as local_device_count
-from veery._api.placement import local_devices as local_devices
-from veery._api.placement import process_count as process_count
-from veery._api.placement import process_index as process_index
-from veery._api.placement import process_indices as process_indices
+from veery._api.placement import (
+    block_until_ready as block_until_ready,
+    clear_caches as clear_caches,
+    copy_to_host_async as copy_to_host_async,
+    default_backend as default_backend,
+    device_count as device_count,
+    device_get as device_get,
+    device_put as device_put,
+    devices as devices,
+    effects_barrier as effects_barrier,
+    live_arrays as live_arrays,
+    local_device_count as local_device_count,
+    local_devices as local_devices,
+    process_count as process_count,
+    process_index as process_index,
+    process_indices as process_indices,
+)
 from veery._api.pmap import pmap as pmap
 from veery._api.shape_structs import ShapeDtypeStruct as ShapeDtypeStruct
 from veery._api.vectorize import vmap as vmap
 from veery._api.visualization import visualize as visualize
 from veery._core.array import Array as Array
-from veery._core.config import check_tracer_leaks as check_tracer_leaks
-from veery._core.config import checking_leaks as checking_leaks
-from veery._core.config import config as config
-from veery._core.config import debug_infs as debug_infs
-from veery._core.config import debug_key_reuse as debug_key_reuse
-from veery._core.config import debug_nans as debug_nans
-from veery._core.config import default_device as default_device
-from veery._core.config import default_matmul_precision as default_matmul_precision
-from veery._core.config import default_prng_impl as default_prng_impl
-from veery._core.config import disable_jit as disable_jit
-from veery._core.config import enable_checks as enable_checks
-from veery._core.config import enable_custom_prng as enable_custom_prng
-from veery._core.config import enable_x64 as enable_x64
-from veery._core.config import explain_cache_misses as explain_cache_misses
-from veery._core.config import legacy_prng_key as legacy_prng_key
-from veery._core.config import log_compiles as log_compiles
-from veery._core.config import no_execution as no_execution
-from veery._core.config import no_tracing as no_tracing
-from veery._core.config import numpy_dtype_promotion as numpy_dtype_promotion
-from veery._core.config import numpy_rank_promotion as numpy_rank_promotion
-from veery._core.config import softmax_custom_jvp as softmax_custom_jvp
-from veery._core.config import thread_guard as thread_guard
-from veery._core.config import threefry_partitionable as threefry_partitionable
-from veery._core.config import transfer_guard as transfer_guard
-from veery._core.config import transfer_guard_device_to_device as transfer_guard_device_to_device
-from veery._core.config import transfer_guard_device_to_host as transfer_guard_device_to_host
-from veery._core.config import transfer_guard_host_to_device as transfer_guard_host_to_device
+from veery._core.config import (
+    check_tracer_leaks as check_tracer_leaks,
+    checking_leaks as checking_leaks,
+    config as config,
+    debug_infs as debug_infs,
+    debug_key_reuse as debug_key_reuse,
+    debug_nans as debug_nans,
+    default_device as default_device,
+    default_matmul_precision as default_matmul_precision,
+    default_prng_impl as default_prng_impl,
+    disable_jit as disable_jit,
+    enable_checks as enable_checks,
+    enable_custom_prng as enable_custom_prng,
+    enable_x64 as enable_x64,
+    explain_cache_misses as explain_cache_misses,
+    legacy_prng_key as legacy_prng_key,
+    log_compiles as log_compiles,
+    no_execution as no_execution,
+    no_tracing as no_tracing,
+    numpy_dtype_promotion as numpy_dtype_promotion,
+    numpy_rank_promotion as numpy_rank_promotion,
+    softmax_custom_jvp as softmax_custom_jvp,
+    thread_guard as thread_guard,
+    threefry_partitionable as threefry_partitionable,
+    transfer_guard as transfer_guard,
+    transfer_guard_device_to_device as transfer_guard_device_to_device,
+    transfer_guard_device_to_host as transfer_guard_device_to_host,
+    transfer_guard_host_to_device as transfer_guard_host_to_device,
+)
 from veery._core.device import Device as Device
 from veery._core.dtypes import float0 as float0
 from veery._core.source import named_scope as named_scope
 from veery._core.trace import ensure_compile_time_eval as ensure_compile_time_eval
 from veery.lax._callback import pure_callback as pure_callback
-from veery.version import __version__ as __version__
-from veery.version import __version_info__ as __version_info__
+from veery.version import __version__ as __version__, __version_info__ as __version_info__
 
 # isort: split
-from veery import ad_checkpoint as ad_checkpoint
-from veery import aot as aot
-from veery import core as core
-from veery import custom_batching as custom_batching
-from veery import custom_derivatives as custom_derivatives
-from veery import debug as debug
-from veery import dlpack as dlpack
-from veery import dtypes as dtypes
-from veery import errors as errors
-from veery import experimental as experimental
-from veery import export as export
-from veery import extend as extend
-from veery import interpreters as interpreters
-from veery import lax as lax
-from veery import nn as nn
-from veery import numpy as numpy
-from veery import ops as ops
-from veery import random as random
-from veery import sharding as sharding
-from veery import stablehlo as stablehlo
-from veery import stages as stages
-from veery import test_util as test_util
-from veery import tree as tree
-from veery import tree_util as tree_util
-from veery import typing as typing
+from veery import (
+    ad_checkpoint as ad_checkpoint,
+    aot as aot,
+    core as core,
+    custom_batching as custom_batching,
+    custom_derivatives as custom_derivatives,
+    debug as debug,
+    dlpack as dlpack,
+    dtypes as dtypes,
+    errors as errors,
+    experimental as experimental,
+    export as export,
+    extend as extend,
+    interpreters as interpreters,
+    lax as lax,
+    nn as nn,
+    numpy as numpy,
+    ops as ops,
+    random as random,
+    sharding as sharding,
+    stablehlo as stablehlo,
+    stages as stages,
+    test_util as test_util,
+    tree as tree,
+    tree_util as tree_util,
+    typing as typing,
+)

@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import compiler_options as asked
-from veery._core import dtypes, provided, source
+from veery._core import compiler_options as asked, dtypes, provided, source
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of
-from veery._core.config import config
-from veery._core.config import default_device as use_default_device
+from veery._core.config import config, default_device as use_default_device
 from veery._core.device import Device
 from veery._core.dimensions import Symbols, is_symbolic, symbols_of
 from veery._core.errors import JaxRuntimeError
@@ -604,7 +602,7 @@ def _shards(x: ArrayImpl, mapped: bool, devices: Sequence[Any]) -> list[Any]:
 
 def register_lowering(name: str, rule: Any, target: str | None) -> None:
     """Set the lowering rule of the primitive of that name, on one target or on all."""
-    from veery_lowering import registry
+    from veery_lowering.emit import registry
 
     registry.replace(name, rule, target=target)
 

@@ -9,5 +9,4 @@
 array([2., 2., 2.], dtype=float32)
 """
 
-from veery._api.artifacts import compile as compile
-from veery._api.artifacts import load as load
+from veery._api.artifacts import compile as compile, load as load

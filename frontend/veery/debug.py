@@ -1,13 +1,10 @@
 """Looking at values of traced functions while they run, and whether they are right."""
 
 from veery._api.verify import verify as verify
-from veery._core.effects import DebugEffect as DebugEffect
-from veery._core.effects import OrderedDebugEffect as OrderedDebugEffect
+from veery._core.effects import DebugEffect as DebugEffect, OrderedDebugEffect as OrderedDebugEffect
 from veery._core.errors import VerificationError as VerificationError
 from veery.lax._breakpoint import debug_breakpoint as breakpoint
-from veery.lax._debug import debug_callback as callback
-from veery.lax._debug import debug_log as log
-from veery.lax._debug import debug_print as print
+from veery.lax._debug import debug_callback as callback, debug_log as log, debug_print as print
 
 __all__ = [
     "DebugEffect",

@@ -21,8 +21,7 @@ class _Unravel:
     vector_dtype: Any
 
     def __call__(self, flat: Any) -> Any:
-        from veery import lax
-        from veery import numpy as jnp
+        from veery import lax, numpy as jnp
 
         sizes = [math.prod(shape) for shape in self.shapes]
         if jnp.shape(flat) != (sum(sizes),):
@@ -62,8 +61,7 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Any]:
     >>> unravel(vector)["b"]
     [Array(2., dtype=float32), Array(3., dtype=float32)]
     """
-    from veery import lax
-    from veery import numpy as jnp
+    from veery import lax, numpy as jnp
 
     leaves, treedef = tree_flatten(pytree)
     leaf_dtypes = tuple([dtypes.dtype_of(leaf) for leaf in leaves])

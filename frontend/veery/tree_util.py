@@ -1,38 +1,42 @@
 """Pytrees: functions on nested containers of arrays."""
 
-from veery._core.tree import PyTreeDef as PyTreeDef
-from veery._core.tree import all_leaves as all_leaves
-from veery._core.tree import tree_all as tree_all
-from veery._core.tree import tree_broadcast as tree_broadcast
-from veery._core.tree import tree_flatten as tree_flatten
-from veery._core.tree import tree_flatten_with_path as tree_flatten_with_path
-from veery._core.tree import tree_leaves as tree_leaves
-from veery._core.tree import tree_leaves_with_path as tree_leaves_with_path
-from veery._core.tree import tree_map as tree_map
-from veery._core.tree import tree_map_with_path as tree_map_with_path
-from veery._core.tree import tree_reduce as tree_reduce
-from veery._core.tree import tree_reduce_associative as tree_reduce_associative
-from veery._core.tree import tree_structure as tree_structure
-from veery._core.tree import tree_transpose as tree_transpose
-from veery._core.tree import tree_unflatten as tree_unflatten
-from veery._core.tree import treedef_children as treedef_children
-from veery._core.tree import treedef_is_leaf as treedef_is_leaf
-from veery._core.tree import treedef_tuple as treedef_tuple
-from veery._core.tree_registry import DictKey as DictKey
-from veery._core.tree_registry import FlattenedIndexKey as FlattenedIndexKey
-from veery._core.tree_registry import GetAttrKey as GetAttrKey
-from veery._core.tree_registry import KeyEntry as KeyEntry
-from veery._core.tree_registry import KeyPath as KeyPath
-from veery._core.tree_registry import Partial as Partial
-from veery._core.tree_registry import SequenceKey as SequenceKey
-from veery._core.tree_registry import default_registry as default_registry
-from veery._core.tree_registry import flatten_one_level as flatten_one_level
-from veery._core.tree_registry import flatten_one_level_with_keys as flatten_one_level_with_keys
-from veery._core.tree_registry import is_tree_node as is_tree_node
-from veery._core.tree_registry import keystr as keystr
-from veery._core.tree_registry import register_dataclass as register_dataclass
-from veery._core.tree_registry import register_pytree_node as register_pytree_node
-from veery._core.tree_registry import register_pytree_node_class as register_pytree_node_class
-from veery._core.tree_registry import register_pytree_with_keys as register_pytree_with_keys
-from veery._core.tree_registry import register_pytree_with_keys_class as register_pytree_with_keys_class
-from veery._core.tree_registry import register_static as register_static
+from veery._core.tree import (
+    PyTreeDef as PyTreeDef,
+    all_leaves as all_leaves,
+    tree_all as tree_all,
+    tree_broadcast as tree_broadcast,
+    tree_flatten as tree_flatten,
+    tree_flatten_with_path as tree_flatten_with_path,
+    tree_leaves as tree_leaves,
+    tree_leaves_with_path as tree_leaves_with_path,
+    tree_map as tree_map,
+    tree_map_with_path as tree_map_with_path,
+    tree_reduce as tree_reduce,
+    tree_reduce_associative as tree_reduce_associative,
+    tree_structure as tree_structure,
+    tree_transpose as tree_transpose,
+    tree_unflatten as tree_unflatten,
+    treedef_children as treedef_children,
+    treedef_is_leaf as treedef_is_leaf,
+    treedef_tuple as treedef_tuple,
+)
+from veery._core.tree_registry import (
+    DictKey as DictKey,
+    FlattenedIndexKey as FlattenedIndexKey,
+    GetAttrKey as GetAttrKey,
+    KeyEntry as KeyEntry,
+    KeyPath as KeyPath,
+    Partial as Partial,
+    SequenceKey as SequenceKey,
+    default_registry as default_registry,
+    flatten_one_level as flatten_one_level,
+    flatten_one_level_with_keys as flatten_one_level_with_keys,
+    is_tree_node as is_tree_node,
+    keystr as keystr,
+    register_dataclass as register_dataclass,
+    register_pytree_node as register_pytree_node,
+    register_pytree_node_class as register_pytree_node_class,
+    register_pytree_with_keys as register_pytree_with_keys,
+    register_pytree_with_keys_class as register_pytree_with_keys_class,
+    register_static as register_static,
+)

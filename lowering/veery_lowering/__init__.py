@@ -10,15 +10,17 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from veery_lowering import isolation, links, tuning
-from veery_lowering.cache import CacheInfo, CacheSettings, configure_cache, disk_cache
+from veery_lowering.compiler import isolation, tuning
 from veery_lowering.errors import CacheWarning, CompileError, LoweringError
 from veery_lowering.program import STATIC, HostCall, Options, Program, Symbols, place_of
+from veery_lowering.store import links
+from veery_lowering.store.cache import CacheInfo, CacheSettings, configure_cache, disk_cache
 
 if TYPE_CHECKING:
-    from veery_lowering.foreign import Foreign, ForeignByTarget, read_module
+    from veery_lowering.emit.foreign import Foreign, ForeignByTarget
     from veery_lowering.lowered import Lowered, lower
-    from veery_lowering.pass_effects import pass_report
+    from veery_lowering.passes.effects import pass_report
+    from veery_lowering.reading import read_module
 
 __all__ = [
     "CacheInfo",
@@ -44,12 +46,12 @@ __all__ = [
 
 # Where the names are that need the compiler: loading it takes 0.1 s.
 _COMPILER = {
-    "Foreign": "foreign",
-    "ForeignByTarget": "foreign",
+    "Foreign": "emit.foreign",
+    "ForeignByTarget": "emit.foreign",
     "Lowered": "lowered",
     "lower": "lowered",
-    "pass_report": "pass_effects",
-    "read_module": "foreign",
+    "pass_report": "passes.effects",
+    "read_module": "reading",
 }
 
 

@@ -6,14 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from veery_lowering.compiler import code_situation, compile_emission, intermediate, most_bindings, temporary_bytes
+from veery_lowering.compiler.compile import (
+    code_situation,
+    compile_emission,
+    intermediate,
+    most_bindings,
+    temporary_bytes,
+)
+from veery_lowering.emit.module import Emission, emit_module
+from veery_lowering.emit.work import estimate_work, is_blocking
 from veery_lowering.mlir import bytecode
-from veery_lowering.module import Emission, emit_module
-from veery_lowering.passes import Situation
+from veery_lowering.passes.pipeline import Situation
 from veery_lowering.program import STATIC, Options, Program, Symbols, call_metadata, place_of
 from veery_lowering.targets import Target, resolve
 from veery_lowering.types import is_static
-from veery_lowering.work import estimate_work, is_blocking
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ class Lowered:
         return intermediate(self.emission, self.target, self.options, phase, debug_info=debug_info)
 
     def code_situation(self) -> Situation:
-        """What decides which passes change IREE's code (see veery_lowering.passes)."""
+        """What decides which passes change IREE's code (see veery_lowering.passes.pipeline)."""
         return code_situation(self.emission, self.target)
 
     def with_options(self, flags: tuple[str, ...] = (), **choices: Any) -> Lowered:

@@ -29,7 +29,7 @@ _KEPT_PART = 8  # of the machine's memory
 # A loop that runs ahead of its device is held back from here on.
 MAX_CALLS_IN_FLIGHT = 64
 MAX_BYTES_IN_FLIGHT = 1 << 30
-# What submitted calls need beside their results, IREE's pool being no choice (see veery_lowering.allocation).
+# What submitted calls need beside their results, IREE's pool being no choice (see veery_lowering.passes.vm.allocation).
 MAX_SCRATCH_IN_USE = 1 << 28
 
 

@@ -16,8 +16,7 @@ from primitives import table_elementwise as elementwise
 from primitives.table_elementwise import dtype_of
 
 import veery
-from veery import lax
-from veery import numpy as jnp
+from veery import lax, numpy as jnp
 
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64".split()
 ANY, NUMBERS, REALS, ORDERED, FLOATS, INTEGERS = "biufc", "iufc", "iuf", "biuf", "f", "iu"

@@ -15,8 +15,7 @@ from combinations.checking import faults, seed, share
 from combinations.steps import Program, values
 
 import veery
-from veery import lax, nn
-from veery import numpy as jnp
+from veery import lax, nn, numpy as jnp
 
 # Of a square matrix: vectors, and matrices of the same shape.
 VECTORS: dict[str, Callable[[Any], Any]] = {

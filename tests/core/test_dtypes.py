@@ -10,8 +10,7 @@ from types import SimpleNamespace
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from veery._core import dtypes
 from veery._core.config import enable_x64, explicit_x64_dtypes, numpy_dtype_promotion

@@ -9,8 +9,7 @@ import time
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from veery import tree, tree_util
 from veery._core import tree as core_tree

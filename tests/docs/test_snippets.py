@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from docs.pages import PAGES, Block, name_of, split
 
-from veery_lowering import registry
+from veery_lowering.emit import registry
 
 _NUMBER = re.compile(r"[-+]?\d+\.\d*(?:e[-+]?\d+)?")
 _OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -26,7 +26,7 @@ from fuzz.targets import target_named
 from fuzz.templates import TEMPLATES
 from fuzz.triples import check_triples
 from veery import _dispatch, lax, nn
-from veery_lowering import registry
+from veery_lowering.emit import registry
 
 FIXED = (3, 13, 14)  # numbers of seed 1: a template, and graphs under transformations
 
@@ -222,7 +222,7 @@ def test_a_wrong_lowering_is_found_and_made_small(tmp_path):
     number = next(n for n in numbers if (d := Draft(1, n)).name == "kernel_density" and len(d.names) == 1)
     script = f"""
 import sys
-from veery_lowering.registry import lookup, replace
+from veery_lowering.emit.registry import lookup, replace
 from fuzz.checks import check
 from fuzz.shrink import forked, shrink
 from fuzz.targets import target_named

@@ -10,8 +10,8 @@ from support.passes import leave_out
 import veery
 import veery_lowering
 from veery import lax
-from veery_lowering.barriers import compute_each
 from veery_lowering.mlir import context, ir
+from veery_lowering.passes.stablehlo.barriers import compute_each
 
 LOOP = """
 func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {

@@ -7,8 +7,8 @@ import numpy as np
 import veery
 import veery.numpy as jnp
 from veery import lax
-from veery_lowering.branches import separate
 from veery_lowering.mlir import context, ir
+from veery_lowering.passes.vm.branches import separate
 
 MODULE = """
 vm.module public @program {

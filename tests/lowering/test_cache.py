@@ -17,10 +17,10 @@ from support.jaxpr_graphs import Graph
 
 import veery
 import veery_lowering
-from veery_lowering import cache as cache_module
-from veery_lowering import compiler, links
-from veery_lowering.cache import CacheSettings, DiskCache
+from veery_lowering.compiler import compile as compiler
 from veery_lowering.errors import CacheError
+from veery_lowering.store import cache as cache_module, links
+from veery_lowering.store.cache import CacheSettings, DiskCache
 from veery_lowering.targets import cpu
 
 
@@ -135,7 +135,7 @@ def test_metadata_and_program_come_back(tmp_path: Path) -> None:
 def test_processes_share_a_folder(folder: Path) -> None:
     """8 writers and readers of one entry at the same time, some of which are killed while they write another."""
     script = (
-        "import itertools, sys; from pathlib import Path; from veery_lowering.cache import DiskCache\n"
+        "import itertools, sys; from pathlib import Path; from veery_lowering.store.cache import DiskCache\n"
         "cache = DiskCache(Path(sys.argv[1]))\n"
         "for i in range(200) if sys.argv[2] == 'all' else itertools.count():\n"
         "    if i == 1: print('writes', flush=True)\n"

@@ -11,10 +11,9 @@ from support.jaxpr_graphs import Graph, execute
 
 import veery
 import veery_lowering
-from veery import lax
-from veery import numpy as jnp
+from veery import lax, numpy as jnp
 from veery_lowering import stablehlo as hlo
-from veery_lowering.registry import _rules, rule
+from veery_lowering.emit.registry import _rules, rule
 from veery_lowering.targets import Product, Traits, resolve
 
 FRESH = veery_lowering.Options(cache=False)

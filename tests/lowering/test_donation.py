@@ -11,7 +11,7 @@ from support.jaxpr_graphs import Graph, execute
 
 import veery_lowering
 import veery_runtime
-from veery_lowering import donation
+from veery_lowering.passes.stablehlo import donation
 
 FRESH = veery_lowering.Options(cache=False)
 SIDE = 192

@@ -17,8 +17,8 @@ import scipy.special
 import veery
 from veery import lax
 from veery_lowering import stablehlo as hlo
+from veery_lowering.emit.rules.elementwise import add
 from veery_lowering.mlir import context, ir
-from veery_lowering.rules.elementwise import add
 
 LONG = np.longdouble
 CLONG = np.clongdouble

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import veery
-from veery import lax
-from veery import numpy as jnp
+from veery import lax, numpy as jnp
 
 DTYPES = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"]
 

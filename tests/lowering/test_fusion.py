@@ -13,8 +13,7 @@ import scipy.special
 from support.compiled import results
 
 import veery
-from veery import nn
-from veery import numpy as jnp
+from veery import nn, numpy as jnp
 from veery_lowering.mlir import context, ir
 from veery_lowering.targets.fusion import is_rowwise
 

@@ -20,8 +20,8 @@ from support.compiled import results
 import veery
 import veery_lowering
 import veery_runtime
+from veery_lowering.compiler.isolation import run_pipeline
 from veery_lowering.errors import CompilerCrash
-from veery_lowering.isolation import run_pipeline
 from veery_lowering.program import Program
 from veery_lowering.targets import Traits, resolve
 
@@ -304,11 +304,11 @@ def test_options_of_a_process_turn_off_what_belongs_to_a_level() -> None:
     script = f"""if True:
         import sys
         from iree.compiler.api import ctypes_dl
-        from veery_lowering import mlir
+        from veery_lowering.compiler import sessions
         if len(sys.argv) > 1:
             ctypes_dl._initializeGlobalCL("veery", *sys.argv[1:])
         flags = tuple(flag for flag in {flags()!r} if "generalize-matmul" not in flag)
-        text, diagnostics = mlir.run_pipeline({module!r}.encode(), flags, "global-optimization")
+        text, diagnostics = sessions.run_pipeline({module!r}.encode(), flags, "global-optimization")
         print("linalg.matmul" in text.decode())"""
     found = [
         subprocess.run([sys.executable, "-c", script, *options], capture_output=True, text=True, check=True).stdout

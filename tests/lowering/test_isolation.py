@@ -20,9 +20,9 @@ import pytest
 from support import slow_changes
 
 import veery
-from veery_lowering import isolation
+from veery_lowering.compiler import isolation
+from veery_lowering.compiler.isolation import Deadline
 from veery_lowering.errors import CompileError, CompilerCrash, CompilerTimeout
-from veery_lowering.isolation import Deadline
 from veery_lowering.targets import Traits, resolve
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")

@@ -10,10 +10,9 @@ import pytest
 from support.interpreted import interpreted
 
 import veery
-from veery import lax
-from veery import numpy as jnp
+from veery import lax, numpy as jnp
 from veery_lowering.kernels import fuse_loops
-from veery_lowering.mlir import inlined
+from veery_lowering.passes.simplification import inlined
 
 SIZES = (1, 2, 3, 5, 7, 13, 17, 33)
 

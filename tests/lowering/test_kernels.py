@@ -10,11 +10,11 @@ import pytest
 from support.interpreted import interpreted
 
 import veery
-from veery import lax
-from veery import numpy as jnp
-from veery_lowering import isolation
+from veery import lax, numpy as jnp
+from veery_lowering.compiler import isolation
+from veery_lowering.compiler.sessions import Diagnostic
 from veery_lowering.kernels import BufferedKernel, RegisterKernel, fuse_loops
-from veery_lowering.mlir import Diagnostic, inlined
+from veery_lowering.passes.simplification import inlined
 
 X = np.linspace(-1, 1, 100).astype(np.float32)
 ROWS = np.linspace(-1, 1, 600).astype(np.float32).reshape(6, 100)

@@ -15,11 +15,12 @@ import pytest
 from primitives.table_structural import ROWS
 
 import veery
-from veery import lax, nn
-from veery import numpy as jnp
+from veery import lax, nn, numpy as jnp
 from veery._transforms.dce import dce
-from veery_lowering import Options, links, lower, registry
-from veery_lowering.fingerprint import fingerprint
+from veery_lowering import Options, lower
+from veery_lowering.emit import registry
+from veery_lowering.store import links
+from veery_lowering.store.fingerprint import fingerprint
 
 X = np.ones(3, np.float32)
 

@@ -9,7 +9,7 @@ import pytest
 from support.jaxpr_graphs import Graph, Literal
 
 import veery_lowering
-from veery_lowering.registry import _rules, rule
+from veery_lowering.emit.registry import _rules, rule
 
 
 def test_text_is_readable() -> None:
@@ -64,7 +64,7 @@ def test_rule_of_wrong_type_is_told() -> None:
 
 def test_registering_twice_is_an_error() -> None:
     with pytest.raises(ValueError, match="'add' has a lowering rule for target any already"):
-        veery_lowering.registry.lookup("add", "cpu")
+        veery_lowering.emit.registry.lookup("add", "cpu")
         rule("add")(lambda ctx, x, y: x)
 
 

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 import veery
-from veery import _dispatch
-from veery import numpy as jnp
-from veery_lowering.passes import PASSES
+from veery import _dispatch, numpy as jnp
+from veery_lowering.passes.pipeline import PASSES
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,6 +61,6 @@ def test_the_command_prints_them(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "veery", "inspect", "model.py:f", "--args", "bool[5,3], f32[3,2]", "--passes"]
     text = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert [p.name for p in PASSES] == [re.split(r"  +", line)[1] for line in text.splitlines()[1:]]
-    assert re.search(r"settle_products +\+.*veery_lowering/products.py", text)
+    assert re.search(r"settle_products +\+.*veery_lowering/passes/stablehlo/products.py", text)
     shown = json.loads(subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, check=True).stdout)
     assert [e["name"] for e in shown] == [p.name for p in PASSES]

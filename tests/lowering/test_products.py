@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import veery
-from veery import lax
-from veery import numpy as jnp
+from veery import lax, numpy as jnp
 
 _RNG = np.random.default_rng(0)
 

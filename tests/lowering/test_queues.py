@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from veery_lowering.mlir import context, ir
-from veery_lowering.queues import free_no_parts, keep_to_first_queue, record_anew
+from veery_lowering.passes.vm.queues import free_no_parts, keep_to_first_queue, record_anew
 
 MODULE = """
 vm.module public @program {

@@ -9,9 +9,9 @@ from support.passes import leave_out
 import veery
 import veery.numpy as jnp
 from veery_lowering import Options, lower
+from veery_lowering.compiler.isolation import run_pipeline
 from veery_lowering.errors import CompileError
-from veery_lowering.isolation import run_pipeline
-from veery_lowering.races import has_race
+from veery_lowering.passes.spirv.races import has_race
 from veery_lowering.targets import Traits, resolve
 
 TARGET = (

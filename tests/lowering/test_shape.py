@@ -8,8 +8,7 @@ import pytest
 from support.jaxpr_graphs import Graph, Literal
 
 import veery
-from veery import lax
-from veery import numpy as jnp
+from veery import lax, numpy as jnp
 
 DTYPES = (
     np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.float16,

@@ -11,8 +11,7 @@ from support.interpreted import interpreted
 from support.jaxpr_graphs import Graph, Literal
 
 import veery
-from veery import lax
-from veery import numpy as jnp
+from veery import lax, numpy as jnp
 
 RNG = np.random.default_rng(0)
 X = np.arange(35, dtype=np.float32).reshape(7, 5)

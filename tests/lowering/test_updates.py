@@ -11,10 +11,9 @@ from support.interpreted import interpreted
 from support.passes import leave_out
 
 import veery
-from veery import lax
-from veery import numpy as jnp
-from veery_lowering.mlir import inlined
-from veery_lowering.updates import endangered_writes
+from veery import lax, numpy as jnp
+from veery_lowering.passes.simplification import inlined
+from veery_lowering.passes.stablehlo.updates import endangered_writes
 
 X = np.linspace(0, 1, 40, dtype=np.float32).reshape(8, 5)
 U = np.full((1, 5), 7, np.float32)

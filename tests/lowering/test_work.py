@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.jaxpr_graphs import Graph, Literal
 
-from veery_lowering.work import estimate_work, is_blocking
+from veery_lowering.emit.work import estimate_work, is_blocking
 
 F, I = np.float32, np.int32
 

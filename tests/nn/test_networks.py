@@ -9,8 +9,7 @@ import pytest
 from support.numpy_trace import numpy_evaluation
 
 import veery
-from veery import lax, nn
-from veery import numpy as jnp
+from veery import lax, nn, numpy as jnp
 from veery._core.config import enable_x64
 
 RNG = np.random.default_rng(0)

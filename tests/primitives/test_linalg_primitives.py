@@ -14,10 +14,7 @@ from support.samples import normal_samples
 
 import veery
 from veery import lax
-from veery.lax import _linalg_loops as loops
-from veery.lax import _linalg_reduction_loops as reductions
-from veery.lax import _linalg_reference as lapack
-from veery.lax import linalg
+from veery.lax import _linalg_loops as loops, _linalg_reduction_loops as reductions, _linalg_reference as lapack, linalg
 from veery.lax._matrix import adjoint, matmul
 
 pytestmark = pytest.mark.usefixtures("x64")

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from primitives.table_structural import ROWS, Row
 from support.numpy_trace import numpy_evaluation
 from support.rule_checks import backward, check_backward, check_batching, check_forward, check_second_order, forward

@@ -12,8 +12,7 @@ from support.compiled import results
 from support.numpy_trace import numpy_evaluation
 
 import veery
-from veery import lax
-from veery import numpy as jnp
+from veery import lax, numpy as jnp
 from veery._core import dtypes
 
 # What rounding once per operation, in any order, may differ by; sums are compared with their largest elements.

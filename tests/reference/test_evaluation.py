@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.special
-from primitives.table_elementwise import ROWS as ELEMENTWISE
-from primitives.table_elementwise import dtype_of, samples
+from primitives.table_elementwise import ROWS as ELEMENTWISE, dtype_of, samples
 from primitives.table_structural import ROWS as STRUCTURAL
 from support.numpy_trace import numpy_evaluation
 

@@ -77,7 +77,7 @@ print(total)
 ENTRIES = (
     DAMAGE
     + """
-from veery_lowering.cache import CacheWarning, DiskCache
+from veery_lowering.store.cache import CacheWarning, DiskCache
 cache = DiskCache(Path(sys.argv[2]))
 entry = Path(sys.argv[1]).read_bytes(), {"iree": "3", "target": "cpu"}
 keys = "ab" * 32, "ac" * 32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from veery_lowering import passes
+from veery_lowering.passes import pipeline as passes
 
 
 def leave_out(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:

@@ -7,8 +7,7 @@ import pytest
 from support import numerics
 
 import veery
-from veery import lax
-from veery import numpy as jnp
+from veery import lax, numpy as jnp
 from veery._core.jaxpr import check_jaxpr
 
 X = np.array([0.3, -0.7, 1.1])

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from primitives import table_elementwise as elementwise
-from primitives import table_structural as structural
+from primitives import table_elementwise as elementwise, table_structural as structural
 from support.compiled import assert_close, results
 from support.numpy_trace import numpy_evaluation
 

@@ -18,8 +18,7 @@ from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr
 from veery._core.trace import current_trace, eval_trace
 from veery._core.tree_registry import Partial
-from veery._transforms import jvp as forward
-from veery._transforms import linearize as linearization
+from veery._transforms import jvp as forward, linearize as linearization
 from veery._transforms.staging import stage
 from veery._transforms.transpose import backward_pass
 

@@ -9,17 +9,19 @@ from types import SimpleNamespace
 from typing import Any
 
 from veery._api.arguments import as_tuple
-from veery._api.autodiff import flat_function
-from veery._api.autodiff import vjp as _vjp
+from veery._api.autodiff import flat_function, vjp as _vjp
 from veery._api.jit import JitOptions, check_outputs, debug_info
 from veery._core import errors, source, tree
 from veery._core.avals import aval_of, maybe_aval_of
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from veery._transforms import staging
-from veery._transforms.remat import Offloadable as Offloadable
-from veery._transforms.remat import Recompute as Recompute
-from veery._transforms.remat import Saveable as Saveable
-from veery._transforms.remat import checkpoint_p, name_p
+from veery._transforms.remat import (
+    Offloadable as Offloadable,
+    Recompute as Recompute,
+    Saveable as Saveable,
+    checkpoint_p,
+    name_p,
+)
 
 
 def checkpoint(

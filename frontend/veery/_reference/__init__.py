@@ -16,13 +16,17 @@ compared, and counted as `undetermined`. Arguments have no error: the program ha
 represents exactly have none either, so that masks, counts and whole numbers in floats are compared to the last bit.
 """
 
-from veery._reference import control_flow as control_flow
-from veery._reference import discontinuities as discontinuities
-from veery._reference import linear_algebra as linear_algebra
-from veery._reference.comparison import Comparison as Comparison
-from veery._reference.comparison import Failure as Failure
-from veery._reference.comparison import compare as compare
-from veery._reference.comparison import evaluate as evaluate
+from veery._reference import (
+    control_flow as control_flow,
+    discontinuities as discontinuities,
+    linear_algebra as linear_algebra,
+)
+from veery._reference.comparison import (
+    Comparison as Comparison,
+    Failure as Failure,
+    compare as compare,
+    evaluate as evaluate,
+)
 from veery._reference.interpreter import Unverifiable as Unverifiable
 
 __all__ = ["Comparison", "Failure", "Unverifiable", "compare", "evaluate"]

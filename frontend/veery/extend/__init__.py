@@ -1,7 +1,9 @@
 """For libraries that extend veery: the core's data types and all primitives."""
 
-from veery.extend import backend as backend
-from veery.extend import core as core
-from veery.extend import linear_util as linear_util
-from veery.extend import random as random
-from veery.extend import source_info_util as source_info_util
+from veery.extend import (
+    backend as backend,
+    core as core,
+    linear_util as linear_util,
+    random as random,
+    source_info_util as source_info_util,
+)

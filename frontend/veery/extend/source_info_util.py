@@ -1,10 +1,12 @@
 """Where in the user's program operations are made, and the names of the scopes around them."""
 
-from veery._core.source import SourceInfo as SourceInfo
-from veery._core.source import current as current
-from veery._core.source import current_name_stack as current_name_stack
-from veery._core.source import extend_name_stack as extend_name_stack
-from veery._core.source import fresh
+from veery._core.source import (
+    SourceInfo as SourceInfo,
+    current as current,
+    current_name_stack as current_name_stack,
+    extend_name_stack as extend_name_stack,
+    fresh,
+)
 
 reset_name_stack = fresh
 

@@ -1,7 +1,3 @@
 """The rules of primitives, for programs that define primitives of their own."""
 
-from veery.interpreters import ad as ad
-from veery.interpreters import batching as batching
-from veery.interpreters import mlir as mlir
-from veery.interpreters import partial_eval as partial_eval
-from veery.interpreters import xla as xla
+from veery.interpreters import ad as ad, batching as batching, mlir as mlir, partial_eval as partial_eval, xla as xla

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from veery._api.rule_tables import ir_constant as ir_constant
-from veery._api.rule_tables import lower_fun as lower_fun
-from veery._api.rule_tables import register_lowering as register_lowering
+from veery._api.rule_tables import (
+    ir_constant as ir_constant,
+    lower_fun as lower_fun,
+    register_lowering as register_lowering,
+)
 
 
 def aval_to_ir_type(aval: Any) -> Any:

@@ -6,11 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from veery._core.jaxpr import ClosedJaxpr, Jaxpr, Literal
-from veery._transforms import dce as _dce
-from veery._transforms import staging as _staging
-from veery._transforms.remat import Offloadable as Offloadable
-from veery._transforms.remat import Recompute as Recompute
-from veery._transforms.remat import Saveable as Saveable
+from veery._transforms import dce as _dce, staging as _staging
+from veery._transforms.remat import Offloadable as Offloadable, Recompute as Recompute, Saveable as Saveable
 
 DynamicJaxprTrace = _staging.StagingTrace
 JaxprTracer = DynamicJaxprTracer = _staging.JitTracer

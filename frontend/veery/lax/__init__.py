@@ -2,355 +2,390 @@
 
 from veery._core.shapes import broadcast_shapes as broadcast_shapes
 from veery.lax import linalg as linalg
-from veery.lax._arithmetic import RoundingMethod as RoundingMethod
-from veery.lax._arithmetic import abs as abs
-from veery.lax._arithmetic import abs_p as abs_p
-from veery.lax._arithmetic import add as add
-from veery.lax._arithmetic import add_p as add_p
-from veery.lax._arithmetic import ceil as ceil
-from veery.lax._arithmetic import ceil_p as ceil_p
-from veery.lax._arithmetic import complex as complex
-from veery.lax._arithmetic import complex_p as complex_p
-from veery.lax._arithmetic import conj as conj
-from veery.lax._arithmetic import conj_p as conj_p
-from veery.lax._arithmetic import div as div
-from veery.lax._arithmetic import div_p as div_p
-from veery.lax._arithmetic import floor as floor
-from veery.lax._arithmetic import floor_p as floor_p
-from veery.lax._arithmetic import imag as imag
-from veery.lax._arithmetic import imag_p as imag_p
-from veery.lax._arithmetic import integer_pow as integer_pow
-from veery.lax._arithmetic import integer_pow_p as integer_pow_p
-from veery.lax._arithmetic import is_finite as is_finite
-from veery.lax._arithmetic import is_finite_p as is_finite_p
-from veery.lax._arithmetic import max as max
-from veery.lax._arithmetic import max_p as max_p
-from veery.lax._arithmetic import min as min
-from veery.lax._arithmetic import min_p as min_p
-from veery.lax._arithmetic import mul as mul
-from veery.lax._arithmetic import mul_p as mul_p
-from veery.lax._arithmetic import mulhi as mulhi
-from veery.lax._arithmetic import mulhi_p as mulhi_p
-from veery.lax._arithmetic import neg as neg
-from veery.lax._arithmetic import neg_p as neg_p
-from veery.lax._arithmetic import nextafter as nextafter
-from veery.lax._arithmetic import nextafter_p as nextafter_p
-from veery.lax._arithmetic import pow as pow
-from veery.lax._arithmetic import pow_p as pow_p
-from veery.lax._arithmetic import real as real
-from veery.lax._arithmetic import real_p as real_p
-from veery.lax._arithmetic import reciprocal as reciprocal
-from veery.lax._arithmetic import rem as rem
-from veery.lax._arithmetic import rem_p as rem_p
-from veery.lax._arithmetic import round as round
-from veery.lax._arithmetic import round_p as round_p
-from veery.lax._arithmetic import sign as sign
-from veery.lax._arithmetic import sign_p as sign_p
-from veery.lax._arithmetic import square as square
-from veery.lax._arithmetic import square_p as square_p
-from veery.lax._arithmetic import sub as sub
-from veery.lax._arithmetic import sub_p as sub_p
+from veery.lax._arithmetic import (
+    RoundingMethod as RoundingMethod,
+    abs as abs,
+    abs_p as abs_p,
+    add as add,
+    add_p as add_p,
+    ceil as ceil,
+    ceil_p as ceil_p,
+    complex as complex,
+    complex_p as complex_p,
+    conj as conj,
+    conj_p as conj_p,
+    div as div,
+    div_p as div_p,
+    floor as floor,
+    floor_p as floor_p,
+    imag as imag,
+    imag_p as imag_p,
+    integer_pow as integer_pow,
+    integer_pow_p as integer_pow_p,
+    is_finite as is_finite,
+    is_finite_p as is_finite_p,
+    max as max,
+    max_p as max_p,
+    min as min,
+    min_p as min_p,
+    mul as mul,
+    mul_p as mul_p,
+    mulhi as mulhi,
+    mulhi_p as mulhi_p,
+    neg as neg,
+    neg_p as neg_p,
+    nextafter as nextafter,
+    nextafter_p as nextafter_p,
+    pow as pow,
+    pow_p as pow_p,
+    real as real,
+    real_p as real_p,
+    reciprocal as reciprocal,
+    rem as rem,
+    rem_p as rem_p,
+    round as round,
+    round_p as round_p,
+    sign as sign,
+    sign_p as sign_p,
+    square as square,
+    square_p as square_p,
+    sub as sub,
+    sub_p as sub_p,
+)
 from veery.lax._associative import associative_scan as associative_scan
-from veery.lax._barrier import optimization_barrier as optimization_barrier
-from veery.lax._barrier import optimization_barrier_p as optimization_barrier_p
-from veery.lax._bitwise import and_p as and_p
-from veery.lax._bitwise import bitwise_and as bitwise_and
-from veery.lax._bitwise import bitwise_not as bitwise_not
-from veery.lax._bitwise import bitwise_or as bitwise_or
-from veery.lax._bitwise import bitwise_xor as bitwise_xor
-from veery.lax._bitwise import clz as clz
-from veery.lax._bitwise import clz_p as clz_p
-from veery.lax._bitwise import not_p as not_p
-from veery.lax._bitwise import or_p as or_p
-from veery.lax._bitwise import population_count as population_count
-from veery.lax._bitwise import population_count_p as population_count_p
-from veery.lax._bitwise import shift_left as shift_left
-from veery.lax._bitwise import shift_left_p as shift_left_p
-from veery.lax._bitwise import shift_right_arithmetic as shift_right_arithmetic
-from veery.lax._bitwise import shift_right_arithmetic_p as shift_right_arithmetic_p
-from veery.lax._bitwise import shift_right_logical as shift_right_logical
-from veery.lax._bitwise import shift_right_logical_p as shift_right_logical_p
-from veery.lax._bitwise import xor_p as xor_p
-from veery.lax._compare import clamp as clamp
-from veery.lax._compare import clamp_p as clamp_p
-from veery.lax._compare import eq as eq
-from veery.lax._compare import eq_p as eq_p
-from veery.lax._compare import eq_to_p as eq_to_p
-from veery.lax._compare import ge as ge
-from veery.lax._compare import ge_p as ge_p
-from veery.lax._compare import gt as gt
-from veery.lax._compare import gt_p as gt_p
-from veery.lax._compare import le as le
-from veery.lax._compare import le_p as le_p
-from veery.lax._compare import le_to_p as le_to_p
-from veery.lax._compare import lt as lt
-from veery.lax._compare import lt_p as lt_p
-from veery.lax._compare import lt_to_p as lt_to_p
-from veery.lax._compare import ne as ne
-from veery.lax._compare import ne_p as ne_p
-from veery.lax._compare import select as select
-from veery.lax._compare import select_n as select_n
-from veery.lax._compare import select_n_p as select_n_p
-from veery.lax._cond import cond as cond
-from veery.lax._cond import cond_p as cond_p
-from veery.lax._cond import switch as switch
-from veery.lax._contract import DotAlgorithm as DotAlgorithm
-from veery.lax._contract import DotAlgorithmPreset as DotAlgorithmPreset
-from veery.lax._contract import DotDimensionNumbers as DotDimensionNumbers
-from veery.lax._contract import Precision as Precision
-from veery.lax._contract import PrecisionLike as PrecisionLike
-from veery.lax._contract import batch_matmul as batch_matmul
-from veery.lax._contract import dot as dot
-from veery.lax._contract import dot_general as dot_general
-from veery.lax._contract import dot_general_p as dot_general_p
-from veery.lax._conv import conv as conv
-from veery.lax._conv import conv_general_dilated as conv_general_dilated
-from veery.lax._conv import conv_general_dilated_local as conv_general_dilated_local
-from veery.lax._conv import conv_general_dilated_p as conv_general_dilated_p
-from veery.lax._conv import conv_general_dilated_patches as conv_general_dilated_patches
-from veery.lax._conv import conv_transpose as conv_transpose
-from veery.lax._conv import conv_with_general_padding as conv_with_general_padding
-from veery.lax._conv_dims import ConvDimensionNumbers as ConvDimensionNumbers
-from veery.lax._conv_dims import ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers
-from veery.lax._conv_dims import conv_dimension_numbers as conv_dimension_numbers
-from veery.lax._conv_dims import conv_general_permutations as conv_general_permutations
-from veery.lax._conv_dims import conv_general_shape_tuple as conv_general_shape_tuple
-from veery.lax._conv_dims import conv_shape_tuple as conv_shape_tuple
-from veery.lax._conv_dims import conv_transpose_shape_tuple as conv_transpose_shape_tuple
-from veery.lax._conv_dims import padtype_to_pads as padtype_to_pads
-from veery.lax._convert import bitcast_convert_type as bitcast_convert_type
-from veery.lax._convert import bitcast_convert_type_p as bitcast_convert_type_p
-from veery.lax._convert import convert_element_type as convert_element_type
-from veery.lax._convert import convert_element_type_p as convert_element_type_p
-from veery.lax._convert import dtype as dtype
-from veery.lax._convert import reduce_precision as reduce_precision
-from veery.lax._convert import reduce_precision_p as reduce_precision_p
-from veery.lax._cumulative import cumlogsumexp as cumlogsumexp
-from veery.lax._cumulative import cumlogsumexp_p as cumlogsumexp_p
-from veery.lax._cumulative import cummax as cummax
-from veery.lax._cumulative import cummax_p as cummax_p
-from veery.lax._cumulative import cummin as cummin
-from veery.lax._cumulative import cummin_p as cummin_p
-from veery.lax._cumulative import cumprod as cumprod
-from veery.lax._cumulative import cumprod_p as cumprod_p
-from veery.lax._cumulative import cumsum as cumsum
-from veery.lax._cumulative import cumsum_p as cumsum_p
+from veery.lax._barrier import (
+    optimization_barrier as optimization_barrier,
+    optimization_barrier_p as optimization_barrier_p,
+)
+from veery.lax._bitwise import (
+    and_p as and_p,
+    bitwise_and as bitwise_and,
+    bitwise_not as bitwise_not,
+    bitwise_or as bitwise_or,
+    bitwise_xor as bitwise_xor,
+    clz as clz,
+    clz_p as clz_p,
+    not_p as not_p,
+    or_p as or_p,
+    population_count as population_count,
+    population_count_p as population_count_p,
+    shift_left as shift_left,
+    shift_left_p as shift_left_p,
+    shift_right_arithmetic as shift_right_arithmetic,
+    shift_right_arithmetic_p as shift_right_arithmetic_p,
+    shift_right_logical as shift_right_logical,
+    shift_right_logical_p as shift_right_logical_p,
+    xor_p as xor_p,
+)
+from veery.lax._compare import (
+    clamp as clamp,
+    clamp_p as clamp_p,
+    eq as eq,
+    eq_p as eq_p,
+    eq_to_p as eq_to_p,
+    ge as ge,
+    ge_p as ge_p,
+    gt as gt,
+    gt_p as gt_p,
+    le as le,
+    le_p as le_p,
+    le_to_p as le_to_p,
+    lt as lt,
+    lt_p as lt_p,
+    lt_to_p as lt_to_p,
+    ne as ne,
+    ne_p as ne_p,
+    select as select,
+    select_n as select_n,
+    select_n_p as select_n_p,
+)
+from veery.lax._cond import cond as cond, cond_p as cond_p, switch as switch
+from veery.lax._contract import (
+    DotAlgorithm as DotAlgorithm,
+    DotAlgorithmPreset as DotAlgorithmPreset,
+    DotDimensionNumbers as DotDimensionNumbers,
+    Precision as Precision,
+    PrecisionLike as PrecisionLike,
+    batch_matmul as batch_matmul,
+    dot as dot,
+    dot_general as dot_general,
+    dot_general_p as dot_general_p,
+)
+from veery.lax._conv import (
+    conv as conv,
+    conv_general_dilated as conv_general_dilated,
+    conv_general_dilated_local as conv_general_dilated_local,
+    conv_general_dilated_p as conv_general_dilated_p,
+    conv_general_dilated_patches as conv_general_dilated_patches,
+    conv_transpose as conv_transpose,
+    conv_with_general_padding as conv_with_general_padding,
+)
+from veery.lax._conv_dims import (
+    ConvDimensionNumbers as ConvDimensionNumbers,
+    ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers,
+    conv_dimension_numbers as conv_dimension_numbers,
+    conv_general_permutations as conv_general_permutations,
+    conv_general_shape_tuple as conv_general_shape_tuple,
+    conv_shape_tuple as conv_shape_tuple,
+    conv_transpose_shape_tuple as conv_transpose_shape_tuple,
+    padtype_to_pads as padtype_to_pads,
+)
+from veery.lax._convert import (
+    bitcast_convert_type as bitcast_convert_type,
+    bitcast_convert_type_p as bitcast_convert_type_p,
+    convert_element_type as convert_element_type,
+    convert_element_type_p as convert_element_type_p,
+    dtype as dtype,
+    reduce_precision as reduce_precision,
+    reduce_precision_p as reduce_precision_p,
+)
+from veery.lax._cumulative import (
+    cumlogsumexp as cumlogsumexp,
+    cumlogsumexp_p as cumlogsumexp_p,
+    cummax as cummax,
+    cummax_p as cummax_p,
+    cummin as cummin,
+    cummin_p as cummin_p,
+    cumprod as cumprod,
+    cumprod_p as cumprod_p,
+    cumsum as cumsum,
+    cumsum_p as cumsum_p,
+)
 from veery.lax._dimension import shape_as_value as shape_as_value
-from veery.lax._fft import FftType as FftType
-from veery.lax._fft import fft as fft
-from veery.lax._fft import fft_p as fft_p
-from veery.lax._gather_scatter import gather as gather
-from veery.lax._gather_scatter import gather_p as gather_p
-from veery.lax._gather_scatter import scatter as scatter
-from veery.lax._gather_scatter import scatter_add as scatter_add
-from veery.lax._gather_scatter import scatter_add_p as scatter_add_p
-from veery.lax._gather_scatter import scatter_apply as scatter_apply
-from veery.lax._gather_scatter import scatter_max as scatter_max
-from veery.lax._gather_scatter import scatter_max_p as scatter_max_p
-from veery.lax._gather_scatter import scatter_min as scatter_min
-from veery.lax._gather_scatter import scatter_min_p as scatter_min_p
-from veery.lax._gather_scatter import scatter_mul as scatter_mul
-from veery.lax._gather_scatter import scatter_mul_p as scatter_mul_p
-from veery.lax._gather_scatter import scatter_p as scatter_p
-from veery.lax._gather_scatter import scatter_sub as scatter_sub
-from veery.lax._gather_scatter import scatter_sub_p as scatter_sub_p
-from veery.lax._gather_scatter_dims import GatherDimensionNumbers as GatherDimensionNumbers
-from veery.lax._gather_scatter_dims import GatherScatterMode as GatherScatterMode
-from veery.lax._gather_scatter_dims import ScatterDimensionNumbers as ScatterDimensionNumbers
+from veery.lax._fft import FftType as FftType, fft as fft, fft_p as fft_p
+from veery.lax._gather_scatter import (
+    gather as gather,
+    gather_p as gather_p,
+    scatter as scatter,
+    scatter_add as scatter_add,
+    scatter_add_p as scatter_add_p,
+    scatter_apply as scatter_apply,
+    scatter_max as scatter_max,
+    scatter_max_p as scatter_max_p,
+    scatter_min as scatter_min,
+    scatter_min_p as scatter_min_p,
+    scatter_mul as scatter_mul,
+    scatter_mul_p as scatter_mul_p,
+    scatter_p as scatter_p,
+    scatter_sub as scatter_sub,
+    scatter_sub_p as scatter_sub_p,
+)
+from veery.lax._gather_scatter_dims import (
+    GatherDimensionNumbers as GatherDimensionNumbers,
+    GatherScatterMode as GatherScatterMode,
+    ScatterDimensionNumbers as ScatterDimensionNumbers,
+)
 from veery.lax._map import map as map
-from veery.lax._ordering import after_all as after_all
-from veery.lax._ordering import composite as composite
-from veery.lax._ordering import create_token as create_token
-from veery.lax._ordering import dce_sink as dce_sink
-from veery.lax._ordering import dce_sink_p as dce_sink_p
-from veery.lax._ordering import stage as stage
-from veery.lax._parallel import all_gather as all_gather
-from veery.lax._parallel import all_gather_p as all_gather_p
-from veery.lax._parallel import all_to_all as all_to_all
-from veery.lax._parallel import all_to_all_p as all_to_all_p
-from veery.lax._parallel import axis_index as axis_index
-from veery.lax._parallel import axis_index_p as axis_index_p
-from veery.lax._parallel import axis_size as axis_size
-from veery.lax._parallel import pbroadcast as pbroadcast
-from veery.lax._parallel import pmax as pmax
-from veery.lax._parallel import pmax_p as pmax_p
-from veery.lax._parallel import pmean as pmean
-from veery.lax._parallel import pmin as pmin
-from veery.lax._parallel import pmin_p as pmin_p
-from veery.lax._parallel import ppermute as ppermute
-from veery.lax._parallel import ppermute_p as ppermute_p
-from veery.lax._parallel import pshuffle as pshuffle
-from veery.lax._parallel import psum as psum
-from veery.lax._parallel import psum_p as psum_p
-from veery.lax._parallel import psum_scatter as psum_scatter
-from veery.lax._parallel import pswapaxes as pswapaxes
-from veery.lax._parallel import reduce_scatter_p as reduce_scatter_p
-from veery.lax._platform import platform_dependent as platform_dependent
-from veery.lax._platform import platform_index_p as platform_index_p
-from veery.lax._ragged import RaggedDotDimensionNumbers as RaggedDotDimensionNumbers
-from veery.lax._ragged import ragged_dot as ragged_dot
-from veery.lax._ragged import ragged_dot_general as ragged_dot_general
-from veery.lax._reduce import argmax as argmax
-from veery.lax._reduce import argmax_p as argmax_p
-from veery.lax._reduce import argmin as argmin
-from veery.lax._reduce import argmin_p as argmin_p
-from veery.lax._reduce import reduce as reduce
-from veery.lax._reduce import reduce_and as reduce_and
-from veery.lax._reduce import reduce_and_p as reduce_and_p
-from veery.lax._reduce import reduce_max as reduce_max
-from veery.lax._reduce import reduce_max_p as reduce_max_p
-from veery.lax._reduce import reduce_min as reduce_min
-from veery.lax._reduce import reduce_min_p as reduce_min_p
-from veery.lax._reduce import reduce_or as reduce_or
-from veery.lax._reduce import reduce_or_p as reduce_or_p
-from veery.lax._reduce import reduce_p as reduce_p
-from veery.lax._reduce import reduce_prod as reduce_prod
-from veery.lax._reduce import reduce_prod_p as reduce_prod_p
-from veery.lax._reduce import reduce_sum as reduce_sum
-from veery.lax._reduce import reduce_sum_p as reduce_sum_p
-from veery.lax._reduce import reduce_xor as reduce_xor
-from veery.lax._reduce import reduce_xor_p as reduce_xor_p
-from veery.lax._scan import scan as scan
-from veery.lax._scan import scan_p as scan_p
-from veery.lax._shape import broadcast as broadcast
-from veery.lax._shape import broadcast_in_dim as broadcast_in_dim
-from veery.lax._shape import broadcast_in_dim_p as broadcast_in_dim_p
-from veery.lax._shape import broadcast_like as broadcast_like
-from veery.lax._shape import broadcast_to_rank as broadcast_to_rank
-from veery.lax._shape import broadcasted_iota as broadcasted_iota
-from veery.lax._shape import collapse as collapse
-from veery.lax._shape import concatenate as concatenate
-from veery.lax._shape import concatenate_p as concatenate_p
-from veery.lax._shape import copy_p as copy_p
-from veery.lax._shape import empty as empty
-from veery.lax._shape import expand_dims as expand_dims
-from veery.lax._shape import full as full
-from veery.lax._shape import full_like as full_like
-from veery.lax._shape import iota as iota
-from veery.lax._shape import iota_p as iota_p
-from veery.lax._shape import pad as pad
-from veery.lax._shape import pad_p as pad_p
-from veery.lax._shape import reshape as reshape
-from veery.lax._shape import reshape_p as reshape_p
-from veery.lax._shape import rev as rev
-from veery.lax._shape import rev_p as rev_p
-from veery.lax._shape import split as split
-from veery.lax._shape import split_p as split_p
-from veery.lax._shape import squeeze as squeeze
-from veery.lax._shape import squeeze_p as squeeze_p
-from veery.lax._shape import stack as stack
-from veery.lax._shape import tile as tile
-from veery.lax._shape import transpose as transpose
-from veery.lax._shape import transpose_p as transpose_p
-from veery.lax._shape import unstack as unstack
-from veery.lax._shape import zeros_like_array as zeros_like_array
-from veery.lax._slicing import dynamic_index_in_dim as dynamic_index_in_dim
-from veery.lax._slicing import dynamic_slice as dynamic_slice
-from veery.lax._slicing import dynamic_slice_in_dim as dynamic_slice_in_dim
-from veery.lax._slicing import dynamic_slice_p as dynamic_slice_p
-from veery.lax._slicing import dynamic_update_index_in_dim as dynamic_update_index_in_dim
-from veery.lax._slicing import dynamic_update_slice as dynamic_update_slice
-from veery.lax._slicing import dynamic_update_slice_in_dim as dynamic_update_slice_in_dim
-from veery.lax._slicing import dynamic_update_slice_p as dynamic_update_slice_p
-from veery.lax._slicing import index_in_dim as index_in_dim
-from veery.lax._slicing import index_take as index_take
-from veery.lax._slicing import slice as slice
-from veery.lax._slicing import slice_in_dim as slice_in_dim
-from veery.lax._slicing import slice_p as slice_p
-from veery.lax._solve import custom_linear_solve as custom_linear_solve
-from veery.lax._solve import custom_root as custom_root
-from veery.lax._solve import linear_solve_p as linear_solve_p
-from veery.lax._sort import approx_max_k as approx_max_k
-from veery.lax._sort import approx_min_k as approx_min_k
-from veery.lax._sort import sort as sort
-from veery.lax._sort import sort_key_val as sort_key_val
-from veery.lax._sort import sort_p as sort_p
-from veery.lax._sort import top_k as top_k
-from veery.lax._sort import top_k_p as top_k_p
-from veery.lax._special import bessel_i0e as bessel_i0e
-from veery.lax._special import bessel_i0e_p as bessel_i0e_p
-from veery.lax._special import bessel_i1e as bessel_i1e
-from veery.lax._special import bessel_i1e_p as bessel_i1e_p
-from veery.lax._special import betainc as betainc
-from veery.lax._special import digamma as digamma
-from veery.lax._special import digamma_p as digamma_p
-from veery.lax._special import erf as erf
-from veery.lax._special import erf_inv as erf_inv
-from veery.lax._special import erf_inv_p as erf_inv_p
-from veery.lax._special import erf_p as erf_p
-from veery.lax._special import erfc as erfc
-from veery.lax._special import erfc_p as erfc_p
-from veery.lax._special import igamma as igamma
-from veery.lax._special import igamma_grad_a as igamma_grad_a
-from veery.lax._special import igamma_grad_a_p as igamma_grad_a_p
-from veery.lax._special import igamma_p as igamma_p
-from veery.lax._special import igammac as igammac
-from veery.lax._special import igammac_p as igammac_p
-from veery.lax._special import lgamma as lgamma
-from veery.lax._special import lgamma_p as lgamma_p
-from veery.lax._special import polygamma as polygamma
-from veery.lax._special import polygamma_p as polygamma_p
-from veery.lax._special import random_gamma_grad as random_gamma_grad
-from veery.lax._special import random_gamma_grad_p as random_gamma_grad_p
-from veery.lax._special import regularized_incomplete_beta_p as regularized_incomplete_beta_p
-from veery.lax._special import zeta as zeta
-from veery.lax._special import zeta_p as zeta_p
-from veery.lax._stop_gradient import stop_gradient as stop_gradient
-from veery.lax._stop_gradient import stop_gradient_p as stop_gradient_p
-from veery.lax._transcendental import AccuracyMode as AccuracyMode
-from veery.lax._transcendental import Tolerance as Tolerance
-from veery.lax._transcendental import acos as acos
-from veery.lax._transcendental import acos_p as acos_p
-from veery.lax._transcendental import acosh as acosh
-from veery.lax._transcendental import acosh_p as acosh_p
-from veery.lax._transcendental import asin as asin
-from veery.lax._transcendental import asin_p as asin_p
-from veery.lax._transcendental import asinh as asinh
-from veery.lax._transcendental import asinh_p as asinh_p
-from veery.lax._transcendental import atan as atan
-from veery.lax._transcendental import atan2 as atan2
-from veery.lax._transcendental import atan2_p as atan2_p
-from veery.lax._transcendental import atan_p as atan_p
-from veery.lax._transcendental import atanh as atanh
-from veery.lax._transcendental import atanh_p as atanh_p
-from veery.lax._transcendental import cbrt as cbrt
-from veery.lax._transcendental import cbrt_p as cbrt_p
-from veery.lax._transcendental import cos as cos
-from veery.lax._transcendental import cos_p as cos_p
-from veery.lax._transcendental import cosh as cosh
-from veery.lax._transcendental import cosh_p as cosh_p
-from veery.lax._transcendental import exp as exp
-from veery.lax._transcendental import exp2 as exp2
-from veery.lax._transcendental import exp2_p as exp2_p
-from veery.lax._transcendental import exp_p as exp_p
-from veery.lax._transcendental import expm1 as expm1
-from veery.lax._transcendental import expm1_p as expm1_p
-from veery.lax._transcendental import log as log
-from veery.lax._transcendental import log1p as log1p
-from veery.lax._transcendental import log1p_p as log1p_p
-from veery.lax._transcendental import log_p as log_p
-from veery.lax._transcendental import logistic as logistic
-from veery.lax._transcendental import logistic_p as logistic_p
-from veery.lax._transcendental import rsqrt as rsqrt
-from veery.lax._transcendental import rsqrt_p as rsqrt_p
-from veery.lax._transcendental import sin as sin
-from veery.lax._transcendental import sin_p as sin_p
-from veery.lax._transcendental import sinh as sinh
-from veery.lax._transcendental import sinh_p as sinh_p
-from veery.lax._transcendental import sqrt as sqrt
-from veery.lax._transcendental import sqrt_p as sqrt_p
-from veery.lax._transcendental import tan as tan
-from veery.lax._transcendental import tan_p as tan_p
-from veery.lax._transcendental import tanh as tanh
-from veery.lax._transcendental import tanh_p as tanh_p
-from veery.lax._while import fori_loop as fori_loop
-from veery.lax._while import while_loop as while_loop
-from veery.lax._while import while_p as while_p
-from veery.lax._window import reduce_window as reduce_window
-from veery.lax._window import reduce_window_max_p as reduce_window_max_p
-from veery.lax._window import reduce_window_min_p as reduce_window_min_p
-from veery.lax._window import reduce_window_p as reduce_window_p
-from veery.lax._window import reduce_window_shape_tuple as reduce_window_shape_tuple
-from veery.lax._window import reduce_window_sum_p as reduce_window_sum_p
-from veery.lax._window import select_and_gather_add_p as select_and_gather_add_p
-from veery.lax._window import select_and_scatter_add_p as select_and_scatter_add_p
+from veery.lax._ordering import (
+    after_all as after_all,
+    composite as composite,
+    create_token as create_token,
+    dce_sink as dce_sink,
+    dce_sink_p as dce_sink_p,
+    stage as stage,
+)
+from veery.lax._parallel import (
+    all_gather as all_gather,
+    all_gather_p as all_gather_p,
+    all_to_all as all_to_all,
+    all_to_all_p as all_to_all_p,
+    axis_index as axis_index,
+    axis_index_p as axis_index_p,
+    axis_size as axis_size,
+    pbroadcast as pbroadcast,
+    pmax as pmax,
+    pmax_p as pmax_p,
+    pmean as pmean,
+    pmin as pmin,
+    pmin_p as pmin_p,
+    ppermute as ppermute,
+    ppermute_p as ppermute_p,
+    pshuffle as pshuffle,
+    psum as psum,
+    psum_p as psum_p,
+    psum_scatter as psum_scatter,
+    pswapaxes as pswapaxes,
+    reduce_scatter_p as reduce_scatter_p,
+)
+from veery.lax._platform import platform_dependent as platform_dependent, platform_index_p as platform_index_p
+from veery.lax._ragged import (
+    RaggedDotDimensionNumbers as RaggedDotDimensionNumbers,
+    ragged_dot as ragged_dot,
+    ragged_dot_general as ragged_dot_general,
+)
+from veery.lax._reduce import (
+    argmax as argmax,
+    argmax_p as argmax_p,
+    argmin as argmin,
+    argmin_p as argmin_p,
+    reduce as reduce,
+    reduce_and as reduce_and,
+    reduce_and_p as reduce_and_p,
+    reduce_max as reduce_max,
+    reduce_max_p as reduce_max_p,
+    reduce_min as reduce_min,
+    reduce_min_p as reduce_min_p,
+    reduce_or as reduce_or,
+    reduce_or_p as reduce_or_p,
+    reduce_p as reduce_p,
+    reduce_prod as reduce_prod,
+    reduce_prod_p as reduce_prod_p,
+    reduce_sum as reduce_sum,
+    reduce_sum_p as reduce_sum_p,
+    reduce_xor as reduce_xor,
+    reduce_xor_p as reduce_xor_p,
+)
+from veery.lax._scan import scan as scan, scan_p as scan_p
+from veery.lax._shape import (
+    broadcast as broadcast,
+    broadcast_in_dim as broadcast_in_dim,
+    broadcast_in_dim_p as broadcast_in_dim_p,
+    broadcast_like as broadcast_like,
+    broadcast_to_rank as broadcast_to_rank,
+    broadcasted_iota as broadcasted_iota,
+    collapse as collapse,
+    concatenate as concatenate,
+    concatenate_p as concatenate_p,
+    copy_p as copy_p,
+    empty as empty,
+    expand_dims as expand_dims,
+    full as full,
+    full_like as full_like,
+    iota as iota,
+    iota_p as iota_p,
+    pad as pad,
+    pad_p as pad_p,
+    reshape as reshape,
+    reshape_p as reshape_p,
+    rev as rev,
+    rev_p as rev_p,
+    split as split,
+    split_p as split_p,
+    squeeze as squeeze,
+    squeeze_p as squeeze_p,
+    stack as stack,
+    tile as tile,
+    transpose as transpose,
+    transpose_p as transpose_p,
+    unstack as unstack,
+    zeros_like_array as zeros_like_array,
+)
+from veery.lax._slicing import (
+    dynamic_index_in_dim as dynamic_index_in_dim,
+    dynamic_slice as dynamic_slice,
+    dynamic_slice_in_dim as dynamic_slice_in_dim,
+    dynamic_slice_p as dynamic_slice_p,
+    dynamic_update_index_in_dim as dynamic_update_index_in_dim,
+    dynamic_update_slice as dynamic_update_slice,
+    dynamic_update_slice_in_dim as dynamic_update_slice_in_dim,
+    dynamic_update_slice_p as dynamic_update_slice_p,
+    index_in_dim as index_in_dim,
+    index_take as index_take,
+    slice as slice,
+    slice_in_dim as slice_in_dim,
+    slice_p as slice_p,
+)
+from veery.lax._solve import (
+    custom_linear_solve as custom_linear_solve,
+    custom_root as custom_root,
+    linear_solve_p as linear_solve_p,
+)
+from veery.lax._sort import (
+    approx_max_k as approx_max_k,
+    approx_min_k as approx_min_k,
+    sort as sort,
+    sort_key_val as sort_key_val,
+    sort_p as sort_p,
+    top_k as top_k,
+    top_k_p as top_k_p,
+)
+from veery.lax._special import (
+    bessel_i0e as bessel_i0e,
+    bessel_i0e_p as bessel_i0e_p,
+    bessel_i1e as bessel_i1e,
+    bessel_i1e_p as bessel_i1e_p,
+    betainc as betainc,
+    digamma as digamma,
+    digamma_p as digamma_p,
+    erf as erf,
+    erf_inv as erf_inv,
+    erf_inv_p as erf_inv_p,
+    erf_p as erf_p,
+    erfc as erfc,
+    erfc_p as erfc_p,
+    igamma as igamma,
+    igamma_grad_a as igamma_grad_a,
+    igamma_grad_a_p as igamma_grad_a_p,
+    igamma_p as igamma_p,
+    igammac as igammac,
+    igammac_p as igammac_p,
+    lgamma as lgamma,
+    lgamma_p as lgamma_p,
+    polygamma as polygamma,
+    polygamma_p as polygamma_p,
+    random_gamma_grad as random_gamma_grad,
+    random_gamma_grad_p as random_gamma_grad_p,
+    regularized_incomplete_beta_p as regularized_incomplete_beta_p,
+    zeta as zeta,
+    zeta_p as zeta_p,
+)
+from veery.lax._stop_gradient import stop_gradient as stop_gradient, stop_gradient_p as stop_gradient_p
+from veery.lax._transcendental import (
+    AccuracyMode as AccuracyMode,
+    Tolerance as Tolerance,
+    acos as acos,
+    acos_p as acos_p,
+    acosh as acosh,
+    acosh_p as acosh_p,
+    asin as asin,
+    asin_p as asin_p,
+    asinh as asinh,
+    asinh_p as asinh_p,
+    atan as atan,
+    atan2 as atan2,
+    atan2_p as atan2_p,
+    atan_p as atan_p,
+    atanh as atanh,
+    atanh_p as atanh_p,
+    cbrt as cbrt,
+    cbrt_p as cbrt_p,
+    cos as cos,
+    cos_p as cos_p,
+    cosh as cosh,
+    cosh_p as cosh_p,
+    exp as exp,
+    exp2 as exp2,
+    exp2_p as exp2_p,
+    exp_p as exp_p,
+    expm1 as expm1,
+    expm1_p as expm1_p,
+    log as log,
+    log1p as log1p,
+    log1p_p as log1p_p,
+    log_p as log_p,
+    logistic as logistic,
+    logistic_p as logistic_p,
+    rsqrt as rsqrt,
+    rsqrt_p as rsqrt_p,
+    sin as sin,
+    sin_p as sin_p,
+    sinh as sinh,
+    sinh_p as sinh_p,
+    sqrt as sqrt,
+    sqrt_p as sqrt_p,
+    tan as tan,
+    tan_p as tan_p,
+    tanh as tanh,
+    tanh_p as tanh_p,
+)
+from veery.lax._while import fori_loop as fori_loop, while_loop as while_loop, while_p as while_p
+from veery.lax._window import (
+    reduce_window as reduce_window,
+    reduce_window_max_p as reduce_window_max_p,
+    reduce_window_min_p as reduce_window_min_p,
+    reduce_window_p as reduce_window_p,
+    reduce_window_shape_tuple as reduce_window_shape_tuple,
+    reduce_window_sum_p as reduce_window_sum_p,
+    select_and_gather_add_p as select_and_gather_add_p,
+    select_and_scatter_add_p as select_and_scatter_add_p,
+)

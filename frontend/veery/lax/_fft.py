@@ -14,8 +14,7 @@ from veery._core.ad import LINEAR, Zero
 from veery._core.array import Array
 from veery._core.avals import ShapedArray
 from veery._core.primitive import Primitive
-from veery.lax import _arithmetic, _contract, _convert, _fill, _shape, _slicing
-from veery.lax import _matrix as mx
+from veery.lax import _arithmetic, _contract, _convert, _fill, _matrix as mx, _shape, _slicing
 
 ArrayLike = Any
 Shape = tuple[int, ...]

@@ -14,9 +14,15 @@ from veery._core.array import Array
 from veery._core.avals import Shape, ShapedArray, aval_of
 from veery._core.primitive import Primitive
 from veery._core.shapes import canonicalize_shape
-from veery.lax import _arithmetic, _compare, _computation, _convert, _shape
-from veery.lax import _gather_scatter_dims as _dims
-from veery.lax import _gather_scatter_reference as _reference
+from veery.lax import (
+    _arithmetic,
+    _compare,
+    _computation,
+    _convert,
+    _gather_scatter_dims as _dims,
+    _gather_scatter_reference as _reference,
+    _shape,
+)
 from veery.lax._gather_scatter_dims import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 
 ArrayLike = Any

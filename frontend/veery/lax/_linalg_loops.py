@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from veery._core import dtypes
-from veery.lax import _arithmetic, _compare, _fill, _reduce, _shape, _slicing, _transcendental
-from veery.lax import _matrix as mx
+from veery.lax import _arithmetic, _compare, _fill, _matrix as mx, _reduce, _shape, _slicing, _transcendental
 from veery.lax._bitwise import bitwise_and
 from veery.lax._sort import sort
 from veery.lax._while import fori_loop, while_loop

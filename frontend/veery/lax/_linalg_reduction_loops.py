@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from veery.lax import _arithmetic, _compare, _fill, _shape
-from veery.lax import _matrix as mx
+from veery.lax import _arithmetic, _compare, _fill, _matrix as mx, _shape
 from veery.lax._linalg_loops import _column, _flat, _reflection, _row, _with_column, _with_row
 from veery.lax._shape import rev
 from veery.lax._while import fori_loop

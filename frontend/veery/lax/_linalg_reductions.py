@@ -11,9 +11,7 @@ from veery._core.ad import Zero, is_undefined_primal
 from veery._core.array import Array
 from veery._core.avals import ShapedArray
 from veery._core.primitive import Primitive
-from veery.lax import _arithmetic, _linalg_reference, _shape
-from veery.lax import _linalg_reduction_loops as loops
-from veery.lax import _matrix as mx
+from veery.lax import _arithmetic, _linalg_reduction_loops as loops, _linalg_reference, _matrix as mx, _shape
 from veery.lax._declare import check_same_dtypes
 
 ArrayLike = Any

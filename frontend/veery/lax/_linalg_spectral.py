@@ -12,8 +12,7 @@ from veery._core import dtypes
 from veery._core.array import Array
 from veery._core.avals import ShapedArray
 from veery._core.primitive import Primitive
-from veery.lax import _arithmetic, _compare, _fill, _linalg_loops, _linalg_reference, _shape
-from veery.lax import _matrix as mx
+from veery.lax import _arithmetic, _compare, _fill, _linalg_loops, _linalg_reference, _matrix as mx, _shape
 from veery.lax._linalg_triangular import lu, permute_rows, symmetrize, triangular_solve
 
 ArrayLike = Any

@@ -12,8 +12,7 @@ from veery._core.array import Array
 from veery._core.avals import aval_of
 from veery._core.config import config
 from veery._transforms.calls import jit_p
-from veery.lax import _arithmetic, _bodies, _compare, _fill, _reduce, _shape, _transcendental
-from veery.lax import _matrix as mx
+from veery.lax import _arithmetic, _bodies, _compare, _fill, _matrix as mx, _reduce, _shape, _transcendental
 from veery.lax._bitwise import bitwise_and, bitwise_or
 from veery.lax._linalg_loops import _by_real, _column, _row, _square, _times, _with_row
 from veery.lax._linalg_orthogonal import qr

@@ -8,9 +8,7 @@ from typing import Any
 from veery._transforms.staging import stage as stage
 from veery.lax import _arithmetic, _reduce, _shape
 from veery.lax._dimension import dimension_value as dimension_value
-from veery.lax._shape import broadcast_in_dim as broadcast_in_dim
-from veery.lax._shape import moveaxis as moveaxis
-from veery.lax._shape import zeros as zeros
+from veery.lax._shape import broadcast_in_dim as broadcast_in_dim, moveaxis as moveaxis, zeros as zeros
 
 
 def add(x: Any, y: Any) -> Any:

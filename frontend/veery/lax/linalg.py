@@ -1,36 +1,46 @@
 """Factorisations of matrices, which may be stacked in leading dimensions."""
 
-from veery.lax._linalg_orthogonal import householder_product as householder_product
-from veery.lax._linalg_orthogonal import householder_product_p as householder_product_p
-from veery.lax._linalg_orthogonal import qr as qr
-from veery.lax._linalg_orthogonal import qr_p as qr_p
-from veery.lax._linalg_reductions import hessenberg as hessenberg
-from veery.lax._linalg_reductions import hessenberg_p as hessenberg_p
-from veery.lax._linalg_reductions import ormqr as ormqr
-from veery.lax._linalg_reductions import ormqr_p as ormqr_p
-from veery.lax._linalg_reductions import schur as schur
-from veery.lax._linalg_reductions import schur_p as schur_p
-from veery.lax._linalg_reductions import tridiagonal as tridiagonal
-from veery.lax._linalg_reductions import tridiagonal_p as tridiagonal_p
-from veery.lax._linalg_reductions import tridiagonal_solve as tridiagonal_solve
-from veery.lax._linalg_reductions import tridiagonal_solve_p as tridiagonal_solve_p
-from veery.lax._linalg_spectral import EighImplementation as EighImplementation
-from veery.lax._linalg_spectral import EigImplementation as EigImplementation
-from veery.lax._linalg_spectral import SvdAlgorithm as SvdAlgorithm
-from veery.lax._linalg_spectral import eig as eig
-from veery.lax._linalg_spectral import eig_p as eig_p
-from veery.lax._linalg_spectral import eigh as eigh
-from veery.lax._linalg_spectral import eigh_p as eigh_p
-from veery.lax._linalg_spectral import svd as svd
-from veery.lax._linalg_spectral import svd_p as svd_p
-from veery.lax._linalg_triangular import cholesky as cholesky
-from veery.lax._linalg_triangular import cholesky_p as cholesky_p
-from veery.lax._linalg_triangular import lu as lu
-from veery.lax._linalg_triangular import lu_p as lu_p
-from veery.lax._linalg_triangular import lu_pivots_to_permutation as lu_pivots_to_permutation
-from veery.lax._linalg_triangular import lu_pivots_to_permutation_p as lu_pivots_to_permutation_p
-from veery.lax._linalg_triangular import triangular_solve as triangular_solve
-from veery.lax._linalg_triangular import triangular_solve_p as triangular_solve_p
-from veery.lax._linalg_updates import cholesky_update as cholesky_update
-from veery.lax._linalg_updates import qdwh as qdwh
-from veery.lax._linalg_updates import symmetric_product as symmetric_product
+from veery.lax._linalg_orthogonal import (
+    householder_product as householder_product,
+    householder_product_p as householder_product_p,
+    qr as qr,
+    qr_p as qr_p,
+)
+from veery.lax._linalg_reductions import (
+    hessenberg as hessenberg,
+    hessenberg_p as hessenberg_p,
+    ormqr as ormqr,
+    ormqr_p as ormqr_p,
+    schur as schur,
+    schur_p as schur_p,
+    tridiagonal as tridiagonal,
+    tridiagonal_p as tridiagonal_p,
+    tridiagonal_solve as tridiagonal_solve,
+    tridiagonal_solve_p as tridiagonal_solve_p,
+)
+from veery.lax._linalg_spectral import (
+    EighImplementation as EighImplementation,
+    EigImplementation as EigImplementation,
+    SvdAlgorithm as SvdAlgorithm,
+    eig as eig,
+    eig_p as eig_p,
+    eigh as eigh,
+    eigh_p as eigh_p,
+    svd as svd,
+    svd_p as svd_p,
+)
+from veery.lax._linalg_triangular import (
+    cholesky as cholesky,
+    cholesky_p as cholesky_p,
+    lu as lu,
+    lu_p as lu_p,
+    lu_pivots_to_permutation as lu_pivots_to_permutation,
+    lu_pivots_to_permutation_p as lu_pivots_to_permutation_p,
+    triangular_solve as triangular_solve,
+    triangular_solve_p as triangular_solve_p,
+)
+from veery.lax._linalg_updates import (
+    cholesky_update as cholesky_update,
+    qdwh as qdwh,
+    symmetric_product as symmetric_product,
+)

@@ -1,37 +1,43 @@
 """Functions of neural networks."""
 
 from veery.nn import initializers as initializers
-from veery.nn._activations import celu as celu
-from veery.nn._activations import elu as elu
-from veery.nn._activations import gelu as gelu
-from veery.nn._activations import glu as glu
-from veery.nn._activations import hard_sigmoid as hard_sigmoid
-from veery.nn._activations import hard_silu as hard_silu
-from veery.nn._activations import hard_swish as hard_swish
-from veery.nn._activations import hard_tanh as hard_tanh
-from veery.nn._activations import identity as identity
-from veery.nn._activations import leaky_relu as leaky_relu
-from veery.nn._activations import log1mexp as log1mexp
-from veery.nn._activations import log_sigmoid as log_sigmoid
-from veery.nn._activations import mish as mish
-from veery.nn._activations import relu as relu
-from veery.nn._activations import relu6 as relu6
-from veery.nn._activations import selu as selu
-from veery.nn._activations import sigmoid as sigmoid
-from veery.nn._activations import silu as silu
-from veery.nn._activations import soft_sign as soft_sign
-from veery.nn._activations import softplus as softplus
-from veery.nn._activations import sparse_plus as sparse_plus
-from veery.nn._activations import sparse_sigmoid as sparse_sigmoid
-from veery.nn._activations import squareplus as squareplus
-from veery.nn._activations import swish as swish
-from veery.nn._attention import dot_product_attention as dot_product_attention
-from veery.nn._attention import get_scaled_dot_general_config as get_scaled_dot_general_config
-from veery.nn._attention import scaled_matmul as scaled_matmul
-from veery.nn._normalisation import log_softmax as log_softmax
-from veery.nn._normalisation import logmeanexp as logmeanexp
-from veery.nn._normalisation import logsumexp as logsumexp
-from veery.nn._normalisation import one_hot as one_hot
-from veery.nn._normalisation import softmax as softmax
-from veery.nn._normalisation import standardize as standardize
+from veery.nn._activations import (
+    celu as celu,
+    elu as elu,
+    gelu as gelu,
+    glu as glu,
+    hard_sigmoid as hard_sigmoid,
+    hard_silu as hard_silu,
+    hard_swish as hard_swish,
+    hard_tanh as hard_tanh,
+    identity as identity,
+    leaky_relu as leaky_relu,
+    log1mexp as log1mexp,
+    log_sigmoid as log_sigmoid,
+    mish as mish,
+    relu as relu,
+    relu6 as relu6,
+    selu as selu,
+    sigmoid as sigmoid,
+    silu as silu,
+    soft_sign as soft_sign,
+    softplus as softplus,
+    sparse_plus as sparse_plus,
+    sparse_sigmoid as sparse_sigmoid,
+    squareplus as squareplus,
+    swish as swish,
+)
+from veery.nn._attention import (
+    dot_product_attention as dot_product_attention,
+    get_scaled_dot_general_config as get_scaled_dot_general_config,
+    scaled_matmul as scaled_matmul,
+)
+from veery.nn._normalisation import (
+    log_softmax as log_softmax,
+    logmeanexp as logmeanexp,
+    logsumexp as logsumexp,
+    one_hot as one_hot,
+    softmax as softmax,
+    standardize as standardize,
+)
 from veery.numpy import tanh as tanh

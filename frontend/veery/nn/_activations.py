@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from veery import lax
-from veery import numpy as jnp
+from veery import lax, numpy as jnp
 from veery._api.custom_derivatives import custom_jvp
 from veery._api.jit import jit
 from veery.numpy._promotion import check_arraylike, ensure_arraylike, promote_args_inexact

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veery import lax
-from veery import numpy as jnp
+from veery import lax, numpy as jnp
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery.nn._normalisation import logsumexp, softmax

@@ -14,8 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from veery import numpy as jnp
-from veery import random
+from veery import numpy as jnp, random
 from veery._core import dtypes
 from veery._core.shapes import canonicalize_shape
 

@@ -1,426 +1,462 @@
 """NumPy's functions on veery's arrays: `import veery.numpy as jnp`."""
 
-from numpy import e as e
-from numpy import euler_gamma as euler_gamma
-from numpy import inf as inf
-from numpy import nan as nan
-from numpy import newaxis as newaxis
-from numpy import pi as pi
+from numpy import e as e, euler_gamma as euler_gamma, inf as inf, nan as nan, newaxis as newaxis, pi as pi
 
 from veery._core.array import Array as ndarray
-from veery.numpy import _array_methods, _dtypes
-from veery.numpy import fft as fft
-from veery.numpy import linalg as linalg
-from veery.numpy._arithmetic import abs as abs
-from veery.numpy._arithmetic import absolute as absolute
-from veery.numpy._arithmetic import add as add
-from veery.numpy._arithmetic import angle as angle
-from veery.numpy._arithmetic import around as around
-from veery.numpy._arithmetic import cbrt as cbrt
-from veery.numpy._arithmetic import ceil as ceil
-from veery.numpy._arithmetic import clip as clip
-from veery.numpy._arithmetic import conj as conj
-from veery.numpy._arithmetic import conjugate as conjugate
-from veery.numpy._arithmetic import divide as divide
-from veery.numpy._arithmetic import divmod as divmod
-from veery.numpy._arithmetic import fabs as fabs
-from veery.numpy._arithmetic import fix as fix
-from veery.numpy._arithmetic import float_power as float_power
-from veery.numpy._arithmetic import floor as floor
-from veery.numpy._arithmetic import floor_divide as floor_divide
-from veery.numpy._arithmetic import fmax as fmax
-from veery.numpy._arithmetic import fmin as fmin
-from veery.numpy._arithmetic import fmod as fmod
-from veery.numpy._arithmetic import imag as imag
-from veery.numpy._arithmetic import maximum as maximum
-from veery.numpy._arithmetic import minimum as minimum
-from veery.numpy._arithmetic import mod as mod
-from veery.numpy._arithmetic import multiply as multiply
-from veery.numpy._arithmetic import negative as negative
-from veery.numpy._arithmetic import positive as positive
-from veery.numpy._arithmetic import pow as pow
-from veery.numpy._arithmetic import power as power
-from veery.numpy._arithmetic import real as real
-from veery.numpy._arithmetic import reciprocal as reciprocal
-from veery.numpy._arithmetic import remainder as remainder
-from veery.numpy._arithmetic import rint as rint
-from veery.numpy._arithmetic import round as round
-from veery.numpy._arithmetic import sign as sign
-from veery.numpy._arithmetic import sqrt as sqrt
-from veery.numpy._arithmetic import square as square
-from veery.numpy._arithmetic import subtract as subtract
-from veery.numpy._arithmetic import true_divide as true_divide
-from veery.numpy._arithmetic import trunc as trunc
-from veery.numpy._array_api import VERSION as __array_api_version__
-from veery.numpy._array_api import ArrayNamespaceInfo as __array_namespace_info__
-from veery.numpy._creation import array as array
-from veery.numpy._creation import asarray as asarray
-from veery.numpy._creation import astype as astype
-from veery.numpy._creation import copy as copy
-from veery.numpy._creation import empty as empty
-from veery.numpy._creation import empty_like as empty_like
-from veery.numpy._creation import frombuffer as frombuffer
-from veery.numpy._creation import fromfile as fromfile
-from veery.numpy._creation import fromiter as fromiter
-from veery.numpy._creation import fromstring as fromstring
-from veery.numpy._creation import full as full
-from veery.numpy._creation import full_like as full_like
-from veery.numpy._creation import ones as ones
-from veery.numpy._creation import ones_like as ones_like
-from veery.numpy._creation import zeros as zeros
-from veery.numpy._creation import zeros_like as zeros_like
-from veery.numpy._cumulative import cumprod as cumprod
-from veery.numpy._cumulative import cumsum as cumsum
-from veery.numpy._cumulative import cumulative_prod as cumulative_prod
-from veery.numpy._cumulative import cumulative_sum as cumulative_sum
-from veery.numpy._cumulative import nancumprod as nancumprod
-from veery.numpy._cumulative import nancumsum as nancumsum
-from veery.numpy._differences import diff as diff
-from veery.numpy._differences import ediff1d as ediff1d
-from veery.numpy._differences import gradient as gradient
-from veery.numpy._differences import trapezoid as trapezoid
-from veery.numpy._differences import unwrap as unwrap
-from veery.numpy._dtypes import ComplexWarning as ComplexWarning
-from veery.numpy._dtypes import bfloat16 as bfloat16
+from veery.numpy import _array_methods, _dtypes, fft as fft, linalg as linalg
+from veery.numpy._arithmetic import (
+    abs as abs,
+    absolute as absolute,
+    add as add,
+    angle as angle,
+    around as around,
+    cbrt as cbrt,
+    ceil as ceil,
+    clip as clip,
+    conj as conj,
+    conjugate as conjugate,
+    divide as divide,
+    divmod as divmod,
+    fabs as fabs,
+    fix as fix,
+    float_power as float_power,
+    floor as floor,
+    floor_divide as floor_divide,
+    fmax as fmax,
+    fmin as fmin,
+    fmod as fmod,
+    imag as imag,
+    maximum as maximum,
+    minimum as minimum,
+    mod as mod,
+    multiply as multiply,
+    negative as negative,
+    positive as positive,
+    pow as pow,
+    power as power,
+    real as real,
+    reciprocal as reciprocal,
+    remainder as remainder,
+    rint as rint,
+    round as round,
+    sign as sign,
+    sqrt as sqrt,
+    square as square,
+    subtract as subtract,
+    true_divide as true_divide,
+    trunc as trunc,
+)
+from veery.numpy._array_api import VERSION as __array_api_version__, ArrayNamespaceInfo as __array_namespace_info__
+from veery.numpy._creation import (
+    array as array,
+    asarray as asarray,
+    astype as astype,
+    copy as copy,
+    empty as empty,
+    empty_like as empty_like,
+    frombuffer as frombuffer,
+    fromfile as fromfile,
+    fromiter as fromiter,
+    fromstring as fromstring,
+    full as full,
+    full_like as full_like,
+    ones as ones,
+    ones_like as ones_like,
+    zeros as zeros,
+    zeros_like as zeros_like,
+)
+from veery.numpy._cumulative import (
+    cumprod as cumprod,
+    cumsum as cumsum,
+    cumulative_prod as cumulative_prod,
+    cumulative_sum as cumulative_sum,
+    nancumprod as nancumprod,
+    nancumsum as nancumsum,
+)
+from veery.numpy._differences import (
+    diff as diff,
+    ediff1d as ediff1d,
+    gradient as gradient,
+    trapezoid as trapezoid,
+    unwrap as unwrap,
+)
 
 # The name of Python's type is that of a dtype here.
-from veery.numpy._dtypes import bool_ as bool
-from veery.numpy._dtypes import bool_ as bool_
-from veery.numpy._dtypes import can_cast as can_cast
-from veery.numpy._dtypes import cdouble as cdouble
-from veery.numpy._dtypes import character as character
-from veery.numpy._dtypes import complex64 as complex64
-from veery.numpy._dtypes import complex128 as complex128
-from veery.numpy._dtypes import complex_ as complex_
-from veery.numpy._dtypes import complexfloating as complexfloating
-from veery.numpy._dtypes import csingle as csingle
-from veery.numpy._dtypes import double as double
-from veery.numpy._dtypes import dtype as dtype
-from veery.numpy._dtypes import finfo as finfo
-from veery.numpy._dtypes import flexible as flexible
-from veery.numpy._dtypes import float4_e2m1fn as float4_e2m1fn
-from veery.numpy._dtypes import float6_e2m3fn as float6_e2m3fn
-from veery.numpy._dtypes import float6_e3m2fn as float6_e3m2fn
-from veery.numpy._dtypes import float8_e3m4 as float8_e3m4
-from veery.numpy._dtypes import float8_e4m3 as float8_e4m3
-from veery.numpy._dtypes import float8_e4m3b11fnuz as float8_e4m3b11fnuz
-from veery.numpy._dtypes import float8_e4m3fn as float8_e4m3fn
-from veery.numpy._dtypes import float8_e4m3fnuz as float8_e4m3fnuz
-from veery.numpy._dtypes import float8_e5m2 as float8_e5m2
-from veery.numpy._dtypes import float8_e5m2fnuz as float8_e5m2fnuz
-from veery.numpy._dtypes import float8_e8m0fnu as float8_e8m0fnu
-from veery.numpy._dtypes import float16 as float16
-from veery.numpy._dtypes import float32 as float32
-from veery.numpy._dtypes import float64 as float64
-from veery.numpy._dtypes import float_ as float_
-from veery.numpy._dtypes import floating as floating
-from veery.numpy._dtypes import generic as generic
-from veery.numpy._dtypes import iinfo as iinfo
-from veery.numpy._dtypes import inexact as inexact
-from veery.numpy._dtypes import int2 as int2
-from veery.numpy._dtypes import int4 as int4
-from veery.numpy._dtypes import int8 as int8
-from veery.numpy._dtypes import int16 as int16
-from veery.numpy._dtypes import int32 as int32
-from veery.numpy._dtypes import int64 as int64
-from veery.numpy._dtypes import int_ as int_
-from veery.numpy._dtypes import integer as integer
-from veery.numpy._dtypes import isdtype as isdtype
-from veery.numpy._dtypes import issubdtype as issubdtype
-from veery.numpy._dtypes import number as number
-from veery.numpy._dtypes import object_ as object_
-from veery.numpy._dtypes import promote_types as promote_types
-from veery.numpy._dtypes import result_type as result_type
-from veery.numpy._dtypes import signedinteger as signedinteger
-from veery.numpy._dtypes import single as single
-from veery.numpy._dtypes import uint as uint
-from veery.numpy._dtypes import uint2 as uint2
-from veery.numpy._dtypes import uint4 as uint4
-from veery.numpy._dtypes import uint8 as uint8
-from veery.numpy._dtypes import uint16 as uint16
-from veery.numpy._dtypes import uint32 as uint32
-from veery.numpy._dtypes import uint64 as uint64
-from veery.numpy._dtypes import unsignedinteger as unsignedinteger
-from veery.numpy._einsum import einsum as einsum
-from veery.numpy._einsum import einsum_path as einsum_path
-from veery.numpy._exponential import acos as acos
-from veery.numpy._exponential import acosh as acosh
-from veery.numpy._exponential import arccos as arccos
-from veery.numpy._exponential import arccosh as arccosh
-from veery.numpy._exponential import arcsin as arcsin
-from veery.numpy._exponential import arcsinh as arcsinh
-from veery.numpy._exponential import arctan as arctan
-from veery.numpy._exponential import arctan2 as arctan2
-from veery.numpy._exponential import arctanh as arctanh
-from veery.numpy._exponential import asin as asin
-from veery.numpy._exponential import asinh as asinh
-from veery.numpy._exponential import atan as atan
-from veery.numpy._exponential import atan2 as atan2
-from veery.numpy._exponential import atanh as atanh
-from veery.numpy._exponential import cos as cos
-from veery.numpy._exponential import cosh as cosh
-from veery.numpy._exponential import deg2rad as deg2rad
-from veery.numpy._exponential import degrees as degrees
-from veery.numpy._exponential import exp as exp
-from veery.numpy._exponential import exp2 as exp2
-from veery.numpy._exponential import expm1 as expm1
-from veery.numpy._exponential import frexp as frexp
-from veery.numpy._exponential import hypot as hypot
-from veery.numpy._exponential import i0 as i0
-from veery.numpy._exponential import ldexp as ldexp
-from veery.numpy._exponential import log as log
-from veery.numpy._exponential import log1p as log1p
-from veery.numpy._exponential import log2 as log2
-from veery.numpy._exponential import log10 as log10
-from veery.numpy._exponential import logaddexp as logaddexp
-from veery.numpy._exponential import logaddexp2 as logaddexp2
-from veery.numpy._exponential import rad2deg as rad2deg
-from veery.numpy._exponential import radians as radians
-from veery.numpy._exponential import sin as sin
-from veery.numpy._exponential import sinc as sinc
-from veery.numpy._exponential import sinh as sinh
-from veery.numpy._exponential import tan as tan
-from veery.numpy._exponential import tanh as tanh
-from veery.numpy._grids import c_ as c_
-from veery.numpy._grids import index_exp as index_exp
-from veery.numpy._grids import indices as indices
-from veery.numpy._grids import ix_ as ix_
-from veery.numpy._grids import meshgrid as meshgrid
-from veery.numpy._grids import mgrid as mgrid
-from veery.numpy._grids import ogrid as ogrid
-from veery.numpy._grids import r_ as r_
-from veery.numpy._grids import s_ as s_
-from veery.numpy._histograms import bincount as bincount
-from veery.numpy._histograms import digitize as digitize
-from veery.numpy._histograms import histogram as histogram
-from veery.numpy._histograms import histogram2d as histogram2d
-from veery.numpy._histograms import histogram_bin_edges as histogram_bin_edges
-from veery.numpy._histograms import histogramdd as histogramdd
-from veery.numpy._input_output import array_repr as array_repr
-from veery.numpy._input_output import array_str as array_str
-from veery.numpy._input_output import get_printoptions as get_printoptions
-from veery.numpy._input_output import iterable as iterable
-from veery.numpy._input_output import load as load
-from veery.numpy._input_output import printoptions as printoptions
-from veery.numpy._input_output import save as save
-from veery.numpy._input_output import savez as savez
-from veery.numpy._input_output import set_printoptions as set_printoptions
+from veery.numpy._dtypes import (
+    ComplexWarning as ComplexWarning,
+    bfloat16 as bfloat16,
+    bool_ as bool,
+    bool_ as bool_,
+    can_cast as can_cast,
+    cdouble as cdouble,
+    character as character,
+    complex64 as complex64,
+    complex128 as complex128,
+    complex_ as complex_,
+    complexfloating as complexfloating,
+    csingle as csingle,
+    double as double,
+    dtype as dtype,
+    finfo as finfo,
+    flexible as flexible,
+    float4_e2m1fn as float4_e2m1fn,
+    float6_e2m3fn as float6_e2m3fn,
+    float6_e3m2fn as float6_e3m2fn,
+    float8_e3m4 as float8_e3m4,
+    float8_e4m3 as float8_e4m3,
+    float8_e4m3b11fnuz as float8_e4m3b11fnuz,
+    float8_e4m3fn as float8_e4m3fn,
+    float8_e4m3fnuz as float8_e4m3fnuz,
+    float8_e5m2 as float8_e5m2,
+    float8_e5m2fnuz as float8_e5m2fnuz,
+    float8_e8m0fnu as float8_e8m0fnu,
+    float16 as float16,
+    float32 as float32,
+    float64 as float64,
+    float_ as float_,
+    floating as floating,
+    generic as generic,
+    iinfo as iinfo,
+    inexact as inexact,
+    int2 as int2,
+    int4 as int4,
+    int8 as int8,
+    int16 as int16,
+    int32 as int32,
+    int64 as int64,
+    int_ as int_,
+    integer as integer,
+    isdtype as isdtype,
+    issubdtype as issubdtype,
+    number as number,
+    object_ as object_,
+    promote_types as promote_types,
+    result_type as result_type,
+    signedinteger as signedinteger,
+    single as single,
+    uint as uint,
+    uint2 as uint2,
+    uint4 as uint4,
+    uint8 as uint8,
+    uint16 as uint16,
+    uint32 as uint32,
+    uint64 as uint64,
+    unsignedinteger as unsignedinteger,
+)
+from veery.numpy._einsum import einsum as einsum, einsum_path as einsum_path
+from veery.numpy._exponential import (
+    acos as acos,
+    acosh as acosh,
+    arccos as arccos,
+    arccosh as arccosh,
+    arcsin as arcsin,
+    arcsinh as arcsinh,
+    arctan as arctan,
+    arctan2 as arctan2,
+    arctanh as arctanh,
+    asin as asin,
+    asinh as asinh,
+    atan as atan,
+    atan2 as atan2,
+    atanh as atanh,
+    cos as cos,
+    cosh as cosh,
+    deg2rad as deg2rad,
+    degrees as degrees,
+    exp as exp,
+    exp2 as exp2,
+    expm1 as expm1,
+    frexp as frexp,
+    hypot as hypot,
+    i0 as i0,
+    ldexp as ldexp,
+    log as log,
+    log1p as log1p,
+    log2 as log2,
+    log10 as log10,
+    logaddexp as logaddexp,
+    logaddexp2 as logaddexp2,
+    rad2deg as rad2deg,
+    radians as radians,
+    sin as sin,
+    sinc as sinc,
+    sinh as sinh,
+    tan as tan,
+    tanh as tanh,
+)
+from veery.numpy._grids import (
+    c_ as c_,
+    index_exp as index_exp,
+    indices as indices,
+    ix_ as ix_,
+    meshgrid as meshgrid,
+    mgrid as mgrid,
+    ogrid as ogrid,
+    r_ as r_,
+    s_ as s_,
+)
+from veery.numpy._histograms import (
+    bincount as bincount,
+    digitize as digitize,
+    histogram as histogram,
+    histogram2d as histogram2d,
+    histogram_bin_edges as histogram_bin_edges,
+    histogramdd as histogramdd,
+)
+from veery.numpy._input_output import (
+    array_repr as array_repr,
+    array_str as array_str,
+    get_printoptions as get_printoptions,
+    iterable as iterable,
+    load as load,
+    printoptions as printoptions,
+    save as save,
+    savez as savez,
+    set_printoptions as set_printoptions,
+)
 from veery.numpy._interchange import from_dlpack as from_dlpack
-from veery.numpy._joining import append as append
-from veery.numpy._joining import array_split as array_split
-from veery.numpy._joining import block as block
-from veery.numpy._joining import column_stack as column_stack
-from veery.numpy._joining import concat as concat
-from veery.numpy._joining import concatenate as concatenate
-from veery.numpy._joining import delete as delete
-from veery.numpy._joining import dsplit as dsplit
-from veery.numpy._joining import dstack as dstack
-from veery.numpy._joining import hsplit as hsplit
-from veery.numpy._joining import hstack as hstack
-from veery.numpy._joining import insert as insert
-from veery.numpy._joining import repeat as repeat
-from veery.numpy._joining import split as split
-from veery.numpy._joining import stack as stack
-from veery.numpy._joining import tile as tile
-from veery.numpy._joining import unstack as unstack
-from veery.numpy._joining import vsplit as vsplit
-from veery.numpy._joining import vstack as vstack
-from veery.numpy._logic import allclose as allclose
-from veery.numpy._logic import array_equal as array_equal
-from veery.numpy._logic import array_equiv as array_equiv
-from veery.numpy._logic import bitwise_and as bitwise_and
-from veery.numpy._logic import bitwise_count as bitwise_count
-from veery.numpy._logic import bitwise_invert as bitwise_invert
-from veery.numpy._logic import bitwise_left_shift as bitwise_left_shift
-from veery.numpy._logic import bitwise_not as bitwise_not
-from veery.numpy._logic import bitwise_or as bitwise_or
-from veery.numpy._logic import bitwise_right_shift as bitwise_right_shift
-from veery.numpy._logic import bitwise_xor as bitwise_xor
-from veery.numpy._logic import copysign as copysign
-from veery.numpy._logic import equal as equal
-from veery.numpy._logic import gcd as gcd
-from veery.numpy._logic import greater as greater
-from veery.numpy._logic import greater_equal as greater_equal
-from veery.numpy._logic import heaviside as heaviside
-from veery.numpy._logic import invert as invert
-from veery.numpy._logic import isclose as isclose
-from veery.numpy._logic import iscomplex as iscomplex
-from veery.numpy._logic import iscomplexobj as iscomplexobj
-from veery.numpy._logic import isfinite as isfinite
-from veery.numpy._logic import isinf as isinf
-from veery.numpy._logic import isnan as isnan
-from veery.numpy._logic import isneginf as isneginf
-from veery.numpy._logic import isposinf as isposinf
-from veery.numpy._logic import isreal as isreal
-from veery.numpy._logic import isrealobj as isrealobj
-from veery.numpy._logic import isscalar as isscalar
-from veery.numpy._logic import lcm as lcm
-from veery.numpy._logic import left_shift as left_shift
-from veery.numpy._logic import less as less
-from veery.numpy._logic import less_equal as less_equal
-from veery.numpy._logic import logical_and as logical_and
-from veery.numpy._logic import logical_not as logical_not
-from veery.numpy._logic import logical_or as logical_or
-from veery.numpy._logic import logical_xor as logical_xor
-from veery.numpy._logic import modf as modf
-from veery.numpy._logic import nan_to_num as nan_to_num
-from veery.numpy._logic import nextafter as nextafter
-from veery.numpy._logic import not_equal as not_equal
-from veery.numpy._logic import right_shift as right_shift
-from veery.numpy._logic import signbit as signbit
-from veery.numpy._logic import spacing as spacing
-from veery.numpy._matrices import diag as diag
-from veery.numpy._matrices import diag_indices as diag_indices
-from veery.numpy._matrices import diag_indices_from as diag_indices_from
-from veery.numpy._matrices import diagflat as diagflat
-from veery.numpy._matrices import diagonal as diagonal
-from veery.numpy._matrices import eye as eye
-from veery.numpy._matrices import identity as identity
-from veery.numpy._matrices import mask_indices as mask_indices
-from veery.numpy._matrices import tri as tri
-from veery.numpy._matrices import tril as tril
-from veery.numpy._matrices import tril_indices as tril_indices
-from veery.numpy._matrices import tril_indices_from as tril_indices_from
-from veery.numpy._matrices import triu as triu
-from veery.numpy._matrices import triu_indices as triu_indices
-from veery.numpy._matrices import triu_indices_from as triu_indices_from
-from veery.numpy._matrices import vander as vander
+from veery.numpy._joining import (
+    append as append,
+    array_split as array_split,
+    block as block,
+    column_stack as column_stack,
+    concat as concat,
+    concatenate as concatenate,
+    delete as delete,
+    dsplit as dsplit,
+    dstack as dstack,
+    hsplit as hsplit,
+    hstack as hstack,
+    insert as insert,
+    repeat as repeat,
+    split as split,
+    stack as stack,
+    tile as tile,
+    unstack as unstack,
+    vsplit as vsplit,
+    vstack as vstack,
+)
+from veery.numpy._logic import (
+    allclose as allclose,
+    array_equal as array_equal,
+    array_equiv as array_equiv,
+    bitwise_and as bitwise_and,
+    bitwise_count as bitwise_count,
+    bitwise_invert as bitwise_invert,
+    bitwise_left_shift as bitwise_left_shift,
+    bitwise_not as bitwise_not,
+    bitwise_or as bitwise_or,
+    bitwise_right_shift as bitwise_right_shift,
+    bitwise_xor as bitwise_xor,
+    copysign as copysign,
+    equal as equal,
+    gcd as gcd,
+    greater as greater,
+    greater_equal as greater_equal,
+    heaviside as heaviside,
+    invert as invert,
+    isclose as isclose,
+    iscomplex as iscomplex,
+    iscomplexobj as iscomplexobj,
+    isfinite as isfinite,
+    isinf as isinf,
+    isnan as isnan,
+    isneginf as isneginf,
+    isposinf as isposinf,
+    isreal as isreal,
+    isrealobj as isrealobj,
+    isscalar as isscalar,
+    lcm as lcm,
+    left_shift as left_shift,
+    less as less,
+    less_equal as less_equal,
+    logical_and as logical_and,
+    logical_not as logical_not,
+    logical_or as logical_or,
+    logical_xor as logical_xor,
+    modf as modf,
+    nan_to_num as nan_to_num,
+    nextafter as nextafter,
+    not_equal as not_equal,
+    right_shift as right_shift,
+    signbit as signbit,
+    spacing as spacing,
+)
+from veery.numpy._matrices import (
+    diag as diag,
+    diag_indices as diag_indices,
+    diag_indices_from as diag_indices_from,
+    diagflat as diagflat,
+    diagonal as diagonal,
+    eye as eye,
+    identity as identity,
+    mask_indices as mask_indices,
+    tri as tri,
+    tril as tril,
+    tril_indices as tril_indices,
+    tril_indices_from as tril_indices_from,
+    triu as triu,
+    triu_indices as triu_indices,
+    triu_indices_from as triu_indices_from,
+    vander as vander,
+)
 from veery.numpy._padding import pad as pad
-from veery.numpy._polynomials import poly as poly
-from veery.numpy._polynomials import polyadd as polyadd
-from veery.numpy._polynomials import polyder as polyder
-from veery.numpy._polynomials import polydiv as polydiv
-from veery.numpy._polynomials import polyfit as polyfit
-from veery.numpy._polynomials import polyint as polyint
-from veery.numpy._polynomials import polymul as polymul
-from veery.numpy._polynomials import polysub as polysub
-from veery.numpy._polynomials import polyval as polyval
-from veery.numpy._polynomials import roots as roots
-from veery.numpy._products import cross as cross
-from veery.numpy._products import dot as dot
-from veery.numpy._products import inner as inner
-from veery.numpy._products import kron as kron
-from veery.numpy._products import matmul as matmul
-from veery.numpy._products import matvec as matvec
-from veery.numpy._products import outer as outer
-from veery.numpy._products import tensordot as tensordot
-from veery.numpy._products import trace as trace
-from veery.numpy._products import vdot as vdot
-from veery.numpy._products import vecdot as vecdot
-from veery.numpy._products import vecmat as vecmat
-from veery.numpy._quantiles import median as median
-from veery.numpy._quantiles import nanmedian as nanmedian
-from veery.numpy._quantiles import nanpercentile as nanpercentile
-from veery.numpy._quantiles import nanquantile as nanquantile
-from veery.numpy._quantiles import percentile as percentile
-from veery.numpy._quantiles import quantile as quantile
-from veery.numpy._ranges import arange as arange
-from veery.numpy._ranges import fromfunction as fromfunction
-from veery.numpy._ranges import geomspace as geomspace
-from veery.numpy._ranges import linspace as linspace
-from veery.numpy._ranges import logspace as logspace
-from veery.numpy._reductions import all as all
-from veery.numpy._reductions import amax as amax
-from veery.numpy._reductions import amin as amin
-from veery.numpy._reductions import any as any
-from veery.numpy._reductions import argmax as argmax
-from veery.numpy._reductions import argmin as argmin
-from veery.numpy._reductions import count_nonzero as count_nonzero
-from veery.numpy._reductions import max as max
-from veery.numpy._reductions import min as min
-from veery.numpy._reductions import nanargmax as nanargmax
-from veery.numpy._reductions import nanargmin as nanargmin
-from veery.numpy._reductions import nanmax as nanmax
-from veery.numpy._reductions import nanmin as nanmin
-from veery.numpy._reductions import nanprod as nanprod
-from veery.numpy._reductions import nansum as nansum
-from veery.numpy._reductions import prod as prod
-from veery.numpy._reductions import ptp as ptp
-from veery.numpy._reductions import sum as sum
-from veery.numpy._selection import argwhere as argwhere
-from veery.numpy._selection import choose as choose
-from veery.numpy._selection import compress as compress
-from veery.numpy._selection import extract as extract
-from veery.numpy._selection import fill_diagonal as fill_diagonal
-from veery.numpy._selection import flatnonzero as flatnonzero
-from veery.numpy._selection import nonzero as nonzero
-from veery.numpy._selection import piecewise as piecewise
-from veery.numpy._selection import place as place
-from veery.numpy._selection import put as put
-from veery.numpy._selection import put_along_axis as put_along_axis
-from veery.numpy._selection import ravel_multi_index as ravel_multi_index
-from veery.numpy._selection import select as select
-from veery.numpy._selection import take as take
-from veery.numpy._selection import take_along_axis as take_along_axis
-from veery.numpy._selection import unravel_index as unravel_index
-from veery.numpy._selection import where as where
-from veery.numpy._sets import intersect1d as intersect1d
-from veery.numpy._sets import isin as isin
-from veery.numpy._sets import setdiff1d as setdiff1d
-from veery.numpy._sets import setxor1d as setxor1d
-from veery.numpy._sets import union1d as union1d
-from veery.numpy._sets import unique as unique
-from veery.numpy._sets import unique_all as unique_all
-from veery.numpy._sets import unique_counts as unique_counts
-from veery.numpy._sets import unique_inverse as unique_inverse
-from veery.numpy._sets import unique_values as unique_values
-from veery.numpy._shaping import atleast_1d as atleast_1d
-from veery.numpy._shaping import atleast_2d as atleast_2d
-from veery.numpy._shaping import atleast_3d as atleast_3d
-from veery.numpy._shaping import broadcast_arrays as broadcast_arrays
-from veery.numpy._shaping import broadcast_shapes as broadcast_shapes
-from veery.numpy._shaping import broadcast_to as broadcast_to
-from veery.numpy._shaping import expand_dims as expand_dims
-from veery.numpy._shaping import flip as flip
-from veery.numpy._shaping import fliplr as fliplr
-from veery.numpy._shaping import flipud as flipud
-from veery.numpy._shaping import matrix_transpose as matrix_transpose
-from veery.numpy._shaping import moveaxis as moveaxis
-from veery.numpy._shaping import ndim as ndim
-from veery.numpy._shaping import permute_dims as permute_dims
-from veery.numpy._shaping import ravel as ravel
-from veery.numpy._shaping import reshape as reshape
-from veery.numpy._shaping import resize as resize
-from veery.numpy._shaping import roll as roll
-from veery.numpy._shaping import rollaxis as rollaxis
-from veery.numpy._shaping import rot90 as rot90
-from veery.numpy._shaping import shape as shape
-from veery.numpy._shaping import size as size
-from veery.numpy._shaping import squeeze as squeeze
-from veery.numpy._shaping import swapaxes as swapaxes
-from veery.numpy._shaping import transpose as transpose
-from veery.numpy._shaping import trim_zeros as trim_zeros
-from veery.numpy._signal import convolve as convolve
-from veery.numpy._signal import correlate as correlate
-from veery.numpy._signal import interp as interp
-from veery.numpy._sorting import argpartition as argpartition
-from veery.numpy._sorting import argsort as argsort
-from veery.numpy._sorting import lexsort as lexsort
-from veery.numpy._sorting import partition as partition
-from veery.numpy._sorting import searchsorted as searchsorted
-from veery.numpy._sorting import sort as sort
-from veery.numpy._sorting import sort_complex as sort_complex
-from veery.numpy._statistics import average as average
-from veery.numpy._statistics import corrcoef as corrcoef
-from veery.numpy._statistics import cov as cov
-from veery.numpy._statistics import mean as mean
-from veery.numpy._statistics import nanmean as nanmean
-from veery.numpy._statistics import nanstd as nanstd
-from veery.numpy._statistics import nanvar as nanvar
-from veery.numpy._statistics import std as std
-from veery.numpy._statistics import var as var
-from veery.numpy._ufunc import frompyfunc as frompyfunc
-from veery.numpy._ufunc import ufunc as ufunc
-from veery.numpy._vectorize import apply_along_axis as apply_along_axis
-from veery.numpy._vectorize import apply_over_axes as apply_over_axes
-from veery.numpy._vectorize import vectorize as vectorize
-from veery.numpy._windows import bartlett as bartlett
-from veery.numpy._windows import blackman as blackman
-from veery.numpy._windows import hamming as hamming
-from veery.numpy._windows import hanning as hanning
-from veery.numpy._windows import kaiser as kaiser
-from veery.numpy._windows import packbits as packbits
-from veery.numpy._windows import unpackbits as unpackbits
+from veery.numpy._polynomials import (
+    poly as poly,
+    polyadd as polyadd,
+    polyder as polyder,
+    polydiv as polydiv,
+    polyfit as polyfit,
+    polyint as polyint,
+    polymul as polymul,
+    polysub as polysub,
+    polyval as polyval,
+    roots as roots,
+)
+from veery.numpy._products import (
+    cross as cross,
+    dot as dot,
+    inner as inner,
+    kron as kron,
+    matmul as matmul,
+    matvec as matvec,
+    outer as outer,
+    tensordot as tensordot,
+    trace as trace,
+    vdot as vdot,
+    vecdot as vecdot,
+    vecmat as vecmat,
+)
+from veery.numpy._quantiles import (
+    median as median,
+    nanmedian as nanmedian,
+    nanpercentile as nanpercentile,
+    nanquantile as nanquantile,
+    percentile as percentile,
+    quantile as quantile,
+)
+from veery.numpy._ranges import (
+    arange as arange,
+    fromfunction as fromfunction,
+    geomspace as geomspace,
+    linspace as linspace,
+    logspace as logspace,
+)
+from veery.numpy._reductions import (
+    all as all,
+    amax as amax,
+    amin as amin,
+    any as any,
+    argmax as argmax,
+    argmin as argmin,
+    count_nonzero as count_nonzero,
+    max as max,
+    min as min,
+    nanargmax as nanargmax,
+    nanargmin as nanargmin,
+    nanmax as nanmax,
+    nanmin as nanmin,
+    nanprod as nanprod,
+    nansum as nansum,
+    prod as prod,
+    ptp as ptp,
+    sum as sum,
+)
+from veery.numpy._selection import (
+    argwhere as argwhere,
+    choose as choose,
+    compress as compress,
+    extract as extract,
+    fill_diagonal as fill_diagonal,
+    flatnonzero as flatnonzero,
+    nonzero as nonzero,
+    piecewise as piecewise,
+    place as place,
+    put as put,
+    put_along_axis as put_along_axis,
+    ravel_multi_index as ravel_multi_index,
+    select as select,
+    take as take,
+    take_along_axis as take_along_axis,
+    unravel_index as unravel_index,
+    where as where,
+)
+from veery.numpy._sets import (
+    intersect1d as intersect1d,
+    isin as isin,
+    setdiff1d as setdiff1d,
+    setxor1d as setxor1d,
+    union1d as union1d,
+    unique as unique,
+    unique_all as unique_all,
+    unique_counts as unique_counts,
+    unique_inverse as unique_inverse,
+    unique_values as unique_values,
+)
+from veery.numpy._shaping import (
+    atleast_1d as atleast_1d,
+    atleast_2d as atleast_2d,
+    atleast_3d as atleast_3d,
+    broadcast_arrays as broadcast_arrays,
+    broadcast_shapes as broadcast_shapes,
+    broadcast_to as broadcast_to,
+    expand_dims as expand_dims,
+    flip as flip,
+    fliplr as fliplr,
+    flipud as flipud,
+    matrix_transpose as matrix_transpose,
+    moveaxis as moveaxis,
+    ndim as ndim,
+    permute_dims as permute_dims,
+    ravel as ravel,
+    reshape as reshape,
+    resize as resize,
+    roll as roll,
+    rollaxis as rollaxis,
+    rot90 as rot90,
+    shape as shape,
+    size as size,
+    squeeze as squeeze,
+    swapaxes as swapaxes,
+    transpose as transpose,
+    trim_zeros as trim_zeros,
+)
+from veery.numpy._signal import convolve as convolve, correlate as correlate, interp as interp
+from veery.numpy._sorting import (
+    argpartition as argpartition,
+    argsort as argsort,
+    lexsort as lexsort,
+    partition as partition,
+    searchsorted as searchsorted,
+    sort as sort,
+    sort_complex as sort_complex,
+)
+from veery.numpy._statistics import (
+    average as average,
+    corrcoef as corrcoef,
+    cov as cov,
+    mean as mean,
+    nanmean as nanmean,
+    nanstd as nanstd,
+    nanvar as nanvar,
+    std as std,
+    var as var,
+)
+from veery.numpy._ufunc import frompyfunc as frompyfunc, ufunc as ufunc
+from veery.numpy._vectorize import (
+    apply_along_axis as apply_along_axis,
+    apply_over_axes as apply_over_axes,
+    vectorize as vectorize,
+)
+from veery.numpy._windows import (
+    bartlett as bartlett,
+    blackman as blackman,
+    hamming as hamming,
+    hanning as hanning,
+    kaiser as kaiser,
+    packbits as packbits,
+    unpackbits as unpackbits,
+)
 
 if "int1" in _dtypes.scalar_types:  # ml_dtypes has them from 0.6 on
     int1, uint1 = _dtypes.scalar_types["int1"], _dtypes.scalar_types["uint1"]

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from veery._core import dtypes
-from veery._core.dtypes import can_cast as can_cast
-from veery._core.dtypes import finfo as finfo
-from veery._core.dtypes import iinfo as iinfo
-from veery._core.dtypes import isdtype as isdtype
-from veery._core.dtypes import promote_types as promote_types
-from veery._core.dtypes import scalar_types
+from veery._core.dtypes import (
+    can_cast as can_cast,
+    finfo as finfo,
+    iinfo as iinfo,
+    isdtype as isdtype,
+    promote_types as promote_types,
+    scalar_types,
+)
 
 bool_ = scalar_types["bool"]
 uint2, uint4 = scalar_types["uint2"], scalar_types["uint4"]

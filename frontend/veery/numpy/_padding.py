@@ -15,8 +15,7 @@ from veery._core.shapes import check_concrete
 from veery.numpy._creation import asarray
 from veery.numpy._promotion import Array, ArrayLike, check_arraylike, to_dtype, unwrap
 from veery.numpy._quantiles import median
-from veery.numpy._reductions import max as maximum
-from veery.numpy._reductions import min as minimum
+from veery.numpy._reductions import max as maximum, min as minimum
 from veery.numpy._statistics import mean
 
 Widths = tuple[tuple[int, int], ...]

@@ -16,8 +16,7 @@ from veery._core.dimensions import is_symbolic_dim
 from veery._core.errors import ConcretizationTypeError
 from veery._core.shapes import canonicalize_axis
 from veery._core.trace import Tracer
-from veery.numpy._arithmetic import _dtype, as_array, is_kind
-from veery.numpy._arithmetic import choose as _choose
+from veery.numpy._arithmetic import _dtype, as_array, choose as _choose, is_kind
 from veery.numpy._creation import asarray, from_host, full
 from veery.numpy._elementwise import jitted, run
 from veery.numpy._logic import to_bool

@@ -13,16 +13,21 @@ import numpy as np
 
 from veery import lax
 from veery._api.jit import jit
-from veery._core import dtypes, source
-from veery._core import shapes as _shapes
+from veery._core import dtypes, shapes as _shapes, source
 from veery._core.array import ArrayImpl
 from veery._core.dimensions import is_symbolic_dim
 from veery._core.errors import InconclusiveDimensionOperation
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_concrete, concrete_int
 from veery._core.trace import Tracer
 from veery.numpy import _promotion
-from veery.numpy._promotion import broadcast_to as _broadcast_to
-from veery.numpy._promotion import check_arraylike, ensure_arraylike, is_arraylike, size_as, to_dtype
+from veery.numpy._promotion import (
+    broadcast_to as _broadcast_to,
+    check_arraylike,
+    ensure_arraylike,
+    is_arraylike,
+    size_as,
+    to_dtype,
+)
 
 ArrayLike = Any  # an Array, a tracer, a NumPy array or scalar, a Python scalar
 Array = Any  # an Array or a tracer

@@ -22,8 +22,7 @@ from veery.numpy._promotion import (
     promote_dtypes_complex,
     promote_dtypes_inexact,
 )
-from veery.numpy._shaping import moveaxis as _moveaxis
-from veery.numpy._shaping import roll as _roll
+from veery.numpy._shaping import moveaxis as _moveaxis, roll as _roll
 
 __all__ = [
     *("fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft"),

@@ -12,28 +12,31 @@ from veery import lax
 from veery._core import dtypes
 from veery._core.shapes import canonicalize_axis
 from veery.numpy import _arithmetic, _products, _reductions
-from veery.numpy._decompositions import cholesky as cholesky
-from veery.numpy._decompositions import eig as eig
-from veery.numpy._decompositions import eigh as eigh
-from veery.numpy._decompositions import eigvals as eigvals
-from veery.numpy._decompositions import eigvalsh as eigvalsh
-from veery.numpy._decompositions import lstsq as lstsq
-from veery.numpy._decompositions import matrix_rank as matrix_rank
-from veery.numpy._decompositions import pinv as pinv
-from veery.numpy._decompositions import qr as qr
-from veery.numpy._decompositions import svd as svd
-from veery.numpy._decompositions import svdvals as svdvals
+from veery.numpy._decompositions import (
+    cholesky as cholesky,
+    eig as eig,
+    eigh as eigh,
+    eigvals as eigvals,
+    eigvalsh as eigvalsh,
+    lstsq as lstsq,
+    matrix_rank as matrix_rank,
+    pinv as pinv,
+    qr as qr,
+    svd as svd,
+    svdvals as svdvals,
+)
 from veery.numpy._einsum import einsum
 from veery.numpy._elementwise import run
-from veery.numpy._linear_systems import check_square
-from veery.numpy._linear_systems import det as det
-from veery.numpy._linear_systems import inv as inv
-from veery.numpy._linear_systems import slogdet as slogdet
-from veery.numpy._linear_systems import solve as solve
-from veery.numpy._linear_systems import tensorinv as tensorinv
-from veery.numpy._linear_systems import tensorsolve as tensorsolve
-from veery.numpy._matrices import diagonal as _diagonal
-from veery.numpy._matrices import eye
+from veery.numpy._linear_systems import (
+    check_square,
+    det as det,
+    inv as inv,
+    slogdet as slogdet,
+    solve as solve,
+    tensorinv as tensorinv,
+    tensorsolve as tensorsolve,
+)
+from veery.numpy._matrices import diagonal as _diagonal, eye
 from veery.numpy._promotion import (
     Array,
     ArrayLike,
@@ -44,8 +47,7 @@ from veery.numpy._promotion import (
     promote_dtypes,
 )
 from veery.numpy._selection import where
-from veery.numpy._shaping import matrix_transpose as _matrix_transpose
-from veery.numpy._shaping import moveaxis as _moveaxis
+from veery.numpy._shaping import matrix_transpose as _matrix_transpose, moveaxis as _moveaxis
 
 __all__ = [
     *("cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matmul"),

@@ -17,7 +17,7 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Lines, Unfit, spelled, supported
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Uniform, View, leaves, whole
 from veery_lowering.kernels._nests import Nests, Point
-from veery_lowering.kernels._reading import comparison, is_constant, read_later, splat_of, static_shape
+from veery_lowering.kernels._reading import comparison, read_later, static_shape
 from veery_lowering.mlir import ir
 
 # Bytes of the stack that a kernel takes (IREE allows 32 kB), and of memory beyond that, a result that nobody reads.
@@ -75,10 +75,10 @@ class Body:
 
     def _from_outside(self, value: Any) -> Form:
         shape, dtype = checked(value)
-        element = splat_of(value)
+        element = hlo.splat_of(value)
         if element is not None:
             return Uniform(self.out.constant(element, dtype, ""), dtype)
-        if is_constant(value) and value.owner not in self.before:
+        if hlo.is_constant(value) and value.owner not in self.before:
             self.before.append(value.owner)
         buffer = self.inputs[value] = Buffer(f"%in{len(self.inputs)}", dtype, math.prod(shape))
         if buffer.size > 1:
@@ -196,7 +196,7 @@ class Body:
 
     def invariants(self, loop: Any) -> None:
         """Compute what does not depend on the trip, before the loop."""
-        self._inside = {x for x in _defined(loop) if not is_constant(x)}
+        self._inside = {x for x in _defined(loop) if not hlo.is_constant(x)}
         self._invariants(loop, lambda x: x not in self._inside or x in self._env)
 
     def _invariants(self, loop: Any, known: Callable[[Any], bool]) -> None:
@@ -204,7 +204,7 @@ class Body:
             for op in region.blocks[0].operations:
                 if op.name == "stablehlo.while":
                     self._invariants(op, known)
-                elif len(op.results) == 1 and not is_constant(op.results[0]) and all(map(known, _reads(op))):
+                elif len(op.results) == 1 and not hlo.is_constant(op.results[0]) and all(map(known, _reads(op))):
                     self.operation(op)
                     self.memory(op.results[0])
 

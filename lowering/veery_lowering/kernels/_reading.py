@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import numpy as np
-
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Unfit
-from veery_lowering.mlir import ir, maker
+from veery_lowering.mlir import ir
 
 
 def integers(attribute: Any) -> list[int]:
@@ -17,27 +15,11 @@ def integers(attribute: Any) -> list[int]:
     return list(ir.DenseI64ArrayAttr(attribute))
 
 
-def splat_of(value: Any) -> np.ndarray[Any, Any] | None:
-    """The element of a constant of equal elements; None for other values."""
-    if not is_constant(value):
-        return None
-    attribute, dtype = ir.DenseElementsAttr(value.owner.attributes["value"]), hlo.dtype_of(value)
-    if not attribute.is_splat:
-        return None
-    element = attribute.get_splat_value().value
-    return np.array(element % 2 ** (8 * dtype.itemsize) if dtype.kind == "u" else element, dtype)
-
-
 def static_shape(value: Any) -> tuple[int, ...]:
     """The shape of a value; raises Unfit where it is not known."""
     if not isinstance(value.type, ir.RankedTensorType) or not value.type.has_static_shape:
         raise Unfit("a dynamic shape")
     return tuple(hlo.shape_of(value))
-
-
-def is_constant(value: Any) -> bool:
-    """Whether a value is written in the module."""
-    return maker(value) == "stablehlo.constant"
 
 
 def comparison(op: Any) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Lines, Unfit, elementwise, spelled, supported
-from veery_lowering.kernels._reading import comparison, integers, is_constant, splat_of, static_shape
+from veery_lowering.kernels._reading import comparison, integers, static_shape
 
 _MOST_LINES = 4000
 # Operations that are moved out of the loop where they depend on nothing in it.
@@ -92,7 +92,7 @@ class Writer:
         if value not in self.inputs:
             shape, dtype = static_shape(value), hlo.dtype_of(value)
             lanes = self.in_lanes(shape, dtype)
-            if is_constant(value):
+            if hlo.is_constant(value):
                 self._move_out(value.owner)
             name = f"%in{len(self.inputs)}"
             self.inputs[value] = Cells(np.array(name, object) if lanes else np.full(shape, name, object), dtype, lanes)
@@ -100,7 +100,7 @@ class Writer:
 
     def splat(self, value: Any) -> Cells | None:
         """A constant of equal elements in registers; None for other values."""
-        element = splat_of(value)
+        element = hlo.splat_of(value)
         if element is None:
             return None
         shape, dtype = static_shape(value), hlo.dtype_of(value)
@@ -141,7 +141,7 @@ class Writer:
 
     def _move_out(self, op: Any) -> None:
         for x in op.operands:
-            if is_constant(x):
+            if hlo.is_constant(x):
                 self._move_out(x.owner)
         if op not in self.before:
             self.before.append(op)

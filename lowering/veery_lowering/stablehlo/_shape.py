@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veery_lowering.mlir import ir, maker
+from veery_lowering.mlir import ir
 from veery_lowering.stablehlo import _dynamic
 from veery_lowering.stablehlo._build import (
     Value,
@@ -19,6 +19,7 @@ from veery_lowering.stablehlo._build import (
     operation,
     shape_of,
 )
+from veery_lowering.stablehlo._constants import splat_attribute
 from veery_lowering.stablehlo._elementwise import complex, convert, imag, real
 from veery_lowering.types import is_static, physical_dtype, tensor_type
 
@@ -121,11 +122,7 @@ def broadcast_in_dim(x: Value, shape: Sequence[int], dimensions: Sequence[int]) 
 
 def _scalar_constant(x: Value) -> Any:
     """The value of a rank-0 constant: a splat of it is shorter than its broadcast."""
-    if maker(x) != "stablehlo.constant" or shape_of(x) != ():
-        return None
-    if dtype_of(x).kind == "c":  # the bindings cannot read attributes of complex elements
-        return None
-    return ir.DenseElementsAttr(x.owner.operation.attributes["value"]).get_splat_value()
+    return splat_attribute(x) if shape_of(x) == () else None
 
 
 def spread(x: Value, shape: Sequence[int]) -> Value:

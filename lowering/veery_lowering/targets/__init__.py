@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 from veery_lowering.errors import UnknownTargetError
 from veery_lowering.targets import cpu, cuda, vulkan
-from veery_lowering.targets.target import GOAL_FLAGS as GOAL_FLAGS
-from veery_lowering.targets.target import Flags as Flags
-from veery_lowering.targets.target import Product as Product
-from veery_lowering.targets.target import Target as Target
-from veery_lowering.targets.target import Traits as Traits
+from veery_lowering.targets.target import (
+    GOAL_FLAGS as GOAL_FLAGS,
+    Flags as Flags,
+    Product as Product,
+    Target as Target,
+    Traits as Traits,
+)
 from veery_lowering.targets.traits import traits as traits
 
 

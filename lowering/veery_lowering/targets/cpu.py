@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import platform
 
-from veery_lowering.machine import cpu_features
 from veery_lowering.mlir import bundled_linker
+from veery_lowering.store.machine import cpu_features
 from veery_lowering.targets.fusion import fusion_flags
 from veery_lowering.targets.target import COMMON_FLAGS, Flags, Product, Target, Traits
 

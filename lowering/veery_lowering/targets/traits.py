@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from veery_lowering.mlir import ir
+from veery_lowering.mlir import ir, operations
 from veery_lowering.stablehlo import product_axes
 from veery_lowering.targets.fusion import is_rowwise
 from veery_lowering.targets.target import Product, Traits
@@ -17,21 +17,18 @@ _UNKNOWN_SIZE = 64
 
 def traits(module: ir.Module) -> Traits:
     """Walk a module for what its compilation options depend on."""
-    operations: set[tuple[str, str]] = set()
+    kinds: set[tuple[str, str]] = set()
     products: list[Product] = []
 
-    def visit(op: Any) -> ir.WalkResult:
+    for op in operations(module.operation):
         if op.operands and isinstance(op.operands[0].type, ir.RankedTensorType):
             if isinstance(op.operands[0].type.element_type, ir.IndexType):  # a shape
-                return ir.WalkResult.ADVANCE
+                continue
             dtype = numpy_dtype(op.operands[0].type).name
-            operations.add((op.name, dtype))
+            kinds.add((op.name, dtype))
             if op.name == "stablehlo.dot_general":
                 products.append(_product(op, dtype))
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    return Traits(frozenset(operations), tuple(products), is_rowwise(module))
+    return Traits(frozenset(kinds), tuple(products), is_rowwise(module))
 
 
 def _product(op: Any, dtype: str) -> Product:

@@ -6,25 +6,29 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from veery._core.avals import maybe_aval_of as _maybe_aval_of
-from veery._core.trace import axis_env as _axis_env
-from veery._core.trace import current_trace as _current_trace
-from veery._core.trace import set_current_trace as set_current_trace
-from veery.core import AbstractToken as AbstractToken
-from veery.core import ClosedJaxpr as ClosedJaxpr
-from veery.core import DebugInfo as DebugInfo
-from veery.core import DropVar as DropVar
-from veery.core import Effect as Effect
-from veery.core import InconclusiveDimensionOperation as InconclusiveDimensionOperation
-from veery.core import Jaxpr as Jaxpr
-from veery.core import JaxprEqn as JaxprEqn
-from veery.core import JaxprTypeError as JaxprTypeError
-from veery.core import Literal as Literal
-from veery.core import Primitive as Primitive
-from veery.core import Var as Var
-from veery.core import check_jaxpr as check_jaxpr
-from veery.core import jaxpr_as_fun as jaxpr_as_fun
-from veery.core import jaxprs_in_params as jaxprs_in_params
-from veery.core import no_effects as no_effects
+from veery._core.trace import (
+    axis_env as _axis_env,
+    current_trace as _current_trace,
+    set_current_trace as set_current_trace,
+)
+from veery.core import (
+    AbstractToken as AbstractToken,
+    ClosedJaxpr as ClosedJaxpr,
+    DebugInfo as DebugInfo,
+    DropVar as DropVar,
+    Effect as Effect,
+    InconclusiveDimensionOperation as InconclusiveDimensionOperation,
+    Jaxpr as Jaxpr,
+    JaxprEqn as JaxprEqn,
+    JaxprTypeError as JaxprTypeError,
+    Literal as Literal,
+    Primitive as Primitive,
+    Var as Var,
+    check_jaxpr as check_jaxpr,
+    jaxpr_as_fun as jaxpr_as_fun,
+    jaxprs_in_params as jaxprs_in_params,
+    no_effects as no_effects,
+)
 from veery.extend.core import primitives as primitives
 
 

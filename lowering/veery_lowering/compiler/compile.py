@@ -1,0 +1,311 @@
+"""StableHLO module to program, by IREE's compiler, through the cache on disk."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import re
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from veery_lowering.compiler import isolation
+from veery_lowering.compiler.sessions import Diagnostic, has_lost_threads, run_pipeline
+from veery_lowering.emit.module import Emission
+from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout
+from veery_lowering.mlir import COMPILER_VERSION, ir, operations
+from veery_lowering.passes import pipeline as passes
+from veery_lowering.passes.pipeline import Fusion, Situation, Stage
+from veery_lowering.passes.simplification import SETTLED, inlined
+from veery_lowering.passes.spirv.races import has_race
+from veery_lowering.passes.stream.overwriting import unsafe
+from veery_lowering.program import Options
+from veery_lowering.store.cache import disk_cache
+from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
+from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
+
+RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
+Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
+
+_KEY_FORMAT = "30"
+_MANY_ELEMENTS = 1 << 13
+_BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
+_ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
+# Calls with effects return when they are done. With fences IREE 3.13 loses some of calls without results: of two that
+# stem from one dispatch one is never signalled, and in loops a fence may be waited for before the call that signals it.
+_SYNCHRONOUS = "--iree-execution-model=async-internal"
+
+
+def compile_emission(
+    emission: Emission, name: str, target: Target, options: Options, source: str = ""
+) -> tuple[bytes, dict[str, str], str]:
+    """Compile a module, or find it on disk: the program's bytes, metadata, and key on disk.
+
+    `source` is the place of the function in the user's code. The metadata "control_flow" say where branches and loops
+    are: "device", in kernels of ours, or "host"; "fallback", if there, why the program was not compiled as is best.
+
+    Raises CompileError if every option list of the target fails.
+    """
+    attempts = _attempts(emission, target, options)
+    cache = disk_cache() if options.cache else None
+    key = _key(emission, target, attempts)
+    found = cache.get(key) if cache else None
+    if found is None:
+        start = time.perf_counter()
+        program, told, diagnostics = _compile(emission, target, attempts, _compiler(options, target))
+        if program is None:
+            raise CompileError(_explain(emission, name, source, target, diagnostics))
+        found = program, _metadata(target) | told
+        if cache:
+            cache.put(key, found, time.perf_counter() - start)
+    return *found, key
+
+
+def _compiler(options: Options, target: Target) -> Run:
+    isolated = options.isolation != "never" or has_lost_threads()
+    deadline = isolation.Deadline(options.time_limit)
+    run = functools.partial(isolation.run_pipeline, deadline=deadline) if isolated else run_pipeline
+    run = functools.partial(run, passes=SETTLED)
+    return functools.partial(_run_without_races, run) if target.backend == "vulkan" else run
+
+
+def _run_without_races(run: Run, *arguments: Any, **options: Any) -> tuple[bytes | None, list[Diagnostic]]:
+    result, diagnostics = run(*arguments, **options)
+    if result is not None and has_race(result):
+        return None, [Diagnostic("error", RACE), *diagnostics]
+    return result, diagnostics
+
+
+PHASES = ("input", "abi", "flow", "stream", "executable-sources", "hal", "vm")
+CODE = {"llvm": "*.optimized.ll", "asm": "*.s", "spirv": "*.spirv.mlir", "ptx": "*.ptx"}
+
+
+def intermediate(emission: Emission, target: Target, options: Options, phase: str, *, debug_info: bool = False) -> str:
+    """The text of IREE's own IR after one of `PHASES`, or the code of its dispatches, one of `CODE`.
+
+    With `debug_info` the IR says where in the user's files its operations come from.
+
+    Raises:
+        ValueError: no such phase, or code that the target does not have.
+        CompileError: the module does not compile.
+    """
+    if phase not in (*PHASES, *CODE):
+        raise ValueError(f"there is no dialect or phase {phase!r}; known are stablehlo, {', '.join((*PHASES, *CODE))}")
+    attempts = _attempts(emission, target, options)
+    failed: CompileError | None = None
+    run = _compiler(options, target)
+    for fusion, plain in _modules(emission, target):  # as `_compile` goes on where IREE fails
+        prepared = _in_place(emission, target, attempts[0], run, fusion) or plain
+        try:
+            return _phase_text(prepared.code, attempts[0], target, phase, run, debug_info)
+        except CompileError as error:
+            failed = failed or error
+    assert failed is not None
+    raise failed
+
+
+def _phase_text(module: bytes, flags: Flags, target: Target, phase: str, run: Run, debug_info: bool) -> str:
+    if phase in CODE:
+        return _generated_code(module, flags, target, phase, run)
+    text, diagnostics = run(module, flags, phase, locations=debug_info)
+    if text is None:
+        raise CompileError("\n".join(d.message for d in diagnostics))
+    return text.decode()
+
+
+def most_bindings(emission: Emission, target: Target, options: Options) -> int:
+    """The most buffers that a dispatch of the program touches; devices bind 32."""
+    text = intermediate(emission, target, options, "executable-sources")
+    layouts = re.findall(r"#hal\.pipeline\.layout<bindings = \[[^\]]*\]", text)
+    return max((layout.count("#hal.pipeline.binding") for layout in layouts), default=0)
+
+
+def temporary_bytes(emission: Emission, target: Target, options: Options) -> int:
+    """The bytes of transient allocations that the program makes, of those whose sizes are known."""
+    text = intermediate(emission, target, options, "stream")
+    sizes = re.findall(r"stream\.resource\.alloca .*!stream\.resource<transient>\{%c(\d+)(?:_\d+)?\}", text)
+    return sum(map(int, sizes))
+
+
+def _generated_code(module: bytes, flags: Flags, target: Target, kind: str, run: Run) -> str:
+    with tempfile.TemporaryDirectory(prefix="veery-code-") as folder:
+        program, diagnostics = run(module, (*flags, f"--iree-hal-dump-executable-files-to={folder}"))
+        if program is None:
+            raise CompileError("\n".join(d.message for d in diagnostics))
+        files = sorted(Path(folder).glob(CODE[kind]))
+        comment = {"llvm": ";", "asm": "#"}.get(kind, "//")
+        texts = [f"{comment} {file.name}\n{file.read_text()}" for file in files]
+        produced = any(Path(folder).iterdir())
+    if not texts and produced:
+        raise ValueError(f"target {target.name!r} has no {kind} code")
+    return "\n".join(texts)
+
+
+def _attempts(emission: Emission, target: Target, options: Options) -> list[Flags]:
+    """The option lists to compile with, the preferred one first."""
+    attempts = [_with_options(flags, options, emission) for flags in target.attempts(traits(emission.module))]
+    # Multi-use fusion of IREE 3.13 makes invalid IR of some large graphs: "operand #1 does not dominate this use".
+    # Aggressive fusion makes dispatches of others that are not tiled as a whole: "write affecting operations on global
+    # resources are restricted to workgroup distributed contexts".
+    without = [flag for flag in (NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION) if flag not in attempts[-1]]
+    return [*attempts, (*attempts[-1], *without)] if without else attempts
+
+
+def _with_options(flags: Flags, options: Options, emission: Emission) -> Flags:
+    multi_use = () if options.fuse_multi_use else (NO_MULTI_USE_FUSION,)
+    model = (_SYNCHRONOUS,) if emission.has_effects else ()
+    return (*flags, *GOAL_FLAGS[options.optimize_for], *multi_use, *model, *options.flags)
+
+
+class Prepared(NamedTuple):
+    """A module as the compiler gets it.
+
+    Attributes:
+        code: the module.
+        overwritten: the arguments that its results overwrite.
+        kernels: whether loops are kernels of ours.
+        branches: whether it has blocks that are passed values.
+    """
+
+    code: bytes
+    overwritten: list[int]
+    kernels: bool
+    branches: bool
+
+
+def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collection[int] | None = None) -> Prepared:
+    """The module for a target, in which results overwrite donated arguments unless `kept` is None."""
+    situation = Situation(target.backend, emission.donated, fusion=fusion, kept=kept)
+    found: dict[str, Any] = {}
+    branches = False
+
+    def change(module: Any) -> None:
+        nonlocal branches
+        found.update(passes.run(Stage.SIMPLIFIED, module, situation))
+        branches = any(op.name in _BRANCHING for op in operations(module))
+
+    code = inlined(emission.module, change, lambda module: passes.run(Stage.INLINED, module, situation))
+    return Prepared(code, found.get("reuse_donated", []), found.get("fuse_loops", 0) > 0, branches)
+
+
+def _in_place(emission: Emission, target: Target, flags: Flags, run: Run, fusion: Fusion) -> Prepared | None:
+    """The module with results in the memory of donated arguments, where IREE makes a right program of that."""
+    kept: set[int] = set()
+    for _ in range(_ROUNDS if any(emission.donated) else 0):
+        prepared = _prepared(emission, target, fusion, kept)
+        text = run(prepared.code, flags, "stream")[0] if prepared.overwritten else None
+        if text is None:
+            return None
+        bad = unsafe(text.decode(), prepared.overwritten)
+        if not bad:
+            return prepared
+        kept |= bad
+    return None
+
+
+def _modules(emission: Emission, target: Target) -> Iterator[tuple[Fusion, Prepared]]:
+    """The module in the ways in which it is given to the compiler, one after the other, until one compiles."""
+    full = _prepared(emission, target, Fusion.FULL)
+    yield Fusion.FULL, full
+    for fusion in [Fusion.NO_KERNELS] * full.kernels + [Fusion.NONE]:
+        yield fusion, _prepared(emission, target, fusion)
+
+
+def _compile(
+    emission: Emission, target: Target, attempts: Sequence[Flags], run: Run
+) -> tuple[bytes | None, dict[str, str], list[Diagnostic]]:
+    """What the first option list that works makes of a module, and metadata.
+
+    If there is none: what the compiler said, the last word first.
+    """
+    said: list[Diagnostic] = []
+    for fusion, plain in _modules(emission, target):
+        for flags in attempts:
+            try:
+                in_place = _in_place(emission, target, flags, run, fusion)
+                for module in filter(None, (in_place, plain)):
+                    changes = _corrections(emission, target, module.branches)
+                    program, diagnostics = run(module.code, flags, None, changes)
+                    if program is not None:
+                        told = {
+                            "overwritten": " ".join(map(str, module.overwritten)),
+                            "control_flow": "host" if module.branches else "device",
+                        }
+                        fallback = {"fallback": _fallback(attempts[0], flags, fusion, said)} if said else {}
+                        return program, told | fallback, diagnostics
+            except CompilerTimeout as stop:
+                return None, {}, [Diagnostic("error", str(stop)), *said]
+            except CompilerCrash as crash:
+                diagnostics = [Diagnostic("error", str(crash))]
+            said = diagnostics + said
+    return None, {}, said
+
+
+def _corrections(emission: Emission, target: Target, branches: bool) -> tuple[Callable[[ir.Module], bool], ...]:
+    """What IREE's code needs before it is encoded."""
+    return tuple(p.function for p in passes.chosen(Stage.CODE, code_situation(emission, target, branches)))
+
+
+def code_situation(emission: Emission, target: Target, branches: bool | None = None) -> Situation:
+    """What decides which passes change IREE's code; whether there are branches is found out unless it is known."""
+    if branches is None:
+        branches = _prepared(emission, target, Fusion.FULL).branches
+    return Situation(target.backend, large=_is_large(emission), branches=branches)
+
+
+def _is_large(emission: Emission) -> bool:
+    """Whether calls may run on worker threads: what the inline queue allocates comes from the allocator anyway."""
+    shapes = [shape for shape, _ in (*emission.inputs, *emission.outputs)]
+    return any(isinstance(n, str) for shape in shapes for n in shape) or sum(map(math.prod, shapes)) >= _MANY_ELEMENTS
+
+
+def _fallback(preferred: Flags, used: Flags, fusion: Fusion, said: Sequence[Diagnostic]) -> str:
+    changes = [] if fusion is Fusion.FULL else [fusion.value]
+    changes += [f"without {flag}" for flag in preferred if flag not in used]
+    changes += [f"with {flag}" for flag in used if flag not in preferred]
+    reason = " ".join(_errors(said)[0].split())[:200]
+    return f"compiled {', '.join(changes)}, since IREE failed: {reason}"
+
+
+def _key(emission: Emission, target: Target, attempts: Sequence[Flags]) -> str:
+    """Hash of the IR without locations, and of all that the code depends on beside it."""
+    text = emission.module.operation.get_asm(enable_debug_info=False, assume_verified=True)
+    digest = hashlib.sha256()
+    options = repr((attempts, emission.donated if any(emission.donated) else ()))
+    for part in (_KEY_FORMAT, COMPILER_VERSION, target.name, target.machine, options, text):
+        digest.update(part.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def _metadata(target: Target) -> dict[str, str]:
+    return {"iree": COMPILER_VERSION, "target": target.name, "cpu_features": target.machine}
+
+
+def _errors(diagnostics: Sequence[Diagnostic]) -> list[str]:
+    return [d.message for d in diagnostics if d.severity == "error"] or ["no diagnostics were given"]
+
+
+_PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+):\d+: (?P<text>.*)", re.DOTALL)
+
+
+def _explain(emission: Emission, name: str, source: str, target: Target, diagnostics: Sequence[Diagnostic]) -> str:
+    """The first error that has a place, with the primitives and the line of the user's code that it stems from."""
+    errors = _errors(diagnostics)
+    message = next(filter(_PLACE.match, errors), errors[0])
+    match = _PLACE.match(message)
+    where, text = f" at {source}" if source else "", message
+    if match:
+        text = match["text"]
+        place = (match["file"], int(match["line"]))
+        primitives = ", ".join(emission.primitives.get(place, ()))
+        if primitives:
+            where = f" at {place[0]}:{place[1]} (primitive {primitives})"
+    crash = next((error for error in errors if error.startswith((CRASHED, STOPPED)) and error != message), None)
+    first_lines = "\n".join([*text.splitlines()[:4], *([crash] if crash else [])])[:600]
+    if any(isinstance(size, str) for shape, _ in emission.inputs for size in shape):
+        first_lines += "\nIts shapes are symbolic; compiled for one shape it may do."
+    return f"compile: IREE cannot compile {name!r} for target {target.name!r}{where}:\n{first_lines}"

@@ -1,0 +1,326 @@
+"""What runs in the process that has the compiler loaded; isolation.py is its other side.
+
+It has one thread, so that its forks are sound, and holds nothing of its parent open but their socket. For options that
+are known to work it keeps a session that has done once what each new one does, which its forks inherit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import IO, Any, NamedTuple
+
+STALLED = "stalled"  # said instead of a status
+_LENGTH = 8
+_LARGEST_FLAGS = 1 << 16
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+
+def send(connection: socket.socket, message: bytes) -> None:
+    """Send a message that `receive` reads, a pickled object."""
+    connection.sendall(len(message).to_bytes(_LENGTH, "little"))
+    connection.sendall(message)
+
+
+def receive(connection: socket.socket, left: Callable[[], float | None] = lambda: None) -> Any:
+    """The object that a message has; `left` says how many seconds it may take from now.
+
+    Raises:
+        EOFError, ConnectionError: the other side is gone.
+        TimeoutError: it takes too long.
+    """
+    size = int.from_bytes(_read(connection, _LENGTH, left), "little")
+    return pickle.loads(_read(connection, size, left))
+
+
+def _read(connection: socket.socket, size: int, left: Callable[[], float | None]) -> bytearray:
+    data = bytearray(size)
+    view, done = memoryview(data), 0
+    while done < size:
+        connection.settimeout(left())
+        count = connection.recv_into(view[done:])
+        if not count:
+            raise EOFError
+        done += count
+    return data
+
+
+def main(descriptor: int | None, forks: bool, patience: float) -> None:
+    """Compile until the other side is gone.
+
+    Args:
+        descriptor: of the socket; None if standard input says which it is.
+        forks: whether each compilation is to have a process of its own.
+        patience: after how many seconds one is ended that has stopped computing.
+    """
+    control = socket.socket(fileno=descriptor) if descriptor is not None else _shared()
+    control.set_inheritable(False)
+    # What requests name is loaded before forks.
+    from veery_lowering.compiler import sessions  # noqa: F401
+    from veery_lowering.emit import versioned  # noqa: F401
+    from veery_lowering.passes.vm import allocation, branches, queues  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+    if forks:
+        _Server(control, patience).run()
+    else:
+        with contextlib.suppress(EOFError, ConnectionError):
+            while True:
+                _answer(control)
+
+
+def _shared() -> socket.socket:
+    if sys.platform != "win32":
+        raise AssertionError
+    return socket.fromshare(sys.stdin.buffer.read())
+
+
+def _answer(connection: socket.socket, *, forked: bool = False) -> bool:
+    """Do what is asked for; whether that went well. Standard error is a file, which tells what was printed."""
+    folder, environment, function, arguments, memory = receive(connection)
+    if forked and memory is not None:
+        _bound_memory(memory)
+    if folder is not None:
+        with contextlib.suppress(OSError):
+            os.chdir(folder)
+    if environment != os.environ:
+        os.environ.clear()
+        os.environ.update(environment)
+    os.ftruncate(2, 0)
+    os.lseek(2, 0, os.SEEK_SET)
+    result = problem = None
+    try:
+        result = function(*arguments)
+    except Exception as error:
+        problem = _sendable(error)
+    send(connection, pickle.dumps((result, problem, _text(2)), pickle.HIGHEST_PROTOCOL))
+    return problem is None
+
+
+def _sendable(error: Exception) -> Exception:
+    try:
+        return pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _text(file: int) -> str:
+    size = os.lseek(file, 0, os.SEEK_END)
+    os.lseek(file, 0, os.SEEK_SET)
+    return os.read(file, size).decode(errors="replace")
+
+
+class _Child(NamedTuple):
+    process: int
+    state: socket.socket  # how it ended goes there
+    log: IO[bytes]
+    flags: tuple[str, ...]
+
+
+class _Server:
+    """Forks for each compilation."""
+
+    def __init__(self, control: socket.socket, patience: float):
+        self._control = control
+        self._patience = patience
+        self._active: dict[int, tuple[float, int | None]] = {}  # by process: since when, and its processor time
+        self._stalled: set[int] = set()
+        self._children: dict[int, _Child] = {}  # by their state's descriptor
+        self._ready: set[tuple[str, ...]] = set()
+        self._proven: list[tuple[str, ...]] = []  # flags of compilations that went well, but have no session yet
+        self._ended, self._wake = os.pipe()
+        self._poll = select.poll()
+        self._prctl = _prctl()
+        self._process = os.getpid()
+
+    def run(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.set_blocking(self._wake, False)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for file in (self._ended, self._control):
+            self._poll.register(file, select.POLLIN)
+        while True:
+            idle = self._proven and not self._children
+            events = self._poll.poll(0 if idle else 250 * self._patience if self._children else None)
+            if not events and idle:
+                self._prepare(self._proven.pop())
+            self._end_stalled()
+            for descriptor, _ in events:
+                if descriptor == self._ended:
+                    os.read(self._ended, 1 << 12)
+                    self._reap()
+                elif descriptor in self._children:
+                    self._hear(descriptor)
+                elif descriptor == self._control.fileno() and not self._fork():
+                    for child in self._children.values():
+                        _kill(child.process)
+                    return
+
+    def _fork(self) -> bool:
+        """Begin a compilation; false if there will be no more."""
+        try:
+            message, files, _, _ = socket.recv_fds(self._control, _LARGEST_FLAGS, 2)
+        except ConnectionError:
+            return False
+        if not message:
+            return False
+        connection, state = (socket.socket(fileno=file) for file in files)
+        with connection:
+            for file in (connection, state):
+                file.set_inheritable(False)
+            state.setblocking(False)
+            try:
+                log = tempfile.TemporaryFile()
+                process = os.fork()
+            except OSError as error:
+                _tell(state, None, f"OSError: {error}")
+                return True
+            if process == 0:
+                self._become_child(connection, state, log)
+        with contextlib.suppress(OSError):  # whichever of the two is first
+            os.setpgid(process, process)
+        self._children[state.fileno()] = _Child(process, state, log, pickle.loads(message))
+        self._poll.register(state, select.POLLIN)
+        return True
+
+    def _become_child(self, connection: socket.socket, state: socket.socket, log: IO[bytes]) -> None:
+        status = 1
+        try:
+            os.setpgid(0, 0)
+            self._prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != self._process:
+                os._exit(1)
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for file in (state, self._control, *(child.state for child in self._children.values())):
+                file.close()
+            for output in (1, 2):
+                os.dup2(log.fileno(), output)
+            _go_first()
+            status = 0 if _answer(connection, forked=True) else 1
+        except BaseException as error:
+            os.write(2, f"{type(error).__name__}: {error}\n".encode())
+        finally:
+            os._exit(status)
+
+    def _hear(self, descriptor: int) -> None:
+        """The other side has its answer, or gave up."""
+        child = self._children[descriptor]
+        try:
+            answered = child.state.recv(1) == b"+"
+        except BlockingIOError:  # that was about another child
+            return
+        except ConnectionError:
+            answered = False
+        if not answered:
+            _kill(child.process)
+        self._poll.unregister(descriptor)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                process, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not process:
+                return
+            for descriptor, child in list(self._children.items()):
+                if child.process == process:
+                    del self._children[descriptor]
+                    with contextlib.suppress(KeyError):
+                        self._poll.unregister(descriptor)
+                    code = os.waitstatus_to_exitcode(status)
+                    if code == 0 and child.flags and child.flags not in self._ready:
+                        self._ready.add(child.flags)
+                        self._proven.append(child.flags)
+                    stalled = process in self._stalled
+                    _tell(child.state, STALLED if stalled else code, _text(child.log.fileno()))
+                    child.log.close()
+                    self._stalled.discard(process)
+                    self._active.pop(process, None)
+
+    def _end_stalled(self) -> None:
+        """End the children of which no thread computes any more: they wait for each other."""
+        now = time.monotonic()
+        for process in [child.process for child in self._children.values()]:
+            spent = _processor_time(process)
+            since, before = self._active.get(process, (now, None))
+            if spent is None or spent != before:
+                self._active[process] = now, spent
+            elif now - since >= self._patience:
+                self._stalled.add(process)
+                _kill(process)
+
+    def _prepare(self, flags: tuple[str, ...]) -> None:
+        from veery_lowering.compiler import sessions
+
+        for forgotten in sessions.prepare(flags):
+            self._ready.discard(forgotten)
+        gc.collect()
+        gc.freeze()
+
+
+def _processor_time(process: int) -> int | None:
+    """What a process and those it began have computed, in ticks; None while they do so, and where that is not known."""
+    total = 0
+    try:
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with open(f"/proc/{process}/task/{thread}/stat") as file:
+                state, *numbers = file.read().rpartition(")")[2].split()
+            if state in "RD":
+                return None
+            total += int(numbers[10]) + int(numbers[11])  # in user and in kernel mode
+            with open(f"/proc/{process}/task/{thread}/children") as file:  # the linker
+                spent = [_processor_time(int(child)) for child in file.read().split()]
+            if None in spent:
+                return None
+            total += sum(filter(None, spent))
+    except OSError:
+        return None
+    return total
+
+
+def _tell(state: socket.socket, status: int | str | None, text: str) -> None:
+    with state, contextlib.suppress(OSError):
+        send(state, pickle.dumps((status, text[-(1 << 14) :])))
+
+
+def _kill(process: int) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(process, signal.SIGKILL)
+
+
+def _go_first() -> None:
+    """Where memory runs out, the system shall end this process; it shall leave no image of its memory."""
+    import resource
+
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
+def _bound_memory(more: int) -> None:
+    """Have this process get no more than so many bytes beside those that it has."""
+    import resource
+
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/statm") as file:
+        pages = int(file.read().split()[5])  # of data
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        resource.setrlimit(resource.RLIMIT_DATA, (pages * resource.getpagesize() + more, hard))
+
+
+def _prctl() -> Callable[..., Any]:
+    import ctypes
+
+    return getattr(ctypes.CDLL(None), "prctl", lambda *_: None)

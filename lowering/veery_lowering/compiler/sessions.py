@@ -1,0 +1,198 @@
+"""Sessions of IREE's compiler in this process."""
+
+from __future__ import annotations
+
+import ctypes
+import difflib
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from veery_lowering.mlir import Invocation, Output, Session, Source, bytecode, context, ctypes_dl, ir
+
+_COMPILES_PER_SESSION = 64
+_SESSIONS = 16  # that are prepared
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message of the compiler: severity "note", "warning", "error" or "remark", with its location in the text."""
+
+    severity: str
+    message: str
+
+
+_SEVERITIES = ("note", "warning", "error", "remark")
+_Callback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+# The binding's own diagnostic handlers call into Python without the interpreter lock; a ctypes callback takes it.
+_enable_callback = ctypes_dl._dylib.ireeCompilerInvocationEnableCallbackDiagnostics
+_enable_callback.argtypes = [ctypes.c_void_p, ctypes.c_int, _Callback, ctypes.c_void_p]
+_enable_callback.restype = None
+_set_first_phase = ctypes_dl._dylib.ireeCompilerInvocationSetCompileFromPhase
+_set_last_phase = ctypes_dl._dylib.ireeCompilerInvocationSetCompileToPhase
+for _function in (_set_first_phase, _set_last_phase):
+    _function.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    _function.restype = None
+
+_idle: dict[tuple[str, ...], list[tuple[Session, int]]] = {}
+_lock = threading.Lock()
+_started = False
+_forked = False  # in a child of a process that had compiled
+
+
+def _after_fork() -> None:
+    global _lock, _forked
+    _lock = threading.Lock()
+    _forked = _started
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def has_lost_threads() -> bool:
+    """Whether the compiler's threads did not come along when this process was forked: it would wait for ever."""
+    return _forked
+
+
+def run_pipeline(
+    module: bytes,
+    flags: tuple[str, ...],
+    phase: str | None = None,
+    changes: tuple[Callable[[ir.Module], bool], ...] = (),
+    passes: str = "",
+    locations: bool = False,
+) -> tuple[bytes | None, list[Diagnostic]]:
+    """Compile MLIR bytecode (or text) with session flags: (VM bytecode, diagnostics), (None, diagnostics) on failure.
+
+    With `phase` ("flow", "stream", "hal"...) compilation stops there and the IR comes back as text, with the user's
+    files and lines if `locations`. The pipeline `passes` is run before all others. Each of `changes` may change the VM
+    module before it is encoded, and says whether it did. The compiler runs without the interpreter lock, so that
+    several threads compile at the same time, each with a session of its own.
+    """
+    session, uses = _take_session(flags)
+    diagnostics: list[Diagnostic] = []
+    try:
+        with _compiled(session, module, diagnostics, end=phase, passes=passes) as invocation:
+            if invocation is None:
+                return None, diagnostics
+            if phase is not None:
+                return _text(invocation, locations), diagnostics
+            changed = _changed(_written(invocation.output_ir_bytecode), changes) if changes else None
+            if not changed:
+                return _written(invocation.output_vm_bytecode), diagnostics
+        with _compiled(session, changed, diagnostics, start="vm") as invocation:
+            return invocation and _written(invocation.output_vm_bytecode), diagnostics
+    finally:
+        _return_session(flags, session, uses + 1)
+
+
+@contextmanager
+def _compiled(
+    session: Session,
+    module: bytes,
+    diagnostics: list[Diagnostic],
+    *,
+    start: str | None = None,
+    end: str | None = None,
+    passes: str = "",
+) -> Iterator[Invocation | None]:
+    """What holds a module after compilation from one phase to another; None if that failed."""
+
+    def report(severity: int, text: int, size: int, _: int) -> None:
+        diagnostics.append(Diagnostic(_SEVERITIES[severity], ctypes.string_at(text, size).decode(errors="replace")))
+
+    callback = _Callback(report)
+    invocation = session.invocation()
+    try:
+        _enable_callback(invocation._inv_p, 0, callback, None)
+        for set_phase, chosen in ((_set_first_phase, start), (_set_last_phase, end)):
+            if chosen is not None:
+                set_phase(invocation._inv_p, chosen.encode())
+        # Bytecode is taken as it is; text must end in a zero byte.
+        source = Source.wrap_buffer(session, module if module[:2] == b"ML" else module + b"\0")
+        made = (
+            invocation.parse_source(source)
+            and (not passes or invocation.execute_text_pass_pipeline(passes))
+            and invocation.execute()
+        )
+        yield invocation if made else None
+    finally:
+        invocation.close()
+
+
+def _written(write: Callable[[Output], None]) -> bytes:
+    with Output.open_membuffer() as output:
+        write(output)
+        return bytes(output.map_memory())
+
+
+def _text(invocation: Invocation, locations: bool) -> bytes:
+    # The compiler's own option for this, --mlir-print-debuginfo, is for a whole process, and in a process with such
+    # options the optimization level turns on none of the passes that belong to it: that would be another program.
+    if not locations:
+        return _written(invocation.output_ir)
+    with context():
+        return ir.Module.parse(_written(invocation.output_ir_bytecode)).operation.get_asm(
+            binary=True, enable_debug_info=True
+        )
+
+
+def _changed(code: bytes, changes: tuple[Callable[[ir.Module], bool], ...]) -> bytes | None:
+    with context():
+        module = ir.Module.parse(code)
+        return bytecode(module) if any([change(module) for change in changes]) else None
+
+
+def prepare(flags: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Have a session ready for flags that are known to work, and start no threads for that.
+
+    Returns the flags whose sessions are closed instead, since there are many.
+    """
+    session, uses = _take_session(flags)
+    with _compiled(session, b"module {}", []):
+        pass
+    _return_session(flags, session, uses)
+    closed = list(_idle)[:-_SESSIONS]
+    for old in closed:
+        for session, _ in _idle.pop(old):
+            session.close()
+    return closed
+
+
+def _take_session(flags: tuple[str, ...]) -> tuple[Session, int]:
+    global _started
+    with _lock:
+        _started = True
+        pool = _idle.get(flags)
+        if pool:
+            return pool.pop()
+    session = Session()
+    try:
+        session.set_flags(*flags)
+    except ValueError as error:
+        raise ValueError(_about_flags(str(error), session.get_flags(non_default_only=False))) from None
+    return session, 0
+
+
+def _about_flags(message: str, known: list[str]) -> str:
+    """What is wrong with flags, in words."""
+    unknown = re.search(r"option not found: (\S+)", message)
+    if unknown is None:
+        refused = message.rpartition("option parse error for:")[2].strip()
+        return f"IREE's compiler refuses {refused!r}; it has printed which values it takes"
+    names = [flag.removeprefix("--").partition("=")[0] for flag in known]
+    close = difflib.get_close_matches(unknown[1], names, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(close)}?" if close else f"; it has {', '.join(sorted(names))}"
+    return f"No such compile option: IREE's compiler has no {unknown[1]!r}{hint}"
+
+
+def _return_session(flags: tuple[str, ...], session: Session, uses: int) -> None:
+    if uses >= _COMPILES_PER_SESSION:
+        session.close()
+        return
+    with _lock:
+        _idle.setdefault(flags, []).append((session, uses))

@@ -1,0 +1,183 @@
+"""All passes, in the order in which a module meets them on its way from the rules to IREE's code.
+
+Each pass is a function that changes a module in place, in the file that says what goes wrong without it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from veery_lowering.kernels import fuse_loops
+from veery_lowering.passes.stablehlo.aliasing import protect_arguments
+from veery_lowering.passes.stablehlo.barriers import clone_at_barriers, compute_each, split_wide_fusions, wait_for_loops
+from veery_lowering.passes.stablehlo.constants import (
+    compute_constants,
+    drop_unused_constants,
+    hide_complex_updates,
+    leave_unreversed,
+)
+from veery_lowering.passes.stablehlo.crossings import part_crossed_reads
+from veery_lowering.passes.stablehlo.donation import reuse_donated
+from veery_lowering.passes.stablehlo.lookups import compute_columns
+from veery_lowering.passes.stablehlo.loops import settle
+from veery_lowering.passes.stablehlo.paddings import separate_paddings
+from veery_lowering.passes.stablehlo.products import settle_products
+from veery_lowering.passes.stablehlo.shaders import prepare_for_shaders
+from veery_lowering.passes.stablehlo.strides import compute_strided
+from veery_lowering.passes.stablehlo.updates import part_updates
+from veery_lowering.passes.stablehlo.widened import compute_widened
+from veery_lowering.passes.vm.allocation import allocate_memory
+from veery_lowering.passes.vm.branches import separate
+from veery_lowering.passes.vm.queues import free_no_parts, keep_to_first_queue, record_anew
+
+
+class Stage(Enum):
+    """What a module is when passes change it; the value says it in words."""
+
+    EMITTED = "as the rules made it"
+    INLINED = "without calls"
+    SIMPLIFIED = "without calls, nothing computed twice"
+    CODE = "IREE's code, before it is encoded"
+
+
+class Fusion(Enum):
+    """How much of a program may be computed together; the value is what is said of it."""
+
+    FULL = "with all fusions"
+    NO_KERNELS = "without kernels of its loops"
+    NONE = "with each value for itself"
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What decides which passes are run, and what they are told.
+
+    Attributes:
+        backend: "cpu", "vulkan" or "cuda".
+        donated: for each argument, whether it may be overwritten.
+        protect: whether other arguments are kept from being overwritten.
+        fusion: how much may be computed together.
+        kept: donated arguments that are left alone; None if all are.
+        large: whether calls may run on worker threads.
+        branches: whether the module has blocks that are passed values.
+    """
+
+    backend: str
+    donated: tuple[bool, ...] = ()
+    protect: bool = True
+    fusion: Fusion = Fusion.FULL
+    kept: Collection[int] | None = None
+    large: bool = False
+    branches: bool = False
+
+
+class Pass(NamedTuple):
+    """A pass, and when it is run.
+
+    Attributes:
+        stage: what it changes.
+        function: `(module, *given)`, which may return what it found out.
+        purpose: what would go wrong without it.
+        when: the situations in which it is run.
+        given: what it is told of the situation.
+    """
+
+    stage: Stage
+    function: Callable[..., Any]
+    purpose: str
+    when: Callable[[Situation], bool] = lambda s: True
+    given: Callable[[Situation], Sequence[Any]] = lambda s: ()
+
+    @property
+    def name(self) -> str:
+        """That of the function."""
+        return self.function.__name__
+
+
+_on_vulkan: Callable[[Situation], bool] = lambda s: s.backend == "vulkan"
+_each_apart: Callable[[Situation], bool] = lambda s: s.fusion is Fusion.NONE
+
+PASSES = (
+    Pass(Stage.EMITTED, drop_unused_constants, "literals that a rule folded into something else"),
+    Pass(Stage.EMITTED, prepare_for_shaders, "drivers do algebra on floats, and end long loops", _on_vulkan),
+    # Before `protect_arguments`, which looks through barriers.
+    Pass(Stage.EMITTED, split_wide_fusions, "a dispatch of more than 32 buffers cannot be loaded"),
+    Pass(
+        Stage.EMITTED, protect_arguments, "IREE updates arguments in place that nobody gave away",
+        lambda s: s.protect, lambda s: (s.donated,),
+    ),
+    Pass(Stage.INLINED, separate_paddings, "of two paddings IREE makes one without what is between elements"),
+    Pass(Stage.SIMPLIFIED, leave_unreversed, "slices of a reversed constant do not compile"),
+    Pass(Stage.SIMPLIFIED, hide_complex_updates, "complex constants written into others do not compile"),
+    Pass(Stage.SIMPLIFIED, compute_constants, "sums of what constants give forget how many they sum"),
+    # Loops in functions are seen now; `settle` is for those that are left to IREE.
+    Pass(
+        Stage.SIMPLIFIED, fuse_loops, "a trip of a loop costs a dispatch",
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL,
+    ),
+    Pass(Stage.SIMPLIFIED, settle_products, "products forget the signs of what was converted for them"),
+    Pass(Stage.SIMPLIFIED, compute_each, "IREE fails with what it fuses", _each_apart),
+    Pass(
+        Stage.SIMPLIFIED, compute_widened, "invocations read each other's parts of a value without waiting",
+        lambda s: _on_vulkan(s) and not _each_apart(s),
+    ),
+    Pass(Stage.SIMPLIFIED, part_crossed_reads, "what an expression reads of a sum in a second way is not there yet"),
+    Pass(Stage.SIMPLIFIED, compute_strided, "slices with steps of widened values forget the steps"),
+    # Behind all that makes barriers, but for those that keep loops in their form.
+    Pass(Stage.SIMPLIFIED, clone_at_barriers, "at IREE's barriers a call waits on the host"),
+    Pass(Stage.SIMPLIFIED, wait_for_loops, "IREE forgets loops in what it submits together", _each_apart),
+    Pass(Stage.SIMPLIFIED, part_updates, "a value that is written in part is written before something else reads it"),
+    Pass(Stage.SIMPLIFIED, settle, "carries of loops that are not read, or go round, break"),
+    Pass(Stage.SIMPLIFIED, compute_columns, "columns in which values are looked up do not compile"),
+    # Last, since it puts operations in an order that has to stay.
+    Pass(
+        Stage.SIMPLIFIED, reuse_donated, "results in the memory of donated arguments",
+        lambda s: s.kept is not None, lambda s: (s.donated, s.kept),
+    ),
+    Pass(Stage.CODE, separate, "a value passed twice to a block empties a register", lambda s: s.branches),
+    Pass(
+        Stage.CODE, free_no_parts, "what a loop carried is given back though it is a part of an allocation",
+        lambda s: s.branches and s.backend != "cpu",
+    ),
+    Pass(
+        Stage.CODE, allocate_memory, "IREE's pool of memory loses slabs",
+        lambda s: s.large and s.backend == "cpu",
+    ),
+    Pass(Stage.CODE, keep_to_first_queue, "two queues of one device signal in the wrong order", _on_vulkan),
+    Pass(Stage.CODE, record_anew, "copies are played again with the first call's buffers", _on_vulkan),
+)  # fmt: skip
+
+
+def chosen(stage: Stage, situation: Situation) -> list[Pass]:
+    """The passes that change a module at a stage."""
+    return [p for p in PASSES if p.stage is stage and p.when(situation)]
+
+
+def run(stage: Stage, module: Any, situation: Situation) -> dict[str, Any]:
+    """Change a module in place by the passes of a stage; what they found out, by their names."""
+    watch = _watch.get()
+    found = {}
+    for p in chosen(stage, situation):
+        change = functools.partial(p.function, module, *p.given(situation))
+        found[p.name] = change() if watch is None else watch(p, module, change)
+    return found
+
+
+Watch = Callable[[Pass, Any, Callable[[], Any]], Any]
+_watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
+
+
+@contextmanager
+def watched_by(watch: Watch) -> Iterator[None]:
+    """A context in which passes are run by `watch(pass, module, change)`, which returns what `change()` does."""
+    token = _watch.set(watch)
+    try:
+        yield
+    finally:
+        _watch.reset(token)

@@ -1,0 +1,185 @@
+"""Copy values that are updated in place while something else reads them.
+
+Reads behind writes. Problem: IREE 3.13 updates a value in place at its last use, and moves independent work together,
+as early as its operands allow. So a write can move before a read that stood in front of it, or before the copy that was
+made for that read. Example: of `y = x * 2`, both results of `(y, y.at[1].set(7), cumsum(w))` had the 7. Fix: the
+updated value is a copy, unless all other readers are needed for the update itself and no other trip of a loop reads it.
+
+Overlapping reads and writes. Problem: IREE computes the new part directly at its place, even if it is computed from
+what it overwrites there. Example: later elements of `y.at[1:].set(y[:-1] + 1)` came from new ones;
+`y.at[1:].set(y[:-1])` failed ("source and target ranges overlap within the same buffer"). Fix: the updated value is a
+copy, unless the new part comes from the same place or from a disjoint one.
+
+Test: tests/lowering/test_updates.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.mlir import base_name, ir, maker, operations, sizes
+from veery_lowering.passes.stablehlo.aliasing import Use, masked_copy, overwritten
+from veery_lowering.passes.stablehlo.crossings import is_elementwise
+from veery_lowering.stablehlo import Value
+
+# What gives its operand in another shape or type, and costs nothing.
+_VIEWS = frozenset(
+    "reshape bitcast_convert broadcast_in_dim transpose convert optimization_barrier flow.tensor.clone"
+    " flow.tensor.tie_shape tensor.cast tensor.collapse_shape tensor.expand_shape".split()
+)
+_CONSTANTS = frozenset(("constant", "iota"))
+_COMPUTED_BEFORE = frozenset(("while", "case", "if", "sort", "scatter"))
+
+
+def part_updates(module: Any) -> None:
+    """Have operations write into copies, or copies, where they would write what is read, in place."""
+    shared, crossed = endangered_writes(module)
+    limits = itertools.count(-2, -1)
+    for op, number in shared:
+        _copy(op, number, next(limits))
+    for op, number in crossed:
+        _copy(op, number, next(limits))
+        with op.location, ir.InsertionPoint(op):
+            op.operands[number] = hlo.clone(op.operands[number])
+        _copy(op, number, next(limits))
+
+
+def _copy(op: Any, number: int, limit: int) -> None:
+    with op.location, ir.InsertionPoint(op):
+        op.operands[number] = masked_copy(op.operands[number], limit)
+
+
+def endangered_writes(module: Any) -> tuple[list[Use], list[Use]]:
+    """What is written into that something else may read, and what is written that is computed from what it is written
+    into.
+    """
+    shared: list[Use] = []
+    crossed: list[Use] = []
+    places = {op: place for place, op in enumerate(operations(module))}
+    for op in places:
+        for number in overwritten(op):
+            written, barred = _viewed(op.operands[number])
+            if base_name(maker(written)) in _CONSTANTS and not barred:  # what is written is a copy of it
+                continue
+            readers = _readers(written)
+            if _is_there_again(op, written) or not _are_for(op, readers, places):
+                shared.append((op, number))
+            elif readers != [op]:
+                crossed += [(op, other) for other in _given(op) if _crosses(op, op.operands[number], other)]
+    return shared, crossed
+
+
+def _viewed(value: Value) -> tuple[Value, bool]:
+    """What a value is a view of, and whether there is a barrier between."""
+    barred = False
+    while (name := base_name(maker(value))) in _VIEWS:
+        barred |= name == "optimization_barrier"
+        value = value.owner.operands[list(value.owner.results).index(value)]
+    return value, barred
+
+
+def _readers(value: Value) -> list[Any]:
+    """The operations that read a value or a view of it."""
+    found: list[Any] = []
+    for use in value.uses:
+        op = use.owner.operation
+        found += _readers(op.results[use.operand_number]) if base_name(op.name) in _VIEWS else [op]
+    return found
+
+
+def _is_there_again(op: Any, written: Value) -> bool:
+    """Whether the next trip of a loop around an operation gets the same value."""
+    owner = written.owner
+    outside = owner if isinstance(owner, ir.Block) else owner.operation.block
+    block = op.block
+    while block != outside:
+        around = block.owner.operation
+        if base_name(around.name) == "while":
+            return True
+        block = around.block
+    return False
+
+
+def _are_for(op: Any, readers: list[Any], places: dict[Any, int]) -> bool:
+    """Whether readers, and all that reads their results, lead to an operation and nowhere else."""
+    found, stack = {op}, list(readers)
+    while stack:
+        reader = stack.pop()
+        if reader in found:
+            continue
+        users = [use.owner.operation for result in reader.results for use in result.uses]
+        if not users or reader.block != op.block or places[reader] > places[op]:
+            return False
+        found.add(reader)
+        stack += users
+    return True
+
+
+def _given(op: Any) -> list[int]:
+    """The operands that a writing operation is computed from beside those it writes into."""
+    if base_name(op.name) == "sort":
+        return []
+    return [number for number in range(len(op.operands)) if number not in overwritten(op)]
+
+
+def _crosses(op: Any, target: Value, number: int) -> bool:
+    """Whether an operand of several elements is, or may be, computed from other places of `target` than it goes to."""
+    written, x = _viewed(target)[0], op.operands[number]
+    if set(sizes(x)) <= {1}:
+        return False
+    stack = [(x, True)]  # and whether what is computed from it is in the same places
+    found = set(stack)
+    while stack:
+        value, aligned = stack.pop()
+        if value == written:
+            return True
+        if isinstance(value.owner, ir.Block) or base_name(maker(value)) in _COMPUTED_BEFORE:
+            continue
+        made = value.owner.operation
+        given = list(made.operands)
+        if given and given[0] == target and (_is_apart(made, op) or (aligned and _is_same_part(made, op))):
+            given = given[1:]
+        reached = {(y, aligned and is_elementwise(made)) for y in given} - found
+        found |= reached
+        stack += reached
+    return False
+
+
+def _is_same_part(read: Any, write: Any) -> bool:
+    """Whether a part is read where another one of this size is written."""
+    if base_name(write.name) != "dynamic_update_slice":
+        return False
+    if sizes(read.results[0]) != sizes(write.operands[1]):
+        return False
+    if base_name(read.name) == "dynamic_slice":
+        return list(read.operands)[1:] == list(write.operands)[2:]
+    ranges = _ranges(read, write)
+    return bool(ranges) and all(step == 1 and begin == start for (begin, _, step), (start, _) in ranges)
+
+
+def _is_apart(read: Any, write: Any) -> bool:
+    """Whether what is read is not among what is written."""
+    return any(end <= start or stop <= begin for (begin, end, _), (start, stop) in _ranges(read, write))
+
+
+def _ranges(read: Any, write: Any) -> list[tuple[Any, Any]]:
+    """By axis: beginning, end and step of what a slice reads, and beginning and end of where an update writes.
+
+    Empty where these are not known.
+    """
+    if (base_name(read.name), base_name(write.name)) != ("slice", "dynamic_update_slice"):
+        return []
+    starts = list(write.operands)[2:]
+    if any(base_name(maker(start)) != "constant" for start in starts):
+        return []
+    writes = []
+    for n, size, start in zip(*map(sizes, list(write.operands)[:2]), starts, strict=True):
+        if n is None or size is None:
+            return []
+        (at,) = ir.DenseIntElementsAttr(start.owner.attributes["value"])
+        at = min(max(at, 0), n - size)
+        writes.append((at, at + size))
+    names = "start_indices", "limit_indices", "strides"
+    return list(zip(zip(*(read.attributes[name] for name in names)), writes))

@@ -1,0 +1,144 @@
+"""Whether a program may overwrite its arguments, judged by what IREE makes of it.
+
+IREE's own analysis of what may be written in place errs (see `donation`), so each argument that is to be overwritten is
+looked at in the IR in which all accesses to memory are in order. It is safe to overwrite it if a single dispatch does,
+after all others that read it, and reads it, if at all, in the one elementwise operation that makes the new value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from veery_lowering.mlir import context, ir, operations
+
+_WRITES = 2  # the bit of resource_accesses; 1: reads
+
+
+def unsafe(text: str, arguments: Collection[int]) -> set[int]:
+    """Which of the arguments of `main` may be overwritten while they are needed.
+
+    Args:
+        text: IREE's IR of a program after the phase "stream".
+        arguments: their numbers.
+    """
+    with context():
+        module = ir.Module.parse(text)
+        program = _Program(module)
+        return {i for i in arguments if not program.is_safe(i)}
+
+
+class _Program:
+    def __init__(self, module: Any):
+        self._kernels: dict[str, Any] = {}
+        self._main: Any = None
+
+        for op in operations(module.operation):
+            if op.name == "func.func":
+                self._kernels[ir.StringAttr(op.attributes["sym_name"]).value] = op
+            elif op.name == "util.func" and ir.StringAttr(op.attributes["sym_name"]).value == "main":
+                self._main = op
+
+    def is_safe(self, number: int) -> bool:
+        argument = self._main.regions[0].blocks[0].arguments[number]
+        executions = []
+        for use in argument.uses:
+            op = use.owner.operation
+            if op.name == "stream.tensor.import":
+                for inner in op.results[0].uses:
+                    user = inner.owner.operation
+                    if user.name == "stream.cmd.execute":
+                        executions.append((user, inner.operand_number))
+                    elif user.name != "stream.tensor.export":
+                        return False
+        if not executions:
+            return True
+        if len(executions) > 1 or executions[0][0].parent.operation != self._main:
+            return False  # in one of several, of which the order is not plain, or in a loop
+        execution, operand = executions[0]
+        return self._is_safe_in(execution, operand)
+
+    def _is_safe_in(self, execution: Any, operand: int) -> bool:
+        body = execution.regions[0].blocks[0]
+        memory = body.arguments[sum(map(_is_resource, list(execution.operands)[:operand]))]
+        written = False
+        for step in _steps(body):
+            touching = [op for op in step if memory in list(op.operands)]
+            writers = [op for op in touching if _writes(op, memory)]
+            if written and touching or len(writers) > 1 or writers and len(touching) > 1:
+                return False
+            if writers:
+                written = True
+                if writers[0].name != "stream.cmd.dispatch" or not self._is_elementwise(writers[0], memory):
+                    return False
+        return True
+
+    def _is_elementwise(self, dispatch: Any, memory: Any) -> bool:
+        """Whether a dispatch makes each element of the memory of the same element, and of others' memory."""
+        (entry,) = dispatch.attributes["entry_points"]
+        name = str(entry).rpartition("@")[2]
+        kernel = self._kernels.get(name)
+        if kernel is None:
+            return False
+        bindings = [i for i, x in enumerate(_resources(dispatch)) if x == memory]
+        spans = []
+        for i in bindings:
+            for use in kernel.regions[0].blocks[0].arguments[i].uses:
+                spans.append(use.owner.operation.results[0])
+        loads: list[Any] = []
+        stores: list[Any] = []
+        for span in spans:
+            for use in span.uses:
+                op = use.owner.operation
+                kinds = {"iree_tensor_ext.dispatch.tensor.load": loads, "iree_tensor_ext.dispatch.tensor.store": stores}
+                if op.name not in kinds:
+                    return False
+                kinds[op.name].append(op)
+        makers = {store.operands[0].owner.operation for store in stores}
+        if len(makers) != 1:
+            return False
+        (maker,) = makers
+        return not loads or all(_reads_in_place(use, maker) for load in loads for use in load.results[0].uses)
+
+
+def _reads_in_place(use: Any, maker: Any) -> bool:
+    """Whether a value is read by an operation only where its results are written."""
+    if use.owner.operation != maker or maker.name != "linalg.generic":
+        return False
+    if any("parallel" not in str(kind) for kind in maker.attributes["iterator_types"]):
+        return False
+    maps = list(maker.attributes["indexing_maps"])
+    outputs = maps[-len(maker.results) :]
+    return all(each == maps[use.operand_number] for each in outputs)
+
+
+def _steps(block: Any) -> Iterator[list[Any]]:
+    """The operations that run at the same time, in their order."""
+    for op in block.operations:
+        op = op.operation
+        if op.name == "stream.cmd.concurrent":
+            yield [inner for step in _steps(op.regions[0].blocks[0]) for inner in step]
+        elif op.name == "stream.cmd.serial":
+            yield from _steps(op.regions[0].blocks[0])
+        else:
+            yield [op]
+
+
+def _resources(dispatch: Any) -> Sequence[Any]:
+    """The memory that a dispatch is bound to."""
+    sizes = list(ir.DenseI32ArrayAttr(dispatch.attributes["operandSegmentSizes"]))
+    start = sum(sizes[:2])
+    return list(dispatch.operands)[start : start + sizes[2]]
+
+
+def _is_resource(x: Any) -> bool:
+    return str(x.type).startswith("!stream.resource")
+
+
+def _writes(op: Any, memory: Any) -> bool:
+    if op.name == "stream.cmd.copy":
+        return [x for x in op.operands if _is_resource(x)][1] == memory
+    if op.name != "stream.cmd.dispatch":
+        return True
+    accesses = [ir.IntegerAttr(each).value for each in op.attributes["resource_accesses"]]
+    return any(x == memory and access & _WRITES for x, access in zip(_resources(op), accesses, strict=True))
