@@ -181,17 +181,13 @@ def compile_jaxpr(
     donated = donated or (False,) * len(closed.in_avals)
     log_compilation("Compiling %s for %s with arguments %s.", name, device, closed.in_avals)
 
-    def compile(**choices: Any) -> Any:
-        options, symbols = _options(compiler_options, choices), _symbols(closed)
-        return lowering().compile(
-            dce(closed), name=name, target=target_of(device), donated=donated, options=options, symbols=symbols
-        )
-
+    options, symbols = _options(compiler_options), _symbols(closed)
+    choices = dict(donated=donated, options=options, symbols=symbols)
     start = time.perf_counter()
-    program = compile()
+    program = lowering().compile(dce(closed), name=name, target=target_of(device), **choices)
     log_compilation("Finished IREE compilation of jit(%s) in %.9f sec", name, time.perf_counter() - start)
     log_fallback(program)
-    return load(program, device, compile)
+    return load(program, device)
 
 
 def _check_whole_bytes(avals: Sequence[Any], name: str) -> None:
@@ -223,7 +219,7 @@ def lower_jaxpr(
     **choices: Any,
 ) -> Any:
     """Lower a jaxpr without consts to StableHLO; `choices` are further fields of the lowering's Options."""
-    options, symbols = _options(compiler_options, choices), _symbols(closed)
+    options, symbols = _options(compiler_options, **choices), _symbols(closed)
     return lowering().lower(dce(closed), name=name, target=target, donated=donated, options=options, symbols=symbols)
 
 
@@ -237,7 +233,7 @@ def _symbols(closed: ClosedJaxpr) -> Symbols:
     return symbols_of([getattr(aval, "shape", ()) for aval in closed.in_avals])
 
 
-def _options(compiler_options: asked.Pairs, choices: dict[str, Any]) -> Any:
+def _options(compiler_options: asked.Pairs, **choices: Any) -> Any:
     settings = {
         "cache": config.jax_enable_compilation_cache,
         "isolation": config.veery_compiler_isolation,
@@ -257,13 +253,13 @@ def lowering_options(compiler_options: asked.Pairs) -> dict[str, Any]:
 
 def tuning(closed: ClosedJaxpr, target: str, compiler_options: asked.Pairs) -> asked.Pairs | None:
     """What was measured to be fastest for a program, in this process or another; None if nothing was."""
-    found: asked.Pairs | None = lowering().tuning.recall(dce(closed), target, _options(compiler_options, {}))
+    found: asked.Pairs | None = lowering().tuning.recall(dce(closed), target, _options(compiler_options))
     return found
 
 
 def remember_tuning(closed: ClosedJaxpr, target: str, compiler_options: asked.Pairs, fastest: asked.Pairs) -> None:
     """Keep on disk what was measured to be fastest for a program."""
-    lowering().tuning.remember(dce(closed), target, _options(compiler_options, {}), fastest)
+    lowering().tuning.remember(dce(closed), target, _options(compiler_options), fastest)
 
 
 def tuning_candidates(device: Any) -> tuple[Sequence[asked.Pairs], Sequence[asked.Pairs]]:
@@ -320,18 +316,12 @@ def compile_lowered(lowered: Any, device: Any) -> tuple[Any, Any]:
     log_fallback(program)
     if device is None:
         return program, None
-    executable = load(program, device, lambda **choices: lowered.with_options(**choices).compile())
-    return executable._program, executable
+    return program, load(program, device)
 
 
-def load(program: Any, device: Any, recompile: Any = None) -> Any:
+def load(program: Any, device: Any) -> Any:
     """Load a program on a device."""
-    try:
-        return runtime().load(program, device)
-    except IndexError:  # more buffers in one dispatch than the device binds, which only loading can tell
-        if recompile is None:
-            raise
-        return runtime().load(recompile(fuse_multi_use=False), device)
+    return runtime().load(program, device)
 
 
 def device_of(args: Sequence[ArrayImpl], name: str) -> Any:

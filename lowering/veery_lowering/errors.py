@@ -9,6 +9,22 @@ class CompileError(RuntimeError):
     """IREE's compiler refused a program; the message names the primitive and the user's line where they are known."""
 
 
+class Rejected(Exception):
+    """A check refuses what the compiler made of a module.
+
+    Attributes:
+        arguments: those that must not be overwritten.
+    """
+
+    def __init__(self, reason: str, arguments: frozenset[int] = frozenset()):
+        super().__init__(reason, arguments)
+        self.reason = reason
+        self.arguments = arguments
+
+    def __str__(self) -> str:
+        return self.reason
+
+
 CRASHED = "the compiler crashed"
 STOPPED = "the compiler was stopped"
 

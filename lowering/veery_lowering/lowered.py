@@ -6,13 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from veery_lowering.compiler.compile import (
-    code_situation,
-    compile_emission,
-    intermediate,
-    most_bindings,
-    temporary_bytes,
-)
+from veery_lowering.compiler.compile import code_situation, compile_emission
+from veery_lowering.compiler.inspection import intermediate, temporary_bytes
 from veery_lowering.emit.module import Emission, emit_module
 from veery_lowering.emit.work import estimate_work, is_blocking
 from veery_lowering.mlir import bytecode
@@ -50,19 +45,16 @@ class Lowered:
 
         With `debug_info` the IR says where in the user's files its operations come from.
         """
-        return intermediate(self.emission, self.target, self.options, phase, debug_info=debug_info)
+        return intermediate(self.emission, self.target, self.options, phase, debug_info=debug_info)[0]
 
-    def code_situation(self) -> Situation:
-        """What decides which passes change IREE's code (see veery_lowering.passes.pipeline)."""
-        return code_situation(self.emission, self.target)
+    def code_before_changes(self) -> tuple[str, Situation]:
+        """IREE's code as the passes of the last stage find it, and what decides which of them are run."""
+        text, module = intermediate(self.emission, self.target, self.options, "vm")
+        return text, code_situation(self.emission, self.target, module)
 
     def with_options(self, flags: tuple[str, ...] = (), **choices: Any) -> Lowered:
         """The module to be compiled with further flags, or other choices of how to compile (see Options)."""
         return replace(self, options=replace(self.options, flags=(*self.options.flags, *flags), **choices))
-
-    def widest_dispatch(self) -> int:
-        """The most buffers that a dispatch touches."""
-        return most_bindings(self.emission, self.target, self.options)
 
     def temporary_bytes(self) -> int:
         """The bytes that IREE plans for values that are neither arguments nor results; 0 where it does not know."""

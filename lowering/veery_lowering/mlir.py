@@ -19,7 +19,7 @@ from typing import Any
 
 import iree.compiler
 from iree.compiler import ir as ir
-from iree.compiler.api import Invocation, Output, Session, Source, ctypes_dl
+from iree.compiler.api import Invocation, Output, Session, ctypes_dl
 from iree.compiler.passmanager import PassManager
 from iree.compiler.version import VERSION as COMPILER_VERSION
 
@@ -29,7 +29,6 @@ __all__ = [
     "Output",
     "PassManager",
     "Session",
-    "Source",
     "base_name",
     "bundled_linker",
     "bytecode",

@@ -32,8 +32,6 @@ class Options:
     optimize_for: what the flags that a target chooses are best for: "speed" or "size".
     queue: where the program runs: "inline", "threaded", or "auto", by its work.
     cache: look the program up on disk, and keep it there.
-    fuse_multi_use: let a dispatch compute values that several others use. False is for the rare program whose fused
-        dispatch would touch more buffers than a device binds (32), which shows when it is loaded.
     protect_arguments: keep arguments that are not donated unchanged; False is for tests that show why.
     self_contained: call no Python functions, so that the program can be saved and run elsewhere.
     isolation: whether the compiler runs in a process of its own: "always", or "never", which is for debugging it.
@@ -45,7 +43,6 @@ class Options:
     optimize_for: str = "speed"
     queue: str = "auto"
     cache: bool = True
-    fuse_multi_use: bool = True
     protect_arguments: bool = True
     self_contained: bool = False
     # The name of a link on disk has the others, as text.

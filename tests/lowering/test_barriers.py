@@ -31,6 +31,8 @@ func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
 }
 """
 
+FRESH = veery_lowering.Options(cache=False)
+
 
 def many_arrays(count: int, keep: bool) -> Graph:
     g = Graph()
@@ -49,10 +51,15 @@ def test_many_buffers(keep: bool) -> None:
 
 
 def test_barriers_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without them the program compiles and cannot be loaded: when this fails, the pass can go."""
+    """Without them the program would compile and could not be loaded: when this fails, the pass can go."""
     leave_out(monkeypatch, "split_wide_fusions")
+    graph = many_arrays(80, False)
+    program = veery_lowering.compile(graph.closed(), options=FRESH)
+    assert "devices bind 32" in program.metadata["fallback"]
+    graph.run(options=FRESH)
+    leave_out(monkeypatch, "refuse_wide_dispatches")
     with pytest.raises(Exception, match="binding count"):
-        many_arrays(80, False).run(options=veery_lowering.Options(cache=False))
+        graph.run(options=FRESH)
 
 
 def test_few_arrays_need_none() -> None:

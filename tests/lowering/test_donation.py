@@ -11,6 +11,7 @@ from support.jaxpr_graphs import Graph, execute
 
 import veery_lowering
 import veery_runtime
+from veery_lowering.compiler import isolation
 from veery_lowering.passes.stablehlo import donation
 
 FRESH = veery_lowering.Options(cache=False)
@@ -120,3 +121,15 @@ def test_small_arguments_and_those_that_are_kept_are_left_alone() -> None:
     g.check("row", g.op("neg", row), -ROW)
     program = veery_lowering.compile(g.closed(), donated=(False, True), options=FRESH)
     assert program.metadata["overwritten"] == "" and execute(program, [X, ROW])
+
+
+def test_the_compiler_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What IREE makes of donated arguments is looked at on the way, not in a compilation of its own."""
+    run, calls = isolation.run_pipeline, []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        calls.append(options)
+        return run(*arguments, **options)
+
+    monkeypatch.setattr(isolation, "run_pipeline", counted)
+    assert overwritten("sum_beside") == "0" and len(calls) == 1 and calls[0]["check"][0] == "stream"

@@ -13,10 +13,7 @@ from veery._transforms.float0 import holds_float0
 
 def compile_for(traced: Any, target: str) -> Any:
     """A traced function as a program that calls no Python functions."""
-    lowered = traced.lower(lowering_platforms=[target], self_contained=True)._lowered
-    if lowered.widest_dispatch() > 32:  # which would only be told when the program is loaded
-        lowered = lowered.with_options(fuse_multi_use=False)
-    return lowered.compile()
+    return traced.lower(lowering_platforms=[target], self_contained=True)._lowered.compile()
 
 
 def entry(traced: Any, programs: Sequence[Any], *, name: str | None = None) -> Any:

@@ -6,31 +6,30 @@ import functools
 import hashlib
 import math
 import re
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from veery_lowering.compiler import isolation
-from veery_lowering.compiler.sessions import Diagnostic, has_lost_threads, run_pipeline
+from veery_lowering.compiler.sessions import Check, Diagnostic, has_lost_threads, run_pipeline
 from veery_lowering.emit.module import Emission
-from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout
-from veery_lowering.mlir import COMPILER_VERSION, ir, operations
+from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout, Rejected
+from veery_lowering.mlir import COMPILER_VERSION, operations
 from veery_lowering.passes import pipeline as passes
 from veery_lowering.passes.pipeline import Fusion, Situation, Stage
 from veery_lowering.passes.simplification import SETTLED, inlined
 from veery_lowering.passes.spirv.races import has_race
-from veery_lowering.passes.stream.overwriting import unsafe
+from veery_lowering.passes.stream.overwriting import refuse_unsafe
 from veery_lowering.program import Options
 from veery_lowering.store.cache import disk_cache
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
 
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
+T = TypeVar("T")
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "30"
+_KEY_FORMAT = "31"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -49,13 +48,13 @@ def compile_emission(
 
     Raises CompileError if every option list of the target fails.
     """
-    attempts = _attempts(emission, target, options)
+    attempts = attempts_of(emission, target, options)
     cache = disk_cache() if options.cache else None
     key = _key(emission, target, attempts)
     found = cache.get(key) if cache else None
     if found is None:
         start = time.perf_counter()
-        program, told, diagnostics = _compile(emission, target, attempts, _compiler(options, target))
+        program, told, diagnostics = _compile(emission, target, attempts, compiler_of(options, target))
         if program is None:
             raise CompileError(_explain(emission, name, source, target, diagnostics))
         found = program, _metadata(target) | told
@@ -64,11 +63,11 @@ def compile_emission(
     return *found, key
 
 
-def _compiler(options: Options, target: Target) -> Run:
+def compiler_of(options: Options, target: Target) -> Run:
     isolated = options.isolation != "never" or has_lost_threads()
     deadline = isolation.Deadline(options.time_limit)
     run = functools.partial(isolation.run_pipeline, deadline=deadline) if isolated else run_pipeline
-    run = functools.partial(run, passes=SETTLED)
+    run = functools.partial(run, prelude=SETTLED)
     return functools.partial(_run_without_races, run) if target.backend == "vulkan" else run
 
 
@@ -79,72 +78,7 @@ def _run_without_races(run: Run, *arguments: Any, **options: Any) -> tuple[bytes
     return result, diagnostics
 
 
-PHASES = ("input", "abi", "flow", "stream", "executable-sources", "hal", "vm")
-CODE = {"llvm": "*.optimized.ll", "asm": "*.s", "spirv": "*.spirv.mlir", "ptx": "*.ptx"}
-
-
-def intermediate(emission: Emission, target: Target, options: Options, phase: str, *, debug_info: bool = False) -> str:
-    """The text of IREE's own IR after one of `PHASES`, or the code of its dispatches, one of `CODE`.
-
-    With `debug_info` the IR says where in the user's files its operations come from.
-
-    Raises:
-        ValueError: no such phase, or code that the target does not have.
-        CompileError: the module does not compile.
-    """
-    if phase not in (*PHASES, *CODE):
-        raise ValueError(f"there is no dialect or phase {phase!r}; known are stablehlo, {', '.join((*PHASES, *CODE))}")
-    attempts = _attempts(emission, target, options)
-    failed: CompileError | None = None
-    run = _compiler(options, target)
-    for fusion, plain in _modules(emission, target):  # as `_compile` goes on where IREE fails
-        prepared = _in_place(emission, target, attempts[0], run, fusion) or plain
-        try:
-            return _phase_text(prepared.code, attempts[0], target, phase, run, debug_info)
-        except CompileError as error:
-            failed = failed or error
-    assert failed is not None
-    raise failed
-
-
-def _phase_text(module: bytes, flags: Flags, target: Target, phase: str, run: Run, debug_info: bool) -> str:
-    if phase in CODE:
-        return _generated_code(module, flags, target, phase, run)
-    text, diagnostics = run(module, flags, phase, locations=debug_info)
-    if text is None:
-        raise CompileError("\n".join(d.message for d in diagnostics))
-    return text.decode()
-
-
-def most_bindings(emission: Emission, target: Target, options: Options) -> int:
-    """The most buffers that a dispatch of the program touches; devices bind 32."""
-    text = intermediate(emission, target, options, "executable-sources")
-    layouts = re.findall(r"#hal\.pipeline\.layout<bindings = \[[^\]]*\]", text)
-    return max((layout.count("#hal.pipeline.binding") for layout in layouts), default=0)
-
-
-def temporary_bytes(emission: Emission, target: Target, options: Options) -> int:
-    """The bytes of transient allocations that the program makes, of those whose sizes are known."""
-    text = intermediate(emission, target, options, "stream")
-    sizes = re.findall(r"stream\.resource\.alloca .*!stream\.resource<transient>\{%c(\d+)(?:_\d+)?\}", text)
-    return sum(map(int, sizes))
-
-
-def _generated_code(module: bytes, flags: Flags, target: Target, kind: str, run: Run) -> str:
-    with tempfile.TemporaryDirectory(prefix="veery-code-") as folder:
-        program, diagnostics = run(module, (*flags, f"--iree-hal-dump-executable-files-to={folder}"))
-        if program is None:
-            raise CompileError("\n".join(d.message for d in diagnostics))
-        files = sorted(Path(folder).glob(CODE[kind]))
-        comment = {"llvm": ";", "asm": "#"}.get(kind, "//")
-        texts = [f"{comment} {file.name}\n{file.read_text()}" for file in files]
-        produced = any(Path(folder).iterdir())
-    if not texts and produced:
-        raise ValueError(f"target {target.name!r} has no {kind} code")
-    return "\n".join(texts)
-
-
-def _attempts(emission: Emission, target: Target, options: Options) -> list[Flags]:
+def attempts_of(emission: Emission, target: Target, options: Options) -> list[Flags]:
     """The option lists to compile with, the preferred one first."""
     attempts = [_with_options(flags, options, emission) for flags in target.attempts(traits(emission.module))]
     # Multi-use fusion of IREE 3.13 makes invalid IR of some large graphs: "operand #1 does not dominate this use".
@@ -155,9 +89,8 @@ def _attempts(emission: Emission, target: Target, options: Options) -> list[Flag
 
 
 def _with_options(flags: Flags, options: Options, emission: Emission) -> Flags:
-    multi_use = () if options.fuse_multi_use else (NO_MULTI_USE_FUSION,)
     model = (_SYNCHRONOUS,) if emission.has_effects else ()
-    return (*flags, *GOAL_FLAGS[options.optimize_for], *multi_use, *model, *options.flags)
+    return (*flags, *GOAL_FLAGS[options.optimize_for], *model, *options.flags)
 
 
 class Prepared(NamedTuple):
@@ -191,22 +124,35 @@ def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collecti
     return Prepared(code, found.get("reuse_donated", []), found.get("fuse_loops", 0) > 0, branches)
 
 
-def _in_place(emission: Emission, target: Target, flags: Flags, run: Run, fusion: Fusion) -> Prepared | None:
-    """The module with results in the memory of donated arguments, where IREE makes a right program of that."""
+def try_each(
+    emission: Emission, target: Target, fusion: Fusion, plain: Prepared, attempt: Callable[[Prepared, Check | None], T]
+) -> T | None:
+    """What the first successful attempt returns: with results in the memory of donated arguments, or the plain module.
+
+    Args:
+        emission, target, fusion: what the module is made for.
+        plain: the module in which nothing is overwritten.
+        attempt: compiles a module with a check; returns None where it fails.
+    """
     kept: set[int] = set()
     for _ in range(_ROUNDS if any(emission.donated) else 0):
         prepared = _prepared(emission, target, fusion, kept)
-        text = run(prepared.code, flags, "stream")[0] if prepared.overwritten else None
-        if text is None:
-            return None
-        bad = unsafe(text.decode(), prepared.overwritten)
-        if not bad:
-            return prepared
-        kept |= bad
-    return None
+        if not prepared.overwritten:
+            break
+        try:
+            result = attempt(prepared, ("stream", functools.partial(refuse_unsafe, prepared.overwritten)))
+        except Rejected as rejected:
+            if not rejected.arguments:
+                raise
+            kept |= rejected.arguments
+        else:
+            if result is not None:
+                return result
+            break
+    return attempt(plain, None)
 
 
-def _modules(emission: Emission, target: Target) -> Iterator[tuple[Fusion, Prepared]]:
+def modules(emission: Emission, target: Target) -> Iterator[tuple[Fusion, Prepared]]:
     """The module in the ways in which it is given to the compiler, one after the other, until one compiles."""
     full = _prepared(emission, target, Fusion.FULL)
     yield Fusion.FULL, full
@@ -222,38 +168,36 @@ def _compile(
     If there is none: what the compiler said, the last word first.
     """
     said: list[Diagnostic] = []
-    for fusion, plain in _modules(emission, target):
+    for fusion, plain in modules(emission, target):
         for flags in attempts:
+
+            def attempt(module: Prepared, check: Check | None) -> tuple[Prepared, bytes, list[Diagnostic]] | None:
+                changes = tuple(p.function for p in passes.chosen(Stage.CODE, code_situation(emission, target, module)))
+                program, failed[:] = run(module.code, flags, changes=changes, check=check)  # noqa: B023
+                return None if program is None else (module, program, failed)  # noqa: B023
+
+            failed: list[Diagnostic] = []
             try:
-                in_place = _in_place(emission, target, flags, run, fusion)
-                for module in filter(None, (in_place, plain)):
-                    changes = _corrections(emission, target, module.branches)
-                    program, diagnostics = run(module.code, flags, None, changes)
-                    if program is not None:
-                        told = {
-                            "overwritten": " ".join(map(str, module.overwritten)),
-                            "control_flow": "host" if module.branches else "device",
-                        }
-                        fallback = {"fallback": _fallback(attempts[0], flags, fusion, said)} if said else {}
-                        return program, told | fallback, diagnostics
+                result = try_each(emission, target, fusion, plain, attempt)
             except CompilerTimeout as stop:
                 return None, {}, [Diagnostic("error", str(stop)), *said]
-            except CompilerCrash as crash:
-                diagnostics = [Diagnostic("error", str(crash))]
-            said = diagnostics + said
+            except (CompilerCrash, Rejected) as error:
+                result, failed = None, [Diagnostic("error", str(error))]
+            if result is not None:
+                module, program, diagnostics = result
+                told = {
+                    "overwritten": " ".join(map(str, module.overwritten)),
+                    "control_flow": "host" if module.branches else "device",
+                }
+                fallback = {"fallback": _fallback(attempts[0], flags, fusion, said)} if said else {}
+                return program, told | fallback, diagnostics
+            said = failed + said
     return None, {}, said
 
 
-def _corrections(emission: Emission, target: Target, branches: bool) -> tuple[Callable[[ir.Module], bool], ...]:
-    """What IREE's code needs before it is encoded."""
-    return tuple(p.function for p in passes.chosen(Stage.CODE, code_situation(emission, target, branches)))
-
-
-def code_situation(emission: Emission, target: Target, branches: bool | None = None) -> Situation:
-    """What decides which passes change IREE's code; whether there are branches is found out unless it is known."""
-    if branches is None:
-        branches = _prepared(emission, target, Fusion.FULL).branches
-    return Situation(target.backend, large=_is_large(emission), branches=branches)
+def code_situation(emission: Emission, target: Target, module: Prepared) -> Situation:
+    """What decides which passes change IREE's code."""
+    return Situation(target.backend, large=_is_large(emission), branches=module.branches)
 
 
 def _is_large(emission: Emission) -> bool:

@@ -67,7 +67,7 @@ def main(descriptor: int | None, forks: bool, patience: float) -> None:
     # What requests name is loaded before forks.
     from veery_lowering.compiler import sessions  # noqa: F401
     from veery_lowering.emit import versioned  # noqa: F401
-    from veery_lowering.passes.vm import allocation, branches, queues  # noqa: F401
+    from veery_lowering.passes.vm import allocation, branches, dispatches, queues  # noqa: F401
 
     gc.collect()
     gc.freeze()

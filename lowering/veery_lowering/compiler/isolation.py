@@ -236,8 +236,9 @@ def run_pipeline(
     module: bytes,
     flags: tuple[str, ...],
     phase: str | None = None,
-    changes: tuple[Callable[[Any], bool], ...] = (),
-    passes: str = "",
+    changes: tuple[Callable[[Any], Any], ...] = (),
+    prelude: str = "",
+    check: tuple[str, Callable[[Any], None]] | None = None,
     locations: bool = False,
     *,
     deadline: Deadline | None = None,
@@ -246,8 +247,8 @@ def run_pipeline(
 
     Args:
         module, flags, phase: as there.
-        changes: as there; importable functions.
-        passes, locations: as there.
+        changes, check: as there; importable functions.
+        prelude, locations: as there.
         deadline: when it must be done.
 
     Raises:
@@ -258,7 +259,8 @@ def run_pipeline(
     """
     from veery_lowering.compiler import sessions
 
-    return call(sessions.run_pipeline, module, flags, phase, changes, passes, locations, flags=flags, deadline=deadline)
+    arguments = module, flags, phase, changes, prelude, check, locations
+    return call(sessions.run_pipeline, *arguments, flags=flags, deadline=deadline)
 
 
 def call(

@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from veery_lowering.mlir import Invocation, Output, Session, Source, bytecode, context, ctypes_dl, ir
+from veery_lowering.mlir import Invocation, Output, Session, ctypes_dl, ir
 
 _COMPILES_PER_SESSION = 64
 _SESSIONS = 16  # that are prepared
@@ -24,6 +25,9 @@ class Diagnostic:
     severity: str
     message: str
 
+
+# A phase of the compiler, and a function that raises Rejected if a program cannot be made of the module after it.
+Check = tuple[str, Callable[[ir.Module], None]]
 
 _SEVERITIES = ("note", "warning", "error", "remark")
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
@@ -62,45 +66,61 @@ def run_pipeline(
     module: bytes,
     flags: tuple[str, ...],
     phase: str | None = None,
-    changes: tuple[Callable[[ir.Module], bool], ...] = (),
-    passes: str = "",
+    changes: tuple[Callable[[ir.Module], Any], ...] = (),
+    prelude: str = "",
+    check: Check | None = None,
     locations: bool = False,
 ) -> tuple[bytes | None, list[Diagnostic]]:
-    """Compile MLIR bytecode (or text) with session flags: (VM bytecode, diagnostics), (None, diagnostics) on failure.
+    """Compile a module with a session that has the given flags.
 
-    With `phase` ("flow", "stream", "hal"...) compilation stops there and the IR comes back as text, with the user's
-    files and lines if `locations`. The pipeline `passes` is run before all others. Each of `changes` may change the VM
-    module before it is encoded, and says whether it did. The compiler runs without the interpreter lock, so that
-    several threads compile at the same time, each with a session of its own.
+    The compiler runs without the interpreter lock, so that several threads compile at the same time, each with a
+    session of its own. The session's context is shared with Python: checks and changes see the module itself.
+
+    Args:
+        module: MLIR bytecode or text.
+        flags: of IREE's compiler.
+        phase: where compilation stops ("flow", "stream", "hal", ...); None to compile to the end.
+        changes: functions that change the VM module before it is encoded.
+        prelude: a pipeline of passes that are run before all others.
+        check: a phase, and a function that looks at the module after it.
+        locations: whether IR has the user's files and lines.
+
+    Returns:
+        The program, or the IR after `phase` as text, or None where the compiler failed; and what the compiler said.
+
+    Raises:
+        Rejected: the check or a change refuses the module.
     """
     session, uses = _take_session(flags)
     diagnostics: list[Diagnostic] = []
     try:
-        with _compiled(session, module, diagnostics, end=phase, passes=passes) as invocation:
-            if invocation is None:
+        with session.context, ir.Location.unknown(), _invocation(session, diagnostics) as invocation:
+            try:
+                parsed = ir.Module.parse(module)
+            except (ir.MLIRError, ValueError) as error:
+                return None, [Diagnostic("error", str(error))]
+            invocation.import_module(parsed.operation)
+            if prelude and not invocation.execute_text_pass_pipeline(prelude):
+                return None, diagnostics
+            if check is not None:
+                checked, look = check
+                if not _execute(invocation, None, checked):
+                    return None, diagnostics
+                look(parsed)
+            if not _execute(invocation, check and check[0], phase):
                 return None, diagnostics
             if phase is not None:
-                return _text(invocation, locations), diagnostics
-            changed = _changed(_written(invocation.output_ir_bytecode), changes) if changes else None
-            if not changed:
-                return _written(invocation.output_vm_bytecode), diagnostics
-        with _compiled(session, changed, diagnostics, start="vm") as invocation:
-            return invocation and _written(invocation.output_vm_bytecode), diagnostics
+                return _text(invocation, parsed, locations), diagnostics
+            for change in changes:
+                change(parsed)
+            return _written(invocation.output_vm_bytecode), diagnostics
     finally:
         _return_session(flags, session, uses + 1)
 
 
 @contextmanager
-def _compiled(
-    session: Session,
-    module: bytes,
-    diagnostics: list[Diagnostic],
-    *,
-    start: str | None = None,
-    end: str | None = None,
-    passes: str = "",
-) -> Iterator[Invocation | None]:
-    """What holds a module after compilation from one phase to another; None if that failed."""
+def _invocation(session: Session, diagnostics: list[Diagnostic]) -> Iterator[Invocation]:
+    """An invocation of the compiler that notes what it says."""
 
     def report(severity: int, text: int, size: int, _: int) -> None:
         diagnostics.append(Diagnostic(_SEVERITIES[severity], ctypes.string_at(text, size).decode(errors="replace")))
@@ -109,19 +129,16 @@ def _compiled(
     invocation = session.invocation()
     try:
         _enable_callback(invocation._inv_p, 0, callback, None)
-        for set_phase, chosen in ((_set_first_phase, start), (_set_last_phase, end)):
-            if chosen is not None:
-                set_phase(invocation._inv_p, chosen.encode())
-        # Bytecode is taken as it is; text must end in a zero byte.
-        source = Source.wrap_buffer(session, module if module[:2] == b"ML" else module + b"\0")
-        made = (
-            invocation.parse_source(source)
-            and (not passes or invocation.execute_text_pass_pipeline(passes))
-            and invocation.execute()
-        )
-        yield invocation if made else None
+        yield invocation
     finally:
         invocation.close()
+
+
+def _execute(invocation: Invocation, start: str | None, end: str | None) -> bool:
+    """Run IREE's phases after `start` up to `end`: all from the first on, or to the last, where they are None."""
+    _set_first_phase(invocation._inv_p, (start or "start").encode())
+    _set_last_phase(invocation._inv_p, (end or "end").encode())
+    return bool(invocation.execute())
 
 
 def _written(write: Callable[[Output], None]) -> bytes:
@@ -130,21 +147,12 @@ def _written(write: Callable[[Output], None]) -> bytes:
         return bytes(output.map_memory())
 
 
-def _text(invocation: Invocation, locations: bool) -> bytes:
+def _text(invocation: Invocation, module: ir.Module, locations: bool) -> bytes:
     # The compiler's own option for this, --mlir-print-debuginfo, is for a whole process, and in a process with such
     # options the optimization level turns on none of the passes that belong to it: that would be another program.
-    if not locations:
-        return _written(invocation.output_ir)
-    with context():
-        return ir.Module.parse(_written(invocation.output_ir_bytecode)).operation.get_asm(
-            binary=True, enable_debug_info=True
-        )
-
-
-def _changed(code: bytes, changes: tuple[Callable[[ir.Module], bool], ...]) -> bytes | None:
-    with context():
-        module = ir.Module.parse(code)
-        return bytecode(module) if any([change(module) for change in changes]) else None
+    if locations:
+        return module.operation.get_asm(binary=True, enable_debug_info=True)
+    return _written(invocation.output_ir)
 
 
 def prepare(flags: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -153,8 +161,10 @@ def prepare(flags: tuple[str, ...]) -> list[tuple[str, ...]]:
     Returns the flags whose sessions are closed instead, since there are many.
     """
     session, uses = _take_session(flags)
-    with _compiled(session, b"module {}", []):
-        pass
+    with session.context, ir.Location.unknown(), _invocation(session, []) as invocation:
+        empty = ir.Module.create()
+        invocation.import_module(empty.operation)
+        _execute(invocation, None, None)
     _return_session(flags, session, uses)
     closed = list(_idle)[:-_SESSIONS]
     for old in closed:

@@ -57,11 +57,10 @@ def pass_report(lower: Callable[[], Any]) -> list[Effect]:
         return found
 
     with passes.watched_by(watched):
-        lowered = lower()
-        code = lowered.intermediate("vm")
+        code, situation = lower().code_before_changes()
         with context():
             module = ir.Module.parse(code)
-            passes.run(Stage.CODE, module, lowered.code_situation())
+            passes.run(Stage.CODE, module, situation)
     return [_effect(p, seen.get(p.name)) for p in PASSES]
 
 

@@ -34,6 +34,7 @@ from veery_lowering.passes.stablehlo.updates import part_updates
 from veery_lowering.passes.stablehlo.widened import compute_widened
 from veery_lowering.passes.vm.allocation import allocate_memory
 from veery_lowering.passes.vm.branches import separate
+from veery_lowering.passes.vm.dispatches import refuse_wide_dispatches
 from veery_lowering.passes.vm.queues import free_no_parts, keep_to_first_queue, record_anew
 
 
@@ -140,6 +141,7 @@ PASSES = (
         Stage.SIMPLIFIED, reuse_donated, "results in the memory of donated arguments",
         lambda s: s.kept is not None, lambda s: (s.donated, s.kept),
     ),
+    Pass(Stage.CODE, refuse_wide_dispatches, "a program with a dispatch of more than 32 buffers cannot be loaded"),
     Pass(Stage.CODE, separate, "a value passed twice to a block empties a register", lambda s: s.branches),
     Pass(
         Stage.CODE, free_no_parts, "what a loop carried is given back though it is a part of an allocation",

@@ -10,22 +10,23 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from veery_lowering.mlir import context, ir, operations
+from veery_lowering.errors import Rejected
+from veery_lowering.mlir import ir, operations
 
 _WRITES = 2  # the bit of resource_accesses; 1: reads
 
 
-def unsafe(text: str, arguments: Collection[int]) -> set[int]:
-    """Which of the arguments of `main` may be overwritten while they are needed.
+def refuse_unsafe(arguments: Collection[int], module: ir.Module) -> None:
+    """Raise Rejected if arguments of `main` may be overwritten while they are needed; `arguments` says which then.
 
     Args:
-        text: IREE's IR of a program after the phase "stream".
-        arguments: their numbers.
+        arguments: the numbers of those that are to be overwritten.
+        module: IREE's IR of a program after the phase "stream".
     """
-    with context():
-        module = ir.Module.parse(text)
-        program = _Program(module)
-        return {i for i in arguments if not program.is_safe(i)}
+    program = _Program(module)
+    found = frozenset(i for i in arguments if not program.is_safe(i))
+    if found:
+        raise Rejected("arguments are overwritten while they are needed", found)
 
 
 class _Program:
