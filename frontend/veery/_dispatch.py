@@ -10,7 +10,8 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -169,7 +170,7 @@ def compile_jaxpr(
     closed: ClosedJaxpr,
     name: str,
     device: Any,
-    donated: tuple[bool, ...] | None = None,
+    donated: tuple[bool, ...] = (),
     compiler_options: asked.Pairs = (),
 ) -> Any:
     """Lower, compile and load a jaxpr without consts for a device; the executable takes and returns buffers.
@@ -178,7 +179,6 @@ def compile_jaxpr(
         TypeError: an argument or result has a dtype that devices have no arrays of.
     """
     _check_whole_bytes((*closed.in_avals, *closed.out_avals), name)
-    donated = donated or (False,) * len(closed.in_avals)
     log_compilation("Compiling %s for %s with arguments %s.", name, device, closed.in_avals)
 
     options, symbols = _options(compiler_options), _symbols(closed)
@@ -357,72 +357,93 @@ def on_device(args: Sequence[ArrayImpl], device: Any) -> list[Any]:
     return [x._buffer if x._buffer.device is device else move(x, device)._buffer for x in args]
 
 
-def execute(closed: ClosedJaxpr, name: str, args: Sequence[Any], donated: tuple[bool, ...] | None = None) -> list[Any]:
-    """Run a jaxpr without consts on concrete values, as one program."""
+@dataclass(frozen=True)
+class How:
+    """How a jaxpr is to be run.
+
+    Attributes:
+        device: where; None for where its arguments are.
+        donated: for each argument, whether the program may overwrite it; empty for none.
+        compiler_options: what `jit` was told, which wins over the settings.
+    """
+
+    device: Any = None
+    donated: tuple[bool, ...] = ()
+    compiler_options: asked.Pairs = ()
+
+
+class Run(NamedTuple):
+    """A call that was made: its results, by what, where, and on which arrays."""
+
+    outs: list[ArrayImpl]
+    executable: Any
+    device: Any
+    arrays: list[ArrayImpl]
+
+
+_ANYHOW = How()
+
+
+def execute(closed: ClosedJaxpr, name: str, args: Sequence[Any], how: How = _ANYHOW) -> list[Any]:
+    """The results of a jaxpr without consts on concrete values, which is run as one program."""
     if holds_float0(closed):
-        rest = tuple(inputs_without_float0(closed, donated)) if donated else None
-        outs = execute(without_float0(closed), name, inputs_without_float0(closed, args), rest)
-        return outputs_with_float0(closed, outs)
-    arrays = [as_array(x) for x in args]
-    device = device_of(arrays, name)
-    executable = None if donated else host_executable(closed, name, device)
-    if executable is None:
-        executable = executable_of(closed, name, device, donated)
-    committed = any(x._committed for x in arrays)
-    buffers = run(executable, closed, name, arrays, device)
-    outs = [ArrayImpl(aval, buffer, committed) for aval, buffer in zip(closed.out_avals, buffers)]
-    check_special(outs, name, closed, arrays)
-    return outs
+        rest = tuple(inputs_without_float0(closed, how.donated)) if how.donated else ()
+        program, inputs = without_float0(closed), inputs_without_float0(closed, args)
+        return outputs_with_float0(closed, execute(program, name, inputs, replace(how, donated=rest)))
+    return run(closed, name, [as_array(x) for x in args], how).outs
 
 
-def run(
-    executable: Any,
-    closed: ClosedJaxpr,
-    name: str,
-    arrays: Sequence[ArrayImpl],
-    device: Any,
-    compiler_options: asked.Pairs = (),
-) -> Sequence[Any]:
-    """Run a loaded program; its results are verified where `veery_verify` asks for it.
+def run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How = _ANYHOW) -> Run:
+    """Run a jaxpr without consts and without float0: every program of one device is called here first.
 
-    Args:
-        executable: the program.
-        closed: its jaxpr, without consts.
-        name: of the function.
-        arrays: its arguments.
-        device: where it runs.
-        compiler_options: those it was compiled with.
+    NumPy evaluates what it can with the same bits, but for functions that a user had compiled. Results are verified
+    where `veery_verify` asks for it, and looked through for NaN and infinity where the settings do.
 
     Raises:
         RuntimeError: no program may run.
+        ValueError: the arrays are committed to different devices.
         VerificationError: the results are wrong.
+        FloatingPointError: there is a NaN or an infinity among them.
     """
     check_execution(name)
+    device = how.device or device_of(arrays, name)
+    executable = _host_executable(closed, name, device, how) or _executable(closed, name, device, how)
     buffers = on_device(arrays, device)
     if config.veery_verify == "off":
-        return executable(buffers)  # type: ignore[no-any-return]
-    return provided.verifier.run_verified(executable, buffers, closed, name, device, compiler_options)
+        produced = executable(buffers)
+    else:
+        produced = provided.verifier.run_verified(executable, buffers, closed, name, device, how.compiler_options)
+    for x, given in zip(arrays, how.donated):
+        if given:
+            x._buffer.delete()
+    committed = how.device is not None or any(x._committed for x in arrays)
+    outs = results(closed.out_avals, produced, committed)
+    check_special(outs, f"jit({name})", closed, arrays)
+    return Run(outs, executable, device, arrays)
 
 
-def executable_of(closed: ClosedJaxpr, name: str, device: Any, donated: tuple[bool, ...] | None = None) -> Any:
-    """The compiled program of a jaxpr without consts on a device."""
-    key = ("executable", device, donated, config.veery_compiler_options)
-    executable = closed.derived.get(key)
+def _executable(closed: ClosedJaxpr, name: str, device: Any, how: How) -> Any:
+    """The compiled program of a jaxpr on a device."""
+    key = (device, how.donated, how.compiler_options, config.veery_compiler_options)
+    executables = closed.derived.executables
+    executable = executables.get(key)
     if executable is None:
-        executable = closed.derived[key] = compile_jaxpr(closed, name, device, donated)
+        executable = executables[key] = compile_jaxpr(closed, name, device, how.donated, how.compiler_options)
     return executable
 
 
-def host_executable(closed: ClosedJaxpr, name: str, device: Any) -> HostExecutable | None:
-    """What evaluates a jaxpr without consts in NumPy (see veery._eager); None if it is to be compiled."""
-    if device.platform != "cpu" or not config.veery_host_evaluation or config.veery_compiler_options:
+def _host_executable(closed: ClosedJaxpr, name: str, device: Any, how: How) -> HostExecutable | None:
+    """What evaluates a jaxpr in NumPy (see veery._eager); None if it is to be compiled."""
+    if closed.jaxpr.debug_info.compiled or device.platform != "cpu" or not config.veery_host_evaluation:
         return None
-    key = ("host", device)
-    if key not in closed.derived:
+    if how.donated or how.compiler_options or config.veery_compiler_options:
+        return None
+    known = closed.derived.on_host
+    if device not in known:
         program = host_program(closed)
-        compile = lambda: executable_of(closed, name, device)
-        closed.derived[key] = program and HostExecutable(program, device, runtime().put, compile)
-    found: HostExecutable | None = closed.derived[key]
+        compile = lambda: _executable(closed, name, device, how)
+        known[device] = program and HostExecutable(program, device, runtime().put, compile)
+    found: HostExecutable | None = known[device]
     return found
 
 
@@ -502,7 +523,7 @@ def run_primitive(primitive: Primitive, args: Sequence[Any], params: dict[str, A
 
 def closed_consts(closed: ClosedJaxpr) -> list[Any]:
     """The constants that were made leading arguments of a staged operation."""
-    return closed.derived.get("consts", [])
+    return closed.derived.consts
 
 
 def _stage_primitive(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
@@ -513,7 +534,7 @@ def _stage_primitive(primitive: Primitive, args: Sequence[Any], params: dict[str
     with set_current_trace(eval_trace):
         staged = stage(fun, [aval_of(x) for x in args], DebugInfo(primitive.name))
     closed, consts = close_over(staged)
-    closed.derived["consts"] = consts
+    closed.derived.consts = consts
     return closed
 
 
@@ -564,16 +585,16 @@ def stacked_along(x: ArrayImpl, axis: int) -> ArrayImpl:
 
 
 def _device_executables(jaxpr: ClosedJaxpr, name: str, axis_name: Any, devices: tuple[Any, ...]) -> list[Any]:
-    key = ("device executables", devices)
-    if key not in jaxpr.derived:
+    known = jaxpr.derived.on_devices
+    if devices not in known:
         program = device_program(jaxpr, axis_name)
         donated = (False,) * len(program.in_avals)
         compiled = {
             target: lower_jaxpr(program, name, target, donated).compile() for target in set(map(target_of, devices))
         }
         inline = lambda d: "inline" if d.inline is not None else None
-        jaxpr.derived[key] = [runtime().load(compiled[target_of(d)], d, queue=inline(d)) for d in devices]
-    return jaxpr.derived[key]
+        known[devices] = [runtime().load(compiled[target_of(d)], d, queue=inline(d)) for d in devices]
+    return known[devices]
 
 
 def _shards(x: ArrayImpl, mapped: bool, devices: Sequence[Any]) -> list[Any]:

@@ -115,7 +115,7 @@ def test_tuning_measures_once(monkeypatch, tmp_path, caplog):
     assert "iree-opt-level=O9 fails" in caplog.text
     assert "iree-llvmcpu-debug-symbols=false takes 1000000.0 us" in caplog.text
     assert [len(each) for each in measured] == [2, 2]  # options of the compiler; queues
-    (chosen,) = [x for key, x in next(iter(function._traces.values())).closed.derived.items() if key[0] == "executable"]
+    (chosen,) = next(iter(function._traces.values())).closed.derived.executables.values()
     assert chosen.queue == "threaded"
     np.testing.assert_allclose(make()(X), np.cos(X) * 3, rtol=1e-6)
     assert len(measured) == 2

@@ -229,3 +229,24 @@ def test_threads_share_programs_and_keep_their_own_floating_point_modes() -> Non
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_what_a_user_had_compiled_is_run_by_one_program() -> None:
+    """Called directly, or as an equation of another function that is evaluated: the same program, and not NumPy."""
+    double = veery.jit(lambda x: x * 2 + 1)
+    x = jnp.arange(3.0)
+    direct = double(x)
+    outer = veery.make_jaxpr(lambda x: double(x))(x)
+    (through,) = veery.core.eval_jaxpr(outer.jaxpr, outer.consts, x)
+    np.testing.assert_array_equal(direct, through)
+    derived = outer.eqns[0].params["jaxpr"].derived
+    assert len(derived.executables) == 1 and not derived.on_host
+
+
+def test_functions_of_the_library_are_evaluated_wherever_they_are_reached() -> None:
+    x = jnp.arange(3.0)
+    outer = veery.make_jaxpr(lambda x: jnp.clip(x, 0, 1))(x)
+    (equation,) = outer.eqns
+    veery.core.eval_jaxpr(outer.jaxpr, outer.consts, x)
+    derived = equation.params["jaxpr"].derived
+    assert derived.on_host and not derived.executables

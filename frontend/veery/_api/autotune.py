@@ -50,7 +50,7 @@ def _fastest(
 ) -> Pairs:
     def load(candidate: Pairs) -> Any:
         try:
-            return _dispatch.compile_jaxpr(closed, name, device, None, (*candidate, *options))
+            return _dispatch.compile_jaxpr(closed, name, device, (), (*candidate, *options))
         except (RuntimeError, ValueError, IndexError) as error:
             _dispatch.log_compilation("Tuning %s: %s fails: %s", name, _text(candidate), str(error)[:200])
             return None

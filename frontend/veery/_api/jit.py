@@ -8,7 +8,7 @@ import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from veery import _dispatch
@@ -22,11 +22,11 @@ from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.compiler_options import Pairs, pairs
 from veery._core.config import config
 from veery._core.dimensions import SymbolicScope, is_symbolic, parse_shape, scope_of
-from veery._core.jaxpr import ClosedJaxpr, DebugInfo
+from veery._core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from veery._core.trace import Tracer, axis_env, current_trace, eval_trace, leaked_tracer_error
 from veery._core.tree import flatten_spec
 from veery._transforms.calls import jit_p
-from veery._transforms.float0 import holds_float0, inputs_without_float0, outputs_with_float0, without_float0
+from veery._transforms.float0 import holds_float0
 from veery._transforms.staging import close_over, forbid_tracing, stage
 
 
@@ -63,14 +63,6 @@ class Entry:
     out_avals: tuple[Any, ...]
     unflatten: Any
     single: bool
-
-
-class Run(NamedTuple):
-    """A call that was made: by what, where, and on which arrays (closed-over ones first)."""
-
-    executable: Any
-    device: Any
-    arrays: list[ArrayImpl]
 
 
 class DynamicShapes(NamedTuple):
@@ -190,6 +182,10 @@ class JitFunction:
             device = None if entry.is_default else entry.device
             return entry, [_dispatch.as_array(x, device, aval) for x, aval in zip(leaves, avals)]
 
+    def entry_of(self, avals: Sequence[ShapedArray]) -> Entry | None:
+        """The entry of calls with arrays of these types, alone and on the default device, if there was one."""
+        return self._entries.get((config._trace_key, _dispatch.default_device(), *avals))
+
     def _specialise(self, spec: Any, args: tuple, kwargs: dict[str, Any], entry: Entry, leaves: list[Any]) -> None:
         """Take arguments of this structure apart faster from now on, at the second call that brings them."""
         static_nums, static_names = self._options.static_argnums, self._options.static_argnames
@@ -222,82 +218,56 @@ class JitFunction:
         traced = self._trace(sig, args, kwargs)
         inputs = [*traced.consts, *leaves]
         if current_trace() is eval_trace:
-            donations = usable_donations(traced, donated)
-            if holds_float0(traced.closed):
-                outs = self._execute_without_float0(traced, inputs, donations)
-            else:
-                outs, call = self._execute(traced, inputs, donations)
-                self._remember(sig, leaves, outs, traced, call)
+            outs = self._execute(traced, sig, leaves, usable_donations(traced, donated))
         elif self._options.inline:
-            from veery._core.jaxpr import eval_jaxpr
-
             outs = eval_jaxpr(traced.closed.jaxpr, (), *inputs)
         else:
             outs = jit_p.bind(*inputs, name=traced.name, jaxpr=traced.closed)
         return tree.tree_unflatten(traced.out_tree, outs)
 
-    def _execute_without_float0(self, traced: Traced, inputs: Sequence[Any], donations: tuple[bool, ...]) -> list[Any]:
-        rest = lambda values: inputs_without_float0(traced.closed, values)
-        program = Traced(without_float0(traced.closed), [], traced.out_tree, traced.name)
-        outs, _ = self._execute(program, rest(inputs), tuple(rest(donations)))
-        return outputs_with_float0(traced.closed, outs)
-
-    def _execute(self, traced: Traced, inputs: Sequence[Any], donations: tuple[bool, ...]) -> tuple[list[Any], Run]:
+    def _execute(self, traced: Traced, sig: Signature, leaves: Sequence[Any], donations: tuple[bool, ...]) -> list[Any]:
+        inputs = [*traced.consts, *leaves]
+        donated = donations if any(donations) else ()
+        how = _dispatch.How(self._options.device, donated, self._options.compiler_options)
+        if holds_float0(traced.closed):
+            return _dispatch.execute(traced.closed, traced.name, inputs, how)
         arrays = [_concrete(x, traced.name) for x in inputs]
-        device = self._device(arrays, traced.name)
-        executable = None
-        if self._is_ours and not any(donations):
-            executable = _dispatch.host_executable(traced.closed, traced.name, device)
-        if executable is None:
-            executable = self._executable(traced, device, donations, arrays)
-        committed = self._options.device is not None or any(x._committed for x in arrays)
-        options = self._options.compiler_options
-        buffers = _dispatch.run(executable, traced.closed, traced.name, arrays, device, options)
-        for x, given in zip(arrays, donations):
-            if given:
-                x._buffer.delete()
-        outs = _dispatch.results(traced.closed.out_avals, buffers, committed)
-        _dispatch.check_special(outs, f"jit({traced.name})", traced.closed, arrays)
-        return outs, Run(executable, device, arrays)
+        options = {**dict(config.veery_compiler_options), **dict(how.compiler_options)}
+        if options.get("autotune"):
+            how = replace(how, compiler_options=self._tuned(traced, tuple(options.items()), arrays))
+        run = _dispatch.run(traced.closed, traced.name, arrays, how)
+        self._remember(sig, leaves, traced, run)
+        return run.outs
 
-    def _device(self, arrays: Sequence[ArrayImpl], name: str) -> Any:
-        return self._options.device or _dispatch.device_of(arrays, name)
-
-    def _executable(self, traced: Traced, device: Any, donations: tuple[bool, ...], arrays: Sequence[ArrayImpl]) -> Any:
-        options = self._options.compiler_options
-        key = ("executable", device, donations, options, config.veery_compiler_options)
-        found = traced.closed.derived.get(key)
-        if found is None:
-            if {**dict(config.veery_compiler_options), **dict(options)}.get("autotune"):
-                options = self._tuned(traced, device, arrays)
-            found = _dispatch.compile_jaxpr(traced.closed, traced.name, device, donations, options)
-            traced.closed.derived[key] = found
-        return found
-
-    def _tuned(self, traced: Traced, device: Any, arrays: Sequence[ArrayImpl]) -> Pairs:
+    def _tuned(self, traced: Traced, options: Pairs, arrays: Sequence[ArrayImpl]) -> Pairs:
+        """The fastest compiler options, which are measured at the first call."""
         from veery._api.autotune import tuned
 
-        options = tuple({**dict(config.veery_compiler_options), **dict(self._options.compiler_options)}.items())
-        return tuned(traced.closed, traced.name, device, options, _dispatch.on_device(arrays, device))
+        device = self._options.device or _dispatch.device_of(arrays, traced.name)
+        known = traced.closed.derived.tuned
+        if (device, options) not in known:
+            buffers = _dispatch.on_device(arrays, device)
+            known[device, options] = tuned(traced.closed, traced.name, device, options, buffers)
+        return known[device, options]
 
-    def _remember(self, sig: Signature, leaves: Sequence[Any], outs: Sequence[Any], traced: Traced, call: Run) -> None:
+    def _remember(self, sig: Signature, leaves: Sequence[Any], traced: Traced, run: _dispatch.Run) -> None:
         """Open the fast path for calls like this one, whose arrays are all on the device that computes."""
         checks = config.jax_debug_nans or config.jax_debug_infs or config.veery_verify == "always"
-        if checks or any(type(x) is ArrayImpl and x._buffer.device is not call.device for x in leaves):
+        if checks or any(type(x) is ArrayImpl and x._buffer.device is not run.device for x in leaves):
             return
-        executable = call.executable
+        executable = run.executable
         if self._options.dynamic is not None:
             if len(self._entries) >= _MOST_DYNAMIC_ENTRIES:
                 self._entries.clear()
-            executable = executable.at([x.shape for x in call.arrays])
+            executable = executable.at([x.shape for x in run.arrays])
         entry = Entry(
             executable,
             executable.call,
-            call.device,
-            call.device is _dispatch.default_device(),
+            run.device,
+            run.device is _dispatch.default_device(),
             self._options.device is not None,
-            _dispatch.on_device(call.arrays[: len(traced.consts)], call.device),
-            tuple(x.aval for x in outs),
+            _dispatch.on_device(run.arrays[: len(traced.consts)], run.device),
+            tuple(x.aval for x in run.outs),
             functools.partial(tree.tree_unflatten, traced.out_tree),
             traced.out_tree == _LEAF,
         )
@@ -395,7 +365,8 @@ class JitFunction:
             check_outputs(flat_out, out, self._fun)
             return flat_out
 
-        closed = stage(flat, sig.avals, debug_info(self._fun, args, kwargs, options))
+        info = debug_info(self._fun, args, kwargs, options)
+        closed = stage(flat, sig.avals, replace(info, compiled=not self._is_ours))
         closed, consts = close_over(closed)
         return Traced(closed, consts, out_tree, self._name)
 
@@ -432,7 +403,8 @@ def usable_donations(traced: Traced, donated: tuple[bool, ...]) -> tuple[bool, .
     """For each argument of the jaxpr, whether it is donated and there is a result that it may become."""
     if not any(donated):
         return (False,) * len(traced.closed.in_avals)
-    found = traced.closed.derived.get(("donations", donated))
+    known = traced.closed.derived.donations
+    found = known.get(donated)
     if found is None:
         results = Counter((aval.shape, aval.dtype) for aval in traced.closed.out_avals)
         flags, unused = [False] * len(traced.consts), []
@@ -446,7 +418,7 @@ def usable_donations(traced: Traced, donated: tuple[bool, ...]) -> tuple[bool, .
             text = f"Some donated buffers were not usable: {', '.join(unused)}."
             why = f"{traced.name} has no results like them."
             warnings.warn(f"{text}\n{why}", stacklevel=source.user_stacklevel())
-        found = traced.closed.derived["donations", donated] = tuple(flags)
+        found = known[donated] = tuple(flags)
     return found
 
 

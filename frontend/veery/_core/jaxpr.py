@@ -113,6 +113,7 @@ class DebugInfo:
     arg_names: tuple[str, ...] | None = None
     result_paths: tuple[str, ...] | None = None
     traced_for: str = "jit"
+    compiled: bool = False  # a user asked for this function to be compiled: NumPy never evaluates it
 
 
 @dataclass(eq=False)
@@ -144,6 +145,31 @@ class Jaxpr:
 
 
 @dataclass(eq=False)
+class Derived:
+    """What was made of a jaxpr.
+
+    Attributes:
+        transformed: results of transformations, by the transformation and its arguments (see `memoized`).
+        executables: loaded programs, by device, donated arguments and compiler options.
+        on_host: what evaluates the jaxpr by NumPy, by device; None where it is to be compiled.
+        on_devices: by devices, the program that is loaded on each of them (`pmap`).
+        donations: by which arguments are donated, which of them a result may become.
+        tuned: the fastest compiler options, by device and the options that were asked for.
+        verified: the devices, or the devices with options, on which results were compared with the reference.
+        consts: of a staged operation, the constants that were made its leading arguments.
+    """
+
+    transformed: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    executables: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    on_host: dict[Any, Any] = field(default_factory=dict)
+    on_devices: dict[tuple[Any, ...], list[Any]] = field(default_factory=dict)
+    donations: dict[tuple[bool, ...], tuple[bool, ...]] = field(default_factory=dict)
+    tuned: dict[tuple[Any, ...], tuple[tuple[str, Any], ...]] = field(default_factory=dict)
+    verified: set[Any] = field(default_factory=set)
+    consts: list[Any] = field(default_factory=list)
+
+
+@dataclass(eq=False)
 class ClosedJaxpr:
     """A jaxpr with the values of its constvars."""
 
@@ -159,9 +185,9 @@ class ClosedJaxpr:
         return [v.aval for v in self.jaxpr.outvars]
 
     @cached_property
-    def derived(self) -> dict[Any, Any]:
-        """Results of transformations of this jaxpr, kept as long as it lives (see `memoized`)."""
-        return {}
+    def derived(self) -> Derived:
+        """What was made of this jaxpr, kept as long as it lives."""
+        return Derived()
 
     literals = property(lambda self: self.consts)
 
@@ -207,9 +233,10 @@ def memoized(transform: Callable[..., Any]) -> Callable[..., Any]:
 
     def wrapper(jaxpr: ClosedJaxpr, *args: Any) -> Any:
         key = (transform, *args)
-        result = jaxpr.derived.get(key)
+        transformed = jaxpr.derived.transformed
+        result = transformed.get(key)
         if result is None:
-            result = jaxpr.derived[key] = transform(jaxpr, *args)
+            result = transformed[key] = transform(jaxpr, *args)
         return result
 
     wrapper.__name__ = transform.__name__

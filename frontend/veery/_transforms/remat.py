@@ -14,7 +14,17 @@ import numpy as np
 from veery._core import source
 from veery._core.ad import Zero, is_undefined_primal
 from veery._core.effects import has_debug, has_io
-from veery._core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, eval_jaxpr, reference_eval, subjaxprs
+from veery._core.jaxpr import (
+    ClosedJaxpr,
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+    Var,
+    eval_jaxpr,
+    memoized,
+    reference_eval,
+    subjaxprs,
+)
 from veery._core.primitive import Primitive
 from veery._transforms import staging
 from veery._transforms.batching import AxisData, batch_jaxpr
@@ -151,16 +161,14 @@ class Split(NamedTuple):
     nonzeros_out: tuple[bool, ...]
 
 
+@memoized
 def split(closed: ClosedJaxpr, nonzeros: tuple[bool, ...], policy: Policy) -> Split:
     """Linearise a jaxpr, keeping of its primal part what the policy saves."""
-    key = (split, nonzeros, policy)
-    if key not in closed.derived:
-        if has_io(closed.effects):
-            io = [effect for effect in closed.effects if has_io([effect])]
-            raise NotImplementedError(f"Effects not supported in partial-eval of `checkpoint`/`remat`: {io}")
-        linearized = linearize_jaxpr(closed if policy is None else _under_policy(closed, policy), nonzeros)
-        closed.derived[key] = _split(closed, linearized, policy)
-    return closed.derived[key]
+    if has_io(closed.effects):
+        io = [effect for effect in closed.effects if has_io([effect])]
+        raise NotImplementedError(f"Effects not supported in partial-eval of `checkpoint`/`remat`: {io}")
+    linearized = linearize_jaxpr(closed if policy is None else _under_policy(closed, policy), nonzeros)
+    return _split(closed, linearized, policy)
 
 
 def _under_policy(closed: ClosedJaxpr, policy: Policy) -> ClosedJaxpr:

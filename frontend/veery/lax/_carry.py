@@ -7,7 +7,7 @@ from typing import Any
 
 from veery._core import dtypes, tree, tree_errors, tree_registry
 from veery._core.avals import ShapedArray, aval_of
-from veery._core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
+from veery._core.jaxpr import ClosedJaxpr, Var, eval_jaxpr, memoized
 from veery._transforms import staging
 from veery.lax import _bodies
 
@@ -101,26 +101,21 @@ def _listed(lines: Sequence[str]) -> str:
     return f"{items}."
 
 
-def reorder(closed: ClosedJaxpr, sizes: Sequence[int], order: Sequence[int]) -> ClosedJaxpr:
+@memoized
+def reorder(closed: ClosedJaxpr, sizes: tuple[int, ...], order: tuple[int, ...]) -> ClosedJaxpr:
     """The jaxpr with groups of inputs (of the given sizes) in another order."""
     groups, start = [], 0
     for size in sizes:
         groups.append(closed.jaxpr.invars[start : start + size])
         start += size
     invars = [v for i in order for v in groups[i]]
-    key = ("reorder", tuple(sizes), tuple(order))
-    if key not in closed.derived:
-        closed.derived[key] = ClosedJaxpr(closed.jaxpr.replace(invars=invars), closed.consts)
-    return closed.derived[key]
+    return ClosedJaxpr(closed.jaxpr.replace(invars=invars), closed.consts)
 
 
-def add_unused(closed: ClosedJaxpr, avals: Sequence[Any]) -> ClosedJaxpr:
+@memoized
+def add_unused(closed: ClosedJaxpr, avals: tuple[Any, ...]) -> ClosedJaxpr:
     """The jaxpr with further inputs that it does not use."""
-    key = ("add_unused", tuple(avals))
-    if key not in closed.derived:
-        invars = [*closed.jaxpr.invars, *map(Var, avals)]
-        closed.derived[key] = ClosedJaxpr(closed.jaxpr.replace(invars=invars), closed.consts)
-    return closed.derived[key]
+    return ClosedJaxpr(closed.jaxpr.replace(invars=[*closed.jaxpr.invars, *map(Var, avals)]), closed.consts)
 
 
 def rewrite(closed: ClosedJaxpr, avals: Sequence[Any], fun: Callable[..., Sequence[Any]]) -> ClosedJaxpr:

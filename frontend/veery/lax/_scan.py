@@ -11,7 +11,7 @@ from veery._core import source, tree
 from veery._core.ad import UndefinedPrimal, Zero, add_tangents, instantiate_zeros, is_undefined_primal
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
-from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, eval_jaxpr, reference_eval
+from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, eval_jaxpr, memoized, reference_eval
 from veery._core.primitive import Primitive
 from veery._core.trace import Tracer
 from veery._transforms import staging
@@ -192,9 +192,9 @@ def _jvp(
     tangents = [instantiate_zeros(t) if nz else t for t, nz in zip(tangents, [*const_nz, *carry_nz, *xs_nz])]
     dots = [[t for t in group if type(t) is not Zero] for group in _split(tangents, num_consts, num_carry)]
     groups = _split(primals, num_consts, num_carry)
-    sizes = [len(g) for g in (*groups, *dots)]
+    sizes = tuple([len(g) for g in (*groups, *dots)])
     # from (consts, carry, xs, their tangents) to (consts, tangents, carry, tangents, xs, tangents)
-    body = _interleave_outputs(_carry.reorder(both, sizes, [0, 3, 1, 4, 2, 5]), num_carry, n_ys, len(dots[1]))
+    body = _interleave_outputs(_carry.reorder(both, sizes, (0, 3, 1, 4, 2, 5)), num_carry, n_ys, len(dots[1]))
     results = scan_p.bind(
         *groups[0], *dots[0], *groups[1], *dots[1], *groups[2], *dots[2],
         jaxpr=body, num_consts=sizes[0] + sizes[3], num_carry=num_carry + sizes[4], **params,
@@ -207,15 +207,13 @@ def _jvp(
     return outs, [next(out_dots) if nz else Zero.from_primal_value(x) for x, nz in zip(outs, nonzeros_out)]
 
 
+@memoized
 def _interleave_outputs(closed: ClosedJaxpr, num_carry: int, n_ys: int, n_carry_dots: int) -> ClosedJaxpr:
     """From outputs (carry, ys, carry tangents, y tangents) to (carry, carry tangents, ys, y tangents)."""
-    key = ("interleave", num_carry, n_ys, n_carry_dots)
-    if key not in closed.derived:
-        o = closed.jaxpr.outvars
-        a, b, c = num_carry, num_carry + n_ys, num_carry + n_ys + n_carry_dots
-        outvars = [*o[:a], *o[b:c], *o[a:b], *o[c:]]
-        closed.derived[key] = ClosedJaxpr(closed.jaxpr.replace(outvars=outvars), closed.consts)
-    return closed.derived[key]
+    o = closed.jaxpr.outvars
+    a, b, c = num_carry, num_carry + n_ys, num_carry + n_ys + n_carry_dots
+    outvars = [*o[:a], *o[b:c], *o[a:b], *o[c:]]
+    return ClosedJaxpr(closed.jaxpr.replace(outvars=outvars), closed.consts)
 
 
 def _linearize(
@@ -229,7 +227,7 @@ def _linearize(
         carry_nz, lambda nz: linearize_jaxpr(jaxpr, (*const_nz, *nz, *xs_nz), wanted(nz)).nonzeros_out[:num_carry]
     )
     split = linearize_jaxpr(jaxpr, (*const_nz, *carry_nz, *xs_nz), wanted(carry_nz))
-    plan = _plan_residuals(jaxpr, split, num_consts, num_carry)
+    plan = _plan_residuals(split.primal, len(jaxpr.out_avals), split.sources, num_consts, num_carry)
     results = scan_p.bind(*primals, jaxpr=plan.primal, num_consts=num_consts, num_carry=num_carry, **params)
     outs, extra_ys = results[:n_out], results[n_out:]
     consts, _, xs = _split(primals, num_consts, num_carry)
@@ -330,12 +328,7 @@ class _ResidualPlan:
         return staging.stage(fun, avals, linear.debug_info)
 
 
-def _plan_residuals(jaxpr: ClosedJaxpr, split: Any, num_consts: int, num_carry: int) -> _ResidualPlan:
-    key = ("residual plan", num_consts, num_carry)
-    if key not in split.primal.derived:
-        n_out = len(jaxpr.out_avals)
-        split.primal.derived[key] = _ResidualPlan(split.primal, n_out, split.sources, num_consts, num_carry)
-    return split.primal.derived[key]
+_plan_residuals = memoized(_ResidualPlan)
 
 
 def _index_in(items: list[int], item: int) -> int:
@@ -408,13 +401,11 @@ def _depends(closed: ClosedJaxpr, flags: Sequence[bool]) -> list[bool]:
     return [type(a) is not Literal and a in tainted for a in closed.jaxpr.outvars]
 
 
+@memoized
 def _transposed_body(
     jaxpr: ClosedJaxpr, lin_consts: tuple[bool, ...], num_carry: int, lin_xs: tuple[bool, ...], ys_nz: tuple[bool, ...]
 ) -> ClosedJaxpr:
     """From (known consts; cotangents of consts so far, of carry; of ys, known xs) to the cotangents a step earlier."""
-    key = ("transposed body", lin_consts, num_carry, lin_xs, ys_nz)
-    if key in jaxpr.derived:
-        return jaxpr.derived[key]
     n_consts = len(lin_consts)
     c_avals, k_avals, x_avals = _split(jaxpr.in_avals, n_consts, num_carry)
     y_avals = jaxpr.out_avals[num_carry:]
@@ -453,8 +444,7 @@ def _transposed_body(
     carried_out = lambda closed: closed.out_avals[len(linear_c) : len(linear_c) + num_carry]
     strong = [not a.weak_type for a in k_avals]
     strong = _carry.fixpoint(strong, lambda flags: [not a.weak_type for a in carried_out(stage(flags))])
-    jaxpr.derived[key] = stage(strong)
-    return jaxpr.derived[key]
+    return stage(strong)
 
 
 def _transpose_by_linearizing(cts: Sequence[Any], operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:

@@ -189,8 +189,8 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tupl
     dots = [t for t in consts_dot if type(t) is not Zero]
     carry_dots = [instantiate_zeros(t) for t, nz in zip(carry_dot, carry_nz) if nz]
     # from (consts, carry, const tangents, carry tangents) to (consts, const tangents, carry, carry tangents)
-    body_jvp = _carry.reorder(both, [n_c, n, len(dots), len(carry_dots)], [0, 2, 1, 3])
-    cond_jvp = _carry.add_unused(params["cond_jaxpr"], [aval_of(t) for t in carry_dots])
+    body_jvp = _carry.reorder(both, (n_c, n, len(dots), len(carry_dots)), (0, 2, 1, 3))
+    cond_jvp = _carry.add_unused(params["cond_jaxpr"], tuple([aval_of(t) for t in carry_dots]))
     results = while_p.bind(
         *cond_consts,
         *body_consts,

@@ -74,7 +74,7 @@ def _first_call(compiled: Any, entries: dict[Any, Any], args: tuple[Any, ...]) -
     """Call through jit, and remember the program where jit does and it has one result."""
     out = compiled(*args)
     avals = [x.aval for x in args]
-    found = compiled._entries.get((config._trace_key, _dispatch.default_device(), *avals))
+    found = compiled.entry_of(avals)
     if found is not None and found.single and not found.consts:
         entries[(config._trace_key, *avals)] = found
     return out
