@@ -42,9 +42,10 @@ def test_the_document_lists_the_passes_in_order() -> None:
 def test_what_passes_did(target: str) -> None:
     found = effects(target)
     assert found["settle_products"].changed and "stablehlo.convert" in found["settle_products"].removed
-    assert found["separate_paddings"].ran and not found["separate_paddings"].changed
-    assert found["prepare_for_shaders"].ran == found["compute_widened"].ran == (target == "vulkan")
-    assert found["fuse_loops"].ran == (target == "cpu")
+    assert found["compute_constants"].ran and not found["compute_constants"].changed
+    assert not found["separate_paddings"].ran  # there are none
+    assert found["keep_roundings"].ran == found["compute_widened"].ran == (target == "vulkan")
+    assert not found["fuse_loops"].ran
     assert not found["compute_each"].ran and not found["reuse_donated"].ran
     assert all((ROOT / "lowering" / effect.file).exists() for effect in found.values())
 

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from veery_lowering.kernels import fuse_loops
+from veery_lowering.mlir import base_name, operations
 from veery_lowering.passes.stablehlo.aliasing import protect_arguments
 from veery_lowering.passes.stablehlo.barriers import clone_at_barriers, compute_each, split_wide_fusions, wait_for_loops
 from veery_lowering.passes.stablehlo.constants import (
@@ -28,7 +29,20 @@ from veery_lowering.passes.stablehlo.lookups import compute_columns
 from veery_lowering.passes.stablehlo.loops import settle
 from veery_lowering.passes.stablehlo.paddings import separate_paddings
 from veery_lowering.passes.stablehlo.products import settle_products
-from veery_lowering.passes.stablehlo.shaders import prepare_for_shaders
+from veery_lowering.passes.stablehlo.shaders.contractions import split_contractions
+from veery_lowering.passes.stablehlo.shaders.convolutions import split_convolutions
+from veery_lowering.passes.stablehlo.shaders.dispatches import (
+    end_dispatches_after_reductions,
+    end_dispatches_before_wide_broadcasts,
+)
+from veery_lowering.passes.stablehlo.shaders.extremes import fold_unsigned_extremes
+from veery_lowering.passes.stablehlo.shaders.joins import join_by_writing
+from veery_lowering.passes.stablehlo.shaders.loops import separate_loops
+from veery_lowering.passes.stablehlo.shaders.negations import multiply_for_negations
+from veery_lowering.passes.stablehlo.shaders.positions import materialize_positions
+from veery_lowering.passes.stablehlo.shaders.reductions import split_reductions
+from veery_lowering.passes.stablehlo.shaders.roundings import keep_roundings
+from veery_lowering.passes.stablehlo.shaders.scatters import split_scatters
 from veery_lowering.passes.stablehlo.strides import compute_strided
 from veery_lowering.passes.stablehlo.updates import part_updates
 from veery_lowering.passes.stablehlo.widened import compute_widened
@@ -87,6 +101,7 @@ class Pass(NamedTuple):
         purpose: what would go wrong without it.
         when: the situations in which it is run.
         given: what it is told of the situation.
+        about: StableHLO's operations of which there must be one, or it has nothing to do; empty if that is not known.
     """
 
     stage: Stage
@@ -94,6 +109,7 @@ class Pass(NamedTuple):
     purpose: str
     when: Callable[[Situation], bool] = lambda s: True
     given: Callable[[Situation], Sequence[Any]] = lambda s: ()
+    about: str = ""
 
     @property
     def name(self) -> str:
@@ -106,21 +122,51 @@ _each_apart: Callable[[Situation], bool] = lambda s: s.fusion is Fusion.NONE
 
 PASSES = (
     Pass(Stage.EMITTED, drop_unused_constants, "literals that a rule folded into something else"),
-    Pass(Stage.EMITTED, prepare_for_shaders, "drivers do algebra on floats, and end long loops", _on_vulkan),
+    Pass(
+        Stage.EMITTED, fold_unsigned_extremes, "the minimum of signed integers is wrong in small groups",
+        _on_vulkan, about="reduce",
+    ),
+    Pass(Stage.EMITTED, split_reductions, "drivers end long loops of a shader", _on_vulkan, about="reduce"),
+    Pass(Stage.EMITTED, split_contractions, "drivers end long loops of a shader", _on_vulkan, about="dot_general"),
+    Pass(Stage.EMITTED, split_convolutions, "drivers end long loops of a shader", _on_vulkan, about="convolution"),
+    Pass(Stage.EMITTED, split_scatters, "drivers end long loops of a shader", _on_vulkan, about="scatter"),
+    Pass(
+        Stage.EMITTED, join_by_writing, "columns of arrays of unknown sizes are read from another place",
+        _on_vulkan, about="concatenate",
+    ),
+    # Behind all that makes reductions.
+    Pass(
+        Stage.EMITTED, end_dispatches_after_reductions, "two reductions in a dispatch do not compile",
+        _on_vulkan, about="reduce",
+    ),
+    Pass(Stage.EMITTED, end_dispatches_before_wide_broadcasts, "one invocation computes what many could", _on_vulkan),
+    Pass(Stage.EMITTED, materialize_positions, "reductions of positions do not compile", _on_vulkan, about="reduce"),
+    Pass(Stage.EMITTED, multiply_for_negations, "sums of what is negated do not compile", _on_vulkan, about="reduce"),
+    Pass(Stage.EMITTED, keep_roundings, "drivers do algebra on floats", _on_vulkan),
+    Pass(
+        Stage.EMITTED, separate_loops, "loops that start from one array of unknown size share it",
+        _on_vulkan, about="while",
+    ),
     # Before `protect_arguments`, which looks through barriers.
     Pass(Stage.EMITTED, split_wide_fusions, "a dispatch of more than 32 buffers cannot be loaded"),
     Pass(
         Stage.EMITTED, protect_arguments, "IREE updates arguments in place that nobody gave away",
         lambda s: s.protect, lambda s: (s.donated,),
     ),
-    Pass(Stage.INLINED, separate_paddings, "of two paddings IREE makes one without what is between elements"),
-    Pass(Stage.SIMPLIFIED, leave_unreversed, "slices of a reversed constant do not compile"),
-    Pass(Stage.SIMPLIFIED, hide_complex_updates, "complex constants written into others do not compile"),
+    Pass(
+        Stage.INLINED, separate_paddings, "of two paddings IREE makes one without what is between elements",
+        about="pad",
+    ),
+    Pass(Stage.SIMPLIFIED, leave_unreversed, "slices of a reversed constant do not compile", about="reverse"),
+    Pass(
+        Stage.SIMPLIFIED, hide_complex_updates, "complex constants written into others do not compile",
+        about="dynamic_update_slice",
+    ),
     Pass(Stage.SIMPLIFIED, compute_constants, "sums of what constants give forget how many they sum"),
     # Loops in functions are seen now; `settle` is for those that are left to IREE.
     Pass(
         Stage.SIMPLIFIED, fuse_loops, "a trip of a loop costs a dispatch",
-        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL,
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, about="while",
     ),
     Pass(Stage.SIMPLIFIED, settle_products, "products forget the signs of what was converted for them"),
     Pass(Stage.SIMPLIFIED, compute_each, "IREE fails with what it fuses", _each_apart),
@@ -129,13 +175,22 @@ PASSES = (
         lambda s: _on_vulkan(s) and not _each_apart(s),
     ),
     Pass(Stage.SIMPLIFIED, part_crossed_reads, "what an expression reads of a sum in a second way is not there yet"),
-    Pass(Stage.SIMPLIFIED, compute_strided, "slices with steps of widened values forget the steps"),
+    Pass(Stage.SIMPLIFIED, compute_strided, "slices with steps of widened values forget the steps", about="slice"),
     # Behind all that makes barriers, but for those that keep loops in their form.
-    Pass(Stage.SIMPLIFIED, clone_at_barriers, "at IREE's barriers a call waits on the host"),
-    Pass(Stage.SIMPLIFIED, wait_for_loops, "IREE forgets loops in what it submits together", _each_apart),
+    Pass(
+        Stage.SIMPLIFIED, clone_at_barriers, "at IREE's barriers a call waits on the host",
+        about="optimization_barrier",
+    ),
+    Pass(
+        Stage.SIMPLIFIED, wait_for_loops, "IREE forgets loops in what it submits together",
+        _each_apart, about="while",
+    ),
     Pass(Stage.SIMPLIFIED, part_updates, "a value that is written in part is written before something else reads it"),
-    Pass(Stage.SIMPLIFIED, settle, "carries of loops that are not read, or go round, break"),
-    Pass(Stage.SIMPLIFIED, compute_columns, "columns in which values are looked up do not compile"),
+    Pass(Stage.SIMPLIFIED, settle, "carries of loops that are not read, or go round, break", about="while"),
+    Pass(
+        Stage.SIMPLIFIED, compute_columns, "columns in which values are looked up do not compile",
+        about="gather reverse",
+    ),
     # Last, since it puts operations in an order that has to stay.
     Pass(
         Stage.SIMPLIFIED, reuse_donated, "results in the memory of donated arguments",
@@ -165,7 +220,13 @@ def run(stage: Stage, module: Any, situation: Situation) -> dict[str, Any]:
     """Change a module in place by the passes of a stage; what they found out, by their names."""
     watch = _watch.get()
     found = {}
+    names: set[str] | None = None  # of the operations in the module; None where that has to be looked up again
     for p in chosen(stage, situation):
+        if p.about:
+            names = names or {base_name(op.name) for op in operations(getattr(module, "operation", module))}
+            if names.isdisjoint(p.about.split()):
+                continue
+        names = None
         change = functools.partial(p.function, module, *p.given(situation))
         found[p.name] = change() if watch is None else watch(p, module, change)
     return found
