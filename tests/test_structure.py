@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
+import tomllib
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -150,6 +151,16 @@ def test_no_module_shadows_a_public_function():
         public = {path.stem for path in (ROOT / "frontend" / package).glob("[!_]*.py")}
         for name in public:
             assert not callable(getattr(module, name, None)), f"{package}/{name}.py hides the function {name}"
+
+
+@pytest.mark.parametrize("package", SOURCES)
+def test_wheels_have_the_files_of_data(package):
+    """What an editable installation finds in any case, a wheel has only where pyproject.toml names it."""
+    root = SOURCES[package]
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"][package]
+    named = {path for pattern in patterns for path in root.glob(pattern)}
+    others = {path for path in root.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    assert named == others
 
 
 # Collectives never reach the lowering: vmap resolves them, pmap makes them exchanges between devices.
