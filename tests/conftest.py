@@ -18,10 +18,11 @@ def _restore_settings():
     """Tests may change settings; each begins with those the session began with."""
     from veery._core.config import config
 
-    before = dict(config.values)
+    before = config.values
     yield
+    now = config.values
     for name, value in before.items():
-        if config.values[name] != value:
+        if now[name] != value:
             config.update(name, value)
 
 
@@ -60,6 +61,8 @@ def pytest_report_header() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("VEERY_TEST_NO_COMPILER"):  # `make test-fast`
+        import support.no_compiler.sitecustomize  # noqa: F401
     # What chooses programs at random: workers and reruns of one session have it from here.
     os.environ.setdefault("VEERY_TEST_SEED", datetime.date.today().strftime("%Y%m%d"))
     # Compiled programs must not be found from an earlier run of another version of the lowering.

@@ -41,11 +41,13 @@ CASES = {
 }
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", CASES)
 def test_values_are_jax_bit_for_bit(name):
     check_bits(name, CASES[name](veery, veery.random.PRNGKey(42)))
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", ["normal", "truncated normal", "uniform", "under vmap", "under scan"])
 def test_values_of_a_constant_key_are_the_same(name):
     check_bits(name, veery.jit(lambda: CASES[name](veery, veery.random.PRNGKey(42)))())
