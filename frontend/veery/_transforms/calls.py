@@ -60,6 +60,7 @@ def _batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, j
 
 jit_p = Primitive(
     "jit",
+    inert=("name",),
     multiple_results=True,
     abstract_eval=lambda *avals, jaxpr, name: jaxpr.out_avals,
     effects=lambda *avals, jaxpr, name: jaxpr.effects,

@@ -381,6 +381,7 @@ def _reference(*args: Any, call_jaxpr: ClosedJaxpr, **_params: Any) -> list[np.n
 
 custom_jvp_call_p = Primitive(
     "custom_jvp_call",
+    stands_for="call_jaxpr",
     multiple_results=True,
     abstract_eval=lambda *avals, call_jaxpr, **_: call_jaxpr.out_avals,
     effects=lambda *avals, call_jaxpr, **_: call_jaxpr.effects,
@@ -394,6 +395,7 @@ custom_jvp_call_p = Primitive(
 
 custom_vjp_call_p = Primitive(
     "custom_vjp_call",
+    stands_for="call_jaxpr",
     multiple_results=True,
     abstract_eval=lambda *avals, call_jaxpr, **_: call_jaxpr.out_avals,
     effects=lambda *avals, call_jaxpr, **_: call_jaxpr.effects,

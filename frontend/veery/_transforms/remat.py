@@ -288,6 +288,7 @@ def _batch(
 
 checkpoint_p = Primitive(
     "remat2",
+    inert=("policy",),
     multiple_results=True,
     abstract_eval=lambda *avals, jaxpr, **_: jaxpr.out_avals,
     effects=lambda *avals, jaxpr, **_: jaxpr.effects,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from veery._core import host
 from veery._core.ad import Zero
 from veery._core.array import Array
 from veery._core.avals import ShapedArray
@@ -86,6 +87,7 @@ def _qr_jvp(
 
 qr_p = Primitive(
     "qr",
+    host=host.calls(64),
     abstract_eval=_qr_abstract_eval,
     jvp=_qr_jvp,
     reference=_linalg_reference.qr,
@@ -146,6 +148,7 @@ def _householder_product_jvp(primals: Sequence[Any], tangents: Sequence[Any]) ->
 
 householder_product_p = Primitive(
     "householder_product",
+    host=host.calls(64),
     abstract_eval=_householder_product_abstract_eval,
     jvp=_householder_product_jvp,
     reference=_linalg_reference.householder_product,

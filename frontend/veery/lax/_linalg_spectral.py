@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import dtypes, host
 from veery._core.array import Array
 from veery._core.avals import ShapedArray
 from veery._core.primitive import Primitive
@@ -118,6 +118,7 @@ def _reciprocal_off_diagonal(x: Any) -> Any:
 
 eigh_p = Primitive(
     "eigh",
+    host=host.calls(64),
     abstract_eval=_eigh_abstract_eval,
     jvp=_eigh_jvp,
     reference=_linalg_reference.eigh,
@@ -233,6 +234,7 @@ def _svd_jvp(
 
 svd_p = Primitive(
     "svd",
+    host=host.calls(64),
     abstract_eval=_svd_abstract_eval,
     jvp=_svd_jvp,
     reference=_linalg_reference.svd,
@@ -343,6 +345,7 @@ def solve_general(a: Any, b: Any) -> Any:
 
 eig_p = Primitive(
     "eig",
+    host=host.calls(64),
     abstract_eval=_eig_abstract_eval,
     jvp=_eig_jvp,
     reference=_linalg_reference.eig,

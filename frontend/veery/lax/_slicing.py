@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes, provided
+from veery._core import cost, dtypes, host, provided
 from veery._core.ad import LINEAR, Zero, instantiate_zeros, is_undefined_primal, zeros_like_aval
 from veery._core.array import Array
 from veery._core.avals import Shape, ShapedArray, aval_of
 from veery._core.dimensions import is_symbolic, is_symbolic_dim
+from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_shapelike
 from veery.lax import _shape
@@ -125,8 +126,16 @@ def _slice_reference(x: np.ndarray, *, start_indices: Shape, limit_indices: Shap
     return np.array(x[tuple(map(builtins.slice, start_indices, limit_indices, steps))])
 
 
+def _slice_on_host(eqn: JaxprEqn) -> Callable[..., Any]:
+    bounds = eqn.params["start_indices"], eqn.params["limit_indices"], eqn.params["strides"]
+    index = tuple(map(builtins.slice, bounds[0], bounds[1], bounds[2] or [None] * len(bounds[0])))
+    return lambda x: x[(..., *index)]
+
+
 slice_p = Primitive(
     "slice",
+    cost=cost.free,
+    host=host.moves(_slice_on_host),
     abstract_eval=_slice_abstract_eval,
     jvp=LINEAR,
     transpose=_slice_transpose,
@@ -328,6 +337,9 @@ def _clamped(starts: Sequence[Any], shape: Shape, sizes: Shape) -> tuple[builtin
 
 dynamic_slice_p = Primitive(
     "dynamic_slice",
+    checks=("index",),
+    cost=cost.free,
+    host=host.moves(),
     abstract_eval=_dynamic_slice_abstract_eval,
     jvp=_dynamic_slice_jvp,
     transpose=_dynamic_slice_transpose,
@@ -458,6 +470,9 @@ def _dynamic_update_slice_reference(x: np.ndarray, update: np.ndarray, *indices:
 
 dynamic_update_slice_p = Primitive(
     "dynamic_update_slice",
+    checks=("index",),
+    cost=cost.free,
+    host=host.moves(),
     abstract_eval=_dynamic_update_slice_abstract_eval,
     jvp=_dynamic_update_slice_jvp,
     transpose=_dynamic_update_slice_transpose,

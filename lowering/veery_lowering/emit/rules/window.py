@@ -22,7 +22,7 @@ MOST_OFFSETS = 4096
 
 
 def _register(name: str, combine: Combine, neutral: Callable[[np.dtype], Any]) -> None:
-    @rule(name)
+    @rule(name, any_shape=True)
     def lower(
         ctx: Context,
         x: Value,
@@ -159,7 +159,7 @@ def _strided(x: Value, start: Sequence[int], shape: Sequence[int], strides: Sequ
     return hlo.slice(x, start, limits, strides)
 
 
-@rule("select_and_scatter_add")
+@rule("select_and_scatter_add", any_shape=True)
 def _select_and_scatter_add(
     ctx: Context,
     source: Value,
@@ -242,7 +242,7 @@ def _winners(
     return hlo.select(taken, winner, hlo.full(-1, out, np.int32))
 
 
-@rule("select_and_gather_add")
+@rule("select_and_gather_add", any_shape=True)
 def _select_and_gather_add(
     ctx: Context,
     tangents: Value,
