@@ -111,7 +111,8 @@ def _while_work(eqn: Any) -> int:
 
 
 def _scan_work(eqn: Any) -> int:
-    return eqn.params["length"] * estimate_work(eqn.params["jaxpr"].jaxpr) + _touched(eqn)
+    length: int = eqn.params["length"]
+    return length * estimate_work(eqn.params["jaxpr"].jaxpr) + _touched(eqn)
 
 
 def _most(works: list[Any]) -> Any:

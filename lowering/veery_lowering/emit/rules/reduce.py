@@ -172,9 +172,6 @@ def _reduce(
     if body_jaxpr is None:
         raise LoweringError("reduce: expected the combining function as a jaxpr")
     count = len(operands) // 2
-    return hlo.reduce(
-        list(operands[:count]),
-        list(operands[count:]),
-        tuple(dimensions),
-        lambda *scalars: ctx.inline(body_jaxpr, *scalars),
-    )
+    body = lambda *scalars: ctx.inline(body_jaxpr, *scalars)
+    folded: list[Value] = hlo.reduce(list(operands[:count]), list(operands[count:]), tuple(dimensions), body)
+    return folded

@@ -105,7 +105,9 @@ def _key_of_largest(x: np.ndarray) -> np.ndarray:
 def _descending(key: np.ndarray) -> np.ndarray:
     """The indices that order the last axis from the largest, ties by ascending index."""
     # Twice reversed: ascending and stable in the reversed order is descending with ties by ascending index.
-    return key.shape[-1] - 1 - np.argsort(key[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    backwards: np.ndarray = np.argsort(key[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    places: np.ndarray = key.shape[-1] - 1 - backwards
+    return places
 
 
 @rule("sort", any_shape=True)
