@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veery import _dispatch
+from veery import _dispatch, lax
 from veery._api.arguments import function_name
 from veery._api.vectorize import vmap
 from veery._core import dtypes, source, tree
@@ -21,6 +21,7 @@ from veery._core.tree_registry import Partial
 from veery._transforms import jvp as forward, linearize as linearization
 from veery._transforms.staging import stage
 from veery._transforms.transpose import backward_pass
+from veery.lax import convert_element_type
 
 
 def flat_function(
@@ -303,8 +304,6 @@ def _checked_cotangent(aval: Any, ct: Any, name: str) -> Any:
             f"{expected} because the corresponding output of the function {name} had JAX type {aval}"
         )
     if given.dtype != expected.dtype:  # type: ignore[attr-defined]
-        from veery.lax import convert_element_type
-
         return convert_element_type(ct, expected.dtype)
     return ct
 
@@ -610,8 +609,6 @@ def hessian(
 
 def _basis(pytree: Any) -> Any:
     """The standard basis of a pytree of arrays: each leaf gets a leading dimension over all elements of all leaves."""
-    from veery import lax
-
     leaves, treedef = tree.tree_flatten(pytree)
     total = sum(math.prod(np.shape(x)) for x in leaves)
     offset, parts = 0, []
@@ -635,8 +632,6 @@ def _numbers(columns: Any, output: Any) -> Any:
 
 def _split_basis(x: Any, pytree: Any, argnums: Any, axis: int, wrap: bool = True) -> Any:
     """Split the basis axis of one array into the leaves of the pytree, each axis reshaped to the leaf's shape."""
-    from veery import lax
-
     leaves, treedef = tree.tree_flatten(pytree)
     axis = axis % x.ndim
     parts, start = [], 0

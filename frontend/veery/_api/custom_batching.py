@@ -13,6 +13,7 @@ from veery._core.avals import aval_of
 from veery._core.jaxpr import DebugInfo
 from veery._transforms import staging
 from veery._transforms.custom_rules import Rule
+from veery.lax import map as lax_map
 from veery.lax._custom_vmap import custom_vmap_p
 
 
@@ -124,8 +125,6 @@ def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
     mapped = custom_vmap(f)
 
     def rule(axis_size: int, in_batched: list[Any], *args: Any) -> tuple[Any, Any]:
-        from veery.lax import map as lax_map
-
         leaves, treedef = tree.tree_flatten(args)
         flags = tree.tree_leaves(in_batched)
 

@@ -15,11 +15,12 @@ from veery._core.ad import Zero, instantiate_zeros
 from veery._core.avals import aval_of, maybe_aval_of
 from veery._core.config import config
 from veery._core.errors import UnexpectedTracerError
+from veery._core.jaxpr import eval_jaxpr
 from veery._core.trace import Tracer
 from veery._core.tree_registry import Partial
 from veery._transforms.custom_rules import CustomJVPCall, CustomVJPCall
 from veery._transforms.staging import close_over, stage
-from veery.lax import _fill
+from veery.lax import _fill, convert_element_type, stop_gradient
 
 
 class SymbolicZero:
@@ -102,7 +103,6 @@ def _without_tangent(x: Any) -> Any:
     """A leaf of an argument that is not differentiated."""
     if not isinstance(x, Tracer):
         return x
-    from veery.lax import stop_gradient
 
     return stop_gradient(x)
 
@@ -246,7 +246,6 @@ def _converted(x: Any, aval: Any) -> Any:
     """The value in the dtype of the aval."""
     if aval_of(x).dtype == aval.dtype:
         return x
-    from veery.lax import convert_element_type
 
     return convert_element_type(x, aval.dtype)
 
@@ -527,8 +526,6 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _apply_closed(closed: Any, out_tree: Callable[[], Any], consts: Sequence[Any], ct: Any) -> Any:
-    from veery._core.jaxpr import eval_jaxpr
-
     return tree.tree_unflatten(out_tree(), eval_jaxpr(closed.jaxpr, (), *consts, *tree.tree_leaves(ct)))
 
 
@@ -559,8 +556,6 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
     hoisted = [isinstance(c, Tracer) and dtypes.issubdtype(aval_of(c).dtype, np.inexact) for c in consts]
 
     def converted(*args_and_values: Any) -> Any:
-        from veery._core.jaxpr import eval_jaxpr
-
         n = sum(hoisted)
         args = args_and_values[: len(args_and_values) - n]
         values = iter(args_and_values[len(args_and_values) - n :])

@@ -13,6 +13,8 @@ from veery._core.ad import LINEAR, MULTILINEAR, NONDIFFERENTIABLE, Zero, is_unde
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
+from veery.lax._compare import eq, ge, select
+from veery.lax._convert import convert_element_type
 from veery.lax._declare import (
     COMPLEX,
     FLOAT,
@@ -154,7 +156,6 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None) -> Array:
     """
     if out_dtype is None:
         return apply(mul_p, x, y)
-    from veery.lax._convert import convert_element_type
 
     return apply(mul_p, convert_element_type(x, out_dtype), convert_element_type(y, out_dtype))
 
@@ -316,8 +317,6 @@ def is_complex(x: Any) -> bool:
 
 def nonzero(x: Any) -> Any:
     """x with its zeros made ones, for quotients and logarithms whose value there is decided otherwise."""
-    from veery.lax._compare import eq, select
-
     return select(eq(x, 0), full_like(x, 1), x)
 
 
@@ -360,8 +359,6 @@ def _round_reference(x: np.ndarray, *, rounding_method: RoundingMethod) -> np.nd
 
 def _abs_jvp(t: Any, out: Any, x: Any) -> Any:
     """d|x| is sign(x) dx, and dx at 0; for complex x the real part of dx conj(x) / |x|, and 0 at 0."""
-    from veery.lax._compare import ge, select
-
     if is_complex(x):
         return real(mul(t, div(conj(x), nonzero(complex(out, full_like(out, 0))))))
     return select(ge(x, 0), t, neg(t))
@@ -449,8 +446,6 @@ def _quotient(x: Any, y: Any, remainder: Any) -> Any:
 
 def _share(x: Any, out: Any, y: Any) -> Any:
     """The part of the derivative of an extremum `out` of x and y that is x's: 1, 0, or 1/2 where they are equal."""
-    from veery.lax._compare import eq, select
-
     one, half, zero = full_like(out, 1), full_like(out, 0.5), full_like(out, 0)
     return select(eq(x, out), select(eq(y, out), half, one), zero)
 
@@ -531,9 +526,6 @@ def _pow_aval(x: ShapedArray, y: ShapedArray) -> ShapedArray:
 
 def _pow_jvp_base(t: Any, out: Any, x: Any, y: Any) -> Any:
     """y x^(y-1); an integer exponent 0 makes it 0 even where x is 0."""
-    from veery.lax._compare import eq, select
-    from veery.lax._convert import convert_element_type
-
     if not dtypes.issubdtype(aval_of(y).dtype, np.integer):
         return mul(t, mul(y, pow(x, sub(y, 1))))
     factor = mul(convert_element_type(y, aval_of(x).dtype), pow(x, sub(y, 1)))

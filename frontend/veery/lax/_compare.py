@@ -13,6 +13,7 @@ from veery._core.avals import ShapedArray, aval_of
 from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery.lax import _shape
+from veery.lax._bitwise import bitwise_and
 from veery.lax._declare import ANY, ORDERED, binary, check_dtype, check_same_dtypes
 from veery.lax._operands import Array, ArrayLike, adopt_dtype, apply
 from veery.lax._reference import quiet
@@ -299,8 +300,6 @@ def _where(condition: Any, t: Any, x: Any) -> Any:
 
 
 def _both(a: Any, b: Any) -> Any:
-    from veery.lax._bitwise import bitwise_and
-
     return bitwise_and(a, b)
 
 

@@ -22,7 +22,9 @@ from veery.lax import (
     _gather_scatter_dims as _dims,
     _gather_scatter_reference as _reference,
     _on_host,
+    _reduce,
     _shape,
+    _while,
 )
 from veery.lax._gather_scatter_dims import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 
@@ -331,7 +333,6 @@ def scatter_apply(
     step = lambda i, x: _compare.select(_compare.gt(times, i), apply(x), x)
     if unique_indices or _is_single(np.shape(scatter_indices)):
         return step(np.int32(0), operand)
-    from veery.lax import _reduce, _while
 
     every = tuple(range(aval.ndim))
     most = _reduce.reduce_max(times, every)

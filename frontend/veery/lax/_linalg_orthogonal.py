@@ -12,9 +12,11 @@ from veery._core.ad import Zero
 from veery._core.array import Array
 from veery._core.avals import ShapedArray
 from veery._core.primitive import Primitive
+from veery._transforms.jvp import jvp
 from veery.lax import _arithmetic, _linalg_loops, _linalg_reference, _matrix as mx
 from veery.lax._declare import check_same_dtypes
 from veery.lax._linalg_triangular import triangular_solve
+from veery.lax._sort import _take_along
 
 ArrayLike = Any
 
@@ -69,8 +71,6 @@ def _qr_jvp(
             "with full_matrices only for square ones."
         )
     if pivoting:
-        from veery.lax._sort import _take_along
-
         t = _take_along(t, mx.as_rows(order[0], t), np.ndim(t) - 1)
     scaled = triangular_solve(r, t)
     middle = mx.matmul(mx.adjoint(q), scaled)
@@ -140,8 +140,6 @@ def _householder_product_abstract_eval(a: ShapedArray, taus: ShapedArray) -> Sha
 
 def _householder_product_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """That of the product of reflections, written out."""
-    from veery._transforms.jvp import jvp
-
     (out,), (t_out,) = jvp(lambda a, taus: [_linalg_loops.householder_product(a, taus)], primals, tangents)
     return out, t_out
 

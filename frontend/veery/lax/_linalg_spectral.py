@@ -14,6 +14,7 @@ from veery._core.avals import ShapedArray
 from veery._core.primitive import Primitive
 from veery.lax import _arithmetic, _compare, _fill, _linalg_loops, _linalg_reference, _matrix as mx, _shape
 from veery.lax._linalg_triangular import lu, permute_rows, symmetrize, triangular_solve
+from veery.lax._slicing import slice_in_dim
 
 ArrayLike = Any
 
@@ -75,8 +76,6 @@ def _range(subset: tuple[int, int], size: int) -> tuple[int, int]:
 
 
 def _last(x: Any, start: int, end: int) -> Any:
-    from veery.lax._slicing import slice_in_dim
-
     return slice_in_dim(x, start, end, axis=np.ndim(x) - 1)
 
 

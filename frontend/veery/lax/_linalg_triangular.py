@@ -14,6 +14,7 @@ from veery._core.avals import ShapedArray
 from veery._core.primitive import Primitive
 from veery.lax import _arithmetic, _linalg_loops, _linalg_reference, _matrix as mx, _shape
 from veery.lax._declare import check_same_dtypes
+from veery.lax._sort import _take_along
 
 ArrayLike = Any
 
@@ -247,8 +248,6 @@ def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any],
 
 def permute_rows(x: Any, permutation: Any) -> Any:
     """`x[permutation]` for each matrix of a stack."""
-    from veery.lax._sort import _take_along
-
     order = mx.as_columns(permutation, x)
     return _take_along(x, order, np.ndim(x) - 2)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import cost, dtypes, host
+from veery._core import cost, dtypes, host, tree
 from veery._core.ad import LINEAR, NONDIFFERENTIABLE
 from veery._core.array import Array
 from veery._core.avals import Shape, ShapedArray, aval_of
@@ -297,8 +297,6 @@ def reduce(
     >>> lax.reduce(lax.iota("int32", 4), 0, lax.add, (0,)).item()
     6
     """
-    from veery._core import tree
-
     flat_operands, structure = tree.tree_flatten(operands)
     flat_inits, init_structure = tree.tree_flatten(init_values)
     if structure != init_structure:

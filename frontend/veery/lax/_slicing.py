@@ -17,7 +17,7 @@ from veery._core.dimensions import is_symbolic, is_symbolic_dim
 from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_shapelike
-from veery.lax import _shape
+from veery.lax import _arithmetic, _compare, _convert, _shape
 
 ArrayLike = Any
 
@@ -247,8 +247,6 @@ def _index_dtype(shape: Shape, indices: Sequence[Any]) -> Any:
 
 
 def _normalize_index(index: Any, size: int, allow_negative: bool, dtype: Any) -> Any:
-    from veery.lax import _arithmetic, _compare, _convert
-
     if isinstance(index, (int, np.integer)):
         if index < 0 and not allow_negative:
             raise ValueError(f"Index {index} is out of bounds for dimension {size} if allow_negative_indices=False")
@@ -265,8 +263,6 @@ def _normalize_index(index: Any, size: int, allow_negative: bool, dtype: Any) ->
 
 
 def _size_value(size: Any, dtype: Any) -> Any:
-    from veery.lax import _convert
-
     if is_symbolic_dim(size):
         return _convert.convert_element_type(provided.operations.dimension_value(size), dtype)
     return np.asarray(size).astype(dtype)
@@ -533,7 +529,5 @@ def index_take(src: Array, idxs: Sequence[Array], axes: Sequence[int]) -> Array:
 
 
 def _normalize_indices_of(index: Any, size: Any) -> Any:
-    from veery.lax import _arithmetic, _compare
-
     zero = _shape.full_like(index, 0)
     return _compare.select(_compare.lt(index, zero), _arithmetic.add(index, size), index)

@@ -9,6 +9,7 @@ import numpy as np
 
 from veery._core import cost
 from veery.lax._arithmetic import add, div, mul, neg, sign, square, sub
+from veery.lax._compare import eq, select
 from veery.lax._declare import FLOAT, nary, unary
 from veery.lax._operands import Array, ArrayLike, apply, full_like
 from veery.lax._reference import in_double
@@ -194,8 +195,6 @@ def _beta_density(a: Any, b: Any, x: Any) -> Any:
 
 def _bessel_i1e_jvp(t: Any, out: Any, x: Any) -> Any:
     """i0e(x) - i1e(x) (sign(x) + 1/x), whose limit at 0 is 1/2"""
-    from veery.lax._compare import eq, select
-
     at_zero = eq(x, 0)
     y = select(at_zero, full_like(x, 1), x)
     slope = sub(bessel_i0e(y), mul(out, add(sign(y), div(1.0, y))))

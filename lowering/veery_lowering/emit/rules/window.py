@@ -13,6 +13,7 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import Context, Value, rule
 from veery_lowering.emit.rules.reduce import highest, lowest
 from veery_lowering.errors import LoweringError
+from veery_lowering.mlir import ir
 from veery_lowering.types import is_static
 
 Combine = Callable[[Value, Value], Value]
@@ -128,8 +129,6 @@ def _reduce_window(
 
 def _elementwise(ctx: Context, jaxpr: Any, left: list[Value], right: list[Value]) -> list[Value]:
     """A jaxpr on scalars applied to arrays: one map for each result (StableHLO's map has one)."""
-    from veery_lowering.mlir import ir
-
     operands = [*left, *right]
     results = []
     for i, value in enumerate(left):
