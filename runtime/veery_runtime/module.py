@@ -52,7 +52,8 @@ class Module:
         if name not in functions:
             where = self.__dict__.get("_where")
             raise AttributeError(f"{where} has no function {name!r}; it has {', '.join(functions)}")
-        return functions[name]
+        result: Function = functions[name]
+        return result
 
     def __iter__(self) -> Iterator[Function]:
         return iter(self._functions.values())
@@ -127,7 +128,8 @@ class Function:
     @property
     def target(self) -> str:
         """The target of the program that was chosen."""
-        return self._loaded()._program.target
+        result: str = self._loaded()._program.target
+        return result
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the function and waits for its results.
@@ -270,7 +272,8 @@ def _holds(dtype: np.dtype[Any], array: np.ndarray[Any, Any]) -> bool:
             return False
         info = np.iinfo(dtype)
         return bool(info.min <= array.min() and array.max() <= info.max)
-    return array.dtype.kind != "c"
+    result: bool = array.dtype.kind != "c"
+    return result
 
 
 def choose(programs: tuple[Code, ...], wanted: Device | str | None, where: str) -> tuple[Code, Device]:

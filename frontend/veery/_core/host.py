@@ -56,8 +56,8 @@ _CARRIED = NATIVE | INTEGRAL | frozenset(map(np.dtype, ("float16", "complex64", 
 
 def dtype_of(aval: Any) -> np.dtype[Any] | None:
     """The dtype of an array of that type in memory; None for those that are not evaluated here."""
-    dtype = getattr(aval, "dtype", None)
-    dtype = getattr(dtype, "physical", dtype)
+    given = getattr(aval, "dtype", None)
+    dtype: np.dtype[Any] | None = getattr(given, "physical", given)
     if dtype not in _CARRIED or is_symbolic(aval.shape):
         return None
     return dtype
@@ -69,7 +69,8 @@ def step_of(eqn: JaxprEqn, known: Known) -> Step | None:
     # `None in types` would find float64
     if rule is None or any([dtype_of(v.aval) is None for v in (*eqn.invars, *eqn.outvars)]):
         return None
-    return rule(eqn, known)
+    result: Step | None = rule(eqn, known)
+    return result
 
 
 def reference(eqn: JaxprEqn) -> Callable[..., Any]:

@@ -138,7 +138,8 @@ class Primitive:
         if rule is None:
             raise NotImplementedError(f"Differentiation rule for '{self.name}' not implemented")
         if callable(rule):
-            return rule(primals, tangents, **params)
+            result: tuple[Any, Any] = rule(primals, tangents, **params)
+            return result
         out = self.bind(*primals, **params)
         if rule is NONDIFFERENTIABLE:
             return out, self._zeros(out)
