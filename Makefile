@@ -5,8 +5,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST := $(BIN)/python -m pytest
+FAST := tests/core tests/transforms tests/numpy tests/nn tests/random tests/reference tests/primitives \
+	tests/cli/test_arguments.py tests/cli/test_highlighting.py tests/docs/test_document_links.py $(wildcard tests/test_*.py)
 
-.PHONY: help install demo test test-fast lint types docs bench fuzz wheel examples clean
+.PHONY: help install demo test test-fast lint types docs bench fuzz wheel examples clean record
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,8 +31,8 @@ test: install  ## lint, types, all tests, all examples in docstrings
 	$(PYTEST) -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 	$(PYTEST) -n $(JOBS) --doctest-modules frontend lowering runtime
 
-test-fast: install  ## the tests that need no compiler
-	$(PYTEST) -n $(JOBS) tests/core tests/transforms tests/test_structure.py
+test-fast: install  ## the tests that need no compiler: under a minute. One that loads it fails
+	VEERY_TEST_NO_COMPILER=1 $(PYTEST) -n $(JOBS) -m "not compiler and not slow" $(FAST)
 
 lint: install  ## ruff: faults, and the layout
 	$(BIN)/ruff check .
@@ -45,6 +47,11 @@ docs: install  ## build the documents into build/docs: open build/docs/index.htm
 
 bench: install  ## timings beside NumPy, and JAX if JAX_PYTHON names an interpreter that has it
 	$(BIN)/python tests/bench/run.py $(if $(JAX_PYTHON),--jax-python $(JAX_PYTHON))
+
+record: install  ## compare what the tests recorded of JAX with the JAX of JAX_PYTHON, or WRITE=1
+	@for script in tests/core/data tests/random tests/aot/data tests/numpy; do \
+	JAX_PLATFORMS=cpu PYTHONPATH=tests $(or $(JAX_PYTHON),$(error JAX_PYTHON names an interpreter with JAX 0.10.2)) \
+	$$script/record.py $(if $(WRITE),,--check) || exit; done
 
 fuzz: install  ## random programs against the reference: MINUTES=10 or COUNT=, SEED=(the date), TARGET=cpu|vulkan|artifact, stablehlo[-vulkan] for modules, triples[-vulkan] of steps
 	PYTHONPATH=tests $(BIN)/python -m fuzz --target $(or $(TARGET),cpu) \

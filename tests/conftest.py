@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import datetime
 import os
+import shutil
 import sys
+import tempfile
+import time
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,10 +22,11 @@ def _restore_settings():
     """Tests may change settings; each begins with those the session began with."""
     from veery._core.config import config
 
-    before = dict(config.values)
+    before = config.values
     yield
+    now = config.values
     for name, value in before.items():
-        if config.values[name] != value:
+        if now[name] != value:
             config.update(name, value)
 
 
@@ -59,11 +64,41 @@ def pytest_report_header() -> str:
     return f"VEERY_TEST_SEED={os.environ['VEERY_TEST_SEED']}"
 
 
+_folder = pytest.StashKey[Path]()
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("VEERY_TEST_NO_COMPILER"):  # `make test-fast`
+        import support.no_compiler.sitecustomize  # noqa: F401
     # What chooses programs at random: workers and reruns of one session have it from here.
     os.environ.setdefault("VEERY_TEST_SEED", datetime.date.today().strftime("%Y%m%d"))
+    if hasattr(config, "workerinput"):
+        return  # a worker of pytest-xdist has the folders of the process that started it
+    config.stash[_folder] = folder = Path(tempfile.mkdtemp(prefix="veery-tests-"))
     # Compiled programs must not be found from an earlier run of another version of the lowering.
-    if "VEERY_CACHE_DIR" not in os.environ:
-        import tempfile
+    os.environ.setdefault("VEERY_CACHE_DIR", str(folder / "cache"))
+    # All that tests make outside of `tmp_path` is here, where it can be told from what others make at the same time.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # where `tmp_path` is
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder / "temporary")
+    (folder / "temporary").mkdir()
 
-        os.environ["VEERY_CACHE_DIR"] = tempfile.mkdtemp(prefix="veery-tests-")
+
+@pytest.hookimpl(trylast=True)  # when workers have ended
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a session that leaves files behind: tests write to `tmp_path`, or remove what they made."""
+    folder = session.config.stash.get(_folder, None)
+    if folder is None:
+        return
+    end = time.monotonic() + 5  # the compiler's processes end when they see that ours have
+    while (left := sorted(os.listdir(folder / "temporary"))) and time.monotonic() < end:
+        time.sleep(0.1)
+    if left:
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        reporter.write_line(f"left behind in the folder for temporary files: {', '.join(left)}", red=True)
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    folder = config.stash.get(_folder, None)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)

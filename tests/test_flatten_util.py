@@ -27,11 +27,13 @@ def test_empty_tree():
     assert vector.shape == (0,) and vector.dtype == np.float32 and unravel(vector) == {"a": []}
 
 
+@pytest.mark.compiler
 def test_one_dtype_takes_that_of_the_vector():
     vector, unravel = ravel_pytree([jnp.ones(2), jnp.ones((1, 1))])
     assert unravel(vector.astype(jnp.float16))[1].dtype == np.float16
 
 
+@pytest.mark.compiler
 def test_errors():
     vector, unravel = ravel_pytree([jnp.ones(2), jnp.array([0, 1])])
     with pytest.raises(ValueError, match=r"array of shape \(3,\), but expected \(4,\)"):

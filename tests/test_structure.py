@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import sys
+import tomllib
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -21,10 +23,28 @@ FILES = [(package, path) for package, root in SOURCES.items() for path in sorted
 ids = lambda item: str(item[1].relative_to(ROOT))
 
 
+@functools.cache
+def nodes(path: Path) -> list[tuple[ast.Import | ast.ImportFrom, bool, bool]]:
+    """The imports of a file: (statement, whether within a function, whether for types alone)."""
+    found = []
+
+    def walk(statements: list[ast.stmt], lazy: bool, types: bool) -> None:
+        for node in statements:
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                found.append((node, lazy, types))
+            inner = lazy or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            for part in ("body", "orelse", "handlers", "finalbody", "cases"):
+                checking = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+                walk(getattr(node, part, []), inner, types or checking)
+
+    walk(ast.parse(path.read_text()).body, False, False)
+    return found
+
+
 def imported(path: Path) -> set[str]:
     """The modules that a file imports, also within functions."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node, _, _ in nodes(path):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -108,20 +128,14 @@ def import_edges(package: str) -> Iterator[tuple[str, str, bool]]:
     files = {".".join((package, *p.relative_to(root).with_suffix("").parts)): p for p in root.rglob("*.py")}
     files = {name.removesuffix(".__init__"): path for name, path in files.items()}
 
-    def walk(importer: str, node: ast.AST, lazy: bool) -> Iterator[tuple[str, str, bool]]:
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            return
-        names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
-        for name in [f"{node.module}.{n}" for n in names] if isinstance(node, ast.ImportFrom) else names:
-            while name and name not in files:
-                name = name.rpartition(".")[0]
-            if name and name != importer:
-                yield importer, name, lazy
-        for child in ast.iter_child_nodes(node):
-            yield from walk(importer, child, lazy or isinstance(node, (ast.FunctionDef, ast.Lambda)))
-
-    for name, path in files.items():
-        yield from walk(name, ast.parse(path.read_text()), False)
+    for importer, path in files.items():
+        for node, lazy, types in nodes(path):
+            names = [alias.name for alias in node.names]
+            for name in [f"{node.module}.{n}" for n in names] if isinstance(node, ast.ImportFrom) else names:
+                while name and name not in files:
+                    name = name.rpartition(".")[0]
+                if name and name != importer and not types:
+                    yield importer, name, lazy
 
 
 @pytest.mark.parametrize("package", SOURCES)
@@ -169,10 +183,21 @@ def test_no_module_shadows_a_public_function():
             assert not callable(getattr(module, name, None)), f"{package}/{name}.py hides the function {name}"
 
 
+@pytest.mark.parametrize("package", SOURCES)
+def test_wheels_have_the_files_of_data(package):
+    """What an editable installation finds in any case, a wheel has only where pyproject.toml names it."""
+    root = SOURCES[package]
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"][package]
+    named = {path for pattern in patterns for path in root.glob(pattern)}
+    others = {path for path in root.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    assert named == others
+
+
 # Collectives never reach the lowering: vmap resolves them, pmap makes them exchanges between devices.
 COLLECTIVES = {"psum", "pmax", "pmin", "all_gather", "reduce_scatter", "all_to_all", "ppermute", "axis_index"}
 
 
+@pytest.mark.compiler
 def test_every_primitive_has_its_rules():
     """Each primitive of lax has abstract evaluation, derivative, batching and a lowering (or its reason is here)."""
     import veery.lax
@@ -206,7 +231,9 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("module", TABLES)
+@pytest.mark.parametrize(
+    "module", [pytest.param(m, marks=pytest.mark.compiler if m.startswith("veery_lowering") else ()) for m in TABLES]
+)
 def test_tables_name_primitives(module):
     import veery  # noqa: F401  makes the primitives
     from veery._core.primitive import all_primitives

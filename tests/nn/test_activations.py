@@ -172,6 +172,7 @@ def test_dot_product_attention():
         nn.dot_product_attention(q[:, :, :3], k, v)
 
 
+@pytest.mark.compiler
 def test_initializers():
     init = nn.initializers
     key = random.key(0)

@@ -12,6 +12,8 @@ import veery
 from veery import lax, nn, numpy as jnp
 from veery._core.config import enable_x64
 
+pytestmark = pytest.mark.compiler
+
 RNG = np.random.default_rng(0)
 LAYOUT = ("NHWC", "HWIO", "NHWC")
 

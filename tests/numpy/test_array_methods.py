@@ -35,6 +35,7 @@ def test_operators_with_numpy_on_either_side():
     assert round(jnp.array(1.567), 2) == jnp.round(jnp.array(1.567), 2)
 
 
+@pytest.mark.compiler
 def test_properties_and_methods():
     x = jnp.array(X)
     assert (x.shape, x.ndim, x.size, x.nbytes, x.itemsize) == ((2, 3), 2, 6, 24, 4)
@@ -118,6 +119,7 @@ def test_values_are_known_under_eager_derivatives():
     assert (float(value), float(grad)) == (6.0, 2.0)
 
 
+@pytest.mark.compiler
 def test_transformations_of_indexing_and_reductions():
     x = jnp.array(X)
     np.testing.assert_array_equal(veery.grad(lambda x: (x[0] * x[1]).sum())(x), X[::-1])
@@ -202,6 +204,7 @@ def test_checkpoint_takes_static_arguments_by_name():
     assert float(veery.grad(lambda x: veery.checkpoint(power, static_argnames="n")(x, n=3))(2.0)) == 12.0
 
 
+@pytest.mark.compiler
 def test_integers_of_4_bits_stay_inside_of_programs():
     x = jnp.arange(4) + 5
     for make in (lambda: x.astype(jnp.int4), lambda: veery.jit(lambda y: y.astype(jnp.uint4))(x)):

@@ -101,6 +101,7 @@ def test_rules(kind: str, lengths: tuple[int, ...], references: Any) -> None:
     check_batching(fun, [x])
 
 
+@pytest.mark.compiler
 def test_programs_with_and_without_the_host(tmp_path: Path) -> None:
     import veery_runtime
     from veery import aot

@@ -19,6 +19,8 @@ from veery._core.config import enable_x64
 from veery._core.jaxpr import eval_jaxpr
 from veery._transforms.staging import stage
 
+pytestmark = pytest.mark.slow
+
 RECORDED = json.loads(Path(__file__).with_name("function_table.json").read_text())
 
 # Their results are integers or bools, or do not depend on operands.

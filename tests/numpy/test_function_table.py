@@ -20,6 +20,8 @@ from support.interpreted import interpreted_with_avals
 import veery.numpy as jnp
 from veery._core import tree
 
+pytestmark = pytest.mark.slow
+
 RECORDED = json.loads(Path(__file__).with_name("function_table.json").read_text())
 IDS = [f"{row.name}{i}" for i, row in enumerate(ROWS)]
 

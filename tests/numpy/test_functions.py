@@ -165,6 +165,7 @@ def test_calls(name):
     check(interpreted(lambda *a: call(jnp, a), *ARGUMENTS), call(np, ARGUMENTS), name)
 
 
+@pytest.mark.compiler
 def test_everything_compiled_in_a_few_programs():
     cases = [(n, lambda *xs, n=n: getattr(jnp, n)(*xs), (x,)) for n, xs in UNARY.items() for x in xs[:1]]
     cases += [(n, lambda *xs, n=n: getattr(jnp, n)(*xs), pairs[0]) for n, pairs in BINARY.items()]
@@ -179,6 +180,7 @@ def test_everything_compiled_in_a_few_programs():
         check(out, call(np, ARGUMENTS), name)
 
 
+@pytest.mark.compiler
 def test_eager_samples():
     x, i, g, b, n = map(jnp.array, ARGUMENTS)
     check(x + 1.5, F + 1.5, "add")
@@ -206,6 +208,7 @@ def _placed(x: np.ndarray, mask: np.ndarray, values: np.ndarray) -> np.ndarray:
     return out
 
 
+@pytest.mark.compiler
 def test_creation():
     check(jnp.arange(2, 10, 3), np.arange(2, 10, 3), "arange")
     check(jnp.arange(0, 1, 0.1), np.arange(0, 1, 0.1), "arange")

@@ -192,6 +192,7 @@ def test_one_program_serves_all_places():
     assert [x[i : i + 2].tolist() for i in range(3)] == [[0, 1], [1, 2], [2, 3]]
 
 
+@pytest.mark.compiler
 def test_out_of_bounds():
     x = jnp.arange(3.0)
     assert float(x[5]) == 2 and float(x[-5]) == 0
@@ -210,6 +211,7 @@ def test_out_of_bounds():
             np.testing.assert_array_equal(traced, eager)
 
 
+@pytest.mark.compiler
 def test_updates_by_function():
     x = jnp.array([1.0, 4.0, 9.0])
     assert x.at[1].apply(jnp.sqrt).tolist() == [1, 2, 9]

@@ -127,6 +127,7 @@ def test_derivatives_equal_numerical_differences(name: str, references: Any) -> 
         check_second_order(fun, operands, [0], 1e-4)
 
 
+@pytest.mark.compiler
 def test_compiled_in_one_program() -> None:
     """Solutions, their gradient and batch, in float32."""
     x, b = random(3, 4, 4).astype("float32"), random(3, 4, 2).astype("float32")

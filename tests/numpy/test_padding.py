@@ -44,6 +44,7 @@ def test_options(mode, options, width):
     compare(FLOATS, width, mode, **options)
 
 
+@pytest.mark.compiler
 def test_compiled_and_differentiated():
     x = np.arange(3, dtype=np.float32)
     np.testing.assert_array_equal(veery.jit(lambda x: jnp.pad(x, (1, 2), "edge"))(x), np.pad(x, (1, 2), "edge"))

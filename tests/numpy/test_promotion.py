@@ -44,6 +44,7 @@ def test_python_scalars_adopt_the_dtype(dtype):
             assert out.dtype == expected, (dtype, scalar)
 
 
+@pytest.mark.compiler
 def test_the_examples_of_the_documentation():
     assert (jnp.int8(32) + 4).dtype == np.int8
     out = jnp.arange(3) + 5.0

@@ -51,6 +51,7 @@ def test_gradients(name):
         np.testing.assert_allclose(veery.grad(function)(data), numerics.gradient(function, data), rtol=1e-6)
 
 
+@pytest.mark.compiler
 def test_traced_ids_need_a_number():
     data, ids = np.ones(3, np.float32), np.array([0, 2, 2])
     assert veery.jit(ops.segment_sum, static_argnums=2)(data, ids, 4).tolist() == [1, 0, 2, 0]

@@ -126,6 +126,7 @@ def test_isin():
         check(interpreted(lambda x, y: jnp.isin(x, y, invert=True), x, y), np.isin(x, y, invert=True))
 
 
+@pytest.mark.compiler
 def test_compiled():
     fun = jit(
         lambda x, a, v, i: (

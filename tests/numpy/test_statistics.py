@@ -97,6 +97,7 @@ def test_calls(name):
     check(interpreted(lambda *a: call(jnp, a), *ARGUMENTS), call(np, ARGUMENTS), name)
 
 
+@pytest.mark.compiler
 def test_compiled():
     calls = {name: CALLS[name] for name in ("var", "cov", "quantile kept", "interp")}
     outs = jit(lambda *a: [call(jnp, a) for call in calls.values()])(*ARGUMENTS)
@@ -104,6 +105,7 @@ def test_compiled():
         check(out, call(np, ARGUMENTS), name)
 
 
+@pytest.mark.compiler
 def test_eager():
     x = jnp.array(F)
     check((x.mean(), x.std(1), x.var(0)), (F.mean(), F.std(1), F.var(0)), "methods")

@@ -23,7 +23,7 @@ CASES = [
     for j, params in enumerate(row.params)
 ]
 
-pytestmark = pytest.mark.usefixtures("x64")
+pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("x64")]
 
 
 @functools.cache

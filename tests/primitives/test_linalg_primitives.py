@@ -17,7 +17,7 @@ from veery import lax
 from veery.lax import _linalg_loops as loops, _linalg_reduction_loops as reductions, _linalg_reference as lapack, linalg
 from veery.lax._matrix import adjoint, matmul
 
-pytestmark = pytest.mark.usefixtures("x64")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("x64")]
 
 random = normal_samples(0)
 
@@ -337,6 +337,7 @@ def _factors(x: Any) -> list[Any]:
     ]
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("dtype", "tolerance"), SINGLE)
 def test_programs_that_call_the_host(dtype: str, tolerance: float) -> None:
     x = random(5, 5, complex=dtype.startswith("c")).astype(dtype)
@@ -348,6 +349,7 @@ def test_programs_that_call_the_host(dtype: str, tolerance: float) -> None:
         close(a, b, 10 * tolerance)
 
 
+@pytest.mark.compiler
 def test_saved_programs_do_without_the_host(tmp_path: Path) -> None:
     import veery_runtime
     from veery import aot

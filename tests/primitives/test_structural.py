@@ -112,6 +112,7 @@ def test_scatter_differentiates_the_update_that_wins(references: Any) -> None:
     np.testing.assert_array_equal(tangent, 10 * value)
 
 
+@pytest.mark.compiler
 def test_scatter_apply_applies_as_often_as_named() -> None:
     indices = np.array([[0], [2], [0]], np.int32)
     out = lax.scatter_apply(np.arange(1.0, 4.0), indices, lambda x: lax.mul(x, 10.0), _POINT, update_shape=(3,))

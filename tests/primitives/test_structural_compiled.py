@@ -45,7 +45,7 @@ CASES = [
     for i, row in rows_of(name)
 ]
 
-pytestmark = pytest.mark.usefixtures("x64")
+pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("x64")]
 
 
 @pytest.fixture(scope="module")

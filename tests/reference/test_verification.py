@@ -20,10 +20,16 @@ from veery._reference.verification import recording
 from veery.extend import core
 from veery.interpreters import mlir
 
+pytestmark = pytest.mark.compiler
+
 broken_p = core.Primitive("half_of")
 broken_p.def_abstract_eval(lambda x: x)
 broken_p.reference = lambda x: x / 2
-mlir.register_lowering(broken_p, lambda ctx, x: [ctx_builders().multiply(x, x)])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _lowering() -> None:
+    mlir.register_lowering(broken_p, lambda ctx, x: [ctx_builders().multiply(x, x)])
 
 
 def ctx_builders() -> Any:

@@ -10,6 +10,8 @@ import veery
 import veery.numpy as jnp
 from veery.lax._breakpoint import BreakpointQuit
 
+pytestmark = pytest.mark.compiler
+
 COMMANDS = """\
 p y
 p inner["a"] + k

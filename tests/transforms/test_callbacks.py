@@ -48,6 +48,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.compiler
 def test_values_of_all_kinds_make_the_round_trip():
     def f(tree):
         return veery.pure_callback(lambda t: t, veery.tree.map(veery.typeof, tree), tree)
@@ -61,6 +62,7 @@ def test_values_of_all_kinds_make_the_round_trip():
             assert np.asarray(got).tobytes() == want.tobytes()
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(
     ("returned", "words"),
     [
@@ -79,6 +81,7 @@ def test_other_results_than_declared_are_refused(returned, words):
         y.block_until_ready()
 
 
+@pytest.mark.compiler
 def test_wide_results_are_narrowed_like_all_arrays():
     f = veery.jit(lambda x: veery.pure_callback(lambda x: (np.float64(2), [1.0]), (SCALAR, [SCALAR]), x))
     assert veery.tree.map(float, f(X)) == (2.0, [1.0])
@@ -98,6 +101,7 @@ METHODS = {
 }
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("method", METHODS)
 def test_vmap_methods(method):
     shapes = []
@@ -151,6 +155,7 @@ def test_what_is_refused(transform, error, words):
         transform()
 
 
+@pytest.mark.compiler
 def test_a_derivative_rule_of_its_own_makes_it_differentiable():
     @veery.custom_jvp
     def sine(x):
@@ -161,6 +166,7 @@ def test_a_derivative_rule_of_its_own_makes_it_differentiable():
     np.testing.assert_allclose(out, np.cos(X), rtol=1e-6)
 
 
+@pytest.mark.compiler
 def test_unused_pure_callbacks_are_dropped_and_effects_kept():
     calls = []
 
@@ -196,6 +202,7 @@ def test_effects_are_part_of_types():
         assert names == ["IOEffect", "OrderedDebugEffect"]
 
 
+@pytest.mark.compiler
 def test_ordered_effects_keep_program_order_in_loops_and_across_calls():
     seen = []
     note = lambda label, x: io_callback(lambda x: seen.append((label, int(x))), None, x, ordered=True)
@@ -228,6 +235,7 @@ def test_ordered_effects_keep_program_order_in_loops_and_across_calls():
     assert seen == one * 2
 
 
+@pytest.mark.compiler
 def test_scans_carry_results_of_callbacks():
     numbers = iter(range(100))
     draw = lambda: io_callback(lambda: f32(next(numbers)), SCALAR, ordered=True)
@@ -238,6 +246,7 @@ def test_scans_carry_results_of_callbacks():
 # debug
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(
     ("fun", "lines"),
     [
@@ -298,6 +307,7 @@ def test_prints_at_once(capsys):
 policies = veery.checkpoint_policies
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(
     ("policy", "times"), [(None, 2), (policies.everything_saveable, 1), (policies.dots_saveable, 2)]
 )
@@ -320,6 +330,7 @@ def test_format_strings_are_checked(call, error, words):
         call()
 
 
+@pytest.mark.compiler
 def test_log(caplog):
     with caplog.at_level(logging.INFO, "veery.debug"):
         veery.jit(lambda x: veery.debug.log("sum {}", x.sum()))(X)
@@ -341,6 +352,7 @@ FAILING = {
 }
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("size", [3, 300_000])
 @pytest.mark.parametrize("name", FAILING)
 def test_exceptions_surface_at_the_read(name, size):
@@ -357,6 +369,7 @@ def test_exceptions_surface_at_the_read(name, size):
     veery.effects_barrier()
 
 
+@pytest.mark.compiler
 def test_failures_without_results_surface_in_the_barrier_once():
     veery.jit(lambda x: veery.debug.callback(fail_on_purpose, x))(X)
     with pytest.raises(KeyError, match="on purpose"):
@@ -364,6 +377,7 @@ def test_failures_without_results_surface_in_the_barrier_once():
     veery.effects_barrier()
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("size", [3, 600])
 def test_callbacks_may_call_programs_with_callbacks(size):
     seen = []
@@ -392,6 +406,7 @@ def test_callbacks_may_call_programs_with_callbacks(size):
     assert seen == [0, 1, "io", 0, 1]
 
 
+@pytest.mark.compiler
 def test_programs_with_callbacks_from_many_threads():
     lock, counts = threading.Lock(), []
 
@@ -414,6 +429,7 @@ def test_programs_with_callbacks_from_many_threads():
     assert sorted(counts) == sorted(100 * i + j for i in range(6) for j in range(20))
 
 
+@pytest.mark.compiler
 def test_pmap_calls_on_each_device(capsys):
     f = lambda x: (show("{}", x), lax.psum(veery.pure_callback(twice, SCALAR, x), "i"))[1]
     n = min(2, len(veery.devices("cpu")))
@@ -422,6 +438,7 @@ def test_pmap_calls_on_each_device(capsys):
     assert sorted(lines) == [str(float(x)) for x in xs]
 
 
+@pytest.mark.compiler
 def test_saved_programs_cannot_have_callbacks(tmp_path):
     compiled = veery.jit(partial(FAILING["debug.callback"])).lower(X).compile()
     with pytest.raises(Exception, match=r"Python function fail_on_purpose, which a saved program cannot contain.*\.py"):

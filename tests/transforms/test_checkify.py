@@ -181,6 +181,7 @@ def test_what_is_refused(in_numpy):
     checkify.debug_check(False, "ignored")
 
 
+@pytest.mark.compiler
 def test_compiled():
     f = veery.jit(
         checkify.checkify(lambda x: lax.map(lambda a: lax.div(a, lax.sub(a, np.float32(2))), x), checkify.all_checks)

@@ -356,6 +356,7 @@ def test_solvers_with_auxiliary_output_and_errors(in_numpy):
     close(veery.grad(veery.grad(square_root))(4.0), -1 / 32)
 
 
+@pytest.mark.compiler
 def test_the_program_of_a_scans_gradient_does_not_depend_on_its_length():
     """Nor does the time to trace, lower and compile it: in operations of the jaxpr and lines of the module."""
 
@@ -369,6 +370,7 @@ def test_the_program_of_a_scans_gradient_does_not_depend_on_its_length():
     assert sizes(10) == sizes(1000)
 
 
+@pytest.mark.compiler
 def test_compiled():
     x = X.astype(np.float32)
 
@@ -392,6 +394,7 @@ def test_compiled():
         veery.jit(lambda x: lax.platform_dependent(x, cuda=lax.exp)).lower(x)
 
 
+@pytest.mark.compiler
 def test_weak_types_of_carries_and_branches() -> None:
     """A weakly typed start takes the dtype that the body gives it, else stays weak; branches must agree in dtype."""
     half = jnp.float16(1)

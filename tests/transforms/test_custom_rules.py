@@ -453,6 +453,7 @@ def test_linear_call(in_numpy):
         linear_call(lambda r, x: x, lambda r, y: (y,), 1.0, 2.0)
 
 
+@pytest.mark.compiler
 def test_compiled():
     f, g = with_jvp(10.0), with_vjp(10.0)
     h, _ = doubling()

@@ -17,6 +17,7 @@ X = np.arange(3, dtype=np.float32)
 # debug_nans, debug_infs
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(
     ("fun", "name"),
     [
@@ -39,17 +40,20 @@ def test_nans_are_traced_to_the_operation(fun, name):
     fun(x)
 
 
+@pytest.mark.compiler
 def test_nans_name_the_users_line():
     with veery.debug_nans(True), pytest.raises(FloatingPointError, match="test_debugging.py"):
         veery.jit(lambda x: jnp.log(-1 - x) + 1)(X)
 
 
+@pytest.mark.compiler
 def test_values_that_are_masked_are_no_nans():
     with veery.debug_nans(True):
         out = veery.jit(lambda x: jnp.where(x > 0, jnp.log(x), 0.0))(-X)
     assert out.tolist() == [0.0, 0.0, 0.0]
 
 
+@pytest.mark.compiler
 def test_infinities():
     with veery.debug_infs(True):
         with pytest.raises(FloatingPointError, match=r"invalid value \(inf\) encountered in log"):
@@ -60,6 +64,7 @@ def test_infinities():
 # Tracing and execution
 
 
+@pytest.mark.compiler
 def test_no_tracing():
     f = veery.jit(lambda x: x + 1)
     f(X)
@@ -72,6 +77,7 @@ def test_no_tracing():
                 call()
 
 
+@pytest.mark.compiler
 def test_no_execution():
     f = veery.jit(lambda x: x + 1)
     x = f(X)
@@ -106,6 +112,7 @@ def test_leaks_are_found_where_they_happen(call):
         saved.clear()
 
 
+@pytest.mark.compiler
 def test_programs_without_leaks_pass():
     @veery.custom_jvp
     def f(x):
@@ -147,6 +154,7 @@ def messages(caplog, call):
     return [record.getMessage() for record in caplog.records]
 
 
+@pytest.mark.compiler
 def test_compilations_are_logged(caplog):
     def five(x):
         return x * 5
@@ -158,6 +166,7 @@ def test_compilations_are_logged(caplog):
     assert messages(caplog, lambda: veery.jit(five)(X[:2])) == []
 
 
+@pytest.mark.compiler
 def test_cache_misses_are_explained(caplog):
     def g(x, y=1, n=2):
         return x["a"] * y
@@ -182,6 +191,7 @@ def test_cache_misses_are_explained(caplog):
 # Transfers
 
 
+@pytest.mark.compiler
 def test_transfer_guards(caplog):
     f = veery.jit(lambda x: x + 1)
     f(X)

@@ -61,6 +61,7 @@ def test_derivatives(in_numpy, example, alpha):
     close(veery.vmap(gradient)(batch), [gradient(z) for z in batch], 1e-10)
 
 
+@pytest.mark.compiler
 def test_compiled(example):
     scores = SCORES.astype(np.float32)
     value, gradient = veery.jit(veery.value_and_grad(lambda z: example.loss(z, np.float32(0), 2.0)))(scores)

@@ -50,6 +50,7 @@ def multiply_add():
     return p
 
 
+@pytest.mark.compiler
 def test_a_primitive_with_all_its_rules():
     p = multiply_add()
     f = lambda x, y, z: p.bind(x, y, z, scale=2.0)
@@ -90,6 +91,7 @@ def test_batching_rules_of_the_older_form():
     close(out, np.full((2, 3), 3.0))
 
 
+@pytest.mark.compiler
 def test_shorthands_for_rules():
     x = np.float32(0.5)
     twice = unary("twice")
@@ -202,6 +204,7 @@ def test_evaluation_while_tracing(in_numpy):
     close(veery.vmap(veery.grad(lambda x: lax.reduce_sum(f(x), (0,))))(np.ones((2, 3))), [[0, 2, 4]] * 2)
 
 
+@pytest.mark.compiler
 def test_names_reach_the_compiler():
     f = veery.named_call(lambda x: lax.add(x, np.float32(1)), name="increment")
     assert veery.jit(f)(np.float32(1)) == 2

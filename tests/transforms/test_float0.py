@@ -22,6 +22,7 @@ def is_float0(x, shape=()):
     return x.dtype == FLOAT0 and x.shape == shape
 
 
+@pytest.mark.compiler
 def test_through_jit():
     def everything(x, i, t):
         product = lambda x, i: x * i

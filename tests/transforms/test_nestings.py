@@ -11,6 +11,8 @@ import veery.numpy as jnp
 from veery import lax
 from veery._core.jaxpr import check_jaxpr
 
+pytestmark = pytest.mark.slow
+
 C = np.array([0.5, -0.25, 1.5])
 X = np.array([0.31, -0.42, 0.53])
 T = np.array([0.5, -0.25, 0.7])

@@ -53,6 +53,7 @@ def test_shape_as_value(in_numpy):
     assert lax.shape_as_value((2, 3)).tolist() == [2, 3] and lax.shape_as_value(()).shape == (0,)
 
 
+@pytest.mark.compiler
 def test_shape_as_value_of_symbolic_sizes():
     f = veery.jit(lambda x: lax.shape_as_value((*x.shape, 7)), dynamic_shapes={"x": "n, m"})
     assert f(np.ones((2, 5), np.float32)).tolist() == [2, 5, 7]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.compiler
+
 ROOT = Path(__file__).parents[2]
 
 HEADER = """

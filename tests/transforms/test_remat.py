@@ -255,6 +255,7 @@ def test_errors(in_numpy):
         veery.grad(scalar(veery.checkpoint(lambda x: block(x, W), policy=mixed)))(X)
 
 
+@pytest.mark.compiler
 def test_compiled():
     w = W.astype(np.float32)
     layer = lambda y: lax.mul(lax.dot(w, y), lax.dot(w, y))

@@ -49,6 +49,7 @@ def test_constants_are_literals_or_constvars():
     assert "lambda a:f32[3]; b:f32[3]." in str(closed)
 
 
+@pytest.mark.compiler
 def test_effects_of_python_run_once_a_trace():
     calls = []
 
@@ -173,6 +174,7 @@ def test_named_scopes_reach_equations():
     assert "encoder" in eqn.source_info.name_stack
 
 
+@pytest.mark.compiler
 def test_names_of_transformations():
     def layer(x):
         with veery.named_scope("layer"), veery.named_scope("norm"):

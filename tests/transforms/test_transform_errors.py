@@ -129,6 +129,7 @@ def test_carries_that_differ_are_shown_leaf_by_leaf():
         lax.switch(1, [identity, identity, lambda x: (x,)], np.float32(1))
 
 
+@pytest.mark.compiler
 def test_reverse_mode_of_loops_of_unknown_length():
     doubled = lambda x: lax.while_loop(lambda y: lax.lt(y, np.float32(10)), lambda y: lax.mul(y, np.float32(2)), x)
     with raises(ValueError, "Reverse-mode differentiation does not work for lax.while_loop"):

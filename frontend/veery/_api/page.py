@@ -3,75 +3,28 @@
 from __future__ import annotations
 
 import html
+import importlib.resources
 import linecache
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from veery._api.highlighting import colours, highlighted
 from veery._api.source_lines import is_library, places, shortened
 from veery._core.jaxpr import Literal
 
 Place = tuple[str, int]
 Lines = list[tuple[str, Place | None]]
-Rows = Iterable[tuple[str, Iterable[Place]]]
+Rows = Sequence[tuple[str, Sequence[Place]]]
 
 _EXECUTABLE = re.compile(r"^  flow\.executable private @([\w$]+)", re.MULTILINE)
 _LABEL = re.compile(r"^([A-Za-z_][\w$.]*):")
 _DISPATCH_CALL = re.compile(r"flow\.dispatch @([\w$]+)::@([\w$]+)")
 _FUNCTION = re.compile(r"\s*(@|def |class |async def )")
-# What is coloured in a line, in HTML: values, types, operations.
-_PARTS = re.compile(
-    r"(?P<v>%[\w$.#:-]+|@[\w$.]+)|(?P<t>!?\b(?:tensor|vector|memref|[\w.]*dispatch\.tensor)&lt;|\b[a-z]{1,2}\d+\[[^]]*\])"
-    r"|(?P<o>\b[a-z_]\w*(?:\.\w+)+|(?<== )[a-z_]\w*|(?<=^\t)[a-z.]\w*)"
-)
-_PYTHON = re.compile(
-    r"(?P<n>\#.*)|(?P<t>\b[rbf]*(?:\"[^\"]*\"|'[^']*'))|(?P<o>\b(?:and|as|assert|async|await|break|class|continue|def|del|"
-    r"elif|else|except|finally|for|from|if|import|in|is|lambda|not|or|pass|raise|return|try|while|with|yield)\b)"
-    r"|(?P<v>@[\w.]+|\b(?:None|True|False)\b)"
-)
 _MOST_CODE = 6000  # lines
 _COLUMN, _ROW, _WIDTH, _HEIGHT = 190, 62, 170, 38
-
-_STYLE = """
-*{box-sizing:border-box}
-body{margin:0;font:13px/1.45 system-ui,sans-serif;color:#1c2330;background:#f6f7f9;height:100vh;display:flex;
-flex-direction:column}
-header{padding:8px 14px;background:#fff;border-bottom:1px solid #d8dce3}
-header b{font-size:15px}
-header span{color:#5c6675;margin-left:12px}
-main{flex:1;display:flex;overflow-x:auto;min-height:0}
-section{flex:1 0 auto;max-width:620px;display:flex;flex-direction:column;border-right:1px solid #d8dce3;
-background:#fff;min-width:200px;resize:horizontal;overflow:hidden}
-h2{margin:0;padding:5px 10px;font-size:12px;font-weight:600;color:#3b4658;background:#eef0f4;
-border-bottom:1px solid #d8dce3}
-pre{margin:0;padding:6px 0;overflow:auto;flex:1;font:12px/1.5 ui-monospace,monospace}
-pre div{padding:0 10px;white-space:pre;min-height:1.5em;width:max-content;min-width:100%}
-[data-p]{cursor:pointer}
-pre [data-p]:hover{background:#eef4ff}
-pre .on{background:#ffe9a8!important}
-.graph{overflow:auto;flex:1;position:relative}
-.graph p{margin:8px 12px 0;font-size:12px}
-.graph i{display:inline-block;width:11px;height:11px;border:1px solid #8b95a3;border-radius:2px;margin-right:6px}
-.v{color:#7a3e9d}.t{color:#0b6e4f}.o{color:#1f5fbf}
-svg text{font:11px ui-monospace,monospace;pointer-events:none}
-rect.on{stroke:#c98a00;stroke-width:3}
-.n{color:#98a2b0}
-.l{color:#98a2b0;display:inline-block;width:3.2em;user-select:none}
-"""
-_SCRIPT = """
-const all=[...document.querySelectorAll('[data-p]')];
-function show(place,from){for(const e of all)
-e.classList.toggle('on',place!==''&&e.dataset.p.split(' ').includes(place));
-for(const s of document.querySelectorAll('section')){if(from&&s.contains(from))continue;
-const first=s.querySelector('.on'),pane=s.lastElementChild;if(!first)continue;
-const at=first.getBoundingClientRect(),here=pane.getBoundingClientRect();
-pane.scrollTop+=at.top-here.top-(here.height-at.height)/2}}
-document.addEventListener('click',e=>{const t=e.target.closest('[data-p]');
-if(t)show(t.classList.contains('on')&&e.detail>1?'':t.dataset.p.split(' ')[0],t)});
-document.addEventListener('keydown',e=>{if(e.key==='Escape')show('')});
-"""
 
 
 def page(traced: Any, target: str | None = None) -> str:
@@ -92,12 +45,17 @@ def page(traced: Any, target: str | None = None) -> str:
         _section("dispatches (flow)", _rows(flow)),
         _section(f"code ({kind})", code),
     ]
+    style, script = _file("page.css") + colours("pre"), _file("page.js")
     title = html.escape(f"{traced.fun_name} for {lowered._lowered.target.name[:40]}")
     return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{_STYLE}</style>"
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{style}</style>"
         f"<header><b>{title}</b><span>Click a line: what became of it lights up in every stage. Escape clears.</span>"
-        f"</header><main>{''.join(sections)}</main><script>{_SCRIPT}</script></html>"
+        f"</header><main>{''.join(sections)}</main><script>{script}</script></html>"
     )
+
+
+def _file(name: str) -> str:
+    return (importlib.resources.files("veery._api") / name).read_text()
 
 
 def _rows(lines: Lines) -> Rows:
@@ -111,15 +69,11 @@ def _mark(stems_from: Iterable[Place]) -> str:
 
 def _section(title: str, lines: Rows, numbered: bool = False) -> str:
     rows = []
-    for text, stems_from in lines:
-        number = "".join(f"<span class=l>{line}</span>" for _, line in stems_from) if numbered else ""
-        text = shortened(text)
-        rows.append(f"<div{_mark(stems_from)}>{number}{_coloured(text, _PYTHON if numbered else _PARTS)}</div>")
+    texts = highlighted([shortened(text) for text, _ in lines], "python" if numbered else "ir")
+    for text, (_, stems_from) in zip(texts, lines, strict=True):
+        number = "".join(f"<span class=number>{line}</span>" for _, line in stems_from) if numbered else ""
+        rows.append(f"<div{_mark(stems_from)}>{number}{text}</div>")
     return f"<section><h2>{html.escape(title)}</h2><pre>{''.join(rows)}</pre></section>"
-
-
-def _coloured(text: str, parts: re.Pattern[str]) -> str:
-    return parts.sub(lambda m: f"<span class={m.lastgroup}>{m[0]}</span>", html.escape(text, quote=False))
 
 
 def _source_lines(used: list[Place]) -> Lines:

@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 import warnings
-from typing import Any
+from typing import NoReturn
 
 import click
 
@@ -122,6 +122,6 @@ def _say(message: str, hint: str = "") -> None:
     click.echo(f"veery: error: {text[:500]}{hint}", err=True)
 
 
-def fail(message: str, cause: BaseException | None = None) -> Any:
+def fail(message: str, cause: BaseException | None = None) -> NoReturn:
     """Raise an InputError."""
     raise InputError(message) from cause

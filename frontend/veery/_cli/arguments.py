@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ast
+import functools
+import importlib.resources
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -14,10 +15,6 @@ from veery._core import dtypes
 from veery._core.dimensions import SymbolicScope, parse_shape
 
 _LETTERS = {"f": "float", "bf": "bfloat", "i": "int", "u": "uint", "c": "complex", "s": "int"}
-_TOKEN = re.compile(
-    r"\s*(?:(?P<string>'[^']*'|\"[^\"]*\")|(?P<number>[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)(?![\w]))"
-    r"|(?P<word>[A-Za-z_][\w]*(?:<\w+>)?)|(?P<mark>[\[\](){},:=*+^-]))"
-)
 _CONSTANTS = {"None": None, "True": True, "False": False, "true": True, "false": False}
 
 
@@ -50,108 +47,96 @@ def _key_dtypes() -> list[Any]:
     return [typeof(random.key(0)).dtype]
 
 
-class Parser:
-    """Recursive descent over the tokens of one text."""
+@functools.cache
+def _grammar() -> Any:
+    import lark
+
+    text = importlib.resources.files("veery._cli").joinpath("arguments.lark").read_text()
+    return lark.Lark(text, parser="lalr", start="arguments", maybe_placeholders=False)
+
+
+class _Reader:
+    """The values of a syntax tree, by a method for each rule of the grammar.
+
+    Its own walk over the tree, since one of Lark's would wrap the errors that tell the user what is wrong.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.scope = SymbolicScope()
-        self.tokens: list[tuple[str, str, int]] = []
-        at = 0
-        while text[at:].strip():
-            match = _TOKEN.match(text, at)
-            if match is None:
-                self._fail(f"unexpected {text[at:].strip()[0]!r}", at)
-            assert match is not None
-            kind = match.lastgroup or ""
-            self.tokens.append((kind, match[kind], match.start(kind)))
-            at = match.end()
-        self.at = 0
 
-    def _fail(self, problem: str, at: int) -> None:
+    def fail(self, problem: str, at: int) -> NoReturn:
         fail(f'--args: {problem} at column {at + 1} of "{self.text}"; write types such as f32[8,784] or {{w: f32[3]}}')
 
-    def peek(self, offset: int = 0) -> str:
-        index = self.at + offset
-        return self.tokens[index][1] if index < len(self.tokens) else ""
+    def tree(self) -> Any:
+        import lark
 
-    def take(self, wanted: str | None = None) -> tuple[str, str, int]:
-        if self.at >= len(self.tokens):
-            self._fail(f"expected {wanted or 'a type'}", len(self.text))
-        token = self.tokens[self.at]
-        if wanted is not None and token[1] != wanted:
-            self._fail(f"expected {wanted!r}, got {token[1]!r}", token[2])
-        self.at += 1
-        return token
-
-    def arguments(self) -> Arguments:
-        args: list[Any] = []
-        kwargs: dict[str, Any] = {}
-        while self.at < len(self.tokens):
-            if self.peek(1) == "=":
-                name = self.take()[1]
-                self.take("=")
-                kwargs[name] = self.value()
-            else:
-                args.append(self.value())
-            if self.at < len(self.tokens):
-                self.take(",")
-        static = tuple(i for i, x in enumerate(args) if isinstance(x, str))
-        return Arguments(tuple(args), kwargs, static)
-
-    def value(self) -> Any:
-        kind, text, at = self.take()
-        if text == "{":
-            return self._dict()
-        if text in ("[", "("):
-            items = self._items({"[": "]", "(": ")"}[text])
-            return items if text == "[" else tuple(items)
-        if kind == "string":
-            return text[1:-1]
-        if kind == "number":
-            return ast.literal_eval(text)
-        if text in _CONSTANTS:
-            return _CONSTANTS[text]
-        dtype = dtype_of_name(text) if kind == "word" else None
-        if dtype is None:
-            self._fail(f"{text!r} is no dtype", at)
-        return ShapeDtypeStruct(self._shape(), dtype)
-
-    def _shape(self) -> tuple[Any, ...]:
-        if self.peek() != "[":
-            return ()
-        _, _, start = self.take("[")
-        while self.take("]" if self.at >= len(self.tokens) else None)[1] != "]":
-            pass
         try:
-            shape = parse_shape(self.text[start + 1 : self.tokens[self.at - 1][2]], self.scope)
+            return _grammar().parse(self.text)
+        except lark.UnexpectedCharacters as error:
+            at = error.pos_in_stream or 0
+            self.fail(f"unexpected {self.text[at]!r}", at)
+        except lark.UnexpectedToken as error:
+            if error.token.type == "$END":
+                self.fail(f"expected {_wanted(error.accepts)}", len(self.text))
+            self.fail(f"expected {_wanted(error.accepts)}, got {str(error.token)!r}", error.token.start_pos)
+
+    def read(self, tree: Any) -> Any:
+        return getattr(self, f"read_{tree.data}")(*tree.children)
+
+    def read_arguments(self, *arguments: Any) -> Arguments:
+        keywords = dict(self.read(tree) for tree in arguments if tree.data == "keyword")
+        args = tuple(self.read(tree) for tree in arguments if tree.data != "keyword")
+        static = tuple(i for i, x in enumerate(args) if isinstance(x, str))
+        return Arguments(args, keywords, static)
+
+    def read_keyword(self, name: Any, value: Any) -> tuple[str, Any]:
+        return str(name), self.read(value)
+
+    def read_entry(self, key: Any, value: Any) -> tuple[str, Any]:
+        return key.strip("'\""), self.read(value)
+
+    def read_dict(self, *entries: Any) -> dict[str, Any]:
+        return dict(self.read(entry) for entry in entries)
+
+    def read_list(self, *items: Any) -> list[Any]:
+        return [self.read(item) for item in items]
+
+    def read_tuple(self, *items: Any) -> tuple[Any, ...]:
+        return tuple(self.read(item) for item in items)
+
+    def read_string(self, text: Any) -> str:
+        return text[1:-1]
+
+    def read_number(self, text: Any) -> Any:
+        return float(text) if set(text) & set(".eE") else int(text)
+
+    def read_type(self, name: Any, shape: Any = None) -> Any:
+        if name in _CONSTANTS and shape is None:
+            return _CONSTANTS[name]
+        dtype = dtype_of_name(name)
+        if dtype is None:
+            self.fail(f"{str(name)!r} is no dtype", name.start_pos)
+        return ShapeDtypeStruct(() if shape is None else self.read(shape), dtype)
+
+    def read_shape(self, start: Any, *rest: Any) -> tuple[Any, ...]:
+        try:
+            shape = parse_shape(self.text[start.end_pos : rest[-1].start_pos], self.scope)
         except ValueError as error:
-            self._fail(str(error), start)
+            self.fail(str(error), start.start_pos)
         if any(isinstance(size, int) and size < 0 for size in shape):
-            self._fail(f"a dimension must not be negative, got {list(shape)}", start)
+            self.fail(f"a dimension must not be negative, got {list(shape)}", start.start_pos)
         return shape
 
-    def _items(self, end: str) -> list[Any]:
-        items = []
-        while self.peek() != end:
-            items.append(self.value())
-            if self.peek() != end:
-                self.take(",")
-        self.take(end)
-        return items
 
-    def _dict(self) -> dict[str, Any]:
-        found = {}
-        while self.peek() != "}":
-            kind, key, at = self.take()
-            if kind not in ("word", "string", "number"):
-                self._fail(f"expected a key, got {key!r}", at)
-            self.take(":")
-            found[key.strip("'\"")] = self.value()
-            if self.peek() != "}":
-                self.take(",")
-        self.take("}")
-        return found
+def _wanted(terminals: set[str]) -> str:
+    """What may stand at a place, for people: all that can begin a value is "a type"."""
+    if "CIRCUMFLEX" in terminals:
+        return "]"
+    values = {"NAME", "NUMBER", "STRING", "LBRACE", "LPAR", "OPEN"}
+    found = ["a type"] if values <= terminals else ["a key"] if "STRING" in terminals else []
+    marks = sorted(_grammar().get_terminal(name).pattern.value for name in terminals - values - {"$END"})
+    return " or ".join(found + [repr(mark) for mark in marks])
 
 
 def parse(text: str) -> Arguments:
@@ -165,7 +150,8 @@ def parse(text: str) -> Arguments:
     >>> parse("f32[8,784], {w: f32[784,10]}").args[1]["w"]
     ShapeDtypeStruct(shape=(784, 10), dtype=float32)
     """
-    return Parser(text).arguments()
+    reader = _Reader(text)
+    return reader.read(reader.tree())
 
 
 def concrete(value: Any, seed: int = 0) -> Any:

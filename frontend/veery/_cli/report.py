@@ -15,7 +15,9 @@ import click
 from veery import _dispatch
 from veery._cli import output
 
-_PACKAGES = "veery numpy ml_dtypes optree scipy opt_einsum iree-base-compiler iree-base-runtime click rich".split()
+_PACKAGES = (
+    "veery numpy ml_dtypes optree scipy opt_einsum iree-base-compiler iree-base-runtime click rich pygments lark"
+).split()
 
 
 @click.command("devices")

@@ -260,7 +260,10 @@ def run_pipeline(
     from veery_lowering.compiler import sessions
 
     arguments = module, flags, phase, changes, prelude, check, locations
-    return call(sessions.run_pipeline, *arguments, flags=flags, deadline=deadline)
+    # A session that writes into a folder of this call's serves no other call, and one made ahead would make the folder
+    # again, after it was removed.
+    lasting = () if any(flag.startswith("--iree-hal-dump-") for flag in flags) else flags
+    return call(sessions.run_pipeline, *arguments, flags=lasting, deadline=deadline)
 
 
 def call(

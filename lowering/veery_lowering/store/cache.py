@@ -4,6 +4,7 @@ An entry is a file named by the hash of what it was made from, a StableHLO modul
 SHA-256 of its name and the rest, metadata, code. A link, a file of the same form without code, leads there from the
 hash of a jaxpr.
 Writers write a file of their own and rename it; readers check the hash, so that a damaged entry is compiled anew.
+Nothing is locked, therefore: processes that die leave no lock behind, and folders without locks, of networks, will do.
 """
 
 from __future__ import annotations
