@@ -30,11 +30,10 @@ def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:
       OSError: the file cannot be read.
       ArtifactError: it is of another kind, damaged, or holds a dtype that devices do not know.
 
-    >>> import numpy, tempfile
+    >>> import numpy
     >>> from veery_runtime import weights
-    >>> path = tempfile.mkdtemp() + "/w.safetensors"
-    >>> weights.write(path, {"w": numpy.ones((2, 3), numpy.float32)})
-    >>> weights.read(path)["w"].shape
+    >>> weights.write("w.safetensors", {"w": numpy.ones((2, 3), numpy.float32)})
+    >>> weights.read("w.safetensors")["w"].shape
     (2, 3)
     """
     suffix = Path(path).suffix

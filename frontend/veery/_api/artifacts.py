@@ -44,14 +44,13 @@ def compile(
         CompileError: IREE cannot compile a function for a target.
         LoweringError: a function needs Python at run time (callbacks).
 
-    >>> import veery, veery.numpy as jnp, tempfile
+    >>> import veery, veery.numpy as jnp
     >>> x = veery.ShapeDtypeStruct((4, 4), "float32")
-    >>> out = tempfile.mkdtemp() + "/sine.vmfb"
-    >>> veery.aot.compile(jnp.sin, (x,), targets=["cpu:x86-64-v3", "cpu:generic"], out=out)
+    >>> veery.aot.compile(jnp.sin, (x,), targets=["cpu:x86-64-v3", "cpu:generic"], out="sine.vmfb")
     >>> x = veery.ShapeDtypeStruct(veery.export.symbolic_shape("b, 4"), "float32")
-    >>> veery.aot.compile(jnp.sin, (x,), out=out)
+    >>> veery.aot.compile(jnp.sin, (x,), out="sine.vmfb")
     >>> import numpy, veery_runtime
-    >>> [veery_runtime.load(out)(numpy.zeros((b, 4), "float32")).shape for b in (1, 7)]
+    >>> [veery_runtime.load("sine.vmfb")(numpy.zeros((b, 4), "float32")).shape for b in (1, 7)]
     [(1, 4), (7, 4)]
     """
     functions = dict(fun) if isinstance(fun, Mapping) else {function_name(fun): (fun, specs)}

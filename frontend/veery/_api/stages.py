@@ -310,10 +310,9 @@ class Compiled:
             LoweringError: the program cannot do without Python functions of this process (callbacks).
             ValueError: an argument or result is held in containers other than dicts, lists, tuples and named tuples.
 
-        >>> import veery, veery.numpy as jnp, veery_runtime, numpy as np, tempfile
-        >>> path = tempfile.mkdtemp() + "/f.vmfb"
-        >>> veery.jit(lambda x: {"y": 2 * x}).lower(jnp.ones(3)).compile().save(path)
-        >>> veery_runtime.load(path)(np.ones(3, np.float32))
+        >>> import veery, veery.numpy as jnp, veery_runtime, numpy as np
+        >>> veery.jit(lambda x: {"y": 2 * x}).lower(jnp.ones(3)).compile().save("f.vmfb")
+        >>> veery_runtime.load("f.vmfb")(np.ones(3, np.float32))
         {'y': array([2., 2., 2.], dtype=float32)}
         """
         programs = [self._program]

@@ -1,4 +1,4 @@
-"""Settings of all tests: a cache of compiled programs that workers and reruns of one session share."""
+"""Settings of all tests and of the examples in docstrings: folders of a session's own, what is restored after each."""
 
 from __future__ import annotations
 
@@ -39,8 +39,15 @@ def _vulkan_stays_closed(request):
     is_open = lambda: "vulkan" in getattr(sys.modules.get("veery_runtime.device"), "_gpus", ())
     before = is_open()
     yield
-    may_open = before or "vulkan" in request.node.nodeid
+    may_open = before or "vulkan" in request.node.nodeid or isinstance(request.node, pytest.DoctestItem)
     assert may_open or not is_open(), "open Vulkan in tests/vulkan, or in a process of its own"
+
+
+@pytest.fixture(autouse=True)
+def _examples_write_elsewhere(request):
+    """The files of examples in docstrings go to a folder of their own."""
+    if isinstance(request.node, pytest.DoctestItem):
+        request.getfixturevalue("monkeypatch").chdir(request.getfixturevalue("tmp_path"))
 
 
 @pytest.fixture
