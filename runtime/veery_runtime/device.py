@@ -26,10 +26,11 @@ _INLINE_ALLOCATOR = "caching:*=*;128mib;64"
 _THREADED_ALLOCATOR = "caching:*=*;{}mib;512"
 _KEPT_PART = 8  # of the machine's memory
 
-# A loop that runs ahead of its device is held back from here on.
+# A loop that submits calls faster than its device runs them waits at these limits.
 MAX_CALLS_IN_FLIGHT = 64
 MAX_BYTES_IN_FLIGHT = 1 << 30
-# What submitted calls need beside their results, IREE's pool being no choice (see veery_lowering.passes.vm.allocation).
+# The most bytes that submitted calls may hold beside their results. They come from the device's allocator, since IREE's
+# own pool loses memory (see veery_lowering.passes.vm.allocation).
 MAX_SCRATCH_IN_USE = 1 << 28
 
 

@@ -22,8 +22,9 @@ from veery_runtime.inline import inline_call
 from veery_runtime.loading import INLINE_WORK, load_module, scratch_of
 from veery_runtime.sharing import Probe, sharing_call
 
-# Calls take their memory when they are submitted. From here on that is when their arguments are there, lest a loop that
-# runs ahead takes it many times over: 150 steps with a state of 12 MB took 920 MB.
+# A call takes its memory when it is submitted. One that takes more than this is submitted only when its arguments are
+# finished. Otherwise a loop that runs ahead of the device holds the memory of many steps: 150 steps with a state of
+# 12 MB took 920 MB.
 _LARGE_CALL = 1 << 22
 
 Call = Callable[[Sequence[Buffer]], list[Buffer]]
@@ -52,9 +53,10 @@ class Executable:
       queue: "inline" (small work runs in the caller's thread when its inputs are there), "threaded" (the device's own
         queue) or "deferred" (submitted from a worker thread, since submission itself would block).
       has_effects: whether it calls Python functions that are not pure.
-      needs_ready: whether its arguments must be finished when it is submitted. IREE 3.13 looks at their memory where it
-        records work in each call ("transient buffer has not been committed"): that of loops and branches, what
-        overwrites arguments, and shapes with variables. So with calls that take much memory.
+      needs_ready: whether its arguments must be finished when it is submitted. IREE 3.13 looks at the memory of
+        arguments where it records commands anew in each call ("transient buffer has not been committed"): in programs
+        with loops or branches, with arguments that are overwritten, and with shapes that have variables. Calls that
+        take much memory wait for their arguments too.
       call: the function behind `__call__`; calling it directly saves 0.1 us.
     """
 
