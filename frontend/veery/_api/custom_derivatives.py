@@ -15,6 +15,7 @@ from veery._core.ad import Zero, instantiate_zeros
 from veery._core.avals import aval_of, maybe_aval_of
 from veery._core.config import config
 from veery._core.errors import UnexpectedTracerError
+from veery._core.flat import FlatFunction
 from veery._core.jaxpr import eval_jaxpr
 from veery._core.trace import Tracer
 from veery._core.tree_registry import Partial
@@ -545,13 +546,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
     4.0
     """
     leaves, in_tree = tree.tree_flatten(example_args)
-    out_tree: Any = None
-
-    def flat(*xs: Any) -> list[Any]:
-        nonlocal out_tree
-        out_leaves, out_tree = tree.tree_flatten(fun(*tree.tree_unflatten(in_tree, xs)))
-        return out_leaves
-
+    flat = FlatFunction(fun, in_tree)
     closed, consts = close_over(stage(flat, [aval_of(x) for x in leaves]))
     hoisted = [isinstance(c, Tracer) and dtypes.issubdtype(aval_of(c).dtype, np.inexact) for c in consts]
 
@@ -563,6 +558,6 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
         given, given_tree = tree.tree_flatten(args)
         if given_tree != in_tree:
             raise TypeError(f"closure_convert: called with arguments of structure {given_tree}, expected {in_tree}")
-        return tree.tree_unflatten(out_tree, eval_jaxpr(closed.jaxpr, (), *all_consts, *given))
+        return tree.tree_unflatten(flat.out_tree, eval_jaxpr(closed.jaxpr, (), *all_consts, *given))
 
     return converted, [c for c, h in zip(consts, hoisted) if h]
