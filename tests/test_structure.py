@@ -100,6 +100,21 @@ def test_layers_import_from_those_below(item):
     assert not above, f"{LAYERS[own]} is below {sorted(above)}"
 
 
+# The same of the lowering: plain data and the bindings first, then builders of operations, and so on.
+LOWERING = (
+    "errors program mlir types stablehlo kernels passes emit store targets compiler reading lowered __init__".split()
+)
+
+
+@pytest.mark.parametrize("item", [i for i in FILES if i[0] == "veery_lowering"], ids=ids)
+def test_layers_of_the_lowering_import_from_those_below(item):
+    place = lambda module: LOWERING.index(module.split(".")[1])
+    own = place("veery_lowering." + ".".join(item[1].relative_to(SOURCES["veery_lowering"]).with_suffix("").parts))
+    names = {n for n in imported(item[1]) if n.startswith("veery_lowering.") and n.split(".")[1] in LOWERING}
+    above = {n for n in names if place(n) > own}
+    assert not above, f"{LOWERING[own]} is below {sorted(above)}"
+
+
 # Function-level imports that close a circle of files, and why.
 CIRCLES = {
     ("veery._core.jaxpr", "veery._core.pretty"): "jaxprs print themselves",
@@ -140,7 +155,9 @@ def test_files_import_in_no_circles(package):
 def test_the_document_shows_the_layers():
     text = (ROOT / "docs/architecture.md").read_text()
     shown = [line for line in text.splitlines() if line.startswith("    ") and " < " in line]
-    assert shown == ["      " + " < ".join(name for name in LAYERS if name not in ("version", "PUBLIC"))]
+    frontend = " < ".join(name for name in LAYERS if name not in ("version", "PUBLIC"))
+    lowering = " < ".join(name for name in LOWERING if (SOURCES["veery_lowering"] / name).is_dir())
+    assert shown == ["      " + frontend, "      " + lowering]
 
 
 @pytest.mark.parametrize("item", FILES, ids=ids)
@@ -201,24 +218,16 @@ def test_every_primitive_has_its_rules():
 
 # Tables whose keys, or members, are the names of primitives.
 TABLES = {
-    "veery._api.checker": "_HIGHER_ORDER _NAN_PRIMITIVES _INDEXING",
-    "veery._eager.indexing": "COMBINES",
-    "veery._eager.rules": (
-        "_MOVES _CALLS _COMPARISONS _OF_INTEGERS _PRODUCTS _FOLDED _ROUNDING _OF_FLOATS _FLOAT_FUNCTIONS _UFUNCS"
-    ),
+    "veery._api.checker": "_HIGHER_ORDER",
     "veery._reference.control_flow": "CALLEES",
     "veery._reference.interpreter": "rules",
     "veery._reference.leaves": "_LEAVES",
     "veery._reference.linear_algebra": "_MATRIXWISE _ELEMENTWISE _SIGNS",
     "veery._reference.rounding": "EXACT EXACT_REAL CORRECT ULPS NEAR_ZEROS _SUMS _SCATTERS _SCALED",
-    "veery._transforms.costs": "_MOVES _TRANSCENDENTAL",
     "veery.lax._pmap": "_exchanges",
-    "veery_lowering.emit.calls": "INLINED",
-    "veery_lowering.store.fingerprint": "_IGNORED",
     "veery_lowering.emit.float8": "_ON_ANY_DTYPE",
     "veery_lowering.emit.registry": "rule_names",
-    "veery_lowering.emit.symbolic": "_SUPPORTED",
-    "veery_lowering.emit.work": "_NEVER_SELECTED _WORK",
+    "veery_lowering.emit.work": "_NEVER_SELECTED _CONTROL_FLOW",
 }
 
 
@@ -236,3 +245,65 @@ def test_tables_name_primitives(module):
         found = set(table() if callable(table) else table)
         names = {n for n in found if not (registry.is_replaced(n) or n.startswith("test_"))}  # made by other tests
         assert names <= known, f"{module}.{attribute} names what is no primitive: {sorted(names - known)}"
+
+
+def test_fields_of_primitives_say_what_is_known():
+    import veery  # noqa: F401
+    from veery._core.primitive import all_primitives
+
+    for primitive in all_primitives:
+        assert primitive.checks <= {"nan", "index", "division"}, primitive
+
+
+# What may be imported within functions: by whom (a folder or file of a package; "" for all), what, and why.
+LAZY = [
+    ("veery/_dispatch.py", "veery_lowering", "a door: tracing needs no compiler"),
+    ("veery/_dispatch.py", "veery_runtime", "a door: tracing needs no runtime"),
+    ("veery/_dispatch.py", "veery.version", "where it is written into files"),
+    ("veery/_api/__init__.py", "veery._reference", "few programs are verified"),
+    ("veery/_api", "veery._api.autotune", "few programs are tuned"),
+    ("veery/_api", "veery._api.page", "needs click and rich"),
+    ("veery/_core/jaxpr.py", "veery._core.pretty", "a circle: jaxprs print themselves"),
+    ("veery/numpy/_array_methods.py", "veery.numpy", "a circle: an array gives the module that it belongs to"),
+    ("veery/lax", "veery.lax", "a circle: rules need operations of each other's files"),
+    ("veery/lax", "scipy", "it takes 0.1 s to import"),
+    ("veery/_cli", "", "`veery --help` and errors in arguments come at once"),
+    ("veery_lowering/__init__.py", "veery_lowering.lowered", "a program that is found on disk needs no compiler"),
+    (
+        "veery_lowering/compiler/helper.py",
+        "",
+        "it imports what it has been told to, after its socket is closed to others",
+    ),
+    (
+        "veery_lowering/compiler/isolation.py",
+        "veery_lowering.compiler.sessions",
+        "the compiler runs in the other process",
+    ),
+]
+
+
+def lazy_imports() -> Iterator[tuple[str, str]]:
+    """The files, and what they import within functions."""
+
+    def walk(node: ast.AST, lazy: bool) -> Iterator[str]:
+        if lazy and isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        if lazy and isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        for child in ast.iter_child_nodes(node):
+            yield from walk(child, lazy or isinstance(node, (ast.FunctionDef, ast.Lambda)))
+
+    for package, path in FILES:
+        file = str(path.relative_to(SOURCES[package].parent))
+        yield from ((file, name) for name in walk(ast.parse(path.read_text()), False))
+
+
+def test_imports_within_functions_have_a_reason():
+    used = set()
+    unlisted = []
+    for file, name in lazy_imports():
+        rows = [row for row in LAZY if file.startswith(row[0]) and name.startswith(row[1])]
+        used.update(rows[:1])
+        unlisted += [] if rows else [f"{file}: {name}"]
+    assert not unlisted, "imports that could stand at the top of their files"
+    assert not set(LAZY) - used, "these are no more"

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from veery import lax, numpy as jnp
 from veery._core import dtypes
 from veery._core.tree import PyTreeDef, tree_flatten
 
@@ -21,8 +22,6 @@ class _Unravel:
     vector_dtype: Any
 
     def __call__(self, flat: Any) -> Any:
-        from veery import lax, numpy as jnp
-
         sizes = [math.prod(shape) for shape in self.shapes]
         if jnp.shape(flat) != (sum(sizes),):
             raise ValueError(f"unravel function given array of shape {jnp.shape(flat)}, but expected {(sum(sizes),)}")
@@ -61,8 +60,6 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Any]:
     >>> unravel(vector)["b"]
     [Array(2., dtype=float32), Array(3., dtype=float32)]
     """
-    from veery import lax, numpy as jnp
-
     leaves, treedef = tree_flatten(pytree)
     leaf_dtypes = tuple([dtypes.dtype_of(leaf) for leaf in leaves])
     vector_dtype = dtypes.result_type(*leaf_dtypes) if leaves else dtypes.default_float_dtype()

@@ -38,7 +38,8 @@ class Lowered:
 
     def as_text(self, *, debug_info: bool = False) -> str:
         """The module as MLIR text, arguments under their own names; with the user's file and line if asked."""
-        return self.module.operation.get_asm(enable_debug_info=debug_info, use_name_loc_as_prefix=not debug_info)
+        printed = self.module.operation.get_asm(enable_debug_info=debug_info, use_name_loc_as_prefix=not debug_info)
+        return str(printed)
 
     def intermediate(self, phase: str, *, debug_info: bool = False) -> str:
         """IREE's own IR after a phase: "flow" shows the dispatches; "llvm", "asm", "spirv" or "ptx": their code.

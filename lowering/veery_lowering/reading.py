@@ -75,7 +75,7 @@ def _read(source: str | bytes) -> bytes:
 
 
 def _visibility(function: Any) -> str:
-    return ir.StringAttr(function.attributes["sym_visibility"]).value
+    return str(ir.StringAttr(function.attributes["sym_visibility"]).value)
 
 
 def _signature(types: Sequence[ir.Type], dynamic: bool) -> Signature:
@@ -101,4 +101,4 @@ def _drop_annotations(module: ir.Module) -> None:
 
 
 def _target(op: Any) -> str:
-    return ir.StringAttr(op.attributes["call_target_name"]).value
+    return str(ir.StringAttr(op.attributes["call_target_name"]).value)

@@ -63,7 +63,8 @@ def provide(cls: type, array_of: Callable[[Any], Any]) -> None:
     @signature
     def export(instance: Any, view: int, flags: int) -> int:
         try:
-            return get_buffer(array_of(instance), view, flags)
+            result: int = get_buffer(array_of(instance), view, flags)
+            return result
         except Exception:
             return -1
         except BaseException as error:  # Ctrl-C during a wait

@@ -17,7 +17,7 @@ import numpy as np
 
 from veery_runtime import completion, effects, iree, vulkan, workers
 from veery_runtime.buffer import COUNTED_NBYTES, Buffer, Ledger, Spec
-from veery_runtime.errors import DeviceUnavailableError, tells_of_loss, translate
+from veery_runtime.errors import DeviceUnavailableError, ForkedProcessError, tells_of_loss, translate
 
 # Results of the inline queue come from malloc, whose fresh pages cost 8 times the work of a 64 MB x + x; this keeps at
 # most 128 MB in 64 free blocks for reuse (78 ms -> 10 ms).
@@ -26,10 +26,11 @@ _INLINE_ALLOCATOR = "caching:*=*;128mib;64"
 _THREADED_ALLOCATOR = "caching:*=*;{}mib;512"
 _KEPT_PART = 8  # of the machine's memory
 
-# A loop that runs ahead of its device is held back from here on.
+# A loop that submits calls faster than its device runs them waits at these limits.
 MAX_CALLS_IN_FLIGHT = 64
 MAX_BYTES_IN_FLIGHT = 1 << 30
-# What submitted calls need beside their results, IREE's pool being no choice (see veery_lowering.passes.vm.allocation).
+# The most bytes that submitted calls may hold beside their results. They come from the device's allocator, since IREE's
+# own pool loses memory (see veery_lowering.passes.vm.allocation).
 MAX_SCRATCH_IN_USE = 1 << 28
 
 
@@ -229,7 +230,7 @@ def _await(call: Any) -> None:
     reported = call.reported
     try:
         call.wait()
-    except completion.ForkedProcessError:
+    except ForkedProcessError:
         pass
     except Exception:
         call.reported = reported
@@ -310,7 +311,7 @@ class GpuDevice(Device):
     @property
     def hal(self) -> iree.HalDevice:
         if self._generation != completion.generation:
-            raise completion.ForkedProcessError(f"{self!r}: a forked child cannot use the parent's device")
+            raise ForkedProcessError(f"{self!r}: a forked child cannot use the parent's device")
         hal = self._hal
         if hal is None:
             with self._lock:

@@ -59,9 +59,13 @@ def _evaluate(node: Any, values: Mapping[str, int]) -> int:
     if isinstance(node, ast.UnaryOp):
         return -_evaluate(node.operand, values)
     if isinstance(node, ast.BinOp):
-        return _OPERATORS[type(node.op)](_evaluate(node.left, values), _evaluate(node.right, values))
+        result: int = _OPERATORS[type(node.op)](_evaluate(node.left, values), _evaluate(node.right, values))
+        return result
     if isinstance(node, ast.Compare):
-        return _OPERATORS[type(node.ops[0])](_evaluate(node.left, values), _evaluate(node.comparators[0], values))
+        holds: bool = _OPERATORS[type(node.ops[0])](
+            _evaluate(node.left, values), _evaluate(node.comparators[0], values)
+        )
+        return holds
     return _FUNCTIONS[node.func.id](*(_evaluate(argument, values) for argument in node.args))
 
 

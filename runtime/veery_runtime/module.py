@@ -11,7 +11,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from veery_runtime import executable, iree, structure
+from veery_runtime import dynamic, executable, iree, structure
 from veery_runtime.artifact import Artifact, Code, Entry, from_bytes, load_artifact, refusal
 from veery_runtime.buffer import Buffer, put
 from veery_runtime.device import Device, devices
@@ -52,7 +52,8 @@ class Module:
         if name not in functions:
             where = self.__dict__.get("_where")
             raise AttributeError(f"{where} has no function {name!r}; it has {', '.join(functions)}")
-        return functions[name]
+        result: Function = functions[name]
+        return result
 
     def __iter__(self) -> Iterator[Function]:
         return iter(self._functions.values())
@@ -101,7 +102,7 @@ class Function:
         self._module = module
         self._wanted = device
         self._lock = threading.Lock()
-        self._executable: executable.Executable | executable.DynamicExecutable | None = None
+        self._executable: executable.Executable | dynamic.DynamicExecutable | None = None
         self._dtypes = tuple(iree.dtype_from_name(name) for _, name in self.inputs)
         self._build = structure.builder(entry.out_tree)
         positional, keywords = entry.in_tree["tuple"]
@@ -127,7 +128,8 @@ class Function:
     @property
     def target(self) -> str:
         """The target of the program that was chosen."""
-        return self._loaded()._program.target
+        result: str = self._loaded()._program.target
+        return result
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the function and waits for its results.
@@ -251,13 +253,13 @@ class Function:
 
     # The program.
 
-    def _loaded(self) -> executable.Executable | executable.DynamicExecutable:
+    def _loaded(self) -> executable.Executable | dynamic.DynamicExecutable:
         with self._lock:
             if self._executable is None:
                 code, device = choose(self._entry.programs, self._wanted, f"{self._module._where}, {self.name}")
                 constants = tuple(self._module._constant(c, device) for c in self._entry.constants)
                 program = dataclasses.replace(code, constants=constants)
-                self._executable = executable.load(program, device, names=self._entry.names)
+                self._executable = dynamic.load(program, device, names=self._entry.names)
             return self._executable
 
 
@@ -270,7 +272,8 @@ def _holds(dtype: np.dtype[Any], array: np.ndarray[Any, Any]) -> bool:
             return False
         info = np.iinfo(dtype)
         return bool(info.min <= array.min() and array.max() <= info.max)
-    return array.dtype.kind != "c"
+    result: bool = array.dtype.kind != "c"
+    return result
 
 
 def choose(programs: tuple[Code, ...], wanted: Device | str | None, where: str) -> tuple[Code, Device]:
@@ -345,4 +348,4 @@ def load(program: Any, device: Any = None, *, queue: str | None = None) -> Any:
         return Module(load_artifact(program), Path(program).name, device)
     if isinstance(program, (bytes, bytearray)):
         return Module(from_bytes(bytes(program)), "artifact", device)
-    return executable.load(program, device, queue=queue)
+    return dynamic.load(program, device, queue=queue)

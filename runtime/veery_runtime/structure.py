@@ -57,7 +57,8 @@ def collect(node: Structure, value: Any, leaves: list[Any]) -> None:
 def _parts(node: Structure) -> list[Structure]:
     if "namedtuple" in node:
         return [child for _, child in node["fields"]]
-    return node["tuple"] if "tuple" in node else node["list"]
+    result: list[Any] = node["tuple"] if "tuple" in node else node["list"]
+    return result
 
 
 def flatten(node: Structure, value: Any, path: str, leaves: list[Any]) -> None:

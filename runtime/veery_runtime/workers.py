@@ -55,7 +55,8 @@ class Workers:
         self._jobs: deque[tuple[Job, bool]] = deque()
         lock = threading.Lock()
         self._condition = threading.Condition(lock)
-        self._finished = threading.Condition(lock)  # apart, lest a notice of new work wakes somebody who drains
+        # Two conditions: a notice of new work must wake an idle thread, not somebody who waits for all work to end.
+        self._finished = threading.Condition(lock)
         self._idle = 0
         self._unfinished = 0
 

@@ -57,6 +57,7 @@ def traced_cases(name: str) -> dict[str, float]:
     results["first jitted result, after the import"] = time.perf_counter() - begin
 
     results |= dispatch_cases(name, jax, jnp)
+    results |= lowering_cases(name, jax, jnp)
     results |= eager_cases(jnp)
     results |= loop_cases(jax, jnp)
 
@@ -92,6 +93,31 @@ def dispatch_cases(name: str, jax: Any, jnp: Any) -> dict[str, float]:
         results[title] = median_time(lambda call=call: jax.block_until_ready(call()), 9, repeats)
         if name == "veery":
             results[f"{title}: IREE's invoke alone"] = median_time(bare_invocation(jitted), 9, repeats)
+    return results
+
+
+def lowering_cases(name: str, jax: Any, jnp: Any) -> dict[str, float]:
+    """A jaxpr of 1,000 equations: traced, lowered to StableHLO, and for veery made ready for the compiler."""
+
+    def layers(x: Any, w: Any) -> Any:
+        for i in range(125):
+            y = jnp.tanh(x @ w) * 0.5 + x
+            x = y - jnp.max(y, axis=1, keepdims=True) * (i + 1.0)
+        return x
+
+    square = jnp.ones((16, 16), jnp.float32)
+    traced = lambda: jax.jit(lambda x, w: layers(x, w)).trace(square, square)
+    once = traced()
+    results = {
+        "1,000 equations traced": median_time(traced, 5),
+        "1,000 equations to StableHLO": median_time(lambda: once.lower(), 5),
+    }
+    if name == "veery":
+        from veery_lowering.compiler.compile import modules
+
+        lowered = once.lower()._lowered
+        ready = lambda: next(iter(modules(lowered.emission, lowered.target)))
+        results["1,000 equations to the compiler's input"] = median_time(ready, 5)
     return results
 
 

@@ -85,7 +85,7 @@ def test_donated_memory_is_used_again():
     mean, places = jnp.zeros_like(x), []
     for _ in range(6):
         mean = average(mean, x).block_until_ready()
-        places.append(veery_runtime.executable._extent(mean._buffer._ref, mean._buffer._spec))
+        places.append(veery_runtime.sharing.extent(mean._buffer._ref, mean._buffer._spec))
     assert len(set(places[2:])) == 1  # until it is known what a program's results share, they are copied
     np.testing.assert_allclose(mean, np.full_like(x, 1 - 0.9**6), rtol=1e-5)
 
@@ -110,7 +110,7 @@ def test_a_training_loop_holds_its_state_once():
     places = set()
     for _ in range(10):
         state = veery.block_until_ready(step(state, batch))
-        places.update(veery_runtime.executable._extent(x._buffer._ref, x._buffer._spec) for x in state)
+        places.update(veery_runtime.sharing.extent(x._buffer._ref, x._buffer._spec) for x in state)
     assert len(places) == len(state)
     assert device.memory_stats()["peak_bytes_in_use"] - before <= 0.05 * sum(x.nbytes for x in state)
 

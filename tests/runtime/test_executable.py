@@ -14,7 +14,7 @@ import pytest
 
 import veery_runtime as runtime
 from veery_runtime import completion, iree
-from veery_runtime.executable import Undecided
+from veery_runtime.sharing import Undecided
 
 QUEUES = ("inline", "threaded", "deferred")
 

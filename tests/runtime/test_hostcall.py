@@ -36,7 +36,7 @@ def test_a_function_gets_arrays_and_its_result_goes_on(device, queue, pure):
 def test_several_functions_do_not_wait_for_each_other_on_the_inline_queue(device):
     one = programs.host(lambda x: 2 * x, pure=True)
     several = dataclasses.replace(one, host_calls=one.host_calls * 2)
-    queues = [runtime.executable._choose_queue(program, device) for program in (one, several)]
+    queues = [runtime.loading.choose_queue(program, device) for program in (one, several)]
     assert queues == ["inline", "threaded"]
 
 
@@ -148,7 +148,7 @@ def test_the_caller_does_not_wait_for_a_slow_function(device, program):
         seen.append(1)
         return x
 
-    call = runtime.executable.load(program(function), device, queue="threaded")
+    call = runtime.load(program(function), device, queue="threaded")
     start = time.perf_counter()
     results = call([_row(device)])
     assert time.perf_counter() - start < 5 and not seen

@@ -9,7 +9,6 @@ import pytest
 PRELUDE = """
 import gc, os, sys, time, threading, warnings
 import numpy as np, programs, veery_runtime as runtime
-from veery_runtime import executable
 device = runtime.devices("cpu")[0]
 row = lambda v=0.0: runtime.put(np.full(8, v, np.float32), device)
 """
@@ -28,13 +27,13 @@ def test_exit_with_live_buffers_and_work_in_flight(run_python, attempt):
         PRELUDE
         + """
 x = runtime.put(np.eye(1024, dtype=np.float32), device)
-multiply = executable.load(programs.matmul(1024), device)
+multiply = runtime.load(programs.matmul(1024), device)
 y = x
 for _ in range(5):
     y, = multiply([y, x])
-a = executable.load(programs.add_one(), device)([row()])
-b = executable.load(programs.add_one(), device, queue="threaded")([row()])
-c = executable.load(programs.countdown(), device)([runtime.put(np.array(n, np.int32), device) for n in (0, 20000)])
+a = runtime.load(programs.add_one(), device)([row()])
+b = runtime.load(programs.add_one(), device, queue="threaded")([row()])
+c = runtime.load(programs.countdown(), device)([runtime.put(np.array(n, np.int32), device) for n in (0, 20000)])
 aligned = runtime.put(np.zeros(1 << 20, np.float32), device)
 view = aligned.numpy()
 cycle = [x, y, a]; cycle.append(cycle)
@@ -51,7 +50,7 @@ def test_exit_waits_for_effects(run_python):
 def function(x):
     time.sleep(0.3)
     print("effect", x[0], flush=True)
-for call in [executable.load(programs.host_effect(function), device, queue=q) for q in ("threaded", "deferred")]:
+for call in [runtime.load(programs.host_effect(function), device, queue=q) for q in ("threaded", "deferred")]:
     call([row(3.0)])
 print("end", flush=True)
 """
@@ -67,7 +66,7 @@ def test_exit_reports_a_failed_effect_that_nobody_saw(run_python):
         + """
 def function(x):
     raise KeyError("unseen")
-executable.load(programs.host_effect(function), device, queue="threaded")([row()])
+runtime.load(programs.host_effect(function), device, queue="threaded")([row()])
 """
     )
     process = run_python(script)
@@ -78,7 +77,7 @@ def test_buffers_outlive_all_references_to_their_device(run_python):
     script = (
         PRELUDE
         + """
-results = [executable.load(programs.add_one(), device, queue=q)([row()])[0] for q in ("inline", "threaded")]
+results = [runtime.load(programs.add_one(), device, queue=q)([row()])[0] for q in ("inline", "threaded")]
 results[1].wait()
 task, sync = device.hal, device.inline
 device._task = device._sync = None
@@ -99,8 +98,8 @@ def test_a_forked_child_works(run_python):
     script = (
         PRELUDE
         + """
-calls = [executable.load(programs.add_one(), device, queue=q) for q in ("inline", "threaded", "deferred")]
-host = executable.load(programs.host(lambda x: x, pure=False), device, queue="threaded")
+calls = [runtime.load(programs.add_one(), device, queue=q) for q in ("inline", "threaded", "deferred")]
+host = runtime.load(programs.host(lambda x: x, pure=False), device, queue="threaded")
 multiply = programs.matmul()
 x = row()
 for call in (*calls, host):
@@ -113,7 +112,7 @@ if child == 0:
         for call in (*calls, host):
             y, = call([y])
         print(float(y.numpy()[0]), flush=True)
-        m = executable.load(multiply, device)
+        m = runtime.load(multiply, device)
         eye = runtime.put(np.eye(512, dtype=np.float32), device)
         print(m([eye, eye])[0].numpy().sum(), flush=True)
     finally:
@@ -133,9 +132,9 @@ release = threading.Event()
 def function(x):
     release.wait(60)
     return x
-x, = executable.load(programs.host(function), device, queue="threaded")([row()])
-y, = executable.load(programs.add_one(), device, queue="deferred")([x])
-z, = executable.load(programs.add_one(), device, queue="deferred")([y])
+x, = runtime.load(programs.host(function), device, queue="threaded")([row()])
+y, = runtime.load(programs.add_one(), device, queue="deferred")([x])
+z, = runtime.load(programs.add_one(), device, queue="deferred")([y])
 child = os.fork()
 if child == 0:
     for buffer in (x, y, z):
@@ -158,10 +157,9 @@ def test_spawned_children_work(run_python, tmp_path):
         "import multiprocessing, numpy as np\n"
         "def work(v):\n"
         "    import programs, veery_runtime as runtime\n"
-        "    from veery_runtime import executable\n"
         "    device = runtime.devices('cpu')[0]\n"
         "    x = runtime.put(np.full(8, v, np.float32), device)\n"
-        "    return float(executable.load(programs.add_one(), device)([x])[0].numpy()[0])\n"
+        "    return float(runtime.load(programs.add_one(), device)([x])[0].numpy()[0])\n"
         "if __name__ == '__main__':\n"
         "    print(work(1))\n"
         "    with multiprocessing.get_context('spawn').Pool(2) as pool:\n"
@@ -183,7 +181,7 @@ def function(x):
     release.wait(60)
     return x
 queue = "threaded" if what == "backpressure" else what
-host = executable.load(programs.host(function), device, queue=queue)
+host = runtime.load(programs.host(function), device, queue=queue)
 threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
     start = time.time()
@@ -196,7 +194,7 @@ except KeyboardInterrupt:
     print("interrupted", time.time() - start < 5, flush=True)
 release.set()
 runtime.synchronize()
-print(float(executable.load(programs.add_one(), device)([row()])[0].numpy()[0]))
+print(float(runtime.load(programs.add_one(), device)([row()])[0].numpy()[0]))
 """
     )
     _succeeds(run_python(script), "interrupted True\n1.0")
@@ -228,7 +226,7 @@ print(len(runtime.devices("cpu")))
 runtime.configure(num_cpu_devices=8)
 devices = runtime.devices("cpu")
 print(devices[0] is device, [d.id for d in devices], devices[7])
-results = [executable.load(programs.add_one(), d, queue=q)([runtime.put(np.full(8, i, np.float32), d)])[0]
+results = [runtime.load(programs.add_one(), d, queue=q)([runtime.put(np.full(8, i, np.float32), d)])[0]
            for q in ("inline", "threaded") for i, d in enumerate(devices)]
 print([int(r.numpy()[0]) for r in results], results[7].device is devices[7])
 try:
@@ -251,7 +249,7 @@ def test_numpy_arithmetic_keeps_subnormals_after_calls(run_python):
     script = (
         PRELUDE
         + """
-call = executable.load(programs.add_one(), device)
+call = runtime.load(programs.add_one(), device)
 for _ in range(10):
     call([row()])[0].numpy()
 tiny = np.full(8, 1e-40, np.float32)

@@ -11,6 +11,7 @@ import numpy as np
 
 import veery_lowering
 import veery_runtime
+from veery._core.primitive import Primitive, all_primitives
 
 
 class Aval:
@@ -37,6 +38,11 @@ class Literal:
     def __init__(self, value: Any, dtype: Any):
         self.val = np.asarray(value, dtype)
         self.aval = Aval(self.val.shape, dtype)
+
+
+def primitive_of(name: str) -> Primitive:
+    """The primitive of that name, or one without rules where there is none."""
+    return next((p for p in all_primitives if p.name == name), None) or Primitive(name)
 
 
 class Graph:
@@ -81,7 +87,7 @@ class Graph:
             SimpleNamespace(
                 invars=list(atoms),
                 outvars=outvars,
-                primitive=SimpleNamespace(name=primitive),
+                primitive=primitive_of(primitive),
                 params=params,
                 effects=frozenset(),
                 source_info=source,

@@ -9,50 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from veery import _dispatch
+from veery import _dispatch, lax
 from veery._api.arguments import function_name
 from veery._api.vectorize import vmap
 from veery._core import dtypes, source, tree
 from veery._core.ad import UndefinedPrimal, Zero, instantiate_zeros, zeros_like_aval
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
+from veery._core.flat import FlatFunction
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr
 from veery._core.trace import current_trace, eval_trace
 from veery._core.tree_registry import Partial
 from veery._transforms import jvp as forward, linearize as linearization
 from veery._transforms.staging import stage
 from veery._transforms.transpose import backward_pass
-
-
-def flat_function(
-    fun: Callable[..., Any], in_tree: Any, has_aux: bool = False
-) -> tuple[Callable[..., list[Any]], dict[str, Any]]:
-    """A function of flat arguments, and a dictionary that holds "out_tree" (and "aux") once it has run.
-
-    Args:
-        fun: function of positional pytrees.
-        in_tree: the tree of its tuple of arguments.
-        has_aux: whether it returns a pair of differentiated and auxiliary output.
-    """
-    found: dict[str, Any] = {}
-
-    def flat(*leaves: Any) -> list[Any]:
-        out = fun(*tree.tree_unflatten(in_tree, leaves))
-        if has_aux:
-            out = _pair(out)
-            out, found["aux"] = out
-        leaves_out, found["out_tree"] = tree.tree_flatten(out)
-        return leaves_out
-
-    return flat, found
-
-
-def _pair(out: Any) -> tuple[Any, Any]:
-    if not (isinstance(out, (tuple, list)) and len(out) == 2):
-        raise TypeError(
-            f"expected function with aux output to return a two-element tuple, but got type {type(out)} with value "
-            f"{out!r}"
-        )
-    return out[0], out[1]
+from veery.lax import convert_element_type
 
 
 def float0_zeros(shape: Any) -> np.ndarray:
@@ -113,11 +83,11 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
         )
     _check_arrays(flat_primals, "jvp")
     flat_tangents = [_checked_tangent(p, t, "jvp") for p, t in zip(flat_primals, flat_tangents)]
-    flat, found = flat_function(fun, in_tree, has_aux)
+    flat = FlatFunction(fun, in_tree, has_aux)
     outs, out_tangents = forward.jvp(flat, flat_primals, flat_tangents)
-    out_tree = found["out_tree"]
+    out_tree = flat.out_tree
     results = tree.tree_unflatten(out_tree, outs), tree.tree_unflatten(out_tree, list(map(as_output, out_tangents)))
-    return (*results, _strip(found["aux"])) if has_aux else results
+    return (*results, _strip(flat.aux)) if has_aux else results
 
 
 def _strip(aux: Any) -> Any:
@@ -175,19 +145,19 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     """
     leaves, in_tree = tree.tree_flatten(primals)
     _check_arrays(leaves, "linearize")
-    flat, found = flat_function(fun, in_tree, has_aux)
+    flat = FlatFunction(fun, in_tree, has_aux)
     split = linearization.linearize(flat, leaves, _inexact(leaves))
-    out = tree.tree_unflatten(found["out_tree"], split.outs)
+    out = tree.tree_unflatten(flat.out_tree, split.outs)
     kept = _LinearMap(
         split.jaxpr,
         in_tree,
-        found["out_tree"],
+        flat.out_tree,
         tuple(map(aval_of, leaves)),
         tuple(map(aval_of, split.outs)),
         split.nonzeros_out,
     )
     f_jvp = Partial(functools.partial(_apply_linear, kept), split.jaxpr.consts)
-    return (out, f_jvp, _strip(found["aux"])) if has_aux else (out, f_jvp)
+    return (out, f_jvp, _strip(flat.aux)) if has_aux else (out, f_jvp)
 
 
 class _LinearMap:
@@ -258,15 +228,15 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     """
     leaves, in_tree = tree.tree_flatten(primals)
     _check_arrays(leaves, "vjp")
-    flat, found = flat_function(fun, in_tree, has_aux)
+    flat = FlatFunction(fun, in_tree, has_aux)
     split = linearization.linearize(flat, leaves, _inexact(leaves))
-    out_tree = found["out_tree"]
+    out_tree = flat.out_tree
     out = tree.tree_unflatten(out_tree, split.outs)
     kept = _LinearMap(
         split.jaxpr, in_tree, out_tree, tuple(map(aval_of, leaves)), tuple(map(aval_of, split.outs)), split.nonzeros_out
     )
     vjp_fun = Partial(functools.partial(_apply_transposed, kept, function_name(fun)), split.jaxpr.consts)
-    return (out, vjp_fun, _strip(found["aux"])) if has_aux else (out, vjp_fun)
+    return (out, vjp_fun, _strip(flat.aux)) if has_aux else (out, vjp_fun)
 
 
 def _apply_transposed(kept: _LinearMap, name: str, residuals: Sequence[Any], *cts: Any) -> tuple[Any, ...]:
@@ -303,8 +273,6 @@ def _checked_cotangent(aval: Any, ct: Any, name: str) -> Any:
             f"{expected} because the corresponding output of the function {name} had JAX type {aval}"
         )
     if given.dtype != expected.dtype:  # type: ignore[attr-defined]
-        from veery.lax import convert_element_type
-
         return convert_element_type(ct, expected.dtype)
     return ct
 
@@ -331,14 +299,14 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
         raise TypeError(
             "linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer functions"
         )
-    flat, found = flat_function(fun, in_tree)
+    flat = FlatFunction(fun, in_tree)
     closed = stage(flat, avals)
 
     def transposed(ct: Any) -> Any:
         flat_cts, ct_tree = tree.tree_flatten(ct)
-        if ct_tree != found["out_tree"]:
+        if ct_tree != flat.out_tree:
             raise TypeError(
-                f"cotangent tree does not match function output, expected {found['out_tree']} but got {ct_tree}"
+                f"cotangent tree does not match function output, expected {flat.out_tree} but got {ct_tree}"
             )
         for aval, c in zip(closed.out_avals, flat_cts):
             if np.shape(c) != aval.shape:
@@ -610,8 +578,6 @@ def hessian(
 
 def _basis(pytree: Any) -> Any:
     """The standard basis of a pytree of arrays: each leaf gets a leading dimension over all elements of all leaves."""
-    from veery import lax
-
     leaves, treedef = tree.tree_flatten(pytree)
     total = sum(math.prod(np.shape(x)) for x in leaves)
     offset, parts = 0, []
@@ -635,8 +601,6 @@ def _numbers(columns: Any, output: Any) -> Any:
 
 def _split_basis(x: Any, pytree: Any, argnums: Any, axis: int, wrap: bool = True) -> Any:
     """Split the basis axis of one array into the leaves of the pytree, each axis reshaped to the leaf's shape."""
-    from veery import lax
-
     leaves, treedef = tree.tree_flatten(pytree)
     axis = axis % x.ndim
     parts, start = [], 0

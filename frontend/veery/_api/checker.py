@@ -50,21 +50,21 @@ class Checker:
         return [read(a) for a in jaxpr.outvars]
 
     def _equation(self, eqn: JaxprEqn, operands: list[Any], failure: Failure) -> Sequence[Any]:
-        name = eqn.primitive.name
+        name, checks = eqn.primitive.name, eqn.primitive.checks
         if name == "check":
             if FailedCheckError in self.enabled:
                 self.add(failure, eqn, eqn.params["site"], _not(operands[0]), operands[1:])
             return []
         if name in _HIGHER_ORDER and self._may_fail(eqn):
             return _HIGHER_ORDER[name](self, eqn, operands, failure)
-        if OOBError in self.enabled and name in _INDEXING:
+        if OOBError in self.enabled and "index" in checks:
             _check_index(self, eqn, operands, failure)
-        if DivisionByZeroError in self.enabled and name == "div":
+        if DivisionByZeroError in self.enabled and "division" in checks:
             failed = _any(_compared("eq", operands[1], 0))
             self.add(failure, eqn, Site(DivisionByZeroError, lambda _: "division by zero."), failed, [])
         out = eqn.primitive.bind(*operands, **eqn.params)
         outs = list(out) if eqn.primitive.multiple_results else [out]
-        if NaNError in self.enabled and name in _NAN_PRIMITIVES:
+        if NaNError in self.enabled and "nan" in checks:
             self._check_nans(eqn, outs, failure)
         return outs
 
@@ -78,12 +78,12 @@ class Checker:
         """Whether there is something to check inside an equation."""
         for inner in subjaxprs(eqn.params):
             for e in inner.eqns:
-                name = e.primitive.name
+                checks = e.primitive.checks
                 kinds = {
-                    FailedCheckError: name == "check",
-                    NaNError: name in _NAN_PRIMITIVES,
-                    DivisionByZeroError: name == "div",
-                    OOBError: name in _INDEXING,
+                    FailedCheckError: e.primitive.name == "check",
+                    NaNError: "nan" in checks,
+                    DivisionByZeroError: "division" in checks,
+                    OOBError: "index" in checks,
                 }
                 if any(kinds[kind] for kind in self.enabled) or self._may_fail(e):
                     return True
@@ -302,17 +302,6 @@ _HIGHER_ORDER: dict[str, Callable[..., list[Any]]] = {
 
 
 # What is checked of single operations.
-
-_NAN_PRIMITIVES = frozenset(
-    "acos acosh add asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt conv_general_dilated cos cosh cumlogsumexp "
-    "cummax cummin cumprod cumsum custom_linear_solve digamma div dot_general erf erfc erf_inv exp exp2 expm1 fft "
-    "igamma igammac integer_pow lgamma log log1p logistic max min mul neg pow reduce_max reduce_min reduce_prod "
-    "reduce_sum reduce_window regularized_incomplete_beta rem rsqrt sin sinh sqrt square sub tan tanh".split()
-)
-_INDEXING = frozenset(
-    "gather scatter scatter_add scatter_sub scatter_mul scatter_min scatter_max dynamic_slice "
-    "dynamic_update_slice".split()
-)
 
 
 def _check_index(checker: Checker, eqn: JaxprEqn, operands: list[Any], failure: Failure) -> None:

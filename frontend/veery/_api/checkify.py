@@ -11,6 +11,7 @@ import numpy as np
 from veery._api.checker import Checker, Failure
 from veery._core import dtypes, source, tree
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
+from veery._core.flat import FlatFunction
 from veery._core.trace import Tracer
 from veery._core.tree_registry import register_pytree_node
 from veery._transforms import staging
@@ -181,21 +182,14 @@ def checkify(f: Callable[..., Any], errors: frozenset[ErrorCategory] = user_chec
     @source.api_boundary
     def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
         leaves, in_tree = tree.tree_flatten((args, kwargs))
-        out_tree: Any = None
-
-        def flat(*xs: Any) -> list[Any]:
-            nonlocal out_tree
-            given, named = tree.tree_unflatten(in_tree, xs)
-            out_leaves, out_tree = tree.tree_flatten(f(*given, **named))
-            return out_leaves
-
+        flat = FlatFunction(lambda given, named: f(*given, **named), in_tree)
         closed, consts = staging.close_over(staging.stage(flat, [aval_of(x) for x in leaves]))
         operands = [*consts, *leaves]
         checker, sizes, whole = _functionalized(closed, operands, enabled)
         values = iter(jit_p.bind(*operands, jaxpr=whole, name="checkify"))
         code = next(values)
         payloads = [[next(values) for _ in range(n)] for n in sizes.values()]
-        return Error(code, payloads, tuple(sizes), checker.sites), tree.tree_unflatten(out_tree, list(values))
+        return Error(code, payloads, tuple(sizes), checker.sites), tree.tree_unflatten(flat.out_tree, list(values))
 
     return checked
 

@@ -9,10 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from veery._api.arguments import as_tuple
-from veery._api.autodiff import flat_function, vjp as _vjp
+from veery._api.autodiff import vjp as _vjp
 from veery._api.jit import JitOptions, check_outputs, debug_info
 from veery._core import errors, source, tree
 from veery._core.avals import aval_of, maybe_aval_of
+from veery._core.flat import FlatFunction
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from veery._transforms import staging
 from veery._transforms.remat import (
@@ -329,7 +330,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
     ['~f32[]', '~f32[]']
     """
     leaves, in_tree = tree.tree_flatten((args, kwargs))
-    flat, _ = flat_function(lambda args, kwargs: f(*args, **kwargs), in_tree)
+    flat = FlatFunction(lambda args, kwargs: f(*args, **kwargs), in_tree)
     info = debug_info(f, args, kwargs, JitOptions())
 
     def residuals(*xs: Any) -> list[Any]:

@@ -10,8 +10,10 @@ from veery._api.arguments import function_name
 from veery._api.custom_derivatives import resolve_kwargs
 from veery._core import source, tree
 from veery._core.avals import aval_of
+from veery._core.jaxpr import DebugInfo
 from veery._transforms import staging
 from veery._transforms.custom_rules import Rule
+from veery.lax import map as lax_map
 from veery.lax._custom_vmap import custom_vmap_p
 
 
@@ -66,7 +68,7 @@ class custom_vmap:  # noqa: N801 (a decorator)
             out_leaves, out_tree = tree.tree_flatten(self.fun(*tree.tree_unflatten(in_tree, xs)))
             return out_leaves
 
-        closed = staging.stage(flat, [aval_of(x) for x in leaves], staging.DebugInfo(name))
+        closed = staging.stage(flat, [aval_of(x) for x in leaves], DebugInfo(name))
         call, consts = staging.close_over(closed)
         rule = functools.partial(_flat_rule, self.vmap_rule, name, len(consts), in_tree, out_tree)
         outs = custom_vmap_p.bind(*consts, *leaves, call=call, rule=Rule(rule, function_name(self.vmap_rule)))
@@ -123,8 +125,6 @@ def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
     mapped = custom_vmap(f)
 
     def rule(axis_size: int, in_batched: list[Any], *args: Any) -> tuple[Any, Any]:
-        from veery.lax import map as lax_map
-
         leaves, treedef = tree.tree_flatten(args)
         flags = tree.tree_leaves(in_batched)
 

@@ -15,11 +15,13 @@ from veery._core.ad import Zero, instantiate_zeros
 from veery._core.avals import aval_of, maybe_aval_of
 from veery._core.config import config
 from veery._core.errors import UnexpectedTracerError
+from veery._core.flat import FlatFunction
+from veery._core.jaxpr import eval_jaxpr
 from veery._core.trace import Tracer
 from veery._core.tree_registry import Partial
 from veery._transforms.custom_rules import CustomJVPCall, CustomVJPCall
 from veery._transforms.staging import close_over, stage
-from veery.lax import _fill
+from veery.lax import _fill, convert_element_type, stop_gradient
 
 
 class SymbolicZero:
@@ -102,7 +104,6 @@ def _without_tangent(x: Any) -> Any:
     """A leaf of an argument that is not differentiated."""
     if not isinstance(x, Tracer):
         return x
-    from veery.lax import stop_gradient
 
     return stop_gradient(x)
 
@@ -246,7 +247,6 @@ def _converted(x: Any, aval: Any) -> Any:
     """The value in the dtype of the aval."""
     if aval_of(x).dtype == aval.dtype:
         return x
-    from veery.lax import convert_element_type
 
     return convert_element_type(x, aval.dtype)
 
@@ -527,8 +527,6 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _apply_closed(closed: Any, out_tree: Callable[[], Any], consts: Sequence[Any], ct: Any) -> Any:
-    from veery._core.jaxpr import eval_jaxpr
-
     return tree.tree_unflatten(out_tree(), eval_jaxpr(closed.jaxpr, (), *consts, *tree.tree_leaves(ct)))
 
 
@@ -548,19 +546,11 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
     4.0
     """
     leaves, in_tree = tree.tree_flatten(example_args)
-    out_tree: Any = None
-
-    def flat(*xs: Any) -> list[Any]:
-        nonlocal out_tree
-        out_leaves, out_tree = tree.tree_flatten(fun(*tree.tree_unflatten(in_tree, xs)))
-        return out_leaves
-
+    flat = FlatFunction(fun, in_tree)
     closed, consts = close_over(stage(flat, [aval_of(x) for x in leaves]))
     hoisted = [isinstance(c, Tracer) and dtypes.issubdtype(aval_of(c).dtype, np.inexact) for c in consts]
 
     def converted(*args_and_values: Any) -> Any:
-        from veery._core.jaxpr import eval_jaxpr
-
         n = sum(hoisted)
         args = args_and_values[: len(args_and_values) - n]
         values = iter(args_and_values[len(args_and_values) - n :])
@@ -568,6 +558,6 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
         given, given_tree = tree.tree_flatten(args)
         if given_tree != in_tree:
             raise TypeError(f"closure_convert: called with arguments of structure {given_tree}, expected {in_tree}")
-        return tree.tree_unflatten(out_tree, eval_jaxpr(closed.jaxpr, (), *all_consts, *given))
+        return tree.tree_unflatten(flat.out_tree, eval_jaxpr(closed.jaxpr, (), *all_consts, *given))
 
     return converted, [c for c, h in zip(consts, hoisted) if h]

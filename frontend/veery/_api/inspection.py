@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from veery._api.jit import JitFunction, JitOptions, jit
 from veery._api.shape_structs import out_struct
 from veery._core import source
 from veery._core.avals import aval_of
+from veery._core.trace import extend_axis_env
 from veery._transforms.staging import with_consts
 
 
@@ -68,10 +70,6 @@ def make_jaxpr(
     @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
     @source.api_boundary
     def make_jaxpr_fun(*args: Any, **kwargs: Any) -> Any:
-        import contextlib
-
-        from veery._core.trace import extend_axis_env
-
         if any(not -len(args) <= n < len(args) for n in static):
             raise ValueError(f"make_jaxpr: static_argnums={static}, there are only {len(args)} positional arguments.")
         tracer = JitFunction(fun, JitOptions(static_argnums=tuple(n % len(args) for n in static)))

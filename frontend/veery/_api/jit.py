@@ -241,7 +241,7 @@ class JitFunction:
 
     def _tuned(self, traced: Traced, options: Pairs, arrays: Sequence[ArrayImpl]) -> Pairs:
         """The fastest compiler options, which are measured at the first call."""
-        from veery._api.autotune import tuned
+        from veery._api.autotune import tuned  # which starts threads' modules: few programs are tuned
 
         device = self._options.device or _dispatch.device_of(arrays, traced.name)
         known = traced.closed.derived.tuned

@@ -117,6 +117,7 @@ def _batch(
 
 linear_call_p = Primitive(
     "linear_call",
+    stands_for="callee",
     multiple_results=True,
     abstract_eval=lambda *avals, callee, **_: callee.out_avals,
     effects=lambda *avals, callee, **_: callee.effects,

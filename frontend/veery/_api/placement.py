@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from veery import _dispatch
+from veery._api import jit
 from veery._core import source, tree
 from veery._core.array import ArrayImpl
 from veery._core.avals import maybe_aval_of
 from veery._core.trace import Tracer
 from veery._core.transfers import guard
+from veery.lax import _shape
 
 
 def devices(backend: str | None = None) -> list[Any]:
@@ -115,8 +117,6 @@ def _as_device(device: Any) -> Any:
 
 def _put_leaf(x: Any, device: Any, copy: bool = True) -> Any:
     if isinstance(x, Tracer):
-        from veery.lax import _shape
-
         return _shape.copy(x)
     if device is not None and not hasattr(device, "platform"):
         raise ValueError(f"device_put got {device!r}, which is not a device; see veery.devices()")
@@ -170,7 +170,5 @@ def copy_to_host_async(x: Any) -> Any:
 
 def clear_caches() -> None:
     """Forget all traces and compiled programs of this process (those on disk stay)."""
-    from veery._api import jit
-
     jit._traces.clear()
     _dispatch.clear_caches()

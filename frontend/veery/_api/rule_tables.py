@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from veery import _dispatch
 from veery._core import ad
 from veery._core.ad import LINEAR, Zero, is_undefined_primal
 from veery._core.avals import aval_of
 from veery._core.primitive import Primitive, all_primitives
+from veery._transforms.batching import move_batch
+from veery._transforms.staging import stage
 
 Rule = Callable[..., Any]
 
@@ -111,15 +114,11 @@ def defbilinear(primitive: Primitive, lhs_rule: Rule, rhs_rule: Rule) -> None:
 
 def bdim_at_front(x: Any, bdim: int | None, size: int) -> Any:
     """A batch with its batch dimension in front; what has none is broadcast."""
-    from veery._transforms.batching import move_batch
-
     return move_batch(x, bdim, 0, size)
 
 
 def broadcast(x: Any, size: int, axis: int) -> Any:
     """A value repeated along a new axis."""
-    from veery._transforms.batching import move_batch
-
     return move_batch(x, None, axis, size)
 
 
@@ -170,8 +169,6 @@ def register_lowering(primitive: Primitive, rule: Rule, platform: str | None = N
         platform: "cpu", "vulkan" or "cuda"; None for all.
         inline: accepted for compatibility.
     """
-    from veery import _dispatch
-
     _dispatch.register_lowering(primitive.name, rule, platform)
 
 
@@ -182,7 +179,6 @@ def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> Rule:
         fun: `(*arrays, **params)` -> array, or a sequence of arrays.
         multiple_results: whether fun returns a sequence.
     """
-    from veery._transforms.staging import stage
 
     def rule(ctx: Any, *values: Any, **params: Any) -> list[Any]:
         def flat(*xs: Any) -> Sequence[Any]:
@@ -196,6 +192,4 @@ def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> Rule:
 
 def ir_constant(value: Any) -> Any:
     """A constant tensor at the insertion point of the rule that is running."""
-    from veery import _dispatch
-
     return _dispatch.stablehlo_builders().constant(np.asarray(value, getattr(aval_of(value), "dtype", None)))

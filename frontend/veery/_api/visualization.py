@@ -53,9 +53,9 @@ def visualize(fun: Callable[..., Any], *, target: str | None = None) -> Callable
     function = fun if isinstance(fun, JitFunction) else jit(fun)
 
     def visualized(*args: Any, **kwargs: Any) -> Visualization:
-        from veery._api.page import page
-
         traced = function.trace(*args, **kwargs)
+        from veery._api.page import page  # needs click and rich, which take 30 ms to import
+
         return Visualization(traced.fun_name, page(traced, target))
 
     return visualized

@@ -125,11 +125,13 @@ class ArrayImpl(Array):
 
     @property
     def nbytes(self) -> int:
-        return self.aval.size * self.aval.dtype.itemsize
+        result: int = self.aval.size * self.aval.dtype.itemsize
+        return result
 
     @property
     def itemsize(self) -> int:
-        return self.aval.dtype.itemsize
+        result: int = self.aval.dtype.itemsize
+        return result
 
     @property
     def device(self) -> Any:
@@ -190,7 +192,8 @@ class ArrayImpl(Array):
 
     def platform(self) -> str:
         """The kind of device that holds the array: "cpu"..."""
-        return self.device.platform
+        result: str = self.device.platform
+        return result
 
     @property
     def is_fully_addressable(self) -> bool:
@@ -207,7 +210,8 @@ class ArrayImpl(Array):
         except Exception as error:
             source.filter_traceback(error)
             raise
-        return value if value.shape == self.aval.shape else value.reshape(self.aval.shape)
+        result: np.ndarray = value if value.shape == self.aval.shape else value.reshape(self.aval.shape)
+        return result
 
     def block_until_ready(self) -> ArrayImpl:
         """Wait until the value is there; returns the array itself.
@@ -224,7 +228,8 @@ class ArrayImpl(Array):
 
     def is_ready(self) -> bool:
         """Whether the value is there."""
-        return self._buffer.is_ready()
+        result: bool = self._buffer.is_ready()
+        return result
 
     def copy_to_host_async(self) -> None:
         """Begin to copy the value to the host; there is nothing to do where memory is shared.
@@ -240,7 +245,8 @@ class ArrayImpl(Array):
         Raises:
             NotImplementedError: the array is on a device with memory of its own.
         """
-        return self._buffer.unsafe_pointer()
+        result: int = self._buffer.unsafe_pointer()
+        return result
 
     def delete(self) -> None:
         """Free the buffer now; later uses raise RuntimeError."""
@@ -248,7 +254,8 @@ class ArrayImpl(Array):
 
     def is_deleted(self) -> bool:
         """Whether the buffer was freed or donated."""
-        return self._buffer.is_deleted()
+        result: bool = self._buffer.is_deleted()
+        return result
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         value = self._numeric("numpy.asarray")
@@ -286,10 +293,12 @@ class ArrayImpl(Array):
         return kind(self._numeric(kind.__name__).item())
 
     def __float__(self) -> float:
-        return self._scalar(float)
+        result: float = self._scalar(float)
+        return result
 
     def __int__(self) -> int:
-        return self._scalar(int)
+        result: int = self._scalar(int)
+        return result
 
     def __complex__(self) -> complex:
         return complex(self._scalar(complex))
@@ -308,10 +317,10 @@ class ArrayImpl(Array):
     def __iter__(self) -> Iterator[Any]:
         if self.ndim == 0:
             raise TypeError("iteration over a 0-d array")
-        return (self[i] for i in range(self.shape[0]))  # type: ignore[index]
+        return (self[i] for i in range(self.shape[0]))
 
     def __reversed__(self) -> Iterator[Any]:
-        return (self[i] for i in reversed(range(len(self))))  # type: ignore[index]
+        return (self[i] for i in reversed(range(len(self))))
 
     def item(self, *args: Any) -> Any:
         """The value of an array of one element (or of the element at `args`) as a Python scalar."""
@@ -336,13 +345,13 @@ class ArrayImpl(Array):
             return f"Array({self.aval}, deleted)"
         return array_repr(self)
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return _unpickle, (np.array(self.to_numpy()), self.aval)
 
     def __copy__(self) -> ArrayImpl:
         return self
 
-    def __deepcopy__(self, memo: dict) -> ArrayImpl:
+    def __deepcopy__(self, memo: dict[int, Any]) -> ArrayImpl:
         return provided.backend.array_from_numpy(np.array(self.to_numpy()), self.aval)
 
     def __buffer__(self, flags: int) -> memoryview:
@@ -357,7 +366,8 @@ class ArrayImpl(Array):
         return buffer.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self._buffer.__dlpack_device__()
+        result: tuple[int, int] = self._buffer.__dlpack_device__()
+        return result
 
 
 @dataclass(frozen=True)

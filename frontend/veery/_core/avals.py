@@ -46,7 +46,7 @@ class ShapedArray(AbstractValue):
     is_numeric: bool  # not of keys and their like
     sharding = None  # types do not say where arrays are
 
-    _interned: WeakValueDictionary[tuple, ShapedArray] = WeakValueDictionary()
+    _interned: WeakValueDictionary[tuple[Any, ...], ShapedArray] = WeakValueDictionary()
 
     def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
         key = (shape, dtype, weak_type)
@@ -76,7 +76,7 @@ class ShapedArray(AbstractValue):
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"ShapedArray is immutable: cannot set {name!r}; use .update({name}=...)")
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return ShapedArray, (self.shape, self.dtype, self.weak_type)
 
     def update(self, **changes: Any) -> ShapedArray:
@@ -141,11 +141,11 @@ def aval_of(x: Any) -> ShapedArray:
 def maybe_aval_of(x: Any) -> ShapedArray | None:
     """Like aval_of, with None for what is not an array type."""
     rule = aval_rules.get(type(x))
+    if rule is None:
+        rule = next((aval_rules[cls] for cls in type(x).__mro__ if cls in aval_rules), None)
     if rule is not None:
-        return rule(x)
-    for cls in type(x).__mro__:
-        if cls in aval_rules:
-            return aval_rules[cls](x)
+        result: ShapedArray | None = rule(x)
+        return result
     if hasattr(x, "__jax_array__"):
         return aval_of(x.__jax_array__())
     return None

@@ -52,7 +52,8 @@ def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, os.PathLike):
-        return os.fspath(value)
+        result: str | None = os.fspath(value)
+        return result
     raise ValueError(f"new string config value must be None or of type str, got {value} of type {type(value)}.")
 
 

@@ -170,19 +170,23 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> DType:
 
 
 def default_int_dtype() -> np.dtype:
-    return canonicalize_dtype(np.int64)
+    result: np.dtype = canonicalize_dtype(np.int64)
+    return result
 
 
 def default_uint_dtype() -> np.dtype:
-    return canonicalize_dtype(np.uint64)
+    result: np.dtype = canonicalize_dtype(np.uint64)
+    return result
 
 
 def default_float_dtype() -> np.dtype:
-    return canonicalize_dtype(np.float64)
+    result: np.dtype = canonicalize_dtype(np.float64)
+    return result
 
 
 def default_complex_dtype() -> np.dtype:
-    return canonicalize_dtype(np.complex128)
+    result: np.dtype = canonicalize_dtype(np.complex128)
+    return result
 
 
 def is_python_scalar(x: Any) -> bool:
@@ -270,7 +274,8 @@ def _node(dtype: DType, weak: bool) -> str:
         )
     if dtype not in _dtype_set:
         raise ValueError(f"{dtype=} is not a valid dtype for type promotion.")
-    return _KIND_OF[dtype] if weak else dtype.name
+    result: str = _KIND_OF[dtype] if weak else dtype.name
+    return result
 
 
 def _display(node: str) -> str:
@@ -486,7 +491,8 @@ def itemsize_bits(dtype: Any) -> int:
         raise ValueError(f"unexpected input: dtype={dtype}")
     if dtype in _custom_dtypes:
         return (iinfo if _KIND_OF[dtype] == "i*" else finfo)(dtype).bits
-    return dtype.itemsize * 8
+    result: int = dtype.itemsize * 8
+    return result
 
 
 def supports_inf(dtype: Any) -> bool:
@@ -509,10 +515,11 @@ _SHORT = {"bool": "bool", "bfloat16": "bf16"}
 def short_dtype_name(dtype: DType) -> str:
     """The name that jaxprs print: f32, i8, bf16, c64, u4, bool, f8_e4m3fn, key<fry>, float0."""
     if _is_extended(dtype):
-        return dtype.name
+        result: str = dtype.name
+        return result
     if dtype == float0:
         return "float0"
-    name = dtype.name
+    name: str = dtype.name
     if name in _SHORT:
         return _SHORT[name]
     for prefix, letter in (("float", "f"), ("uint", "u"), ("int", "i"), ("complex", "c")):
@@ -526,7 +533,8 @@ def short_dtype_name(dtype: DType) -> str:
 def _number_dtype(dtype: Any) -> np.dtype:
     if _is_extended(dtype):
         raise TypeError(f"Cannot interpret '{dtype}' as a data type of numbers")
-    return np.dtype(dtype)
+    result: np.dtype = np.dtype(dtype)
+    return result
 
 
 def to_numeric_dtype(dtype: Any) -> np.dtype:
@@ -540,10 +548,10 @@ _WIDE_INTEGERS = frozenset({np.dtype("int64"), np.dtype("uint64")})
 
 def to_inexact_dtype(dtype: Any) -> np.dtype:
     """The dtype of means and quotients: 64-bit integers become float64, others and bool float32."""
-    dtype = _number_dtype(dtype)
-    if _KIND_OF.get(dtype) in ("f*", "c*"):
-        return dtype
-    return np.dtype("float64") if dtype in _WIDE_INTEGERS else np.dtype("float32")
+    number: np.dtype = _number_dtype(dtype)
+    if _KIND_OF.get(number) in ("f*", "c*"):
+        return number
+    return np.dtype("float64") if number in _WIDE_INTEGERS else np.dtype("float32")
 
 
 def to_floating_dtype(dtype: Any) -> np.dtype:

@@ -10,6 +10,7 @@ from weakref import WeakSet
 from veery._core import ad, provided
 from veery._core.ad import LINEAR, MULTILINEAR, NONDIFFERENTIABLE, Zero, instantiate_zeros
 from veery._core.avals import aval_of
+from veery._core.cost import per_result
 from veery._core.trace import current_trace
 
 Rule = Callable[..., Any]
@@ -40,6 +41,12 @@ class Primitive:
             program that is saved, has nothing better.
         impl: eager evaluation; None compiles the operation.
         effects: `(*avals, **params)` -> set of effects.
+        cost: `(eqn)` -> what it costs (see veery._core.cost); an operation for each element of the results if not said.
+        checks: what `checkify` looks for where it is applied: "nan", "index" (out of bounds) or "division" (by zero).
+        host: `(eqn, known)` -> how NumPy evaluates it with the bits of a compiled program (see veery._core.host);
+            None compiles it.
+        stands_for: the parameter with the function that it is once it is lowered: its derivative or memory is special.
+        inert: parameters that do not change what is computed.
         multiple_results: whether rules take and give lists of results.
     """
 
@@ -58,6 +65,11 @@ class Primitive:
         composition: Rule | None = None,
         impl: Rule | None = None,
         effects: Rule | None = None,
+        cost: Rule | None = None,
+        checks: Sequence[str] = (),
+        host: Rule | None = None,
+        stands_for: str | None = None,
+        inert: Sequence[str] = (),
         multiple_results: bool = False,
     ):
         self.name = name
@@ -72,6 +84,11 @@ class Primitive:
         self.composition = composition
         self.impl = impl
         self.effects = effects
+        self.cost = cost or per_result
+        self.checks = frozenset(checks)
+        self.host = host
+        self.stands_for = stands_for
+        self.inert = frozenset(inert)
         self.multiple_results = multiple_results
         all_primitives.add(self)
 
@@ -121,7 +138,8 @@ class Primitive:
         if rule is None:
             raise NotImplementedError(f"Differentiation rule for '{self.name}' not implemented")
         if callable(rule):
-            return rule(primals, tangents, **params)
+            result: tuple[Any, Any] = rule(primals, tangents, **params)
+            return result
         out = self.bind(*primals, **params)
         if rule is NONDIFFERENTIABLE:
             return out, self._zeros(out)

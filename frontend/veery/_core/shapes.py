@@ -57,7 +57,8 @@ def canonicalize_axis(axis: Any, ndim: int) -> int:
     axis = operator.index(axis)
     if not -ndim <= axis < ndim:
         raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
-    return axis + ndim if axis < 0 else axis
+    result: int = axis + ndim if axis < 0 else axis
+    return result
 
 
 def check_shapelike(function: str, argument: str, value: Any, positive: bool = False) -> None:

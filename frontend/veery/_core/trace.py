@@ -60,7 +60,8 @@ class Tracer:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
+        result: tuple[int, ...] = self.aval.shape
+        return result
 
     @property
     def dtype(self) -> Any:
@@ -68,15 +69,18 @@ class Tracer:
 
     @property
     def ndim(self) -> int:
-        return self.aval.ndim
+        result: int = self.aval.ndim
+        return result
 
     @property
     def size(self) -> int:
-        return self.aval.size
+        result: int = self.aval.size
+        return result
 
     @property
     def weak_type(self) -> bool:
-        return self.aval.weak_type
+        result: bool = self.aval.weak_type
+        return result
 
     def concrete_value(self) -> Any | None:
         """The value where it is known after all (a jvp tracer outside jit), else None."""
@@ -102,10 +106,12 @@ class EvalTrace(Trace):
         return primitive.run(*args, **params)
 
     def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
-        return call.fun(*args)
+        result: list[Any] = call.fun(*args)
+        return result
 
     def process_custom_vjp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
-        return call.fun(*args)
+        result: list[Any] = call.fun(*args)
+        return result
 
 
 class CompileTimeTrace(Trace):
@@ -232,6 +238,7 @@ def axis_size(name: Any) -> int:
     Raises:
         NameError: no such axis is in scope.
     """
+    size: int
     for bound, size in reversed(_state.axis_env):
         if bound == name:
             return size

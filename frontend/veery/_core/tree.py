@@ -133,7 +133,7 @@ def _node_text(kind: Any, data: Any, children: Sequence[str]) -> str:
 def _node_data(spec: optree.PyTreeSpec) -> Any:
     """The auxiliary data of the root."""
     top = spec.one_level()
-    return top.walk([None] * top.num_leaves, lambda kind, data, children: data, None)  # type: ignore[union-attr, arg-type]
+    return top.walk([None] * top.num_leaves, lambda kind, data, children: data, None)  # type: ignore[union-attr]
 
 
 def _metadata(spec: optree.PyTreeSpec) -> Any:

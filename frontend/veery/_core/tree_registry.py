@@ -282,7 +282,7 @@ class _Opaque:
         return repr(self.fun)
 
 
-class Partial(functools.partial):
+class Partial(functools.partial[Any]):
     """`functools.partial` as a pytree: its arguments are children, its function is static.
 
     >>> import operator

@@ -1,9 +1,9 @@
 """Eager programs that NumPy evaluates, so that nothing is compiled for them.
 
-IREE takes 0.2 to 0.6 s for the smallest program, at each new shape; NumPy takes microseconds. A program whose
-operations all have a rule in `rules.py`, by which NumPy gives the bits that the compiled program gives, is evaluated on
-the host while its arrays are small. Nothing is waited for: where an argument is still being computed the program is
-compiled.
+IREE takes 0.2 to 0.6 s for the smallest program, at each new shape; NumPy takes microseconds. Where NumPy gives the
+bits that the compiled program gives is said by a rule of each primitive, its field `host`. A program whose operations
+all have such a rule is evaluated on the host while its arrays are small. Nothing is waited for: where an argument is
+still being computed the program is compiled.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from veery._core.host import Mode, dtype_of, step_of
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
-from veery._eager.rules import Mode, dtype_of, step_of
 from veery._eager.subnormals import flushing
 from veery._transforms.dce import dce, side_effects
 

@@ -13,6 +13,7 @@ from veery._reference.formats import held, rounded
 from veery._reference.interpreter import Interpreter, Unverifiable, alike, merge, rule, take
 from veery._reference.samples import Value, each
 from veery._transforms.batching import AxisData, batch_jaxpr
+from veery.lax._window import _patches
 
 CALLEES = {
     "jit": "jaxpr",
@@ -184,8 +185,6 @@ def _vectorised(closed: ClosedJaxpr, size: int) -> ClosedJaxpr:
 def _rows(eqn: JaxprEqn, x: np.ndarray, init: np.ndarray) -> np.ndarray:
     """What is combined to each place of the result, along the first axis."""
     if eqn.primitive.name == "reduce_window":
-        from veery.lax._window import _patches
-
         return _patches(x, init, {k: v for k, v in eqn.params.items() if k != "jaxpr"})
     reduced = eqn.params["dimensions"]
     kept = [i for i in range(x.ndim) if i not in reduced]

@@ -11,6 +11,7 @@ from veery._reference.formats import format_of, held, rounded
 from veery._reference.interpreter import Interpreter, rule
 from veery._reference.leaves import leaf
 from veery._reference.samples import SAFETY, Value, each, known, shared, spread
+from veery.lax._sort import _sort_keys
 
 
 def _reach(value: Value) -> np.ndarray:
@@ -157,8 +158,6 @@ def _exchanged(value: Value, sides: Sequence[np.ndarray]) -> Value:
 
 def _orders(keys: Sequence[Value], axis: int) -> list[np.ndarray]:
     """Two orders of the elements along an axis: where neighbours may be exchanged they are as before, and reversed."""
-    from veery.lax._sort import _sort_keys
-
     levels, shape = [], keys[0][0].shape
     for key in keys:
         reach = _reach(key)

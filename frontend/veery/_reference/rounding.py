@@ -10,6 +10,7 @@ import numpy as np
 
 from veery._core.jaxpr import JaxprEqn
 from veery._reference.formats import Format
+from veery._reference.leaves import leaf
 from veery._reference.samples import Value, representable
 
 # Operations whose results are numbers that they were given, or exact functions of them.
@@ -96,7 +97,6 @@ def _total(eqn: JaxprEqn, operands: Sequence[np.ndarray], size: Callable[[np.nda
     """The sum with some measure in the place of each term."""
     name = "scatter_add" if eqn.primitive.name == "scatter_sub" else eqn.primitive.name
     measured = [size(x) if i in _SUMS[name] else x for i, x in enumerate(operands)]
-    from veery._reference.leaves import leaf
 
     out = leaf(name, eqn)(*measured)[0]
     return out.real if out.dtype.kind == "c" else out

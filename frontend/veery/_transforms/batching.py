@@ -96,12 +96,16 @@ class BatchTrace(Trace):
             return [self.wrap(x, d) for x, d in zip(out, out_dims, strict=True)]
         return self.wrap(out, out_dims)
 
-    def _apply_rule(self, primitive: Primitive, vals: list, dims: list, params: dict[str, Any]) -> tuple[Any, Any]:
+    def _apply_rule(
+        self, primitive: Primitive, vals: list[Any], dims: list[Any], params: dict[str, Any]
+    ) -> tuple[Any, Any]:
         if primitive.axis_batch is not None:
-            return primitive.axis_batch(self.axis, vals, dims, **params)
-        if primitive.batch is None:
+            result: tuple[Any, Any] = primitive.axis_batch(self.axis, vals, dims, **params)
+        elif primitive.batch is not None:
+            result = primitive.batch(vals, dims, **params)
+        else:
             raise NotImplementedError(f"Batching rule for '{primitive}' not implemented")
-        return primitive.batch(vals, dims, **params)
+        return result
 
     def _names_axis(self, params: dict[str, Any]) -> bool:
         """Whether an operation refers to this axis by name, so that it concerns it even with no batched operand."""
@@ -144,7 +148,7 @@ def batch(
     trace = BatchTrace(current_trace(), axis, origin)
     with new_trace(trace), extend_axis_env(axis.name, axis.size), source.transformation("vmap"):
         outs = fun(*(trace.wrap(x, d) for x, d in zip(args, dims, strict=True)))
-        return unzip([trace.pair(x) for x in outs])  # type: ignore[return-value]
+        return unzip([trace.pair(x) for x in outs])
 
 
 def move_batch(x: Any, dim: int | None, to: int, size: int) -> Any:
@@ -196,9 +200,11 @@ def batch_jaxpr(
         The jaxpr and the batch dimension of each output.
     """
     out = None if out_batched is None else tuple(bool(b) for b in out_batched)
-    return _batch_jaxpr(closed, axis, tuple(dims), out, axis_env())
+    result: tuple[ClosedJaxpr, tuple[int | None, ...]] = _batch_jaxpr(closed, axis, tuple(dims), out, axis_env())
+    return result
 
 
 def batch_size(args: Sequence[Any], dims: Sequence[int | None]) -> int:
     """The size of the batch, read off its first batched member."""
-    return next(np.shape(x)[d] for x, d in zip(args, dims) if d is not None)
+    result: int = next(np.shape(x)[d] for x, d in zip(args, dims) if d is not None)
+    return result

@@ -19,7 +19,9 @@ def _impl(*args: Any, jaxpr: ClosedJaxpr, name: str) -> list[Any]:
     return provided.backend.execute(jaxpr, name, args)
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, name: str) -> tuple[list, list]:
+def _jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, name: str
+) -> tuple[list[Any], list[Any]]:
     nonzeros = tuple(type(t) is not Zero for t in tangents)
     both, nonzeros_out = jvp_jaxpr(jaxpr, nonzeros)
     results = jit_p.bind(*primals, *(t for t in tangents if type(t) is not Zero), jaxpr=both, name=name)
@@ -27,12 +29,13 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr,
     return outs, [next(out_tangents) if nz else Zero.from_primal_value(x) for x, nz in zip(outs, nonzeros_out)]
 
 
-def _linearize(nonzeros: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, name: str) -> tuple:
+def _linearize(nonzeros: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, name: str) -> tuple[Any, ...]:
     split = linearize_jaxpr(jaxpr, nonzeros)
     results = jit_p.bind(*primals, jaxpr=split.primal, name=name)
 
     def linear(residuals: Sequence[Any], *tangents: Any) -> list[Any]:
-        return jit_p.bind(*residuals, *tangents, jaxpr=split.linear, name=name)
+        result: list[Any] = jit_p.bind(*residuals, *tangents, jaxpr=split.linear, name=name)
+        return result
 
     outs = results[: len(jaxpr.out_avals)]
     return outs, split.nonzeros_out, split.residuals(primals, results), linear
@@ -53,13 +56,16 @@ def transpose_call(cts: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, name:
     ]
 
 
-def _batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, name: str) -> tuple:
+def _batch(
+    axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, name: str
+) -> tuple[Any, ...]:
     batched, out_dims = batch_jaxpr(jaxpr, axis, dims)
     return jit_p.bind(*args, jaxpr=batched, name=name), out_dims
 
 
 jit_p = Primitive(
     "jit",
+    inert=("name",),
     multiple_results=True,
     abstract_eval=lambda *avals, jaxpr, name: jaxpr.out_avals,
     effects=lambda *avals, jaxpr, name: jaxpr.effects,

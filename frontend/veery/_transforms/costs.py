@@ -10,16 +10,6 @@ from typing import Any
 from veery._core.dimensions import max_dim
 from veery._core.jaxpr import Literal
 
-# Operations that compute nothing, and those that are counted apart, as XLA does; all others cost one FLOP an element.
-_MOVES = frozenset(
-    "broadcast_in_dim reshape squeeze transpose concatenate pad rev slice dynamic_slice dynamic_update_slice gather"
-    " iota copy convert_element_type bitcast_convert_type split select_n jit cond while scan".split()
-)
-_TRANSCENDENTAL = frozenset(
-    "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf erf_inv erfc exp exp2 expm1 lgamma digamma log log1p"
-    " logistic pow rsqrt sin sinh sqrt tan tanh".split()
-)
-
 
 def count_operations(jaxpr: Any) -> dict[str, dict[str, Any]]:
     """For each primitive "count", "flops", "transcendentals" and "bytes" of operands and results.
@@ -59,24 +49,6 @@ def peak_bytes(jaxpr: Any) -> Any:
     return peak
 
 
-def _flops(eqn: Any) -> Any:
-    name = eqn.primitive.name
-    size = sum(math.prod(v.aval.shape) for v in eqn.outvars)
-    if name == "dot_general":
-        (contracting, _), _ = eqn.params["dimension_numbers"]
-        return 2 * size * math.prod(eqn.invars[0].aval.shape[i] for i in contracting)
-    if name == "conv_general_dilated":
-        kernel = eqn.invars[1].aval.shape
-        return 2 * size * math.prod(kernel) // max(1, kernel[eqn.params["dimension_numbers"].rhs_spec[0]])
-    if name.startswith(("reduce_", "arg", "cum")):
-        return math.prod(eqn.invars[0].aval.shape)
-    return 0 if name in _MOVES or name in _TRANSCENDENTAL else size
-
-
-def _transcendentals(eqn: Any) -> Any:
-    return sum(math.prod(v.aval.shape) for v in eqn.outvars) if eqn.primitive.name in _TRANSCENDENTAL else 0
-
-
 def _inner(eqn: Any) -> Iterator[Any]:
     for value in eqn.params.values():
         for item in value if isinstance(value, (tuple, list)) else (value,):
@@ -95,6 +67,7 @@ def _count(jaxpr: Any, times: int, found: dict[str, dict[str, Any]]) -> None:
         blank = {"count": 0, "flops": 0, "transcendentals": 0, "bytes": 0}
         entry = found.setdefault(eqn.primitive.name, blank)
         entry["count"] += times
-        entry["flops"] += times * _flops(eqn)
-        entry["transcendentals"] += times * _transcendentals(eqn)
+        cost = eqn.primitive.cost(eqn)
+        entry["flops"] += times * cost.flops
+        entry["transcendentals"] += times * cost.transcendentals
         entry["bytes"] += times * nbytes(x.aval for x in (*eqn.invars, *eqn.outvars))

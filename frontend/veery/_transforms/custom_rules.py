@@ -16,7 +16,7 @@ import numpy as np
 from veery._core import dtypes, leaks, provided
 from veery._core.ad import Zero, instantiate_zeros, is_undefined_primal
 from veery._core.avals import ShapedArray, aval_of
-from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr, jaxpr_as_fun, reference_eval
+from veery._core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr, jaxpr_as_fun, reference_eval
 from veery._core.primitive import Primitive
 from veery._core.trace import Trace, Tracer, current_trace
 from veery._transforms import staging
@@ -71,7 +71,7 @@ class CustomJVPCall:
 
     def apply_batch(
         self, axis: AxisData, vals: Sequence[Any], dims: Sequence[int | None], origin: Trace | None = None
-    ) -> tuple[list, list]:
+    ) -> tuple[list[Any], list[Any]]:
         """The call on batches; outputs that are batched have their batch dimension in front."""
         places = _Places(dims)
         both_dims = [*dims, *dims[self.num_consts :]]
@@ -90,7 +90,8 @@ class CustomJVPCall:
             "num_consts": len(consts) + self.num_consts,
             "symbolic_zeros": self.symbolic_zeros,
         }
-        return trace.process_primitive(custom_jvp_call_p, [*consts, *args], params)
+        result: list[Any] = trace.process_primitive(custom_jvp_call_p, [*consts, *args], params)
+        return result
 
 
 class CustomVJPCall:
@@ -145,7 +146,7 @@ class CustomVJPCall:
 
     def apply_batch(
         self, axis: AxisData, vals: Sequence[Any], dims: Sequence[int | None], origin: Trace | None = None
-    ) -> tuple[list, list]:
+    ) -> tuple[list[Any], list[Any]]:
         """The call on batches; outputs that are batched have their batch dimension in front."""
         places = _Places(dims)
         const_dims, arg_dims = dims[: self.num_consts], dims[self.num_consts :]
@@ -174,7 +175,8 @@ class CustomVJPCall:
             "num_outs": len(closed.out_avals),
             "symbolic_zeros": self.symbolic_zeros,
         }
-        return trace.process_primitive(custom_vjp_call_p, [*consts, *args], params)
+        result: list[Any] = trace.process_primitive(custom_vjp_call_p, [*consts, *args], params)
+        return result
 
 
 def _instantiated(t: Any) -> Any:
@@ -185,7 +187,7 @@ def _instantiated(t: Any) -> Any:
 
 
 def _stage_function(name: str, fun: FlatFun, args: Sequence[Any]) -> tuple[ClosedJaxpr, list[Any]]:
-    closed = staging.stage(fun, [aval_of(x) for x in args], staging.DebugInfo(name))
+    closed = staging.stage(fun, [aval_of(x) for x in args], DebugInfo(name))
     return staging.close_over(closed)
 
 
@@ -381,6 +383,7 @@ def _reference(*args: Any, call_jaxpr: ClosedJaxpr, **_params: Any) -> list[np.n
 
 custom_jvp_call_p = Primitive(
     "custom_jvp_call",
+    stands_for="call_jaxpr",
     multiple_results=True,
     abstract_eval=lambda *avals, call_jaxpr, **_: call_jaxpr.out_avals,
     effects=lambda *avals, call_jaxpr, **_: call_jaxpr.effects,
@@ -394,6 +397,7 @@ custom_jvp_call_p = Primitive(
 
 custom_vjp_call_p = Primitive(
     "custom_vjp_call",
+    stands_for="call_jaxpr",
     multiple_results=True,
     abstract_eval=lambda *avals, call_jaxpr, **_: call_jaxpr.out_avals,
     effects=lambda *avals, call_jaxpr, **_: call_jaxpr.effects,

@@ -65,7 +65,8 @@ class JVPTrace(Trace):
         primals, tangents = unzip([self.pair(x) for x in args])
         with set_current_trace(self.parent):  # type: ignore[arg-type]
             if all(type(t) is Zero for t in tangents):
-                return call.bind(*primals)
+                result: list[Any] = call.bind(*primals)
+                return result
             out, tangent = call.apply_jvp(primals, tangents)
         return [self.wrap(p, t) for p, t in zip(out, tangent, strict=True)]
 
@@ -73,7 +74,8 @@ class JVPTrace(Trace):
         primals, tangents = unzip([self.pair(x) for x in args])
         with set_current_trace(self.parent):  # type: ignore[arg-type]
             if all(type(t) is Zero for t in tangents):
-                return call.bind(*primals)
+                result: list[Any] = call.bind(*primals)
+                return result
             out, tangent = call.apply_jvp(primals, tangents)
         return [self.wrap(p, t) for p, t in zip(out, tangent, strict=True)]
 

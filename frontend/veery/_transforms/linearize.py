@@ -80,7 +80,8 @@ class PartialTrace(Trace):
 
     def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
         with set_current_trace(self.target(args)):
-            return call.bind(*args)
+            result: list[Any] = call.bind(*args)
+            return result
 
     process_custom_vjp_call = process_custom_jvp_call
 
@@ -109,7 +110,8 @@ class LinearizeTrace(Trace):
     def _record_constant(self, tangent: Any) -> JitTracer:
         """A tangent that a rule made without using any tangent (zeros, say) as a variable of the linear jaxpr."""
         with set_current_trace(self.linear):
-            return provided.operations.copy(tangent)
+            result: JitTracer = provided.operations.copy(tangent)
+            return result
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         primals, tangents = unzip([self.pair(x) for x in args])
@@ -125,7 +127,9 @@ class LinearizeTrace(Trace):
             return [self.wrap(p, t) for p, t in zip(out, tangent, strict=True)]
         return self.wrap(out, tangent)
 
-    def _by_linearize_rule(self, primitive: Any, primals: list, tangents: list, params: dict[str, Any]) -> Any:
+    def _by_linearize_rule(
+        self, primitive: Any, primals: list[Any], tangents: list[Any], params: dict[str, Any]
+    ) -> Any:
         nonzeros = tuple(type(t) is not Zero for t in tangents)
         with set_current_trace(self.parent):  # type: ignore[arg-type]
             outs, nonzeros_out, residuals, linear = primitive.linearize(nonzeros, *primals, **params)
@@ -142,7 +146,8 @@ class LinearizeTrace(Trace):
         primals, tangents = unzip([self.pair(x) for x in args])
         if all(type(t) is Zero for t in tangents):
             with set_current_trace(self.parent):  # type: ignore[arg-type]
-                return call.bind(*primals)
+                result: list[Any] = call.bind(*primals)
+                return result
         with set_current_trace(PartialTrace(self.parent, self.linear)):  # type: ignore[arg-type]
             out, tangent = call.apply_jvp(primals, tangents)
         return [self.wrap(p, t) for p, t in zip(out, tangent, strict=True)]

@@ -235,7 +235,9 @@ def _impl(*args: Any, jaxpr: ClosedJaxpr, **_params: Any) -> list[Any]:
     return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args)
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, **params: Any) -> tuple[list, list]:
+def _jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, **params: Any
+) -> tuple[list[Any], list[Any]]:
     nonzeros = tuple(type(t) is not Zero for t in tangents)
     both, nonzeros_out = jvp_jaxpr(jaxpr, nonzeros)
     results = checkpoint_p.bind(*primals, *(t for t in tangents if type(t) is not Zero), jaxpr=both, **params)
@@ -251,15 +253,15 @@ def _linearize(
     prevent_cse: bool,
     policy: Policy,
     differentiated: bool,
-) -> tuple:
+) -> tuple[Any, ...]:
     parts = split(jaxpr, nonzeros, policy)
     results = eval_jaxpr(parts.known.jaxpr, parts.known.consts, *primals)
     n = len(jaxpr.out_avals)
 
     def linear(residuals: Sequence[Any], *tangents: Any) -> list[Any]:
-        return checkpoint_p.bind(
-            *residuals, *tangents, jaxpr=parts.linear, prevent_cse=prevent_cse, policy=policy, differentiated=True
-        )
+        params = dict(jaxpr=parts.linear, prevent_cse=prevent_cse, policy=policy, differentiated=True)
+        results: list[Any] = checkpoint_p.bind(*residuals, *tangents, **params)
+        return results
 
     return results[:n], parts.nonzeros_out, [*(primals[i] for i in parts.used), *results[n:]], linear
 
@@ -281,13 +283,14 @@ def _transpose(
 
 def _batch(
     axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, **params: Any
-) -> tuple:
+) -> tuple[Any, ...]:
     batched, out_dims = batch_jaxpr(jaxpr, axis, dims)
     return checkpoint_p.bind(*args, jaxpr=batched, **params), out_dims
 
 
 checkpoint_p = Primitive(
     "remat2",
+    inert=("policy",),
     multiple_results=True,
     abstract_eval=lambda *avals, jaxpr, **_: jaxpr.out_avals,
     effects=lambda *avals, jaxpr, **_: jaxpr.effects,

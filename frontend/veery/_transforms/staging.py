@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -93,9 +93,9 @@ class StagingTrace(Trace):
                 check_alive(x, f"the function {self.debug_info.name}")
         elif isinstance(x, (bool, int, float, complex, np.generic)) or (isinstance(x, np.ndarray) and x.ndim == 0):
             aval = aval_of(x)
-            value = np.asarray(x, aval.dtype)[()]  # type: ignore[attr-defined]
+            value = np.asarray(x, aval.dtype)[()]
             # a Python scalar stays one: it is weakly typed when the jaxpr is evaluated, and a flag in `if x is True`
-            return Literal(x if aval.weak_type or type(x) is bool else value, aval)  # type: ignore[attr-defined]
+            return Literal(x if aval.weak_type or type(x) is bool else value, aval)
         known = self._const_vars.get(id(x))
         if known is None:
             known = JitTracer(self, Var(aval_of(x)), None)
@@ -118,10 +118,12 @@ class StagingTrace(Trace):
         return tracers if primitive.multiple_results else tracers[0]
 
     def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
-        return call.stage(self, args)
+        result: list[Any] = call.stage(self, args)
+        return result
 
     def process_custom_vjp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
-        return call.stage(self, args)
+        result: list[Any] = call.stage(self, args)
+        return result
 
     def close(self, outs: Sequence[Any]) -> ClosedJaxpr:
         """The finished jaxpr with these outputs."""
@@ -161,9 +163,10 @@ def _used_consts(jaxpr: Jaxpr, consts: Sequence[Any]) -> list[Any]:
 
 
 @contextmanager
-def staging(debug_info: DebugInfo | None = None):
+def staging(debug_info: DebugInfo | None = None) -> Iterator[StagingTrace]:
     """A fresh StagingTrace as the current trace."""
-    with new_trace(StagingTrace(current_trace(), debug_info)) as trace, source.fresh():
+    trace = StagingTrace(current_trace(), debug_info)
+    with new_trace(trace), source.fresh():
         yield trace
 
 
@@ -183,7 +186,8 @@ def stage(
     """
     with staging(debug_info) as trace:
         outs = fun(*(trace.new_arg(aval) for aval in in_avals))
-        return trace.close(outs)
+        result: ClosedJaxpr = trace.close(outs)
+        return result
 
 
 def forbid_tracing(fun: Any) -> None:

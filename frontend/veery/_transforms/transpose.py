@@ -75,7 +75,8 @@ def _transpose_eqn(eqn: JaxprEqn, values: dict[Var, Any], linear_vars: set[Var],
             f"Transpose rule (for reverse-mode differentiation) for '{eqn.primitive}' not implemented"
         )
     ct = ct_outs if eqn.primitive.multiple_results else ct_outs[0]
-    return eqn.primitive.transpose(ct, *operands, **eqn.params)
+    result: Sequence[Any] = eqn.primitive.transpose(ct, *operands, **eqn.params)
+    return result
 
 
 def _accumulate(cotangents: dict[Var, Any], linear_vars: set[Var], atom: Any, ct: Any) -> None:

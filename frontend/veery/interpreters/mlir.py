@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from veery import _dispatch
 from veery._api.rule_tables import (
     ir_constant as ir_constant,
     lower_fun as lower_fun,
@@ -13,14 +14,11 @@ from veery._api.rule_tables import (
 
 def aval_to_ir_type(aval: Any) -> Any:
     """The MLIR type of values of an aval, within a lowering rule."""
-    from veery import _dispatch
-
     return _dispatch.tensor_type(aval)
 
 
 def __getattr__(name: str) -> Any:
     # The compiler is loaded when it is needed.
-    from veery import _dispatch
 
     if name == "hlo":
         return _dispatch.stablehlo_builders()

@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import cost, dtypes, host
 from veery._core.ad import LINEAR, MULTILINEAR, NONDIFFERENTIABLE, Zero, is_undefined_primal
 from veery._core.avals import ShapedArray, aval_of
+from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
+from veery.lax._compare import eq, ge, select
+from veery.lax._convert import convert_element_type
 from veery.lax._declare import (
     COMPLEX,
     FLOAT,
@@ -153,7 +156,6 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None) -> Array:
     """
     if out_dtype is None:
         return apply(mul_p, x, y)
-    from veery.lax._convert import convert_element_type
 
     return apply(mul_p, convert_element_type(x, out_dtype), convert_element_type(y, out_dtype))
 
@@ -315,9 +317,37 @@ def is_complex(x: Any) -> bool:
 
 def nonzero(x: Any) -> Any:
     """x with its zeros made ones, for quotients and logarithms whose value there is decided otherwise."""
-    from veery.lax._compare import eq, select
-
     return select(eq(x, 0), full_like(x, 1), x)
+
+
+# What NumPy evaluates with the bits of compiled programs (see veery._core.host).
+
+
+def _sign_of_floats(x: np.ndarray) -> np.ndarray:
+    return np.where(x == 0, x, np.sign(x))
+
+
+def _divide_floats(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.asarray(np.divide(x, y))
+
+
+def _integer_power(x: np.ndarray, *, y: int) -> np.ndarray:
+    """x ** y, y not negative, with the products of the compiled program, in their order."""
+    result, factor = None, x
+    while y:
+        if y & 1:
+            result = factor if result is None else result * factor
+        y >>= 1
+        factor = factor * factor if y else factor
+    return np.ones_like(x) if result is None else np.asarray(result)
+
+
+_nonnegative_power = host.arithmetic(integers=8, floats=8, of_floats=_integer_power, product=True)
+
+
+def _power_on_host(eqn: JaxprEqn, known: host.Known) -> host.Step | None:
+    inverse = eqn.params["y"] < 0 and host.dtype_of(eqn.invars[0].aval) in host.NATIVE
+    return None if inverse else _nonnegative_power(eqn, known)
 
 
 def _round_reference(x: np.ndarray, *, rounding_method: RoundingMethod) -> np.ndarray:
@@ -329,8 +359,6 @@ def _round_reference(x: np.ndarray, *, rounding_method: RoundingMethod) -> np.nd
 
 def _abs_jvp(t: Any, out: Any, x: Any) -> Any:
     """d|x| is sign(x) dx, and dx at 0; for complex x the real part of dx conj(x) / |x|, and 0 at 0."""
-    from veery.lax._compare import ge, select
-
     if is_complex(x):
         return real(mul(t, div(conj(x), nonzero(complex(out, full_like(out, 0))))))
     return select(ge(x, 0), t, neg(t))
@@ -342,16 +370,42 @@ def _sign_reference(x: np.ndarray) -> np.ndarray:
     return np.where(x == 0, x, x / np.where(x == 0, 1, np.abs(x)))
 
 
-neg_p = unary("neg", NUMERIC, jvp=LINEAR, reference=quiet(np.negative), transpose=lambda ct, x: [neg(ct)])
-sign_p = unary("sign", NUMERIC, jvp=NONDIFFERENTIABLE, reference=quiet(_sign_reference))
+neg_p = unary(
+    "neg",
+    NUMERIC,
+    checks=("nan",),
+    host=host.arithmetic(np.negative, integers=1, floats=1),
+    jvp=LINEAR,
+    reference=quiet(np.negative),
+    transpose=lambda ct, x: [neg(ct)],
+)
+sign_p = unary(
+    "sign",
+    NUMERIC,
+    host=host.arithmetic(integers=1, floats=8, of_floats=_sign_of_floats),
+    jvp=NONDIFFERENTIABLE,
+    reference=quiet(_sign_reference),
+)
 abs_p = unary(
-    "abs", (np.signedinteger, *INEXACT), jvp=_abs_jvp, reference=quiet(np.abs),
+    "abs", (np.signedinteger, *INEXACT), host=host.arithmetic(np.abs, integers=1, floats=1), jvp=_abs_jvp,
+    reference=quiet(np.abs),
     result_dtype=lambda dtype: dtypes.to_floating_dtype(dtype) if dtype.kind == "c" else dtype,
 )  # fmt: skip
-floor_p = unary("floor", FLOAT, jvp=NONDIFFERENTIABLE, reference=quiet(np.floor))
-ceil_p = unary("ceil", FLOAT, jvp=NONDIFFERENTIABLE, reference=quiet(np.ceil))
-round_p = unary("round", FLOAT, jvp=NONDIFFERENTIABLE, reference=in_double(_round_reference))
-is_finite_p = unary("is_finite", FLOAT, jvp=NONDIFFERENTIABLE, reference=quiet(np.isfinite), result_dtype=np.bool_)
+floor_p = unary(
+    "floor", FLOAT, host=host.arithmetic(np.floor, floats=1), jvp=NONDIFFERENTIABLE, reference=quiet(np.floor)
+)
+ceil_p = unary("ceil", FLOAT, host=host.arithmetic(np.ceil, floats=1), jvp=NONDIFFERENTIABLE, reference=quiet(np.ceil))
+round_p = unary(
+    "round", FLOAT, host=host.arithmetic(floats=8), jvp=NONDIFFERENTIABLE, reference=in_double(_round_reference)
+)
+is_finite_p = unary(
+    "is_finite",
+    FLOAT,
+    host=host.arithmetic(np.isfinite, floats=1),
+    jvp=NONDIFFERENTIABLE,
+    reference=quiet(np.isfinite),
+    result_dtype=np.bool_,
+)
 
 
 def _linear_in(ct: Any, *operands: Any) -> list[Any]:
@@ -392,37 +446,63 @@ def _quotient(x: Any, y: Any, remainder: Any) -> Any:
 
 def _share(x: Any, out: Any, y: Any) -> Any:
     """The part of the derivative of an extremum `out` of x and y that is x's: 1, 0, or 1/2 where they are equal."""
-    from veery.lax._compare import eq, select
-
     one, half, zero = full_like(out, 1), full_like(out, 0.5), full_like(out, 0)
     return select(eq(x, out), select(eq(y, out), half, one), zero)
 
 
-add_p = binary("add", NUMERIC, jvp=(lambda t, *_: t, lambda t, *_: t), reference=quiet(np.add), transpose=_linear_in)
-sub_p = binary(
-    "sub", NUMERIC, jvp=(lambda t, *_: t, lambda t, *_: neg(t)), reference=quiet(np.subtract), transpose=_sub_transpose
+add_p = binary(
+    "add",
+    NUMERIC,
+    checks=("nan",),
+    host=host.arithmetic(np.add, integers=1, floats=1, rounds=True, folded=(0,)),
+    jvp=(lambda t, *_: t, lambda t, *_: t),
+    reference=quiet(np.add),
+    transpose=_linear_in,
 )
-mul_p = binary("mul", NUMERIC, jvp=MULTILINEAR, reference=quiet(np.multiply), transpose=_mul_transpose)
+sub_p = binary(
+    "sub",
+    NUMERIC,
+    checks=("nan",),
+    host=host.arithmetic(np.subtract, integers=1, floats=1, rounds=True, folded=(0,)),
+    jvp=(lambda t, *_: t, lambda t, *_: neg(t)),
+    reference=quiet(np.subtract),
+    transpose=_sub_transpose,
+)
+mul_p = binary(
+    "mul",
+    NUMERIC,
+    checks=("nan",),
+    host=host.arithmetic(np.multiply, integers=1, floats=1, product=True, folded=(-1, 0, 1)),
+    jvp=MULTILINEAR,
+    reference=quiet(np.multiply),
+    transpose=_mul_transpose,
+)
 div_p = binary(
-    "div", NUMERIC, reference=quiet(_div_reference),
+    "div", NUMERIC, checks=("nan", "division"),
+    host=host.arithmetic(integers=8, floats=1, of_floats=_divide_floats, rounds=True, folded=(-1, 0, 1)),
+    reference=quiet(_div_reference),
     # d(x / y) = dx / y - (x / y) dy / y
     jvp=(lambda t, out, x, y: div(t, y), lambda t, out, x, y: mul(t, neg(div(out, y)))),
     transpose=lambda ct, x, y: [div(ct, y), None],
 )  # fmt: skip
 rem_p = binary(
-    "rem", ORDERED, reference=quiet(_rem_reference),
+    "rem", ORDERED, checks=("nan",), host=host.arithmetic(integers=8), reference=quiet(_rem_reference),
     # rem(x, y) = x - n y with a locally constant n
     jvp=(lambda t, *_: t, lambda t, out, x, y: mul(t, neg(_quotient(x, y, out)))),
 )  # fmt: skip
 max_p = binary(
-    "max", _ANY, reference=quiet(np.maximum),
+    "max", _ANY, checks=("nan",), host=host.arithmetic(np.maximum, integers=1, floats=1, of_floats=host.maximum),
+    reference=quiet(np.maximum),
     jvp=(lambda t, out, x, y: mul(t, _share(x, out, y)), lambda t, out, x, y: mul(t, _share(y, out, x))),
 )  # fmt: skip
 min_p = binary(
-    "min", _ANY, reference=quiet(np.minimum),
+    "min", _ANY, checks=("nan",), host=host.arithmetic(np.minimum, integers=1, floats=1, of_floats=host.minimum),
+    reference=quiet(np.minimum),
     jvp=(lambda t, out, x, y: mul(t, _share(x, out, y)), lambda t, out, x, y: mul(t, _share(y, out, x))),
 )  # fmt: skip
-nextafter_p = binary("nextafter", FLOAT, jvp=NONDIFFERENTIABLE, reference=quiet(np.nextafter))
+nextafter_p = binary(
+    "nextafter", FLOAT, host=host.arithmetic(floats=8), jvp=NONDIFFERENTIABLE, reference=quiet(np.nextafter)
+)
 mulhi_p = binary(
     "mulhi", INTEGER, jvp=NONDIFFERENTIABLE,
     reference=lambda x, y: np.asarray((x.astype(object) * y.astype(object)) >> bit_width(x.dtype)).astype(x.dtype),
@@ -446,9 +526,6 @@ def _pow_aval(x: ShapedArray, y: ShapedArray) -> ShapedArray:
 
 def _pow_jvp_base(t: Any, out: Any, x: Any, y: Any) -> Any:
     """y x^(y-1); an integer exponent 0 makes it 0 even where x is 0."""
-    from veery.lax._compare import eq, select
-    from veery.lax._convert import convert_element_type
-
     if not dtypes.issubdtype(aval_of(y).dtype, np.integer):
         return mul(t, mul(y, pow(x, sub(y, 1))))
     factor = mul(convert_element_type(y, aval_of(x).dtype), pow(x, sub(y, 1)))
@@ -492,15 +569,24 @@ def _integer_pow_reference(x: np.ndarray, *, y: int) -> np.ndarray:
 
 
 pow_p: Primitive = Primitive(
-    "pow", abstract_eval=_pow_aval, jvp=(_pow_jvp_base, _pow_jvp_exponent), reference=in_double(_pow_reference),
+    "pow", checks=("nan",), cost=cost.transcendental, abstract_eval=_pow_aval, jvp=(_pow_jvp_base, _pow_jvp_exponent),
+    reference=in_double(_pow_reference),
     batch=lambda args, dims: batch_elementwise(pow_p, args, dims, {}),
 )  # fmt: skip
 integer_pow_p: Primitive = Primitive(
-    "integer_pow", abstract_eval=_integer_pow_aval, jvp=(_integer_pow_jvp,), reference=quiet(_integer_pow_reference),
+    "integer_pow", checks=("nan",), host=_power_on_host, abstract_eval=_integer_pow_aval, jvp=(_integer_pow_jvp,),
+    reference=quiet(_integer_pow_reference),
     transpose=lambda ct, x, *, y: [ct],  # linear for y = 1 alone
     batch=lambda args, dims, **params: batch_elementwise(integer_pow_p, args, dims, params),
 )  # fmt: skip
-square_p = unary("square", NUMERIC, jvp=lambda t, out, x: mul(t, mul(x, 2)), reference=quiet(np.square))
+square_p = unary(
+    "square",
+    NUMERIC,
+    checks=("nan",),
+    host=host.arithmetic(np.square, integers=1, floats=1, product=True),
+    jvp=lambda t, out, x: mul(t, mul(x, 2)),
+    reference=quiet(np.square),
+)
 
 
 # Complex numbers. Cotangents pair with tangents by Re(ct * t), so that transposing is not conjugating.

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from veery._core import host
 from veery._core.ad import NONDIFFERENTIABLE
 from veery.lax._declare import INTEGER, INTEGRAL, binary, unary
 from veery.lax._operands import Array, ArrayLike, apply
@@ -141,17 +142,21 @@ def _shift_right_arithmetic_reference(x: np.ndarray, y: np.ndarray) -> np.ndarra
     return (signed >> amount.view(np.int64)).astype(x.dtype)
 
 
-def _bitwise(name: str, arity: int, accepts: Any, reference: Any) -> Any:
+def _bitwise(name: str, arity: int, accepts: Any, reference: Any, **facts: Any) -> Any:
     make = unary if arity == 1 else binary
-    return make(name, accepts, jvp=NONDIFFERENTIABLE, reference=quiet(reference))
+    return make(name, accepts, jvp=NONDIFFERENTIABLE, reference=quiet(reference), **facts)
 
 
-not_p = _bitwise("not", 1, INTEGRAL, np.invert)
-and_p = _bitwise("and", 2, INTEGRAL, np.bitwise_and)
-or_p = _bitwise("or", 2, INTEGRAL, np.bitwise_or)
-xor_p = _bitwise("xor", 2, INTEGRAL, np.bitwise_xor)
-population_count_p = _bitwise("population_count", 1, INTEGER, _popcount_reference)
-clz_p = _bitwise("clz", 1, INTEGER, _clz_reference)
-shift_left_p = _bitwise("shift_left", 2, INTEGER, _shift_left_reference)
-shift_right_logical_p = _bitwise("shift_right_logical", 2, INTEGER, _shift_right_logical_reference)
-shift_right_arithmetic_p = _bitwise("shift_right_arithmetic", 2, INTEGER, _shift_right_arithmetic_reference)
+not_p = _bitwise("not", 1, INTEGRAL, np.invert, host=host.arithmetic(np.invert, integers=1))
+and_p = _bitwise("and", 2, INTEGRAL, np.bitwise_and, host=host.arithmetic(np.bitwise_and, integers=1))
+or_p = _bitwise("or", 2, INTEGRAL, np.bitwise_or, host=host.arithmetic(np.bitwise_or, integers=1))
+xor_p = _bitwise("xor", 2, INTEGRAL, np.bitwise_xor, host=host.arithmetic(np.bitwise_xor, integers=1))
+population_count_p = _bitwise("population_count", 1, INTEGER, _popcount_reference, host=host.arithmetic(integers=8))
+clz_p = _bitwise("clz", 1, INTEGER, _clz_reference, host=host.arithmetic(integers=64))
+shift_left_p = _bitwise("shift_left", 2, INTEGER, _shift_left_reference, host=host.arithmetic(integers=8))
+shift_right_logical_p = _bitwise(
+    "shift_right_logical", 2, INTEGER, _shift_right_logical_reference, host=host.arithmetic(integers=8)
+)
+shift_right_arithmetic_p = _bitwise(
+    "shift_right_arithmetic", 2, INTEGER, _shift_right_arithmetic_reference, host=host.arithmetic(integers=8)
+)

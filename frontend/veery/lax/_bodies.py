@@ -10,6 +10,7 @@ from veery._core import source, tree, tree_registry
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo, Var, eval_jaxpr
 from veery._transforms import staging
+from veery.lax._convert import convert_element_type_p
 
 
 class Body(NamedTuple):
@@ -107,8 +108,6 @@ def with_avals(closed: ClosedJaxpr, avals: Sequence[Any], out_avals: Sequence[An
 
 def as_aval(x: Any, aval: Any) -> Any:
     """The value converted to the dtype and weak type of an aval of its shape."""
-    from veery.lax._convert import convert_element_type_p
-
     if aval_of(x) is aval or not isinstance(aval, ShapedArray):
         return x
     return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type)

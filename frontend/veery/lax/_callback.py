@@ -14,7 +14,8 @@ from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.primitive import Primitive
 from veery._core.trace import eval_trace, set_current_trace
 from veery._transforms.batching import batch_size, move_batch
-from veery.lax import _rng
+from veery.lax import _rng, _shape
+from veery.lax._scan import scan
 
 VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)
 
@@ -294,8 +295,6 @@ def _sequential(
     primitive: Primitive, args: Sequence[Any], dims: Sequence[int | None], unroll: bool, params: dict[str, Any]
 ) -> tuple[list[Any], list[int]]:
     """Call the function for each element, in a loop."""
-    from veery.lax._scan import scan
-
     size = batch_size(args, dims)
     batches = [move_batch(x, d, 0, size) for x, d in zip(args, dims) if d is not None]
 
@@ -310,8 +309,6 @@ def _sequential(
 def _pure_batch(
     args: Sequence[Any], dims: Sequence[int | None], *, vmap_method: str | None, **params: Any
 ) -> tuple[list[Any], list[int]]:
-    from veery.lax import _shape
-
     params["vmap_method"] = vmap_method
     if vmap_method in ("sequential", "sequential_unrolled"):
         return _sequential(pure_callback_p, args, dims, vmap_method == "sequential_unrolled", params)

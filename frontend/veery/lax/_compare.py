@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import cost, dtypes, host
 from veery._core.ad import NONDIFFERENTIABLE, Zero, instantiate_zeros, is_undefined_primal, zeros_like_aval
 from veery._core.avals import ShapedArray, aval_of
+from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery.lax import _shape
+from veery.lax._bitwise import bitwise_and
 from veery.lax._declare import ANY, ORDERED, binary, check_dtype, check_same_dtypes
 from veery.lax._operands import Array, ArrayLike, adopt_dtype, apply
 from veery.lax._reference import quiet
@@ -83,8 +85,9 @@ def ge(x: ArrayLike, y: ArrayLike) -> Array:
     return apply(ge_p, x, y)
 
 
-def _comparison(name: str, accepts: Sequence[type], reference: Any) -> Primitive:
-    return binary(name, accepts, jvp=NONDIFFERENTIABLE, reference=quiet(reference), result_dtype=np.bool_)
+def _comparison(name: str, accepts: Sequence[type], reference: Any, **facts: Any) -> Primitive:
+    rules: dict[str, Any] = dict(jvp=NONDIFFERENTIABLE, reference=quiet(reference), result_dtype=np.bool_)
+    return binary(name, accepts, **rules, **facts)
 
 
 def _total_order(x: np.ndarray) -> np.ndarray:
@@ -99,12 +102,12 @@ def _in_total_order(comparison: Any) -> Any:
     return lambda x, y: comparison(_total_order(x), _total_order(y))
 
 
-eq_p = _comparison("eq", _EQUATABLE, np.equal)
-ne_p = _comparison("ne", _EQUATABLE, np.not_equal)
-lt_p = _comparison("lt", _COMPARABLE, np.less)
-le_p = _comparison("le", _COMPARABLE, np.less_equal)
-gt_p = _comparison("gt", _COMPARABLE, np.greater)
-ge_p = _comparison("ge", _COMPARABLE, np.greater_equal)
+eq_p = _comparison("eq", _EQUATABLE, np.equal, host=host.arithmetic(np.equal, integers=1, floats=1))
+ne_p = _comparison("ne", _EQUATABLE, np.not_equal, host=host.arithmetic(np.not_equal, integers=1, floats=1))
+lt_p = _comparison("lt", _COMPARABLE, np.less, host=host.arithmetic(np.less, integers=1, floats=1))
+le_p = _comparison("le", _COMPARABLE, np.less_equal, host=host.arithmetic(np.less_equal, integers=1, floats=1))
+gt_p = _comparison("gt", _COMPARABLE, np.greater, host=host.arithmetic(np.greater, integers=1, floats=1))
+ge_p = _comparison("ge", _COMPARABLE, np.greater_equal, host=host.arithmetic(np.greater_equal, integers=1, floats=1))
 
 # The same in the total order of floats, for sorting.
 eq_to_p = _comparison("eq_to", _COMPARABLE, _in_total_order(np.equal))
@@ -220,8 +223,17 @@ def _select_n_reference(which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
     return out.astype(cases[0].dtype, copy=False)
 
 
+def _select_on_host(eqn: JaxprEqn) -> Callable[..., Any]:
+    which, *cases = eqn.invars
+    if len(cases) != 2 or which.aval.dtype != np.bool_:
+        return host.reference(eqn)
+    return lambda which, no, yes: np.where(which, yes, no)
+
+
 select_n_p = Primitive(
     "select_n",
+    cost=cost.free,
+    host=host.moves(_select_on_host),
     abstract_eval=_select_n_aval,
     jvp=_select_n_jvp,
     transpose=_select_n_transpose,
@@ -288,13 +300,12 @@ def _where(condition: Any, t: Any, x: Any) -> Any:
 
 
 def _both(a: Any, b: Any) -> Any:
-    from veery.lax._bitwise import bitwise_and
-
     return bitwise_and(a, b)
 
 
 clamp_p = Primitive(
     "clamp",
+    host=host.arithmetic(integers=1, floats=1, of_floats=lambda low, x, high: host.minimum(host.maximum(low, x), high)),
     abstract_eval=_clamp_aval,
     # The operand that the result equals has the derivative; where x is at a limit, none has.
     jvp=(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import dtypes, tree
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr
 from veery._core.primitive import Primitive
@@ -34,8 +34,6 @@ def stage_computation(
         ValueError: the function does not return arrays.
         NotImplementedError: it closes over traced values.
     """
-    from veery._core import tree
-
     count = len(init_avals)
     make = unflatten or (lambda leaves: leaves[0])
 

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import cost, dtypes
 from veery._core.ad import MULTILINEAR, is_undefined_primal
 from veery._core.array import Array
 from veery._core.avals import Shape, ShapedArray, aval_of
 from veery._core.config import config
+from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery.lax import _convert, _shape
 from veery.lax._reference import widen
@@ -385,8 +386,17 @@ def _dot_general_reference(
         return np.matmul(a, b).reshape((*batch, *left, *right)).astype(dtype)
 
 
+def _cost(eqn: JaxprEqn) -> cost.Cost:
+    """A product and a sum for each term of each element."""
+    (contracting, _), _ = eqn.params["dimension_numbers"]
+    terms = math.prod(eqn.invars[0].aval.shape[i] for i in contracting)
+    return cost.Cost(flops=2 * math.prod(eqn.outvars[0].aval.shape) * terms)
+
+
 dot_general_p = Primitive(
     "dot_general",
+    checks=("nan",),
+    cost=_cost,
     abstract_eval=_dot_general_abstract_eval,
     jvp=MULTILINEAR,
     transpose=_dot_general_transpose,

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import cost, dtypes
 from veery._core.ad import MULTILINEAR, is_undefined_primal
 from veery._core.array import Array
 from veery._core.avals import Shape, ShapedArray, aval_of
+from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery._core.shapes import canonicalize_shape
 from veery.lax import _convert, _shape
@@ -530,8 +531,16 @@ def _reference(
     return np.transpose(np.concatenate(outs, 1), np.argsort(dimension_numbers.out_spec)).astype(dtype)
 
 
+def _cost(eqn: JaxprEqn) -> cost.Cost:
+    """A product and a sum for each element of the kernel that an element of the result stems from."""
+    kernel, features = eqn.invars[1].aval.shape, eqn.params["dimension_numbers"].rhs_spec[0]
+    return cost.Cost(flops=2 * math.prod(eqn.outvars[0].aval.shape) * math.prod(kernel) // max(1, kernel[features]))
+
+
 conv_general_dilated_p = Primitive(
     "conv_general_dilated",
+    checks=("nan",),
+    cost=_cost,
     abstract_eval=_abstract_eval,
     jvp=MULTILINEAR,
     transpose=_transpose,

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes, source
+from veery._core import cost, dtypes, host, source
 from veery._core.ad import NONDIFFERENTIABLE, Zero
 from veery._core.avals import ShapedArray, aval_of
+from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery._core.shapes import concrete_int
 from veery._core.trace import Tracer
@@ -146,8 +147,21 @@ def _convert_reference(x: np.ndarray, *, new_dtype: Any, weak_type: bool) -> np.
         return np.asarray(x).astype(dtype)
 
 
+def _conversion_on_host(eqn: JaxprEqn, known: host.Known) -> host.Step | None:
+    old, new = host.dtype_of(eqn.invars[0].aval), host.dtype_of(eqn.outvars[0].aval)
+    if old == new:
+        return host.Step(lambda x: x)
+    if old in host.INTEGRAL and new in host.INTEGRAL | host.NATIVE:
+        return host.Step(host.reference(eqn) if new == np.bool_ else lambda x: x.astype(new))
+    if old in host.NATIVE and new in host.INTEGRAL | host.NATIVE:
+        return host.Step(host.reference(eqn), host.Mode.FLUSHED, 8, rounds=new in host.NATIVE)
+    return None
+
+
 convert_element_type_p: Primitive = Primitive(
     "convert_element_type",
+    cost=cost.free,
+    host=_conversion_on_host,
     abstract_eval=_convert_aval,
     jvp=(_convert_jvp,),
     transpose=_convert_transpose,
@@ -236,6 +250,8 @@ def _bitcast_reference(x: np.ndarray, *, new_dtype: Any) -> np.ndarray:
 
 bitcast_convert_type_p: Primitive = Primitive(
     "bitcast_convert_type",
+    cost=cost.free,
+    host=host.moves(),
     abstract_eval=_bitcast_aval,
     jvp=NONDIFFERENTIABLE,
     batch=_bitcast_batch,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import cost, dtypes, host
 from veery._core.ad import LINEAR
 from veery._core.array import Array
 from veery._core.avals import ShapedArray, aval_of
@@ -135,7 +135,14 @@ def _logaddexp(a: Any, b: Any) -> Any:
 
 
 def _cumulative(
-    name: str, accepts: Sequence[type], ufunc: np.ufunc, *, jvp: Any, transpose: Any = None, wide: bool = True
+    name: str,
+    accepts: Sequence[type],
+    ufunc: np.ufunc,
+    *,
+    jvp: Any,
+    transpose: Any = None,
+    wide: bool = True,
+    **facts: Any,
 ) -> Primitive:
     def abstract_eval(x: ShapedArray, *, axis: int, reverse: bool) -> ShapedArray:
         check_dtype(name, x.dtype, accepts)
@@ -156,7 +163,7 @@ def _cumulative(
         return primitive.bind(args[0], axis=axis + (axis >= dims[0]), reverse=reverse), dims[0]
 
     primitive = Primitive(
-        name, abstract_eval=abstract_eval, jvp=jvp, transpose=transpose, batch=batch, reference=reference
+        name, abstract_eval=abstract_eval, jvp=jvp, transpose=transpose, batch=batch, reference=reference, **facts
     )
     return primitive
 
@@ -165,10 +172,41 @@ cumsum_p = _cumulative(
     "cumsum",
     _NUMBER,
     np.add,
+    checks=("nan",),
+    cost=cost.per_operand,
+    host=host.arithmetic(integers=1),
     jvp=LINEAR,
     transpose=lambda ct, x, *, axis, reverse: [cumsum(ct, axis, not reverse)],
 )
-cumprod_p = _cumulative("cumprod", _NUMBER, np.multiply, jvp=_cumulative_jvp(_arithmetic.mul))
-cummax_p = _cumulative("cummax", _NUMBER, np.maximum, jvp=_cumulative_jvp(_arithmetic.max), wide=False)
-cummin_p = _cumulative("cummin", _NUMBER, np.minimum, jvp=_cumulative_jvp(_arithmetic.min), wide=False)
-cumlogsumexp_p = _cumulative("cumlogsumexp", FLOAT, np.logaddexp, jvp=_cumlogsumexp_jvp)
+cumprod_p = _cumulative(
+    "cumprod",
+    _NUMBER,
+    np.multiply,
+    checks=("nan",),
+    cost=cost.per_operand,
+    host=host.arithmetic(integers=1),
+    jvp=_cumulative_jvp(_arithmetic.mul),
+)
+cummax_p = _cumulative(
+    "cummax",
+    _NUMBER,
+    np.maximum,
+    checks=("nan",),
+    cost=cost.per_operand,
+    host=host.arithmetic(integers=1, floats=8),
+    jvp=_cumulative_jvp(_arithmetic.max),
+    wide=False,
+)
+cummin_p = _cumulative(
+    "cummin",
+    _NUMBER,
+    np.minimum,
+    checks=("nan",),
+    cost=cost.per_operand,
+    host=host.arithmetic(integers=1, floats=8),
+    jvp=_cumulative_jvp(_arithmetic.min),
+    wide=False,
+)
+cumlogsumexp_p = _cumulative(
+    "cumlogsumexp", FLOAT, np.logaddexp, checks=("nan",), cost=cost.per_operand, jvp=_cumlogsumexp_jvp
+)

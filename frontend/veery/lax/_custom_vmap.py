@@ -87,6 +87,7 @@ def _eval(*args: Any, call: ClosedJaxpr, rule: Rule) -> list[Any]:
 
 custom_vmap_p = Primitive(
     "custom_vmap_call",
+    stands_for="call",
     multiple_results=True,
     abstract_eval=lambda *avals, call, rule: call.out_avals,
     effects=lambda *avals, call, rule: call.effects,

@@ -110,6 +110,7 @@ def nary(
     reference: Rule | None,
     transpose: Rule | None = None,
     result_dtype: Any | Callable[[Any], Any] | None = None,
+    **facts: Any,
 ) -> Primitive:
     """An elementwise primitive of operands of one dtype, whose shapes broadcast (see `broadcast_shape`).
 
@@ -124,6 +125,7 @@ def nary(
         reference: NumPy function.
         transpose: as for Primitive, where it is linear.
         result_dtype: a dtype, or a function of the operands' dtype; None for the same.
+        facts: other fields of the primitive: cost, checks, host.
     """
 
     def abstract_eval(*avals: ShapedArray, **params: Any) -> ShapedArray:
@@ -134,7 +136,7 @@ def nary(
     if arity > 1:
         jvp = tuple(map(_spread, jvp)) if isinstance(jvp, tuple) else jvp
         transpose = transpose and _collect(transpose)
-    primitive = Primitive(name, abstract_eval=abstract_eval, jvp=jvp, transpose=transpose, reference=reference)
+    primitive = Primitive(name, abstract_eval=abstract_eval, jvp=jvp, transpose=transpose, reference=reference, **facts)
     primitive.batch = lambda args, dims, **params: batch_elementwise(primitive, args, dims, params)
     return primitive
 
@@ -180,10 +182,12 @@ def unary(
     reference: Rule | None,
     transpose: Rule | None = None,
     result_dtype: Any | Callable[[Any], Any] | None = None,
+    **facts: Any,
 ) -> Primitive:
     """An elementwise primitive of one operand; `jvp` may be the one rule `(t, out, x, **params) -> tangent`."""
     per_operand: JvpRule = (jvp,) if callable(jvp) else jvp
-    return nary(name, 1, accepts, jvp=per_operand, reference=reference, transpose=transpose, result_dtype=result_dtype)
+    rules: dict[str, Any] = dict(jvp=per_operand, reference=reference, transpose=transpose, result_dtype=result_dtype)
+    return nary(name, 1, accepts, **rules, **facts)
 
 
 def binary(
@@ -194,9 +198,11 @@ def binary(
     reference: Rule | None,
     transpose: Rule | None = None,
     result_dtype: Any | Callable[[Any], Any] | None = None,
+    **facts: Any,
 ) -> Primitive:
     """An elementwise primitive of two operands; `jvp` is a pair of rules or one of the forms of Primitive."""
-    return nary(name, 2, accepts, jvp=jvp, reference=reference, transpose=transpose, result_dtype=result_dtype)
+    rules: dict[str, Any] = dict(jvp=jvp, reference=reference, transpose=transpose, result_dtype=result_dtype)
+    return nary(name, 2, accepts, **rules, **facts)
 
 
 def batch_elementwise(
@@ -234,6 +240,7 @@ def reduction(
     reference: Rule,
     transpose: Rule | None = None,
     result_dtype: Any | None = None,
+    **facts: Any,
 ) -> Primitive:
     """A primitive that removes the dimensions `axes` of one operand."""
 
@@ -253,6 +260,6 @@ def reduction(
         return primitive.bind(x, axes=shifted, **params), dim - sum(a < dim for a in shifted)
 
     primitive = Primitive(
-        name, abstract_eval=abstract_eval, jvp=jvp, transpose=transpose, batch=batch, reference=reference
+        name, abstract_eval=abstract_eval, jvp=jvp, transpose=transpose, batch=batch, reference=reference, **facts
     )
     return primitive

@@ -12,6 +12,7 @@ from veery._core.ad import NONDIFFERENTIABLE
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.dimensions import DimExpr
 from veery._core.primitive import Primitive
+from veery.lax import _convert, _shape
 from veery.lax._operands import Array
 
 
@@ -27,8 +28,6 @@ def shape_as_value(shape: Sequence[Any]) -> Array:
     >>> lax.shape_as_value((2, 3)).tolist()
     [2, 3]
     """
-    from veery.lax import _convert, _shape
-
     dtype = dtypes.canonicalize_dtype(np.int64)
     if not shape:
         return _shape.full((0,), 0, dtype)

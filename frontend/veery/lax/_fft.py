@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import dtypes, host
 from veery._core.ad import LINEAR, Zero
 from veery._core.array import Array
 from veery._core.avals import ShapedArray
@@ -231,6 +231,8 @@ def _chirp(x: Parts, sign: int) -> Parts:
 
 fft_p = Primitive(
     "fft",
+    checks=("nan",),
+    host=host.calls(16),
     abstract_eval=_fft_abstract_eval,
     jvp=LINEAR,
     transpose=_fft_transpose,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import cost, dtypes, host
 from veery._core.ad import Zero, instantiate_zeros, is_undefined_primal, zeros_like_aval
 from veery._core.array import Array
 from veery._core.avals import Shape, ShapedArray, aval_of
@@ -21,7 +21,10 @@ from veery.lax import (
     _convert,
     _gather_scatter_dims as _dims,
     _gather_scatter_reference as _reference,
+    _on_host,
+    _reduce,
     _shape,
+    _while,
 )
 from veery.lax._gather_scatter_dims import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 
@@ -177,6 +180,9 @@ def _gather_reference(
 
 gather_p = Primitive(
     "gather",
+    checks=("index",),
+    cost=cost.free,
+    host=host.moves(_on_host.gather),
     abstract_eval=_dims.gather_aval,
     jvp=(lambda t, out, x, indices, **params: _gather_zero_filled(t, indices, **params), None),
     transpose=_gather_transpose,
@@ -327,7 +333,6 @@ def scatter_apply(
     step = lambda i, x: _compare.select(_compare.gt(times, i), apply(x), x)
     if unique_indices or _is_single(np.shape(scatter_indices)):
         return step(np.int32(0), operand)
-    from veery.lax import _reduce, _while
 
     every = tuple(range(aval.ndim))
     most = _reduce.reduce_max(times, every)
@@ -529,12 +534,13 @@ def _scatter_reference(combine: Callable[[Any, Any], Any]) -> Callable[..., np.n
     return reference
 
 
-def _scatter_primitive(name: str, combine: Any, *, jvp: Any, transpose: Any = None) -> Primitive:
+def _scatter_primitive(name: str, combine: Any, *, jvp: Any, transpose: Any = None, **facts: Any) -> Primitive:
     primitive = Primitive(
         name,
         abstract_eval=_dims.scatter_aval,
         transpose=transpose,
         reference=_scatter_reference(combine),
+        **facts,
     )
     primitive.jvp = lambda primals, tangents, **params: jvp(primitive, primals, tangents, params)
     primitive.batch = lambda args, dims, **params: _scatter_batch(primitive, args, dims, **params)
@@ -543,16 +549,52 @@ def _scatter_primitive(name: str, combine: Any, *, jvp: Any, transpose: Any = No
 
 _by_params = lambda rule: lambda _, primals, tangents, params: rule(primals, tangents, **params)
 
-scatter_p = _scatter_primitive("scatter", lambda x, u: u, jvp=_by_params(_scatter_jvp), transpose=_scatter_transpose)
-scatter_add_p = _scatter_primitive("scatter_add", np.add, jvp=_scatter_linear_jvp, transpose=_scatter_add_transpose)
+scatter_p = _scatter_primitive(
+    "scatter",
+    lambda x, u: u,
+    checks=("index",),
+    host=host.moves(_on_host.scatter()),
+    jvp=_by_params(_scatter_jvp),
+    transpose=_scatter_transpose,
+)
+scatter_add_p = _scatter_primitive(
+    "scatter_add",
+    np.add,
+    checks=("index",),
+    host=host.arithmetic(integers=16, make=_on_host.scatter(np.add)),
+    jvp=_scatter_linear_jvp,
+    transpose=_scatter_add_transpose,
+)
 scatter_sub_p = _scatter_primitive(
-    "scatter_sub", np.subtract, jvp=_scatter_linear_jvp, transpose=_scatter_sub_transpose
+    "scatter_sub",
+    np.subtract,
+    checks=("index",),
+    host=host.arithmetic(integers=16, make=_on_host.scatter(np.subtract)),
+    jvp=_scatter_linear_jvp,
+    transpose=_scatter_sub_transpose,
 )
 scatter_mul_p = _scatter_primitive(
-    "scatter_mul", np.multiply, jvp=_by_params(_scatter_mul_jvp), transpose=_scatter_mul_transpose
+    "scatter_mul",
+    np.multiply,
+    checks=("index",),
+    host=host.arithmetic(integers=16, make=_on_host.scatter(np.multiply)),
+    jvp=_by_params(_scatter_mul_jvp),
+    transpose=_scatter_mul_transpose,
 )
-scatter_min_p = _scatter_primitive("scatter_min", np.minimum, jvp=_scatter_extreme_jvp)
-scatter_max_p = _scatter_primitive("scatter_max", np.maximum, jvp=_scatter_extreme_jvp)
+scatter_min_p = _scatter_primitive(
+    "scatter_min",
+    np.minimum,
+    checks=("index",),
+    host=host.arithmetic(integers=16, make=_on_host.scatter(np.minimum)),
+    jvp=_scatter_extreme_jvp,
+)
+scatter_max_p = _scatter_primitive(
+    "scatter_max",
+    np.maximum,
+    checks=("index",),
+    host=host.arithmetic(integers=16, make=_on_host.scatter(np.maximum)),
+    jvp=_scatter_extreme_jvp,
+)
 
 _PRIMITIVES = {
     p.name: p for p in (scatter_p, scatter_add_p, scatter_sub_p, scatter_mul_p, scatter_min_p, scatter_max_p)

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from veery._core import host
 from veery._core.ad import Zero
 from veery._core.array import Array
 from veery._core.avals import ShapedArray
 from veery._core.primitive import Primitive
+from veery._transforms.jvp import jvp
 from veery.lax import _arithmetic, _linalg_loops, _linalg_reference, _matrix as mx
 from veery.lax._declare import check_same_dtypes
 from veery.lax._linalg_triangular import triangular_solve
+from veery.lax._sort import _take_along
 
 ArrayLike = Any
 
@@ -68,8 +71,6 @@ def _qr_jvp(
             "with full_matrices only for square ones."
         )
     if pivoting:
-        from veery.lax._sort import _take_along
-
         t = _take_along(t, mx.as_rows(order[0], t), np.ndim(t) - 1)
     scaled = triangular_solve(r, t)
     middle = mx.matmul(mx.adjoint(q), scaled)
@@ -86,6 +87,7 @@ def _qr_jvp(
 
 qr_p = Primitive(
     "qr",
+    host=host.calls(64),
     abstract_eval=_qr_abstract_eval,
     jvp=_qr_jvp,
     reference=_linalg_reference.qr,
@@ -138,14 +140,13 @@ def _householder_product_abstract_eval(a: ShapedArray, taus: ShapedArray) -> Sha
 
 def _householder_product_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """That of the product of reflections, written out."""
-    from veery._transforms.jvp import jvp
-
     (out,), (t_out,) = jvp(lambda a, taus: [_linalg_loops.householder_product(a, taus)], primals, tangents)
     return out, t_out
 
 
 householder_product_p = Primitive(
     "householder_product",
+    host=host.calls(64),
     abstract_eval=_householder_product_abstract_eval,
     jvp=_householder_product_jvp,
     reference=_linalg_reference.householder_product,

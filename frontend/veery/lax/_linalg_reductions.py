@@ -11,6 +11,7 @@ from veery._core.ad import Zero, is_undefined_primal
 from veery._core.array import Array
 from veery._core.avals import ShapedArray
 from veery._core.primitive import Primitive
+from veery._transforms.jvp import jvp
 from veery.lax import _arithmetic, _linalg_reduction_loops as loops, _linalg_reference, _matrix as mx, _shape
 from veery.lax._declare import check_same_dtypes
 
@@ -69,8 +70,6 @@ def _written_out(composition: Callable[..., Any]) -> Callable[..., Any]:
     """The jvp rule of what an operation is composed as."""
 
     def rule(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
-        from veery._transforms.jvp import jvp
-
         outs = lambda *operands: _list(composition(*operands, **params))
         out, t_out = jvp(outs, primals, tangents)
         return (out, t_out) if composition is not loops.ormqr else (out[0], t_out[0])

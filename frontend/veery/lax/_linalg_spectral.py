@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import dtypes, host
 from veery._core.array import Array
 from veery._core.avals import ShapedArray
 from veery._core.primitive import Primitive
 from veery.lax import _arithmetic, _compare, _fill, _linalg_loops, _linalg_reference, _matrix as mx, _shape
 from veery.lax._linalg_triangular import lu, permute_rows, symmetrize, triangular_solve
+from veery.lax._slicing import slice_in_dim
 
 ArrayLike = Any
 
@@ -75,8 +76,6 @@ def _range(subset: tuple[int, int], size: int) -> tuple[int, int]:
 
 
 def _last(x: Any, start: int, end: int) -> Any:
-    from veery.lax._slicing import slice_in_dim
-
     return slice_in_dim(x, start, end, axis=np.ndim(x) - 1)
 
 
@@ -118,6 +117,7 @@ def _reciprocal_off_diagonal(x: Any) -> Any:
 
 eigh_p = Primitive(
     "eigh",
+    host=host.calls(64),
     abstract_eval=_eigh_abstract_eval,
     jvp=_eigh_jvp,
     reference=_linalg_reference.eigh,
@@ -233,6 +233,7 @@ def _svd_jvp(
 
 svd_p = Primitive(
     "svd",
+    host=host.calls(64),
     abstract_eval=_svd_abstract_eval,
     jvp=_svd_jvp,
     reference=_linalg_reference.svd,
@@ -343,6 +344,7 @@ def solve_general(a: Any, b: Any) -> Any:
 
 eig_p = Primitive(
     "eig",
+    host=host.calls(64),
     abstract_eval=_eig_abstract_eval,
     jvp=_eig_jvp,
     reference=_linalg_reference.eig,

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from veery._core import host
 from veery._core.ad import Zero, is_undefined_primal
 from veery._core.array import Array
 from veery._core.avals import ShapedArray
 from veery._core.primitive import Primitive
 from veery.lax import _arithmetic, _linalg_loops, _linalg_reference, _matrix as mx, _shape
 from veery.lax._declare import check_same_dtypes
+from veery.lax._sort import _take_along
 
 ArrayLike = Any
 
@@ -62,6 +64,7 @@ def _cholesky_jvp(t: Any, factor: Any, x: Any) -> Any:
 
 cholesky_p = Primitive(
     "cholesky",
+    host=host.calls(64),
     abstract_eval=_cholesky_abstract_eval,
     jvp=(_cholesky_jvp,),
     reference=_linalg_reference.cholesky,
@@ -173,6 +176,7 @@ def _triangular_solve_batch(
 
 triangular_solve_p: Primitive = Primitive(
     "triangular_solve",
+    host=host.calls(64),
     abstract_eval=_triangular_solve_abstract_eval,
     jvp=(_triangular_solve_jvp, lambda t, x, a, b, **params: triangular_solve_p.bind(a, t, **params)),
     transpose=_triangular_solve_transpose,
@@ -244,14 +248,13 @@ def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any],
 
 def permute_rows(x: Any, permutation: Any) -> Any:
     """`x[permutation]` for each matrix of a stack."""
-    from veery.lax._sort import _take_along
-
     order = mx.as_columns(permutation, x)
     return _take_along(x, order, np.ndim(x) - 2)
 
 
 lu_p = Primitive(
     "lu",
+    host=host.calls(64),
     abstract_eval=_lu_abstract_eval,
     jvp=_lu_jvp,
     reference=_linalg_reference.lu,
@@ -294,6 +297,7 @@ def _permutation_abstract_eval(pivots: ShapedArray, *, permutation_size: int) ->
 
 lu_pivots_to_permutation_p = Primitive(
     "lu_pivots_to_permutation",
+    host=host.calls(64),
     abstract_eval=_permutation_abstract_eval,
     jvp=(None,),
     reference=_linalg_reference.lu_pivots_to_permutation,

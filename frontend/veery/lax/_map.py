@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from veery._core import source, tree
+from veery._core.flat import FlatFunction
 from veery._transforms.batching import AxisData, batch, move_batch
 from veery.lax import _shape, _slicing
 from veery.lax._scan import leading_size, scan
@@ -47,13 +48,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
 
 def _vectorized(f: Callable[[Any], Any], xs: Any, size: int) -> Any:
     """The function applied to all elements at once."""
-    leaves, in_tree = tree.tree_flatten(xs)
-    out_tree: Any = None
-
-    def flat(*elements: Any) -> list[Any]:
-        nonlocal out_tree
-        outs, out_tree = tree.tree_flatten(f(tree.tree_unflatten(in_tree, elements)))
-        return outs
-
+    leaves = tree.tree_leaves(xs)
+    flat = FlatFunction(f, tree.tree_flatten((xs,))[1])
     outs, dims = batch(flat, AxisData(None, size), leaves, [0] * len(leaves))
-    return tree.tree_unflatten(out_tree, [move_batch(y, d, 0, size) for y, d in zip(outs, dims)])
+    return tree.tree_unflatten(flat.out_tree, [move_batch(y, d, 0, size) for y, d in zip(outs, dims)])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import cost, dtypes, host, tree
 from veery._core.ad import LINEAR, NONDIFFERENTIABLE
 from veery._core.array import Array
 from veery._core.avals import Shape, ShapedArray, aval_of
@@ -65,9 +65,29 @@ def _insert_axes(x: Any, axes: Shape, shape: Shape) -> Any:
     return _shape.broadcast_in_dim(x, shape, tuple(i for i in range(len(shape)) if i not in axes))
 
 
+def _reduced(function: Callable[..., Any], start: float) -> Callable[..., np.ndarray]:
+    """The largest or smallest of floats. A zero is the larger or smaller one, if there are both."""
+
+    def reduced(x: np.ndarray, *, axes: Sequence[int]) -> np.ndarray:
+        out = np.asarray(function(x, axis=axes, initial=x.dtype.type(start)))
+        if out.all():
+            return out
+        negative = np.signbit(x) if start > 0 else ~np.signbit(x)
+        preferred = np.logical_or.reduce((x == 0) & negative, axis=tuple(axes))
+        return np.where(out == 0, np.where(preferred == (start > 0), x.dtype.type(-0.0), x.dtype.type(0.0)), out)
+
+    return reduced
+
+
+_largest, _smallest = _reduced(np.max, -np.inf), _reduced(np.min, np.inf)
+
+
 reduce_sum_p = reduction(
     "reduce_sum",
     (np.number,),
+    checks=("nan",),
+    cost=cost.per_operand,
+    host=host.arithmetic(integers=1),
     jvp=LINEAR,
     transpose=lambda ct, x, *, axes: [_insert_axes(ct, axes, x.aval.shape)],
     reference=lambda x, *, axes: _accumulate(np.sum, x, axes),
@@ -106,7 +126,13 @@ def _reduce_prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: S
 
 
 reduce_prod_p = reduction(
-    "reduce_prod", (np.number,), jvp=_reduce_prod_jvp, reference=lambda x, *, axes: _accumulate(np.prod, x, axes)
+    "reduce_prod",
+    (np.number,),
+    checks=("nan",),
+    cost=cost.per_operand,
+    host=host.arithmetic(integers=1),
+    jvp=_reduce_prod_jvp,
+    reference=lambda x, *, axes: _accumulate(np.prod, x, axes),
 )
 
 
@@ -135,12 +161,18 @@ def _reduce_extreme_jvp(t: Any, out: Any, x: Any, *, axes: Shape) -> Any:
 reduce_max_p = reduction(
     "reduce_max",
     ANY,
+    checks=("nan",),
+    cost=cost.per_operand,
+    host=host.arithmetic(integers=1, floats=1, of_floats=_largest),
     jvp=(_reduce_extreme_jvp,),
     reference=lambda x, *, axes: np.asarray(np.max(x, axis=axes, initial=_computation.lowest(x.dtype))).astype(x.dtype),
 )
 reduce_min_p = reduction(
     "reduce_min",
     ANY,
+    checks=("nan",),
+    cost=cost.per_operand,
+    host=host.arithmetic(integers=1, floats=1, of_floats=_smallest),
     jvp=(_reduce_extreme_jvp,),
     reference=lambda x, *, axes: np.asarray(np.min(x, axis=axes, initial=_computation.highest(x.dtype))).astype(
         x.dtype
@@ -167,9 +199,9 @@ def reduce_xor(operand: ArrayLike, axes: Sequence[int]) -> Array:
     return reduce_xor_p.bind(operand, axes=_axes(axes))
 
 
-def _logical(name: str, function: np.ufunc) -> Primitive:
+def _logical(name: str, function: np.ufunc, **facts: Any) -> Primitive:
     reference = lambda x, *, axes: np.asarray(function.reduce(x, axis=axes)).astype(x.dtype)
-    primitive = reduction(name, INTEGRAL, jvp=NONDIFFERENTIABLE, reference=reference)
+    primitive = reduction(name, INTEGRAL, jvp=NONDIFFERENTIABLE, reference=reference, **facts)
     checked = primitive.abstract_eval
 
     def abstract_eval(x: ShapedArray, *, axes: Shape) -> ShapedArray:
@@ -181,9 +213,9 @@ def _logical(name: str, function: np.ufunc) -> Primitive:
     return primitive
 
 
-reduce_and_p = _logical("reduce_and", np.bitwise_and)
-reduce_or_p = _logical("reduce_or", np.bitwise_or)
-reduce_xor_p = _logical("reduce_xor", np.bitwise_xor)
+reduce_and_p = _logical("reduce_and", np.bitwise_and, cost=cost.per_operand, host=host.arithmetic(integers=1))
+reduce_or_p = _logical("reduce_or", np.bitwise_or, cost=cost.per_operand, host=host.arithmetic(integers=1))
+reduce_xor_p = _logical("reduce_xor", np.bitwise_xor, cost=cost.per_operand, host=host.arithmetic(integers=1))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -223,15 +255,15 @@ def _arg_extreme_abstract_eval(x: ShapedArray, *, axes: Shape, index_dtype: Any)
     return ShapedArray(x.shape[:axis] + x.shape[axis + 1 :], index_dtype)
 
 
-def _arg_extreme(name: str, function: Callable[..., Any]) -> Primitive:
+def _arg_extreme(name: str, function: Callable[..., Any], **facts: Any) -> Primitive:
     reference = lambda x, *, axes, index_dtype: np.asarray(function(x, axis=axes[0])).astype(index_dtype)
-    primitive = reduction(name, ANY, jvp=NONDIFFERENTIABLE, reference=reference)
+    primitive = reduction(name, ANY, jvp=NONDIFFERENTIABLE, reference=reference, **facts)
     primitive.abstract_eval = _arg_extreme_abstract_eval
     return primitive
 
 
-argmax_p = _arg_extreme("argmax", np.argmax)
-argmin_p = _arg_extreme("argmin", np.argmin)
+argmax_p = _arg_extreme("argmax", np.argmax, cost=cost.per_operand, host=host.arithmetic(integers=1, floats=1))
+argmin_p = _arg_extreme("argmin", np.argmin, cost=cost.per_operand, host=host.arithmetic(integers=1, floats=1))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -265,8 +297,6 @@ def reduce(
     >>> lax.reduce(lax.iota("int32", 4), 0, lax.add, (0,)).item()
     6
     """
-    from veery._core import tree
-
     flat_operands, structure = tree.tree_flatten(operands)
     flat_inits, init_structure = tree.tree_flatten(init_values)
     if structure != init_structure:
@@ -380,6 +410,7 @@ def _reduce_reference(*args: np.ndarray, jaxpr: ClosedJaxpr, dimensions: Shape) 
 
 reduce_p = Primitive(
     "reduce",
+    cost=cost.per_operand,
     abstract_eval=_reduce_abstract_eval,
     jvp=_reduce_jvp,
     batch=_reduce_batch,

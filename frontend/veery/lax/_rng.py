@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import dtypes, host
 from veery._core.ad import NONDIFFERENTIABLE
 from veery._core.avals import Shape, ShapedArray
 from veery._core.primitive import Primitive
@@ -116,6 +116,7 @@ def _seed_abstract_eval(seeds: ShapedArray, *, impl: str) -> ShapedArray:
 
 random_seed_p = Primitive(
     "random_seed",
+    host=host.arithmetic(integers=4),
     abstract_eval=_seed_abstract_eval,
     jvp=NONDIFFERENTIABLE,
     batch=_keep_dim("random_seed"),
@@ -140,6 +141,7 @@ def _wrap_batch(args: Sequence[Any], dims: Sequence[int], *, impl: str) -> tuple
 
 random_wrap_p = Primitive(
     "random_wrap",
+    host=host.moves(),
     abstract_eval=_wrap_abstract_eval,
     jvp=NONDIFFERENTIABLE,
     batch=_wrap_batch,
@@ -148,6 +150,7 @@ random_wrap_p = Primitive(
 
 random_unwrap_p = Primitive(
     "random_unwrap",
+    host=host.moves(),
     abstract_eval=lambda keys: ShapedArray((*_check_keys("random_unwrap", keys).shape, 2), _UINT32),
     jvp=NONDIFFERENTIABLE,
     batch=_keep_dim("random_unwrap"),
@@ -163,6 +166,7 @@ def _check_keys(name: str, keys: ShapedArray) -> ShapedArray:
 
 random_clone_p = Primitive(
     "random_clone",
+    host=host.moves(),
     abstract_eval=lambda keys: _check_keys("random_clone", keys),
     jvp=NONDIFFERENTIABLE,
     batch=_keep_dim("random_clone"),
@@ -175,6 +179,7 @@ random_clone_p = Primitive(
 
 random_split_p = Primitive(
     "random_split",
+    host=host.arithmetic(integers=24),
     abstract_eval=lambda keys, *, shape: ShapedArray((*_check_keys("random_split", keys).shape, *shape), KEY_DTYPE),
     jvp=NONDIFFERENTIABLE,
     batch=_keep_dim("random_split"),
@@ -199,6 +204,7 @@ def _fold_in_reference(keys: np.ndarray, data: np.ndarray) -> np.ndarray:
 
 random_fold_in_p = Primitive(
     "random_fold_in",
+    host=host.arithmetic(integers=24),
     abstract_eval=_fold_in_abstract_eval,
     jvp=NONDIFFERENTIABLE,
     batch=_fold_in_batch,
@@ -218,6 +224,7 @@ def _bits_abstract_eval(keys: ShapedArray, *, bit_width: int, shape: Shape) -> S
 
 random_bits_p = Primitive(
     "random_bits",
+    host=host.arithmetic(integers=24),
     abstract_eval=_bits_abstract_eval,
     jvp=NONDIFFERENTIABLE,
     batch=_keep_dim("random_bits"),
@@ -238,6 +245,7 @@ def _threefry_batch(args: Sequence[Any], dims: Dims) -> tuple[list[Any], list[in
 
 threefry2x32_p = Primitive(
     "threefry2x32",
+    host=host.arithmetic(integers=24),
     multiple_results=True,
     abstract_eval=_threefry_abstract_eval,
     jvp=NONDIFFERENTIABLE,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,17 +12,18 @@ from veery._core import source, tree
 from veery._core.ad import UndefinedPrimal, Zero, add_tangents, instantiate_zeros, is_undefined_primal
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
-from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, eval_jaxpr, memoized, reference_eval
+from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, memoized, reference_eval
 from veery._core.primitive import Primitive
 from veery._core.trace import Tracer
 from veery._transforms import staging
 from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
-from veery._transforms.dce import dce, dce_jaxpr, side_effects
+from veery._transforms.dce import dce_jaxpr
 from veery._transforms.jvp import jvp_jaxpr
-from veery._transforms.linearize import linearize_jaxpr
+from veery._transforms.linearize import LinearizedJaxpr, linearize_jaxpr
 from veery._transforms.remat import Piece, Policy, inline_calls, partition
 from veery._transforms.transpose import backward_pass
 from veery.lax import _bodies, _carry, _shape
+from veery.lax._scan_residuals import plan_residuals
 
 
 @source.api_boundary
@@ -155,12 +157,26 @@ def _python_scan(f: Any, carry: Any, xs: Any, length: int, reverse: bool) -> tup
     return carry, tree.tree_map(stack, *ys)
 
 
-# Rules. Operands: constants, carry, xs (stacked); results: carry, ys (stacked).
+# Rules. Operands are constants, carry, xs (stacked); results are carry, ys (stacked). The body takes constants, carry
+# and a slice of xs, and gives carry and a slice of ys.
 
 
-def _split(operands: Sequence[Any], num_consts: int, num_carry: int) -> tuple[list, list, list]:
+class Groups(NamedTuple):
+    """What belongs to the operands of a scan: the operands themselves, their types, their tangents, flags..."""
+
+    consts: list[Any]
+    carry: list[Any]
+    xs: list[Any]
+
+
+def _grouped(items: Sequence[Any], num_consts: int, num_carry: int) -> Groups:
     a, b = num_consts, num_consts + num_carry
-    return list(operands[:a]), list(operands[a:b]), list(operands[b:])
+    return Groups(list(items[:a]), list(items[a:b]), list(items[b:]))
+
+
+def _only(items: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    """The items that are flagged."""
+    return [x for x, flag in zip(items, flags) if flag]
 
 
 def _stacked(aval: ShapedArray, length: int) -> ShapedArray:
@@ -180,170 +196,87 @@ def _jvp(
     num_consts: int,
     num_carry: int,
     **params: Any,
-) -> tuple[list, list]:
-    nonzeros = [type(t) is not Zero for t in tangents]
-    const_nz, carry_nz, xs_nz = _split(nonzeros, num_consts, num_carry)
-    n_ys = len(jaxpr.out_avals) - num_carry
-    wanted = lambda nz: (*nz, *[False] * n_ys)
-    carry_nz = _carry.fixpoint(
-        carry_nz, lambda nz: jvp_jaxpr(jaxpr, (*const_nz, *nz, *xs_nz), wanted(nz))[1][:num_carry]
-    )
-    both, nonzeros_out = jvp_jaxpr(jaxpr, (*const_nz, *carry_nz, *xs_nz), wanted(carry_nz))
-    tangents = [instantiate_zeros(t) if nz else t for t, nz in zip(tangents, [*const_nz, *carry_nz, *xs_nz])]
-    dots = [[t for t in group if type(t) is not Zero] for group in _split(tangents, num_consts, num_carry)]
-    groups = _split(primals, num_consts, num_carry)
-    sizes = tuple([len(g) for g in (*groups, *dots)])
-    # from (consts, carry, xs, their tangents) to (consts, tangents, carry, tangents, xs, tangents)
-    body = _interleave_outputs(_carry.reorder(both, sizes, (0, 3, 1, 4, 2, 5)), num_carry, n_ys, len(dots[1]))
-    results = scan_p.bind(
-        *groups[0], *dots[0], *groups[1], *dots[1], *groups[2], *dots[2],
-        jaxpr=body, num_consts=sizes[0] + sizes[3], num_carry=num_carry + sizes[4], **params,
+) -> tuple[list[Any], list[Any]]:
+    """A scan whose body computes tangents too. A carry has a tangent where some step gives it one."""
+    nonzeros = _grouped([type(t) is not Zero for t in tangents], num_consts, num_carry)
+    num_ys = len(jaxpr.out_avals) - num_carry
+
+    def with_tangents(carry: Sequence[bool]) -> tuple[ClosedJaxpr, Sequence[bool]]:
+        asked = (*carry, *[False] * num_ys)
+        return jvp_jaxpr(jaxpr, (*nonzeros.consts, *carry, *nonzeros.xs), asked)
+
+    carry_nonzeros = _carry.fixpoint(nonzeros.carry, lambda carry: with_tangents(carry)[1][:num_carry])
+    both, nonzeros_out = with_tangents(carry_nonzeros)
+
+    given = _grouped(primals, num_consts, num_carry)
+    flags = Groups(nonzeros.consts, carry_nonzeros, nonzeros.xs)
+    dots = Groups(
+        *([instantiate_zeros(t) for t in _only(group, wanted)]
+          for group, wanted in zip(_grouped(tangents, num_consts, num_carry), flags))
     )  # fmt: skip
-    n_carry_dots = sizes[4]
-    carry, rest = results[:num_carry], results[num_carry:]
-    carry_dots, rest = rest[:n_carry_dots], rest[n_carry_dots:]
-    ys, y_dots = rest[:n_ys], rest[n_ys:]
-    outs, out_dots = [*carry, *ys], iter([*carry_dots, *y_dots])
-    return outs, [next(out_dots) if nz else Zero.from_primal_value(x) for x, nz in zip(outs, nonzeros_out)]
+    # from (consts, carry, xs, their tangents) to (consts, tangents, carry, tangents, xs, tangents)
+    sizes = tuple([len(group) for group in (*given, *dots)])
+    body = _interleave_outputs(_carry.reorder(both, sizes, (0, 3, 1, 4, 2, 5)), num_carry, num_ys, len(dots.carry))
+    results = scan_p.bind(
+        *given.consts, *dots.consts, *given.carry, *dots.carry, *given.xs, *dots.xs, jaxpr=body,
+        num_consts=num_consts + len(dots.consts), num_carry=num_carry + len(dots.carry), **params,
+    )  # fmt: skip
+    taken = iter(results)
+    take = lambda count: list(itertools.islice(taken, count))
+    carry, carry_dots, ys, ys_dots = take(num_carry), take(len(dots.carry)), take(num_ys), list(taken)
+    outs, out_dots = [*carry, *ys], iter([*carry_dots, *ys_dots])
+    return outs, [next(out_dots) if nonzero else Zero.from_primal_value(x) for x, nonzero in zip(outs, nonzeros_out)]
 
 
 @memoized
-def _interleave_outputs(closed: ClosedJaxpr, num_carry: int, n_ys: int, n_carry_dots: int) -> ClosedJaxpr:
+def _interleave_outputs(closed: ClosedJaxpr, num_carry: int, num_ys: int, num_carry_dots: int) -> ClosedJaxpr:
     """From outputs (carry, ys, carry tangents, y tangents) to (carry, carry tangents, ys, y tangents)."""
-    o = closed.jaxpr.outvars
-    a, b, c = num_carry, num_carry + n_ys, num_carry + n_ys + n_carry_dots
-    outvars = [*o[:a], *o[b:c], *o[a:b], *o[c:]]
-    return ClosedJaxpr(closed.jaxpr.replace(outvars=outvars), closed.consts)
+    outvars = iter(closed.jaxpr.outvars)
+    take = lambda count: list(itertools.islice(outvars, count))
+    carry, ys, carry_dots, ys_dots = take(num_carry), take(num_ys), take(num_carry_dots), list(outvars)
+    return ClosedJaxpr(closed.jaxpr.replace(outvars=[*carry, *carry_dots, *ys, *ys_dots]), closed.consts)
 
 
 def _linearize(
     nonzeros: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **params: Any
-) -> tuple:
-    const_nz, carry_nz, xs_nz = _split(nonzeros, num_consts, num_carry)
-    n_out = len(jaxpr.out_avals)
-    n_ys = n_out - num_carry
-    wanted = lambda nz: (*nz, *[False] * n_ys)
-    carry_nz = _carry.fixpoint(
-        carry_nz, lambda nz: linearize_jaxpr(jaxpr, (*const_nz, *nz, *xs_nz), wanted(nz)).nonzeros_out[:num_carry]
-    )
-    split = linearize_jaxpr(jaxpr, (*const_nz, *carry_nz, *xs_nz), wanted(carry_nz))
-    plan = _plan_residuals(split.primal, len(jaxpr.out_avals), split.sources, num_consts, num_carry)
+) -> tuple[Any, ...]:
+    """The scan of the body's primal part, which also gives residuals, and a linear scan over these."""
+    given_dots = _grouped(nonzeros, num_consts, num_carry)
+    num_outs = len(jaxpr.out_avals)
+    num_ys = num_outs - num_carry
+
+    def linearized(carry: Sequence[bool]) -> LinearizedJaxpr:
+        asked = (*carry, *[False] * num_ys)
+        return linearize_jaxpr(jaxpr, (*given_dots.consts, *carry, *given_dots.xs), asked)
+
+    carry_nonzeros = _carry.fixpoint(given_dots.carry, lambda carry: linearized(carry).nonzeros_out[:num_carry])
+    split = linearized(carry_nonzeros)
+    plan = plan_residuals(split.primal, num_outs, split.sources, num_consts, num_carry)
     results = scan_p.bind(*primals, jaxpr=plan.primal, num_consts=num_consts, num_carry=num_carry, **params)
-    outs, extra_ys = results[:n_out], results[n_out:]
-    consts, _, xs = _split(primals, num_consts, num_carry)
-    ys = [*outs[num_carry:], *extra_ys]
-    invariant = [consts[i] for i in plan.from_consts] + plan.hoisted(consts)
-    stacked = [xs[i] for i in plan.from_xs] + [ys[i] for i in plan.from_ys]
-    n_const_dots, n_carry_dots = sum(const_nz), sum(carry_nz)
-    body = plan.linear_body(split.linear, n_const_dots, n_carry_dots)
+    outs = results[:num_outs]
+
+    given = _grouped(primals, num_consts, num_carry)
+    ys = results[num_carry:]  # behind those of the user are those that are residuals
+    invariant = [given.consts[i] for i in plan.from_consts] + plan.hoisted(given.consts)
+    stacked = [given.xs[i] for i in plan.from_xs] + [ys[i] for i in plan.from_ys]
+    num_const_dots, num_carry_dots = sum(given_dots.consts), sum(carry_nonzeros)
+    body = plan.linear_body(split.linear, num_const_dots, num_carry_dots)
+    carry_avals = _grouped(jaxpr.in_avals, num_consts, num_carry).carry
 
     def linear(residuals: Sequence[Any], *tangents: Any) -> list[Any]:
-        kept_consts, kept_xs = residuals[: len(invariant)], residuals[len(invariant) :]
+        of_steps, by_step = residuals[: len(invariant)], residuals[len(invariant) :]
         given = iter(tangents)
-        flat = [next(given) if nz else None for nz in nonzeros]
-        c, k, x = _split(flat, num_consts, num_carry)
-        avals = jaxpr.in_avals[num_consts : num_consts + num_carry]
-        carry_dots = [
-            t if t is not None else instantiate_zeros(Zero(a.to_tangent_aval()))
-            for t, a, nz in zip(k, avals, carry_nz)
-            if nz
-        ]
-        return scan_p.bind(
-            *kept_consts, *(t for t in c if t is not None), *carry_dots, *kept_xs, *(t for t in x if t is not None),
-            jaxpr=body, num_consts=len(invariant) + n_const_dots, num_carry=n_carry_dots, **params,
+        dots = _grouped([next(given) if nonzero else None for nonzero in nonzeros], num_consts, num_carry)
+        zeros = (instantiate_zeros(Zero(aval.to_tangent_aval())) for aval in _only(carry_avals, carry_nonzeros))
+        carry_dots = [z if t is None else t for t, z in zip(_only(dots.carry, carry_nonzeros), zeros)]
+        there = lambda group: [t for t in group if t is not None]
+        found: list[Any] = scan_p.bind(
+            *of_steps, *there(dots.consts), *carry_dots, *by_step, *there(dots.xs),
+            jaxpr=body, num_consts=len(invariant) + num_const_dots, num_carry=num_carry_dots, **params,
         )  # fmt: skip
+        return found
 
     return outs, split.nonzeros_out, [*invariant, *stacked], linear
-
-
-class _ResidualPlan:
-    """Where the residuals of a scan's body come from: constants and xs as they are, ys of the primal scan for the rest.
-
-    Residuals that depend on constants alone are the same in each step: they are computed once, before the loop,
-    and are not stacked.
-    """
-
-    def __init__(
-        self, primal: ClosedJaxpr, n_out: int, sources: Sequence[tuple[str, int]], num_consts: int, num_carry: int
-    ):
-        self.from_consts: list[int] = []
-        self.from_xs: list[int] = []
-        self.from_ys: list[int] = []
-        self._hoisted_outs: list[int] = []
-        self._primal = primal
-        self._num_consts = num_consts
-        invariant = _invariant_outputs(primal, num_consts)
-        groups: list[tuple[str, int]] = []
-        extra_outs: list[Any] = []
-        for kind, i in sources:
-            if kind == "in" and i < num_consts:
-                groups.append(("const", _index_in(self.from_consts, i)))
-            elif kind == "in" and i >= num_consts + num_carry:
-                groups.append(("x", _index_in(self.from_xs, i - num_consts - num_carry)))
-            elif kind == "out" and i in invariant:
-                groups.append(("hoisted", _index_in(self._hoisted_outs, i)))
-            elif kind == "out" and num_carry <= i < n_out:
-                groups.append(("y", _index_in(self.from_ys, i - num_carry)))
-            else:
-                atom = primal.jaxpr.invars[i] if kind == "in" else primal.jaxpr.outvars[i]
-                extra_outs.append(atom)
-                groups.append(("y", _index_in(self.from_ys, n_out - num_carry + len(extra_outs) - 1)))
-        self._groups = groups
-        outvars = [*primal.jaxpr.outvars[:n_out], *extra_outs]
-        self.primal = dce(ClosedJaxpr(primal.jaxpr.replace(outvars=outvars), primal.consts))
-
-    def hoisted(self, consts: Sequence[Any]) -> list[Any]:
-        """The residuals that depend on constants alone."""
-        if not self._hoisted_outs:
-            return []
-        jaxpr = self._primal.jaxpr
-        outvars = [jaxpr.outvars[i] for i in self._hoisted_outs]
-        alone = dce_jaxpr(jaxpr.replace(outvars=outvars, invars=jaxpr.invars[: self._num_consts]), keep_effects=False)
-        return eval_jaxpr(alone, self._primal.consts, *consts)
-
-    def linear_body(self, linear: ClosedJaxpr, n_const_dots: int, n_carry_dots: int) -> ClosedJaxpr:
-        """The linear body with inputs in the order of a scan: invariant residuals, tangents of constants, of carry,
-        residuals by step, tangents of xs."""
-        n_res = len(self._groups)
-        tangent_avals = linear.in_avals[n_res:]
-        base = {"const": 0, "hoisted": len(self.from_consts), "x": 0, "y": len(self.from_xs)}
-        n_invariant = len(self.from_consts) + len(self._hoisted_outs)
-        n_stacked = len(self.from_xs) + len(self.from_ys)
-        invariant_avals: list[Any] = [None] * n_invariant
-        stacked_avals: list[Any] = [None] * n_stacked
-        for (kind, i), aval in zip(self._groups, linear.in_avals):
-            (invariant_avals if kind in ("const", "hoisted") else stacked_avals)[base[kind] + i] = aval
-
-        def fun(*args: Any) -> list[Any]:
-            a = n_invariant + n_const_dots + n_carry_dots
-            invariant, stacked = args[:n_invariant], args[a : a + n_stacked]
-            residuals = [
-                (invariant if kind in ("const", "hoisted") else stacked)[base[kind] + i] for kind, i in self._groups
-            ]
-            tangents = [*args[n_invariant:a], *args[a + n_stacked :]]
-            return eval_jaxpr(linear.jaxpr, linear.consts, *residuals, *tangents)
-
-        n = n_const_dots + n_carry_dots
-        avals = [*invariant_avals, *tangent_avals[:n], *stacked_avals, *tangent_avals[n:]]
-        return staging.stage(fun, avals, linear.debug_info)
-
-
-_plan_residuals = memoized(_ResidualPlan)
-
-
-def _index_in(items: list[int], item: int) -> int:
-    if item not in items:
-        items.append(item)
-    return items.index(item)
-
-
-def _invariant_outputs(closed: ClosedJaxpr, num_consts: int) -> set[int]:
-    """The outputs that depend on the leading constants, and on the jaxpr's own, alone."""
-    invariant = {*closed.jaxpr.constvars, *closed.jaxpr.invars[:num_consts]}
-    for eqn in closed.jaxpr.eqns:
-        if not side_effects(eqn.effects) and all(type(a) is Literal or a in invariant for a in eqn.invars):
-            invariant.update(eqn.outvars)
-    return {i for i, a in enumerate(closed.jaxpr.outvars) if type(a) is Literal or a in invariant}
 
 
 def _transpose(
@@ -352,44 +285,31 @@ def _transpose(
     jaxpr: ClosedJaxpr,
     num_consts: int,
     num_carry: int,
-    length: int,
     reverse: bool,
-    unroll: int,
+    **params: Any,
 ) -> list[Any]:
-    params = dict(length=length, reverse=reverse, unroll=unroll)
-    flags = [is_undefined_primal(x) for x in operands]
-    const_flags, carry_flags, xs_flags = _split(flags, num_consts, num_carry)
+    """A scan in the other direction: it carries the cotangents of the carry, and sums those of constants."""
+    given = _grouped(operands, num_consts, num_carry)
+    linear = Groups(*([is_undefined_primal(x) for x in group] for group in given))
     # A carry that starts from a known value (zero) is linear all the same if linear values flow into it.
-    linear_carry = _carry.fixpoint(carry_flags, lambda nz: _depends(jaxpr, (*const_flags, *nz, *xs_flags))[:num_carry])
-    if not all(linear_carry):
-        return _transpose_by_linearizing(
-            cts, operands, dict(jaxpr=jaxpr, num_consts=num_consts, num_carry=num_carry, **params)
-        )
-    consts, carry, xs = _split(operands, num_consts, num_carry)
-    lin_consts, lin_xs = const_flags, xs_flags
-    known_consts = [x for x in consts if not is_undefined_primal(x)]
-    known_xs = [x for x in xs if not is_undefined_primal(x)]
+    depends = lambda carry: _depends(jaxpr, (*linear.consts, *carry, *linear.xs))[:num_carry]
+    if not all(_carry.fixpoint(linear.carry, depends)):
+        whole = dict(jaxpr=jaxpr, num_consts=num_consts, num_carry=num_carry, reverse=reverse, **params)
+        return _transpose_by_linearizing(cts, operands, whole)
+
+    known = Groups(*([x for x in group if not is_undefined_primal(x)] for group in given))
+    ct_sums = [instantiate_zeros(Zero(x.aval)) for x in _only(given.consts, linear.consts)]
     ct_carry = [instantiate_zeros(ct) for ct in cts[:num_carry]]
-    ct_ys, ys_nz = cts[num_carry:], [type(ct) is not Zero for ct in cts[num_carry:]]
-    ct_consts = [instantiate_zeros(Zero(x.aval)) for x in consts if is_undefined_primal(x)]
-    body = _transposed_body(jaxpr, tuple(lin_consts), num_carry, tuple(lin_xs), tuple(ys_nz))
+    ys_nonzeros = tuple([type(ct) is not Zero for ct in cts[num_carry:]])
+    body = _transposed_body(jaxpr, tuple(linear.consts), num_carry, tuple(linear.xs), ys_nonzeros)
     results = scan_p.bind(
-        *known_consts,
-        *ct_consts,
-        *ct_carry,
-        *(ct for ct in ct_ys if type(ct) is not Zero),
-        *known_xs,
-        jaxpr=body,
-        num_consts=len(known_consts),
-        num_carry=len(ct_consts) + num_carry,
-        length=length,
-        reverse=not reverse,
-        unroll=unroll,
-    )
-    out = iter(results)
-    const_cts = [next(out) if lin else None for lin in lin_consts]
-    carry_cts = [ct if is_undefined_primal(x) else None for x, ct in zip(carry, out)]
-    return [*const_cts, *carry_cts, *(next(out) if lin else None for lin in lin_xs)]
+        *known.consts, *ct_sums, *ct_carry, *_only(cts[num_carry:], ys_nonzeros), *known.xs, jaxpr=body,
+        num_consts=len(known.consts), num_carry=len(ct_sums) + num_carry, reverse=not reverse, **params,
+    )  # fmt: skip
+    found = iter(results)
+    ct_consts = [next(found) if flag else None for flag in linear.consts]
+    ct_starts = [ct if flag else None for flag, ct in zip(linear.carry, found)]
+    return [*ct_consts, *ct_starts, *(next(found) if flag else None for flag in linear.xs)]
 
 
 def _depends(closed: ClosedJaxpr, flags: Sequence[bool]) -> list[bool]:
@@ -403,48 +323,52 @@ def _depends(closed: ClosedJaxpr, flags: Sequence[bool]) -> list[bool]:
 
 @memoized
 def _transposed_body(
-    jaxpr: ClosedJaxpr, lin_consts: tuple[bool, ...], num_carry: int, lin_xs: tuple[bool, ...], ys_nz: tuple[bool, ...]
+    jaxpr: ClosedJaxpr,
+    linear_consts: tuple[bool, ...],
+    num_carry: int,
+    linear_xs: tuple[bool, ...],
+    ys_nonzeros: tuple[bool, ...],
 ) -> ClosedJaxpr:
     """From (known consts; cotangents of consts so far, of carry; of ys, known xs) to the cotangents a step earlier."""
-    n_consts = len(lin_consts)
-    c_avals, k_avals, x_avals = _split(jaxpr.in_avals, n_consts, num_carry)
-    y_avals = jaxpr.out_avals[num_carry:]
-    known_c = [a for a, lin in zip(c_avals, lin_consts) if not lin]
-    linear_c = [a for a, lin in zip(c_avals, lin_consts) if lin]
-    known_x = [a for a, lin in zip(x_avals, lin_xs) if not lin]
-    given_y = [a for a, nz in zip(y_avals, ys_nz) if nz]
+    num_consts = len(linear_consts)
+    avals = _grouped(jaxpr.in_avals, num_consts, num_carry)
+    ys_avals = jaxpr.out_avals[num_carry:]
+    inverted = lambda flags: [not flag for flag in flags]
+    known_consts, sums = _only(avals.consts, inverted(linear_consts)), _only(avals.consts, linear_consts)
+    known_xs, given_ys = _only(avals.xs, inverted(linear_xs)), _only(ys_avals, ys_nonzeros)
 
-    def fun(*args: Any) -> list[Any]:
-        it = iter(args)
-        take = lambda n: [next(it) for _ in range(n)]
-        consts, sums, ct_carry, ct_ys, xs = map(
-            take, (len(known_c), len(linear_c), num_carry, len(given_y), len(known_x))
-        )
-        known_consts, known_xs, cts = iter(consts), iter(xs), iter(ct_ys)
+    def backwards(*args: Any) -> list[Any]:
+        given = iter(args)
+        take = lambda avals: list(itertools.islice(given, len(avals)))
+        consts, totals, ct_carry, ct_ys, xs = map(take, (known_consts, sums, avals.carry, given_ys, known_xs))
         operands = [
-            *(UndefinedPrimal(a) if lin else next(known_consts) for a, lin in zip(c_avals, lin_consts)),
-            *map(UndefinedPrimal, k_avals),
-            *(UndefinedPrimal(a) if lin else next(known_xs) for a, lin in zip(x_avals, lin_xs)),
+            *_filled(avals.consts, linear_consts, UndefinedPrimal, consts),
+            *map(UndefinedPrimal, avals.carry),
+            *_filled(avals.xs, linear_xs, UndefinedPrimal, xs),
         ]
-        ct_out = [*ct_carry, *(next(cts) if nz else Zero(a) for a, nz in zip(y_avals, ys_nz))]
-        ct_in = backward_pass(jaxpr.jaxpr, jaxpr.consts, operands, ct_out)
-        ct_c, ct_k, ct_x = _split(ct_in, n_consts, num_carry)
-        new = [ct for ct, lin in zip(ct_c, lin_consts) if lin]
+        ct_out = [*ct_carry, *_filled(ys_avals, inverted(ys_nonzeros), Zero, ct_ys)]
+        cts = _grouped(backward_pass(jaxpr.jaxpr, jaxpr.consts, operands, ct_out), num_consts, num_carry)
         return [
-            *(instantiate_zeros(add_tangents(a, b)) for a, b in zip(sums, new)),
-            *map(instantiate_zeros, ct_k),
-            *(instantiate_zeros(ct) for ct, lin in zip(ct_x, lin_xs) if lin),
+            *(instantiate_zeros(add_tangents(a, b)) for a, b in zip(totals, _only(cts.consts, linear_consts))),
+            *map(instantiate_zeros, cts.carry),
+            *map(instantiate_zeros, _only(cts.xs, linear_xs)),
         ]
 
     def stage(strong: Sequence[bool]) -> ClosedJaxpr:
-        carried = [a.strip_weak_type() if s else a for a, s in zip(k_avals, strong)]
-        return staging.stage(fun, [*known_c, *linear_c, *carried, *given_y, *known_x], jaxpr.debug_info)
+        carried = [aval.strip_weak_type() if flag else aval for aval, flag in zip(avals.carry, strong)]
+        return staging.stage(backwards, [*known_consts, *sums, *carried, *given_ys, *known_xs], jaxpr.debug_info)
 
     # A carry is of weak type where it stays so in each step.
-    carried_out = lambda closed: closed.out_avals[len(linear_c) : len(linear_c) + num_carry]
-    strong = [not a.weak_type for a in k_avals]
-    strong = _carry.fixpoint(strong, lambda flags: [not a.weak_type for a in carried_out(stage(flags))])
+    carried_out = lambda closed: closed.out_avals[len(sums) : len(sums) + num_carry]
+    strong = [not aval.weak_type for aval in avals.carry]
+    strong = _carry.fixpoint(strong, lambda flags: [not aval.weak_type for aval in carried_out(stage(flags))])
     return stage(strong)
+
+
+def _filled(avals: Sequence[Any], flags: Sequence[bool], made: Any, others: Sequence[Any]) -> list[Any]:
+    """For each type what is made of it where it is flagged, else the next of the others."""
+    rest = iter(others)
+    return [made(aval) if flag else next(rest) for aval, flag in zip(avals, flags)]
 
 
 def _transpose_by_linearizing(cts: Sequence[Any], operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
@@ -471,29 +395,35 @@ def _batch(
     num_consts: int,
     num_carry: int,
     **params: Any,
-) -> tuple[list, list]:
-    flags = [d is not None for d in dims]
-    const_b, carry_b, xs_b = _split(flags, num_consts, num_carry)
-    n_ys = len(jaxpr.out_avals) - num_carry
-    as_dims = lambda bs: [0 if b else None for b in bs]
-    batched_outs = lambda bs: batch_jaxpr(jaxpr, axis, as_dims([*const_b, *bs, *xs_b]), [*bs, *[False] * n_ys])
-    carry_b = _carry.fixpoint(carry_b, lambda bs: [d is not None for d in batched_outs(bs)[1][:num_carry]])
-    body, out_dims = batched_outs(carry_b)
-    consts, carry, xs = _split(list(zip(args, dims)), num_consts, num_carry)
+) -> tuple[list[Any], list[int | None]]:
+    """A scan whose body is batched. A carry is batched where some step makes it so."""
+    batched = _grouped([d is not None for d in dims], num_consts, num_carry)
+    unbatched_ys = [False] * (len(jaxpr.out_avals) - num_carry)
+    in_front = lambda flags: [0 if flag else None for flag in flags]
+
+    def batched_body(carry: Sequence[bool]) -> tuple[ClosedJaxpr, Sequence[int | None]]:
+        in_dims = in_front([*batched.consts, *carry, *batched.xs])
+        return batch_jaxpr(jaxpr, axis, in_dims, [*carry, *unbatched_ys])
+
+    carry_batched = _carry.fixpoint(
+        batched.carry, lambda carry: [d is not None for d in batched_body(carry)[1][:num_carry]]
+    )
+    body, out_dims = batched_body(carry_batched)
+    given = _grouped(list(zip(args, dims)), num_consts, num_carry)
     operands = [
-        *(x if d is None else move_batch(x, d, 0, axis.size) for x, d in consts),
-        *(move_batch(x, d, 0, axis.size) if b else x for (x, d), b in zip(carry, carry_b)),
-        *(x if d is None else move_batch(x, d, 1, axis.size) for x, d in xs),
+        *(x if d is None else move_batch(x, d, 0, axis.size) for x, d in given.consts),
+        *(move_batch(x, d, 0, axis.size) if flag else x for (x, d), flag in zip(given.carry, carry_batched)),
+        *(x if d is None else move_batch(x, d, 1, axis.size) for x, d in given.xs),
     ]
     outs = scan_p.bind(*operands, jaxpr=body, num_consts=num_consts, num_carry=num_carry, **params)
-    y_dims = [None if d is None else 1 for d in out_dims[num_carry:]]
-    return outs, [*as_dims(carry_b), *y_dims]
+    ys_dims = [None if d is None else 1 for d in out_dims[num_carry:]]
+    return outs, [*in_front(carry_batched), *ys_dims]
 
 
 def _reference(
     *operands: Any, jaxpr: ClosedJaxpr, length: int, reverse: bool, num_consts: int, num_carry: int, unroll: int
 ) -> list[Any]:
-    consts, carry, xs = _split(operands, num_consts, num_carry)
+    consts, carry, xs = _grouped(operands, num_consts, num_carry)
     ys: list[Any] = [None] * length
     for i in reversed(range(length)) if reverse else range(length):
         outs = reference_eval(jaxpr, *consts, *carry, *(x[i] for x in xs))

@@ -5,15 +5,16 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import cost, dtypes, host
 from veery._core.ad import LINEAR, NONDIFFERENTIABLE, Zero, instantiate_zeros, is_undefined_primal
 from veery._core.array import Array
 from veery._core.avals import Shape, ShapedArray, aval_of
+from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_shapelike, concrete_int
 from veery.lax._fill import constant, empty, full, full_like, zeros, zeros_like_array
@@ -117,8 +118,22 @@ def _broadcast_in_dim_reference(x: np.ndarray, *, shape: Shape, broadcast_dimens
     return np.broadcast_to(np.transpose(x, inverse_permutation(broadcast_dimensions)).reshape(aligned), shape).copy()
 
 
+def _broadcast_on_host(eqn: JaxprEqn) -> Callable[..., Any]:
+    shape, places = eqn.params["shape"], eqn.params["broadcast_dimensions"]
+    if list(places) != sorted(places):
+        return host.reference(eqn)
+    spread = [1] * len(shape)
+    for place, size in zip(places, eqn.invars[0].aval.shape):
+        spread[place] = size
+    if len(places) == len(shape) or not places:
+        return lambda x: np.broadcast_to(x, shape)
+    return lambda x: np.broadcast_to(x.reshape(spread), shape)
+
+
 broadcast_in_dim_p = Primitive(
     "broadcast_in_dim",
+    cost=cost.free,
+    host=host.moves(_broadcast_on_host),
     abstract_eval=_broadcast_in_dim_abstract_eval,
     jvp=LINEAR,
     transpose=_broadcast_in_dim_transpose,
@@ -234,8 +249,15 @@ def _reshape_batch(args: Sequence[Any], dims: Sequence[int], *, new_sizes: Shape
     return reshape(x, (np.shape(x)[0], *new_sizes)), 0
 
 
+def _reshape_on_host(eqn: JaxprEqn) -> Callable[..., Any]:
+    shape = eqn.outvars[0].aval.shape
+    return lambda x: x.reshape(shape)
+
+
 reshape_p = Primitive(
     "reshape",
+    cost=cost.free,
+    host=host.moves(_reshape_on_host),
     abstract_eval=_reshape_abstract_eval,
     jvp=LINEAR,
     transpose=lambda ct, x, **params: [reshape(ct, x.aval.shape)],
@@ -291,6 +313,8 @@ def _squeeze_batch(args: Sequence[Any], dims: Sequence[int], *, dimensions: Shap
 
 squeeze_p = Primitive(
     "squeeze",
+    cost=cost.free,
+    host=host.moves(_reshape_on_host),
     abstract_eval=_squeeze_abstract_eval,
     jvp=LINEAR,
     transpose=lambda ct, x, *, dimensions: [expand_dims(ct, dimensions)],
@@ -334,6 +358,8 @@ def inverse_permutation(permutation: Sequence[int]) -> Shape:
 
 transpose_p = Primitive(
     "transpose",
+    cost=cost.free,
+    host=host.moves(),
     abstract_eval=_transpose_abstract_eval,
     jvp=LINEAR,
     transpose=lambda ct, x, *, permutation: [transpose(ct, inverse_permutation(permutation))],
@@ -435,6 +461,8 @@ def _concatenate_batch(args: Sequence[Any], dims: Sequence[Dim], *, dimension: i
 
 concatenate_p = Primitive(
     "concatenate",
+    cost=cost.free,
+    host=host.moves(),
     abstract_eval=_concatenate_abstract_eval,
     jvp=LINEAR,
     transpose=_concatenate_transpose,
@@ -476,6 +504,8 @@ def _split_batch(args: Sequence[Any], dims: Sequence[int], *, sizes: Shape, axis
 
 split_p = Primitive(
     "split",
+    cost=cost.free,
+    host=host.moves(),
     abstract_eval=_split_abstract_eval,
     jvp=LINEAR,
     transpose=_split_transpose,
@@ -618,6 +648,8 @@ def _pad_reference(x: np.ndarray, value: np.ndarray, *, padding_config: Sequence
 
 pad_p = Primitive(
     "pad",
+    cost=cost.free,
+    host=host.moves(),
     abstract_eval=_pad_abstract_eval,
     jvp=LINEAR,
     transpose=_pad_transpose,
@@ -651,6 +683,8 @@ def _rev_batch(args: Sequence[Any], dims: Sequence[int], *, dimensions: Shape) -
 
 rev_p = Primitive(
     "rev",
+    cost=cost.free,
+    host=host.moves(),
     abstract_eval=_rev_abstract_eval,
     jvp=LINEAR,
     transpose=lambda ct, x, *, dimensions: [rev(ct, dimensions)],
@@ -702,6 +736,8 @@ def _iota_reference(*, dtype: Any, shape: Shape, dimension: int) -> np.ndarray:
 
 iota_p: Primitive = Primitive(
     "iota",
+    cost=cost.free,
+    host=host.moves(),
     abstract_eval=_iota_abstract_eval,
     # without operands there is nothing to differentiate, and one result for all of a batch
     jvp=NONDIFFERENTIABLE,
@@ -721,6 +757,8 @@ def _copy_batch(args: Sequence[Any], dims: Sequence[int]) -> tuple[Any, int]:
 
 copy_p = Primitive(
     "copy",
+    cost=cost.free,
+    host=host.moves(),
     abstract_eval=lambda x: x,
     jvp=LINEAR,
     transpose=lambda ct, x: [ct],

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes, provided
+from veery._core import cost, dtypes, host, provided
 from veery._core.ad import LINEAR, Zero, instantiate_zeros, is_undefined_primal, zeros_like_aval
 from veery._core.array import Array
 from veery._core.avals import Shape, ShapedArray, aval_of
 from veery._core.dimensions import is_symbolic, is_symbolic_dim
+from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_shapelike
-from veery.lax import _shape
+from veery.lax import _arithmetic, _compare, _convert, _shape
 
 ArrayLike = Any
 
@@ -125,8 +126,16 @@ def _slice_reference(x: np.ndarray, *, start_indices: Shape, limit_indices: Shap
     return np.array(x[tuple(map(builtins.slice, start_indices, limit_indices, steps))])
 
 
+def _slice_on_host(eqn: JaxprEqn) -> Callable[..., Any]:
+    bounds = eqn.params["start_indices"], eqn.params["limit_indices"], eqn.params["strides"]
+    index = tuple(map(builtins.slice, bounds[0], bounds[1], bounds[2] or [None] * len(bounds[0])))
+    return lambda x: x[(..., *index)]
+
+
 slice_p = Primitive(
     "slice",
+    cost=cost.free,
+    host=host.moves(_slice_on_host),
     abstract_eval=_slice_abstract_eval,
     jvp=LINEAR,
     transpose=_slice_transpose,
@@ -238,8 +247,6 @@ def _index_dtype(shape: Shape, indices: Sequence[Any]) -> Any:
 
 
 def _normalize_index(index: Any, size: int, allow_negative: bool, dtype: Any) -> Any:
-    from veery.lax import _arithmetic, _compare, _convert
-
     if isinstance(index, (int, np.integer)):
         if index < 0 and not allow_negative:
             raise ValueError(f"Index {index} is out of bounds for dimension {size} if allow_negative_indices=False")
@@ -256,8 +263,6 @@ def _normalize_index(index: Any, size: int, allow_negative: bool, dtype: Any) ->
 
 
 def _size_value(size: Any, dtype: Any) -> Any:
-    from veery.lax import _convert
-
     if is_symbolic_dim(size):
         return _convert.convert_element_type(provided.operations.dimension_value(size), dtype)
     return np.asarray(size).astype(dtype)
@@ -328,6 +333,9 @@ def _clamped(starts: Sequence[Any], shape: Shape, sizes: Shape) -> tuple[builtin
 
 dynamic_slice_p = Primitive(
     "dynamic_slice",
+    checks=("index",),
+    cost=cost.free,
+    host=host.moves(),
     abstract_eval=_dynamic_slice_abstract_eval,
     jvp=_dynamic_slice_jvp,
     transpose=_dynamic_slice_transpose,
@@ -458,6 +466,9 @@ def _dynamic_update_slice_reference(x: np.ndarray, update: np.ndarray, *indices:
 
 dynamic_update_slice_p = Primitive(
     "dynamic_update_slice",
+    checks=("index",),
+    cost=cost.free,
+    host=host.moves(),
     abstract_eval=_dynamic_update_slice_abstract_eval,
     jvp=_dynamic_update_slice_jvp,
     transpose=_dynamic_update_slice_transpose,
@@ -518,7 +529,5 @@ def index_take(src: Array, idxs: Sequence[Array], axes: Sequence[int]) -> Array:
 
 
 def _normalize_indices_of(index: Any, size: Any) -> Any:
-    from veery.lax import _arithmetic, _compare
-
     zero = _shape.full_like(index, 0)
     return _compare.select(_compare.lt(index, zero), _arithmetic.add(index, size), index)

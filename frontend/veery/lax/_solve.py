@@ -187,6 +187,7 @@ def _batch(
 
 linear_solve_p = Primitive(
     "custom_linear_solve",
+    checks=("nan",),
     multiple_results=True,
     abstract_eval=lambda *avals, problem, **_: problem.solve.out_avals,
     effects=lambda *avals, problem, **_: problem.solve.effects,

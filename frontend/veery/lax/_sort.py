@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import cost, dtypes, host
 from veery._core.ad import Zero
 from veery._core.array import Array
 from veery._core.avals import ShapedArray, aval_of
@@ -128,6 +128,8 @@ def _sort_reference(*xs: np.ndarray, dimension: int, is_stable: bool, num_keys: 
 
 sort_p = Primitive(
     "sort",
+    cost=cost.comparisons,
+    host=host.calls(16),
     abstract_eval=_sort_abstract_eval,
     jvp=_sort_jvp,
     batch=_sort_batch,
@@ -202,6 +204,8 @@ def _top_k_reference(x: np.ndarray, *, k: int, axis: int) -> list[np.ndarray]:
 
 top_k_p = Primitive(
     "top_k",
+    cost=cost.comparisons,
+    host=host.calls(16),
     abstract_eval=_top_k_abstract_eval,
     jvp=_top_k_jvp,
     batch=_top_k_batch,

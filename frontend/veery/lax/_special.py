@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from veery._core import cost
 from veery.lax._arithmetic import add, div, mul, neg, sign, square, sub
+from veery.lax._compare import eq, select
 from veery.lax._declare import FLOAT, nary, unary
 from veery.lax._operands import Array, ArrayLike, apply, full_like
 from veery.lax._reference import in_double
@@ -193,8 +195,6 @@ def _beta_density(a: Any, b: Any, x: Any) -> Any:
 
 def _bessel_i1e_jvp(t: Any, out: Any, x: Any) -> Any:
     """i0e(x) - i1e(x) (sign(x) + 1/x), whose limit at 0 is 1/2"""
-    from veery.lax._compare import eq, select
-
     at_zero = eq(x, 0)
     y = select(at_zero, full_like(x, 1), x)
     slope = sub(bessel_i0e(y), mul(out, add(sign(y), div(1.0, y))))
@@ -202,23 +202,25 @@ def _bessel_i1e_jvp(t: Any, out: Any, x: Any) -> Any:
 
 
 erf_p = unary(
-    "erf", FLOAT, reference=in_double(lambda x: scipy_special().erf(x)),
+    "erf", FLOAT, checks=("nan",), cost=cost.transcendental, reference=in_double(lambda x: scipy_special().erf(x)),
     jvp=lambda t, out, x: mul(t, mul(exp(neg(square(x))), 2 / math.sqrt(math.pi))),
 )  # fmt: skip
 erfc_p = unary(
-    "erfc", FLOAT, reference=in_double(lambda x: scipy_special().erfc(x)),
+    "erfc", FLOAT, checks=("nan",), cost=cost.transcendental, reference=in_double(lambda x: scipy_special().erfc(x)),
     jvp=lambda t, out, x: mul(t, mul(exp(neg(square(x))), -2 / math.sqrt(math.pi))),
 )  # fmt: skip
 erf_inv_p = unary(
-    "erf_inv", FLOAT, reference=in_double(lambda x: scipy_special().erfinv(x)),
+    "erf_inv", FLOAT, checks=("nan",), cost=cost.transcendental,
+    reference=in_double(lambda x: scipy_special().erfinv(x)),
     jvp=lambda t, out, x: mul(t, mul(exp(square(out)), math.sqrt(math.pi) / 2)),
 )  # fmt: skip
 lgamma_p = unary(
-    "lgamma", FLOAT, reference=in_double(lambda x: np.where(np.isinf(x), np.inf, scipy_special().gammaln(x))),
+    "lgamma", FLOAT, checks=("nan",), cost=cost.transcendental,
+    reference=in_double(lambda x: np.where(np.isinf(x), np.inf, scipy_special().gammaln(x))),
     jvp=lambda t, out, x: mul(t, digamma(x)),
 )  # fmt: skip
 digamma_p = unary(
-    "digamma", FLOAT, reference=in_double(digamma_reference),
+    "digamma", FLOAT, checks=("nan",), cost=cost.transcendental, reference=in_double(digamma_reference),
     jvp=lambda t, out, x: mul(t, polygamma(full_like(x, 1), x)),
 )  # fmt: skip
 polygamma_p = nary(
@@ -236,11 +238,11 @@ zeta_p = nary(
     ),
 )  # fmt: skip
 igamma_p = nary(
-    "igamma", 2, FLOAT, reference=in_double(lambda a, x: scipy_special().gammainc(a, x)),
+    "igamma", 2, FLOAT, checks=("nan",), reference=in_double(lambda a, x: scipy_special().gammainc(a, x)),
     jvp=(lambda t, out, a, x: mul(t, igamma_grad_a(a, x)), lambda t, out, a, x: mul(t, _gamma_density(a, x))),
 )  # fmt: skip
 igammac_p = nary(
-    "igammac", 2, FLOAT, reference=in_double(lambda a, x: scipy_special().gammaincc(a, x)),
+    "igammac", 2, FLOAT, checks=("nan",), reference=in_double(lambda a, x: scipy_special().gammaincc(a, x)),
     jvp=(
         lambda t, out, a, x: mul(t, neg(igamma_grad_a(a, x))),
         lambda t, out, a, x: mul(t, neg(_gamma_density(a, x))),
@@ -259,14 +261,16 @@ random_gamma_grad_p = nary(
     jvp=(_no_derivative("random_gamma_grad gradient is not supported"),) * 2,
 )  # fmt: skip
 regularized_incomplete_beta_p = nary(
-    "regularized_incomplete_beta", 3, FLOAT, reference=in_double(betainc_reference),
+    "regularized_incomplete_beta", 3, FLOAT, checks=("nan",), reference=in_double(betainc_reference),
     jvp=(
         *(_no_derivative("Betainc gradient with respect to a and b not supported."),) * 2,
         lambda t, out, a, b, x: mul(t, _beta_density(a, b, x)),
     ),
 )  # fmt: skip
 bessel_i0e_p = unary(
-    "bessel_i0e", FLOAT, reference=in_double(lambda x: scipy_special().i0e(x)),
+    "bessel_i0e", FLOAT, checks=("nan",), reference=in_double(lambda x: scipy_special().i0e(x)),
     jvp=lambda t, out, x: mul(t, sub(bessel_i1e(x), mul(sign(x), out))),
 )  # fmt: skip
-bessel_i1e_p = unary("bessel_i1e", FLOAT, reference=in_double(lambda x: scipy_special().i1e(x)), jvp=_bessel_i1e_jvp)
+bessel_i1e_p = unary(
+    "bessel_i1e", FLOAT, checks=("nan",), reference=in_double(lambda x: scipy_special().i1e(x)), jvp=_bessel_i1e_jvp
+)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes, tree
+from veery._core import dtypes, host, tree
 from veery._core.ad import NONDIFFERENTIABLE, Zero
 from veery._core.avals import aval_of
 from veery._core.primitive import Primitive
@@ -35,6 +35,7 @@ def _stop(x: Any) -> Any:
 
 stop_gradient_p: Primitive = Primitive(
     "stop_gradient",
+    host=host.moves(),
     abstract_eval=lambda x: x,
     jvp=NONDIFFERENTIABLE,
     transpose=lambda ct, x: [Zero(x.aval)],

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from veery._core import cost, host
 from veery.lax._arithmetic import add, div, integer_pow, mul, neg, square, sub
 from veery.lax._declare import FLOAT, INEXACT, binary, unary
 from veery.lax._operands import Array, ArrayLike, apply
@@ -304,50 +305,177 @@ def _atan2_reference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.arctan2(x, y) if x.dtype.kind != "c" else -1j * np.log((y + 1j * x) / np.sqrt(x * x + y * y))
 
 
-exp_p = unary("exp", INEXACT, reference=in_double(np.exp), jvp=lambda t, out, x: mul(t, out))
-exp2_p = unary("exp2", INEXACT, reference=in_double(np.exp2), jvp=lambda t, out, x: mul(t, mul(out, _LOG_2)))
-log_p = unary("log", INEXACT, reference=in_double(np.log), jvp=lambda t, out, x: div(t, x))
-log1p_p = unary("log1p", INEXACT, reference=in_double(np.log1p), jvp=lambda t, out, x: div(t, add(x, 1)))
-expm1_p = unary("expm1", INEXACT, reference=in_double(np.expm1), jvp=lambda t, out, x: mul(t, add(out, 1)))
+exp_p = unary(
+    "exp",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(np.exp),
+    jvp=lambda t, out, x: mul(t, out),
+)
+exp2_p = unary(
+    "exp2",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(np.exp2),
+    jvp=lambda t, out, x: mul(t, mul(out, _LOG_2)),
+)
+log_p = unary(
+    "log",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(np.log),
+    jvp=lambda t, out, x: div(t, x),
+)
+log1p_p = unary(
+    "log1p",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(np.log1p),
+    jvp=lambda t, out, x: div(t, add(x, 1)),
+)
+expm1_p = unary(
+    "expm1",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(np.expm1),
+    jvp=lambda t, out, x: mul(t, add(out, 1)),
+)
 logistic_p = unary(
-    "logistic", INEXACT, reference=in_double(_logistic_reference), jvp=lambda t, out, x: mul(t, mul(out, sub(1, out)))
+    "logistic",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(_logistic_reference),
+    jvp=lambda t, out, x: mul(t, mul(out, sub(1, out))),
 )
-sin_p = unary("sin", INEXACT, reference=in_double(np.sin), jvp=lambda t, out, x: mul(t, cos(x)))
-cos_p = unary("cos", INEXACT, reference=in_double(np.cos), jvp=lambda t, out, x: mul(t, neg(sin(x))))
-tan_p = unary("tan", INEXACT, reference=in_double(np.tan), jvp=lambda t, out, x: mul(t, add(square(out), 1)))
-asin_p = unary("asin", INEXACT, reference=in_double(np.arcsin), jvp=lambda t, out, x: mul(t, rsqrt(sub(1, square(x)))))
+sin_p = unary(
+    "sin",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(np.sin),
+    jvp=lambda t, out, x: mul(t, cos(x)),
+)
+cos_p = unary(
+    "cos",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(np.cos),
+    jvp=lambda t, out, x: mul(t, neg(sin(x))),
+)
+tan_p = unary(
+    "tan",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(np.tan),
+    jvp=lambda t, out, x: mul(t, add(square(out), 1)),
+)
+asin_p = unary(
+    "asin",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(np.arcsin),
+    jvp=lambda t, out, x: mul(t, rsqrt(sub(1, square(x)))),
+)
 acos_p = unary(
-    "acos", INEXACT, reference=in_double(np.arccos), jvp=lambda t, out, x: mul(t, neg(rsqrt(sub(1, square(x)))))
+    "acos",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(np.arccos),
+    jvp=lambda t, out, x: mul(t, neg(rsqrt(sub(1, square(x))))),
 )
-atan_p = unary("atan", INEXACT, reference=in_double(np.arctan), jvp=lambda t, out, x: div(t, add(square(x), 1)))
+atan_p = unary(
+    "atan",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(np.arctan),
+    jvp=lambda t, out, x: div(t, add(square(x), 1)),
+)
 atan2_p = binary(
-    "atan2", INEXACT, reference=in_double(_atan2_reference),
+    "atan2", INEXACT, checks=("nan",), cost=cost.transcendental, reference=in_double(_atan2_reference),
     # (y dx - x dy) / (x^2 + y^2)
     jvp=(
         lambda t, out, x, y: mul(t, div(y, add(square(x), square(y)))),
         lambda t, out, x, y: mul(t, div(neg(x), add(square(x), square(y)))),
     ),
 )  # fmt: skip
-sinh_p = unary("sinh", INEXACT, reference=in_double(np.sinh), jvp=lambda t, out, x: mul(t, cosh(x)))
-cosh_p = unary("cosh", INEXACT, reference=in_double(np.cosh), jvp=lambda t, out, x: mul(t, sinh(x)))
+sinh_p = unary(
+    "sinh",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(np.sinh),
+    jvp=lambda t, out, x: mul(t, cosh(x)),
+)
+cosh_p = unary(
+    "cosh",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(np.cosh),
+    jvp=lambda t, out, x: mul(t, sinh(x)),
+)
 tanh_p = unary(
     # 1 - tanh^2, as a product that does not cancel
-    "tanh", INEXACT, reference=in_double(np.tanh), jvp=lambda t, out, x: mul(t, mul(add(1, out), sub(1, out)))
+    "tanh", INEXACT, checks=("nan",), cost=cost.transcendental,
+    reference=in_double(np.tanh), jvp=lambda t, out, x: mul(t, mul(add(1, out), sub(1, out)))
 )  # fmt: skip
 asinh_p = unary(
-    "asinh", INEXACT, reference=in_double(np.arcsinh), jvp=lambda t, out, x: mul(t, rsqrt(add(square(x), 1)))
+    "asinh",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(np.arcsinh),
+    jvp=lambda t, out, x: mul(t, rsqrt(add(square(x), 1))),
 )
-acosh_p = unary("acosh", INEXACT, reference=in_double(np.arccosh), jvp=lambda t, out, x: mul(t, _acosh_slope(x)))
+acosh_p = unary(
+    "acosh",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(np.arccosh),
+    jvp=lambda t, out, x: mul(t, _acosh_slope(x)),
+)
 atanh_p = unary(
-    "atanh", INEXACT, reference=in_double(np.arctanh), jvp=lambda t, out, x: div(t, mul(add(1, x), sub(1, x)))
+    "atanh",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(np.arctanh),
+    jvp=lambda t, out, x: div(t, mul(add(1, x), sub(1, x))),
 )
-sqrt_p = unary("sqrt", INEXACT, reference=in_double(np.sqrt), jvp=lambda t, out, x: mul(t, div(0.5, out)))
+sqrt_p = unary(
+    "sqrt",
+    INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    host=host.arithmetic(np.sqrt, floats=1, rounds=True),
+    reference=in_double(np.sqrt),
+    jvp=lambda t, out, x: mul(t, div(0.5, out)),
+)
 rsqrt_p = unary(
     "rsqrt",
     INEXACT,
+    checks=("nan",),
+    cost=cost.transcendental,
     reference=in_double(lambda x: 1 / np.sqrt(x)),
     jvp=lambda t, out, x: mul(t, div(mul(out, -0.5), x)),
 )
 cbrt_p = unary(
-    "cbrt", FLOAT, reference=in_double(np.cbrt), jvp=lambda t, out, x: mul(t, mul(integer_pow(out, -2), 1 / 3))
+    "cbrt",
+    FLOAT,
+    checks=("nan",),
+    cost=cost.transcendental,
+    reference=in_double(np.cbrt),
+    jvp=lambda t, out, x: mul(t, mul(integer_pow(out, -2), 1 / 3)),
 )

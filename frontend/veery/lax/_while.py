@@ -21,6 +21,8 @@ from veery._transforms import staging
 from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
 from veery._transforms.jvp import jvp_jaxpr
 from veery.lax import _bodies, _carry, _compare, _convert, _reduce, _shape
+from veery.lax._arithmetic import add
+from veery.lax._scan import scan
 
 
 @source.api_boundary
@@ -126,7 +128,6 @@ def fori_loop(
         for i in range(first, last):
             value = body_fun(i, value)
         return value
-    from veery.lax._scan import scan
 
     def body(loop_carry: tuple, _: None) -> tuple:
         i, value = loop_carry
@@ -162,8 +163,6 @@ def _known_integers(lower: Any, upper: Any) -> tuple[int, int] | None:
 
 
 def _add_one(i: Any) -> Any:
-    from veery.lax._arithmetic import add
-
     return add(i, 1)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import dtypes, tree
 from veery._core.ad import LINEAR, Zero, is_undefined_primal
 from veery._core.avals import Shape, ShapedArray, aval_of
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr
@@ -61,8 +61,6 @@ def reduce_window(
     >>> lax.reduce_window(lax.iota("int32", 5), 0, lax.add, (2,)).tolist()
     [1, 3, 5, 7]
     """
-    from veery._core import tree
-
     operands, structure = tree.tree_flatten(operand)
     inits, init_structure = tree.tree_flatten(init_value)
     if structure != init_structure:

@@ -14,6 +14,7 @@ from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.config import config
 from veery._core.shapes import canonicalize_axis, concrete_int
+from veery._core.trace import axis_size
 from veery.numpy._promotion import check_arraylike, promote_args_inexact
 
 ArrayLike = Any  # an Array, a tracer, a NumPy array or scalar, a Python scalar
@@ -232,8 +233,6 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> A
 
 
 def _one_hot_along_mapped_axis(x: Array, num_classes: int, dtype: Any, axis: Any) -> Array:
-    from veery._core.trace import axis_size
-
     size = axis_size(axis)
     if num_classes != size:
         raise ValueError(f"Expected num_classes to match the size of axis {axis}, but {num_classes} != {size}")

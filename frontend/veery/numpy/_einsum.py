@@ -13,6 +13,7 @@ from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.dimensions import is_symbolic_dim
+from veery.numpy._matrices import diagonal
 from veery.numpy._products import contract, sum_along
 from veery.numpy._promotion import check_arraylike, check_no_out, promote_dtypes, unwrap
 from veery.numpy._shaping import Array, ArrayLike, as_array
@@ -139,8 +140,6 @@ def _step(arrays: Sequence[Array], labels: Sequence[str], output: str, precision
 
 def _diagonals(x: Array, labels: str) -> tuple[Array, list[str]]:
     """x with one dimension for each name: repeated names take the diagonal."""
-    from veery.numpy._matrices import diagonal
-
     names = list(labels)
     for label in dict.fromkeys(names):
         while names.count(label) > 1:

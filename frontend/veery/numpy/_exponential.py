@@ -12,7 +12,16 @@ from veery._core import dtypes
 from veery._transforms.custom_rules import CustomJVPCall
 from veery.numpy._arithmetic import _dtype, as_array, choose, is_kind
 from veery.numpy._elementwise import elementwise, jitted
-from veery.numpy._promotion import Array, ArrayLike, promote_args_inexact, promote_dtypes_inexact, to_dtype
+from veery.numpy._promotion import (
+    Array,
+    ArrayLike,
+    broadcast_arrays,
+    ensure_arraylike,
+    promote_args_inexact,
+    promote_dtypes_inexact,
+    promote_shapes,
+    to_dtype,
+)
 from veery.numpy._ufunc import binary_ufunc
 
 # Exponentials and logarithms.
@@ -161,8 +170,6 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _broadcast(*xs: Array) -> list[Array]:
-    from veery.numpy._promotion import broadcast_arrays
-
     return [as_array(x) for x in broadcast_arrays(*xs)]
 
 
@@ -470,8 +477,6 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> ldexp(np.array([1.0, 3.0]), 4)
     Array([16., 48.], dtype=float32)
     """
-    from veery.numpy._promotion import ensure_arraylike, promote_shapes, to_dtype
-
     x1, x2 = ensure_arraylike("ldexp", x1, x2)
     if is_kind(x1, np.complexfloating) or is_kind(x2, np.inexact):
         raise ValueError(f"ldexp not supported for input types {(_dtype(x1), _dtype(x2))}")

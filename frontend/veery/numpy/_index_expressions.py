@@ -14,6 +14,7 @@ from veery._core.config import config
 from veery._core.dimensions import as_dimension, is_symbolic, max_dim, min_dim
 from veery._core.errors import InconclusiveDimensionOperation, NonConcreteBooleanIndexError
 from veery._core.trace import Tracer
+from veery.numpy._creation import array
 
 
 class Slice(NamedTuple):
@@ -106,8 +107,6 @@ def _element(e: Any) -> Any:
     if hasattr(e, "__jax_array__") and not isinstance(e, (ArrayImpl, Tracer)):
         e = e.__jax_array__()
     if isinstance(e, (list, tuple, range)):
-        from veery.numpy._creation import array
-
         e = array(e) if any(isinstance(x, Tracer) for x in _flat(e)) else np.asarray(_concrete(e))
         e = e.astype(np.int32) if not e.size and e.dtype.kind == "f" else e
     if isinstance(e, int):

@@ -22,6 +22,7 @@ from veery.numpy._promotion import (
     promote_dtypes,
     to_dtype,
 )
+from veery.numpy._selection import take
 from veery.numpy._shaping import Array, ArrayLike, as_array, atleast_1d, atleast_2d, atleast_3d, ravel, reshape
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -383,8 +384,6 @@ def _repeat_to_length(a: Array, repeats: Any, *, length: int, axis: int) -> Arra
 
 
 def _take(a: Array, indices: Any, axis: int) -> Array:
-    from veery.numpy._selection import take
-
     return take(a, indices, axis, mode="clip")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from veery import lax
 from veery._api.custom_derivatives import custom_jvp
 from veery.lax import _linalg_loops
+from veery.lax._linalg_triangular import permute_rows
 from veery.numpy import _arithmetic, _matrices, _products, _reductions
 from veery.numpy._arithmetic import is_kind
 from veery.numpy._elementwise import run
@@ -99,8 +100,6 @@ def solve_stack(a: Array, b: Array) -> Array:
 
 
 def _take_rows(x: Array, order: Array) -> Array:
-    from veery.lax._linalg_triangular import permute_rows
-
     return permute_rows(x, order)
 
 

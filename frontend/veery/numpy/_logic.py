@@ -10,6 +10,7 @@ from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery.numpy._arithmetic import _dtype, absolute, as_array, choose, is_kind, ordered
+from veery.numpy._creation import asarray
 from veery.numpy._elementwise import elementwise, jitted
 from veery.numpy._promotion import (
     Array,
@@ -510,8 +511,6 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     >>> array_equal([1, 2], [1, 2])
     Array(True, dtype=bool)
     """
-    from veery.numpy._creation import asarray
-
     x, y = asarray(a1), asarray(a2)
     if x.shape != y.shape:
         return asarray(np.bool_(False))
@@ -535,8 +534,6 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     >>> array_equiv([1, 2], [[1, 2], [1, 2]])
     Array(True, dtype=bool)
     """
-    from veery.numpy._creation import asarray
-
     x, y = asarray(a1), asarray(a2)
     try:
         same = equal(x, y)

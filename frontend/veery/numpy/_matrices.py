@@ -12,10 +12,11 @@ from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.shapes import canonicalize_axis, canonicalize_shape
 from veery._core.trace import current_trace, eval_trace
-from veery.numpy._arithmetic import _dtype, choose
-from veery.numpy._creation import asarray, from_host, place
+from veery.numpy._arithmetic import _dtype, choose, power
+from veery.numpy._creation import asarray, from_host, ones, place
 from veery.numpy._elementwise import run
 from veery.numpy._promotion import Array, ArrayLike, broadcast_to, check_arraylike, constant, to_dtype
+from veery.numpy._selection import nonzero
 
 
 def _size(function: str, name: str, n: Any) -> int:
@@ -289,9 +290,6 @@ def mask_indices(n: int, mask_func: Any, k: int = 0, *, size: int | None = None)
     >>> mask_indices(2, triu)
     (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
     """
-    from veery.numpy._creation import ones
-    from veery.numpy._selection import nonzero
-
     row, column = nonzero(mask_func(ones((n, n)), k), size=size)
     return row, column
 
@@ -320,8 +318,6 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
 
 
 def _vander(x: Array, *, columns: int, increasing: bool) -> Array:
-    from veery.numpy._arithmetic import power
-
     exponents = np.arange(columns) if increasing else np.arange(columns)[::-1]
     spread = lambda a, axis: lax.broadcast_in_dim(a, (x.shape[0], columns), (axis,))
     if dtypes.issubdtype(x.dtype, np.inexact):

@@ -17,6 +17,7 @@ from veery.numpy._promotion import Array, ArrayLike, check_arraylike, to_dtype, 
 from veery.numpy._quantiles import median
 from veery.numpy._reductions import max as maximum, min as minimum
 from veery.numpy._statistics import mean
+from veery.numpy._vectorize import apply_along_axis
 
 Widths = tuple[tuple[int, int], ...]
 
@@ -244,8 +245,6 @@ def _odd(x: Array, even: Array, positions: np.ndarray, mode: str, axis: int, bef
 
 def _by_function(x: Array, widths: Widths, mode: Callable[..., Any], kwargs: dict[str, Any]) -> Array:
     """Apply a padding function to each vector along each dimension."""
-    from veery.numpy._vectorize import apply_along_axis
-
     x = _filled(x, 0, widths=widths, ramp=False)
     for axis, pair in enumerate(widths):
         x = apply_along_axis(mode, axis, x, pair, axis, kwargs)

@@ -14,6 +14,7 @@ from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.config import config
 from veery._core.dimensions import is_symbolic_dim
+from veery._core.shapes import canonicalize_shape
 from veery._core.trace import Tracer
 from veery.lax._convert import convert_element_type_p
 
@@ -248,8 +249,6 @@ def broadcast_to(x: ArrayLike, shape: Any) -> Array:
     Raises:
         ValueError: it does not broadcast to that shape.
     """
-    from veery._core.shapes import canonicalize_shape
-
     shape = canonicalize_shape(shape)
     old = np.shape(x)
     if old == shape and isinstance(x, (ArrayImpl, Tracer)):

@@ -10,11 +10,12 @@ import numpy as np
 
 from veery import lax
 from veery._api.jit import jit
+from veery._api.vectorize import vmap
 from veery._core import dtypes
 from veery._core.array import ArrayImpl
 from veery._core.dimensions import is_symbolic, is_symbolic_dim, max_dim
 from veery._core.errors import ConcretizationTypeError
-from veery._core.shapes import canonicalize_axis, concrete_int
+from veery._core.shapes import canonicalize_axis, canonicalize_shape, concrete_int
 from veery._core.trace import Tracer, current_trace, eval_trace
 from veery.numpy._arithmetic import choose, power
 from veery.numpy._creation import from_host, place
@@ -276,9 +277,6 @@ def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **kwargs: Any
     Array([[ 0,  1,  2],
            [10, 11, 12]], dtype=int32)
     """
-    from veery._api.vectorize import vmap
-    from veery._core.shapes import canonicalize_shape
-
     shape = canonicalize_shape(shape)
     mapped = lambda *indices: function(*indices, **kwargs)
     for i in reversed(range(len(shape))):  # the map made last gives the first dimension

@@ -14,9 +14,9 @@ from veery._core import dtypes
 from veery._core.array import ArrayImpl
 from veery._core.dimensions import is_symbolic_dim
 from veery._core.errors import ConcretizationTypeError
-from veery._core.shapes import canonicalize_axis
+from veery._core.shapes import canonicalize_axis, canonicalize_shape, concrete_int
 from veery._core.trace import Tracer
-from veery.numpy._arithmetic import _dtype, as_array, choose as _choose, is_kind
+from veery.numpy._arithmetic import _dtype, as_array, choose as _choose, clip, is_kind, remainder
 from veery.numpy._creation import asarray, from_host, full
 from veery.numpy._elementwise import jitted, run
 from veery.numpy._logic import to_bool
@@ -31,6 +31,7 @@ from veery.numpy._promotion import (
     to_dtype,
     unwrap,
 )
+from veery.numpy._vectorize import vectorize
 
 # where, select.
 
@@ -155,8 +156,6 @@ def choose(a: ArrayLike, choices: Array | Sequence[ArrayLike], out: None = None,
 
 @jit(static_argnames=("wrap",))
 def _choose_among(a: Array, choices: tuple[ArrayLike, ...], wrap: bool) -> Array:
-    from veery.numpy._arithmetic import clip, remainder
-
     count = len(choices)
     a = to_dtype(remainder(a, count) if wrap else clip(a, 0, count - 1), np.dtype(np.int32))
     a, *cases = broadcast_arrays(a, *promote_dtypes(*choices))
@@ -223,8 +222,6 @@ def piecewise(
 
 @jit(static_argnames=("functions",))
 def _piecewise(x: Array, conditions: Any, values: Any, args: Any, kw: Any, functions: tuple[Any, ...]) -> Array:
-    from veery.numpy._vectorize import vectorize
-
     def evaluate(f: Any, value: Any) -> Array:
         if f is not None:
             value = vectorize(lambda v: f(v, *args, **kw))(x)
@@ -271,8 +268,6 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
 
 
 def _static_size(size: Any) -> int:
-    from veery._core.shapes import concrete_int
-
     return concrete_int(size, "size argument of jnp.nonzero()")
 
 
@@ -421,8 +416,6 @@ def _take(
     if axis is None:
         a, axis = lax.reshape(a, (a.size,)), 0
     if mode == "wrap":
-        from veery.numpy._arithmetic import remainder
-
         indices, mode = remainder(indices, a.shape[axis]), "clip"
     return (
         asarray(a)
@@ -591,8 +584,6 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     if mode is None or mode == "clip":
         mode = "clip"
     elif mode == "wrap":
-        from veery.numpy._arithmetic import remainder
-
         positions, mode = remainder(positions, x.size), "drop"
     elif mode == "raise":
         raise NotImplementedError("The 'raise' mode to jnp.put is not supported.")
@@ -707,8 +698,6 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
     >>> unravel_index(np.array([4]), (2, 3))
     (Array([1], dtype=int32), Array([1], dtype=int32))
     """
-    from veery._core.shapes import canonicalize_shape
-
     check_arraylike("unravel_index", indices)
     if not is_kind(unwrap(indices), np.integer):
         raise TypeError(f"unravel_index: indices must be integers, got {_dtype(unwrap(indices))}")
@@ -753,8 +742,6 @@ def ravel_multi_index(
     >>> ravel_multi_index((np.array([1]), np.array([1])), (2, 3))
     Array([4], dtype=int32)
     """
-    from veery.numpy._arithmetic import clip, remainder
-
     if len(multi_index) != len(dims):
         raise ValueError(f"len(multi_index)={len(multi_index)} != len(dims)={len(dims)}")
     dims = tuple(int(d) for d in dims)

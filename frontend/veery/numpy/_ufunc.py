@@ -12,8 +12,10 @@ import numpy as np
 from veery import lax
 from veery._core import dtypes
 from veery._core.avals import aval_of
+from veery.numpy import _creation
 from veery.numpy._elementwise import elementwise, run
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike, promote_dtypes, to_dtype
+from veery.numpy._promotion import Array, ArrayLike, broadcast_to, check_arraylike, promote_dtypes, to_dtype
+from veery.numpy._vectorize import vectorize
 
 
 class ufunc:
@@ -77,8 +79,6 @@ class ufunc:
         return self._call(*args)
 
     def _mapped(self, *args: ArrayLike) -> Any:
-        from veery.numpy._vectorize import vectorize
-
         return vectorize(self._func)(*args)
 
     def _check_binary(self, method: str) -> None:
@@ -145,8 +145,6 @@ class ufunc:
         columns = lax.reshape(lax.transpose(x, (*axes, *kept)), (math.prod(np.shape(a)[i] for i in axes), *shape))
         mask = None
         if where is not None:
-            from veery.numpy._promotion import broadcast_to
-
             mask = lax.reshape(lax.transpose(broadcast_to(where, np.shape(a)), (*axes, *kept)), columns.shape)
         first = initial if initial is not None else self.identity
         if first is None:
@@ -211,7 +209,6 @@ class ufunc:
         own = self._own["at"]
         if own is not None:
             return own(a, indices) if b is None else own(a, indices, b)
-        from veery.numpy import _creation
 
         a = _creation.asarray(a)
         if b is None:
@@ -240,7 +237,6 @@ class ufunc:
         own = self._own["reduceat"]
         if own is not None:
             return own(a, indices, axis=axis, dtype=dtype)
-        from veery.numpy import _creation
 
         check_arraylike(f"{self.__name__}.reduceat", a, indices)
         x, starts = _creation.asarray(a, dtype), _creation.asarray(indices)
@@ -249,8 +245,6 @@ class ufunc:
         return run(self._reduceat_by_scan, x, starts, axis=axis)
 
     def _reduceat_by_scan(self, x: Array, starts: Array, *, axis: int) -> Array:
-        from veery.numpy import _creation
-
         moved = lax.transpose(x, _axis_first(x.ndim, axis))
         stops = lax.concatenate([starts[1:], _creation.array([moved.shape[0]], starts.dtype)], 0)
         begin = moved[starts]

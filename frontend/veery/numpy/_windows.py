@@ -14,6 +14,7 @@ from veery._core.shapes import canonicalize_axis
 from veery.numpy._arithmetic import is_kind
 from veery.numpy._creation import asarray, from_host
 from veery.numpy._elementwise import run
+from veery.numpy._exponential import i0
 from veery.numpy._logic import to_bool
 from veery.numpy._promotion import Array, ArrayLike, check_arraylike
 
@@ -76,8 +77,6 @@ def kaiser(M: int, beta: ArrayLike) -> Array:
 
 @jit(static_argnames=("points",))
 def _kaiser(beta: ArrayLike, points: int) -> Array:
-    from veery.numpy._exponential import i0
-
     middle = 0.5 * (points - 1)
     position = np.sqrt(np.clip(1 - ((np.arange(points) - middle) / middle) ** 2, 0, None))
     beta_ = asarray(beta).astype(dtypes.default_float_dtype())

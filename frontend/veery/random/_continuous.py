@@ -12,6 +12,7 @@ from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.config import config
 from veery._core.shapes import canonicalize_shape
+from veery.numpy import linalg
 from veery.numpy._promotion import broadcast_to, to_dtype
 from veery.random._keys import (
     Array,
@@ -416,8 +417,6 @@ def _multivariate_normal(key: Any, mean: Any, cov: Any, *, shape: tuple[int, ...
 
 
 def _factor(cov: Array, method: str) -> Array:
-    from veery.numpy import linalg
-
     if method == "cholesky":
         return linalg.cholesky(cov)  # type: ignore[attr-defined]
     if method == "eigh":
@@ -448,8 +447,6 @@ def orthogonal(
 
 @jit(static_argnames=("n", "m", *_SHAPED))
 def _orthogonal(key: Any, *, n: int, m: int, shape: tuple[int, ...], dtype: Any) -> Array:
-    from veery.numpy import linalg
-
     z = normal_of(typed(key), (*shape, max(n, m), min(n, m)), dtype)
     q, r = linalg.qr(z)  # type: ignore[attr-defined]
     # the signs that make the decomposition unique, and with it the distribution uniform

@@ -109,7 +109,8 @@ def _answer(connection: socket.socket, *, forked: bool = False) -> bool:
 
 def _sendable(error: Exception) -> Exception:
     try:
-        return pickle.loads(pickle.dumps(error))
+        copy: Exception = pickle.loads(pickle.dumps(error))
+        return copy
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
 

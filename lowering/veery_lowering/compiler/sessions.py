@@ -151,7 +151,8 @@ def _text(invocation: Invocation, module: ir.Module, locations: bool) -> bytes:
     # The compiler's own option for this, --mlir-print-debuginfo, is for a whole process, and in a process with such
     # options the optimization level turns on none of the passes that belong to it: that would be another program.
     if locations:
-        return module.operation.get_asm(binary=True, enable_debug_info=True)
+        located: bytes = module.operation.get_asm(binary=True, enable_debug_info=True)
+        return located
     return _written(invocation.output_ir)
 
 

@@ -19,7 +19,7 @@ class HostReference:
 
     @property
     def __name__(self) -> str:  # of the function, for messages
-        return self.primitive.name
+        return str(self.primitive.name)
 
     def __call__(self, *operands: np.ndarray) -> list[np.ndarray]:
         out = self.primitive.reference(*operands, **dict(self.params))

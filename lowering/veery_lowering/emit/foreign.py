@@ -70,7 +70,7 @@ def functions(module: ir.Module) -> list[Any]:
 
 def symbol_of(function: Any) -> str:
     """The name of a function."""
-    return ir.StringAttr(function.attributes["sym_name"]).value
+    return str(ir.StringAttr(function.attributes["sym_name"]).value)
 
 
 def call(emitter: Any, foreign: Foreign, operands: Sequence[Any], results: Sequence[Any]) -> list[Any]:
@@ -120,4 +120,5 @@ def _merge(emitter: Any, foreign: Foreign) -> str:
                     del clone.attributes[name]
             if not foreign.lowered:
                 translate(clone, emitter.emit)
-    return symbols[foreign.entry]
+    entry: str = symbols[foreign.entry]
+    return entry

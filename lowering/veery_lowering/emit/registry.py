@@ -71,16 +71,25 @@ class Context:
 
 _rules: dict[tuple[str, str | None], Rule] = {}
 _replaced: set[str] = set()
+_of_any_shape: set[str] = set()
 _loaded = False
 
 
-def rule(name: str, *, target: str | None = None) -> Callable[[Rule], Rule]:
-    """Register the decorated function as the lowering of primitive `name`, on all targets or on one."""
+def rule(name: str, *, target: str | None = None, any_shape: bool = False) -> Callable[[Rule], Rule]:
+    """Register the decorated function as the lowering of primitive `name`.
+
+    Args:
+        name: of the primitive.
+        target: the only one for which it is; None for all.
+        any_shape: whether it takes symbolic shapes: IREE compiles what it emits for them, and that is tested.
+    """
 
     def register(function: Rule) -> Rule:
         if (name, target) in _rules:
             raise ValueError(f"rule: primitive {name!r} has a lowering rule for target {target or 'any'} already")
         _rules[name, target] = function
+        if any_shape:
+            _of_any_shape.add(name)
         return function
 
     return register
@@ -96,6 +105,12 @@ def replace(name: str, function: Rule, *, target: str | None = None) -> None:
 def is_replaced(name: str) -> bool:
     """Whether a lowering rule of primitive `name` was made outside veery."""
     return name in _replaced
+
+
+def takes_any_shape(name: str) -> bool:
+    """Whether primitive `name` is lowered for symbolic shapes."""
+    _load_rules()
+    return name in _of_any_shape
 
 
 def lookup(name: str, target: str) -> Rule | None:

@@ -7,35 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
+from veery_lowering.emit import registry
 from veery_lowering.errors import LoweringError
 from veery_lowering.mlir import ir
 from veery_lowering.program import Symbols
 from veery_lowering.types import is_static
-
-# What lowers to operations that IREE compiles for dynamic shapes, each of them tested.
-_SUPPORTED = frozenset(
-    # elementwise
-    "abs acos acosh add and asin asinh atan atan2 atanh bitcast_convert_type cbrt ceil clamp complex conj "
-    "convert_element_type copy cos cosh div eq erf erf_inv erfc exp exp2 expm1 floor ge gt imag integer_pow "
-    "is_finite le lgamma log log1p logistic lt max min mul ne neg nextafter not or pow real reduce_precision rem round "
-    "rsqrt select_n shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub "
-    "tan tanh xor "
-    # shapes
-    "broadcast_in_dim concatenate dim_as_value iota optimization_barrier pad reshape rev slice split "
-    "squeeze transpose "
-    # reductions and contractions
-    "argmax argmin conv_general_dilated dot_general reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum "
-    "reduce_xor "
-    # gathers, windows, running folds
-    "cumlogsumexp cummax cummin cumprod cumsum dynamic_slice dynamic_update_slice gather "
-    "reduce_window_max reduce_window_min reduce_window_sum scatter scatter_add scatter_max scatter_min "
-    "scatter_mul scatter_sub select_and_gather_add select_and_scatter_add sort top_k "
-    # random numbers
-    "random_bits random_clone random_fold_in random_seed random_split threefry2x32 "
-    # control flow and calls
-    "call_module cond custom_jvp_call custom_vjp_call jit name remat2 scan while "
-    "".split()
-)
 
 
 def variables(symbols: Symbols, arguments: Sequence[Any]) -> dict[str, hlo.Index]:
@@ -64,7 +40,7 @@ def clear_errors(what: str, symbols: Symbols) -> Iterator[None]:
 
 def check_symbolic(eqn: Any, where: str) -> None:
     """Raise LoweringError for an operation on symbolic shapes whose lowering is for static ones."""
-    if eqn.primitive.name in _SUPPORTED and not _changes_widths(eqn):
+    if registry.takes_any_shape(eqn.primitive.name) and not _changes_widths(eqn):
         return
     for atom in (*eqn.invars, *eqn.outvars):
         for size in getattr(atom.aval, "shape", ()):

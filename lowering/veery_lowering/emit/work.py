@@ -97,37 +97,11 @@ def _touched(eqn: Any) -> int:
 
 
 def _equation_work(eqn: Any) -> int:
-    special = _WORK.get(eqn.primitive.name)
+    special = _CONTROL_FLOW.get(eqn.primitive.name)
     if special is not None:
         return special(eqn)
     inner = sum(estimate_work(jaxpr.jaxpr) for jaxpr in inner_jaxprs(eqn))
-    return inner or _touched(eqn) + sum(math.prod(var.aval.shape) for var in eqn.outvars)
-
-
-def _dot_work(eqn: Any) -> int:
-    (contracting, _), _ = eqn.params["dimension_numbers"]
-    depth = math.prod(eqn.invars[0].aval.shape[axis] for axis in contracting)
-    return 2 * math.prod(eqn.outvars[0].aval.shape) * depth + _touched(eqn)
-
-
-def _conv_work(eqn: Any) -> int:
-    numbers = eqn.params["dimension_numbers"]
-    kernel, out = eqn.invars[1].aval.shape, eqn.outvars[0].aval.shape
-    out_features = kernel[numbers.rhs_spec[0]]
-    return 2 * math.prod(out) * math.prod(kernel) // max(1, out_features) + _touched(eqn)
-
-
-def _reduction_work(eqn: Any) -> int:
-    return _touched(eqn) + math.prod(eqn.invars[0].aval.shape)
-
-
-def _window_work(eqn: Any) -> int:
-    return _touched(eqn) + math.prod(eqn.outvars[0].aval.shape) * math.prod(eqn.params["window_dimensions"])
-
-
-def _sort_work(eqn: Any) -> int:
-    size = math.prod(eqn.invars[0].aval.shape)
-    return _touched(eqn) + 8 * size * (max(1, size.bit_length()) if is_static(size) else 16)
+    return inner or _touched(eqn) + sum(eqn.primitive.cost(eqn))
 
 
 def _while_work(eqn: Any) -> int:
@@ -137,7 +111,8 @@ def _while_work(eqn: Any) -> int:
 
 
 def _scan_work(eqn: Any) -> int:
-    return eqn.params["length"] * estimate_work(eqn.params["jaxpr"].jaxpr) + _touched(eqn)
+    length: int = eqn.params["length"]
+    return length * estimate_work(eqn.params["jaxpr"].jaxpr) + _touched(eqn)
 
 
 def _most(works: list[Any]) -> Any:
@@ -145,16 +120,7 @@ def _most(works: list[Any]) -> Any:
     return max(works, default=0) if all(map(is_static, works)) else sum(works)
 
 
-_WORK: dict[str, Callable[[Any], int]] = {
-    "dot_general": _dot_work,
-    "conv_general_dilated": _conv_work,
-    **dict.fromkeys(
-        "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or reduce_xor argmax argmin".split(),
-        _reduction_work,
-    ),
-    **dict.fromkeys("reduce_window_sum reduce_window_max reduce_window_min".split(), _window_work),
-    "sort": _sort_work,
-    "top_k": _sort_work,
+_CONTROL_FLOW: dict[str, Callable[[Any], int]] = {
     "while": _while_work,
     "scan": _scan_work,
     "cond": lambda eqn: _most([estimate_work(branch.jaxpr) for branch in eqn.params["branches"]]),

@@ -160,7 +160,8 @@ def elementwise(
     if operation is not None:
         return lines.add(f"{operation} {', '.join(operands)} : {type_}")
     if name in _SPECIAL:
-        return _SPECIAL[name](lines, detail, operands, dtype, out, shape)
+        register: str = _SPECIAL[name](lines, detail, operands, dtype, out, shape)
+        return register
     if (name, dtype.kind) in _DIVISIONS:
         return _divided(lines, name, operands, dtype, shape)
     raise Unfit(name)

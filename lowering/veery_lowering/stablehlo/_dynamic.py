@@ -78,7 +78,8 @@ class Index:
         return Index.of(other) // self
 
     def __mod__(self, other: Any) -> Index:
-        return self - (self // other) * other
+        rest: Index = self - (self // other) * other
+        return rest
 
     def __rmod__(self, other: Any) -> Index:
         return Index.of(other) % self

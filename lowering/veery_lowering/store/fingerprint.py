@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 
 from veery_lowering.emit import registry
-from veery_lowering.emit.calls import INLINED
 
 _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes))
-_IGNORED = {"remat2": frozenset(("policy",)), "jit": frozenset(("name",))}  # what lowering rules do not look at
 
 
 class _Opaque(Exception):
@@ -69,8 +67,8 @@ class _Writer:
         self.parts.append("->")
         for variable in eqn.outvars:
             self.atom(variable)
-        read = (INLINED[name],) if name in INLINED else sorted(eqn.params.keys() - _IGNORED.get(name, frozenset()))
-        for key in read:
+        function = eqn.primitive.stands_for
+        for key in [function] if function else sorted(eqn.params.keys() - eqn.primitive.inert):
             self.parts.append(key)
             self.value(eqn.params[key])
 

@@ -11,6 +11,8 @@ from veery._core.trace import (
     current_trace as _current_trace,
     set_current_trace as set_current_trace,
 )
+from veery._transforms.batching import BatchTrace, batched_aval, unbatched_aval
+from veery._transforms.staging import StagingTrace
 from veery.core import (
     AbstractToken as AbstractToken,
     ClosedJaxpr as ClosedJaxpr,
@@ -23,6 +25,7 @@ from veery.core import (
     JaxprTypeError as JaxprTypeError,
     Literal as Literal,
     Primitive as Primitive,
+    ShapedArray,
     Var as Var,
     check_jaxpr as check_jaxpr,
     jaxpr_as_fun as jaxpr_as_fun,
@@ -59,22 +62,16 @@ def gensym(suffix: str = "") -> Any:
 
 def mapped_aval(size: int, axis: int | None, aval: Any) -> Any:
     """The aval of one element of a batch."""
-    from veery._transforms.batching import unbatched_aval
-
     return unbatched_aval(aval, axis)
 
 
 def unmapped_aval(size: int, axis: int | None, aval: Any) -> Any:
     """The aval of a batch of such elements."""
-    from veery._transforms.batching import batched_aval
-
     return batched_aval(aval, axis, size)
 
 
 def primal_dtype_to_tangent_dtype(dtype: Any) -> Any:
     """The dtype of the tangents of an array of this dtype."""
-    from veery.core import ShapedArray
-
     return ShapedArray((), dtype).to_tangent_aval().dtype  # type: ignore[attr-defined]
 
 
@@ -113,15 +110,11 @@ def nonempty_axis_env_DO_NOT_USE() -> bool:  # noqa: N802
 
 def unsafe_am_i_under_a_jit_DO_NOT_USE() -> bool:  # noqa: N802
     """Whether a function is being traced to a jaxpr."""
-    from veery._transforms.staging import StagingTrace
-
     return _is_under(StagingTrace)
 
 
 def unsafe_am_i_under_a_vmap_DO_NOT_USE() -> bool:  # noqa: N802
     """Whether a function is being vectorised."""
-    from veery._transforms.batching import BatchTrace
-
     return _is_under(BatchTrace)
 
 

@@ -31,7 +31,7 @@ for _direction in ("EQ", "LT", "LE"):
     elementwise(f"{_direction.lower()}_to")(partial(_compare_total, _direction))
 
 
-@rule("select_n")
+@rule("select_n", any_shape=True)
 def _select_n(ctx: Any, which: Value, *cases: Value) -> Value:
     """cases[which]: `which` is bool (False picks the first) or int32, of the cases' shape or rank 0."""
     if len(cases) == 1:
@@ -44,6 +44,6 @@ def _select_n(ctx: Any, which: Value, *cases: Value) -> Value:
     return result
 
 
-@rule("clamp")
+@rule("clamp", any_shape=True)
 def _clamp(ctx: Any, low: Value, x: Value, high: Value) -> Value:
     return hlo.clamp(low, x, high)

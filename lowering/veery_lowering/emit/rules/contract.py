@@ -13,7 +13,7 @@ from veery_lowering.emit.registry import Context, Value, rule
 from veery_lowering.types import is_static
 
 
-@rule("dot_general")
+@rule("dot_general", any_shape=True)
 def _dot_general(ctx: Context, a: Value, b: Value, *, dimension_numbers: Any, **_: Any) -> Value:
     """Precision is not passed on: IREE computes in the operands' full precision."""
     contracting, batch = dimension_numbers

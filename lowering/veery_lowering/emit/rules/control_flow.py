@@ -9,32 +9,28 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.emit.calls import INLINED
 from veery_lowering.emit.registry import Context, Value, rule
 from veery_lowering.emit.work import increment, is_selected
 from veery_lowering.types import aval_type, is_static
 
 
-@rule("jit")
+@rule("jit", any_shape=True)
 def _jit(ctx: Context, *operands: Value, jaxpr: Any, name: str = "", inline: bool = False, **_: Any) -> list[Value]:
     if inline or not jaxpr.jaxpr.eqns:
         return ctx.inline(jaxpr, *operands)
     return ctx.call(jaxpr, *operands, name=name or None)
 
 
-def _inlined(name: str, parameter: str) -> None:
-    """Register a primitive that is lowered as the jaxpr in one of its parameters."""
-
-    @rule(name)
-    def lower(ctx: Context, *operands: Value, **params: Any) -> list[Value]:
-        jaxpr = params[parameter]
-        if not hasattr(jaxpr, "jaxpr"):
-            jaxpr = SimpleNamespace(jaxpr=jaxpr, consts=())
-        return ctx.inline(jaxpr, *operands)
-
-
-for _name, _parameter in INLINED.items():
-    _inlined(_name, _parameter)
+@rule("custom_jvp_call", any_shape=True)
+@rule("custom_vjp_call", any_shape=True)
+@rule("custom_vmap_call")
+@rule("linear_call")
+def _inlined(ctx: Context, *operands: Value, **params: Any) -> list[Value]:
+    """What stands for a function whose derivative or memory is special is just that function."""
+    jaxpr = params[ctx.definition.stands_for]
+    if not hasattr(jaxpr, "jaxpr"):
+        jaxpr = SimpleNamespace(jaxpr=jaxpr, consts=())
+    return ctx.inline(jaxpr, *operands)
 
 
 @rule("custom_lin")
@@ -45,7 +41,7 @@ def _custom_lin(ctx: Context, *operands: Value, name: str = "", **_: Any) -> lis
     )
 
 
-@rule("remat2")
+@rule("remat2", any_shape=True)
 def _checkpoint(
     ctx: Context, *operands: Value, jaxpr: Any, prevent_cse: Any = True, differentiated: bool = True, **_: Any
 ) -> list[Value]:
@@ -61,7 +57,7 @@ def _dce_sink(ctx: Context, *operands: Value) -> list[Value]:
     return []
 
 
-@rule("name")
+@rule("name", any_shape=True)
 def _checkpoint_name(ctx: Context, x: Value, *, name: str) -> Value:
     return x
 
@@ -94,7 +90,7 @@ def _platform_index(ctx: Context, *, platforms: Sequence[str], has_default: bool
     )
 
 
-@rule("cond")
+@rule("cond", any_shape=True)
 def _cond(ctx: Context, index: Value, *operands: Value, branches: Sequence[Any], **_: Any) -> list[Value]:
     known = hlo.scalar_of(index)
     if len(branches) == 1 or known is not None:
@@ -122,7 +118,7 @@ def _select_branch(index: Value, outcomes: list[list[Value]]) -> list[Value]:
     return chosen
 
 
-@rule("while")
+@rule("while", any_shape=True)
 def _while(
     ctx: Context, *operands: Value, cond_nconsts: int, cond_jaxpr: Any, body_nconsts: int, body_jaxpr: Any, **_: Any
 ) -> list[Value]:
@@ -146,7 +142,7 @@ def _while(
     return whole(hlo.while_([carry[i] for i in changing], goes_on, step))
 
 
-@rule("scan")
+@rule("scan", any_shape=True)
 def _scan(
     ctx: Context,
     *operands: Value,

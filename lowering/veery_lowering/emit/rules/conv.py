@@ -16,7 +16,7 @@ from veery_lowering.types import is_static
 Spec = Sequence[int]
 
 
-@rule("conv_general_dilated")
+@rule("conv_general_dilated", any_shape=True)
 def _conv_general_dilated(ctx: Context, lhs: Value, rhs: Value, **params: Any) -> Value:
     """A complex convolution, which crashes the compiler of IREE 3.13, is four real ones."""
     out = ctx.avals_out[0]

@@ -118,16 +118,16 @@ def _nonzero(x: Value) -> Value:
     return hlo.compare(x, hlo.full_like(x, 0), "NE")
 
 
-@rule("convert_element_type")
+@rule("convert_element_type", any_shape=True)
 def _convert_element_type(ctx: Any, x: Value, *, new_dtype: Any, **_: Any) -> Value:
     return convert_dtype(x, new_dtype)
 
 
-@rule("bitcast_convert_type")
+@rule("bitcast_convert_type", any_shape=True)
 def _bitcast_convert_type(ctx: Any, x: Value, *, new_dtype: Any) -> Value:
     return hlo.bitcast_convert(x, new_dtype)
 
 
-@rule("reduce_precision")
+@rule("reduce_precision", any_shape=True)
 def _reduce_precision(ctx: Any, x: Value, *, exponent_bits: int, mantissa_bits: int) -> Value:
     return hlo.reduce_precision(x, exponent_bits, mantissa_bits)

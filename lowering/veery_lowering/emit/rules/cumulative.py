@@ -104,7 +104,7 @@ def _by_doubling_to(x: Value, shape: Shape, axis: int, reverse: bool, combine: C
 
 
 def _register(name: str, combine: Combine, neutral: Callable[[np.dtype], Any], within: Callable[..., Value]) -> None:
-    @rule(name)
+    @rule(name, any_shape=True)
     def lower(ctx: Context, x: Value, *, axis: int, reverse: bool = False, **_: Any) -> Value:
         shape = ctx.avals_in[0].shape
         if 0 in shape:

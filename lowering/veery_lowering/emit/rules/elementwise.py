@@ -28,11 +28,11 @@ def in_float32(builder: Callable[..., Value], *operands: Value) -> Value:
     return hlo.convert(result, dtype) if hlo.dtype_of(result) == np.float32 else result
 
 
-def elementwise(name: str, *, target: str | None = None) -> Callable[[Rule], Rule]:
+def elementwise(name: str, *, target: str | None = None, any_shape: bool = True) -> Callable[[Rule], Rule]:
     """Register the lowering of an elementwise primitive: operands reach it in the shape of its result."""
 
     def register(function: Rule) -> Rule:
-        @rule(name, target=target)
+        @rule(name, target=target, any_shape=any_shape)
         def lower(ctx: Any, *operands: Value, **params: Any) -> Value:
             shape = ctx.avals_out[0].shape
             return function(ctx, *(hlo.spread(x, shape) for x in operands), **params)

@@ -8,7 +8,7 @@ from veery_lowering.emit import foreign
 from veery_lowering.emit.registry import Context, Value, rule
 
 
-@rule("call_module")
+@rule("call_module", any_shape=True)
 def _call_module(ctx: Context, *operands: Value, module: Any, types: Any) -> list[Value]:
     if isinstance(module, foreign.ForeignByTarget):
         module = module.choose(ctx.target)

@@ -67,7 +67,7 @@ def _upper(limits: Sequence[Any], shape: Sequence[Any], dtype: np.dtype) -> Valu
     return parts[0] if len(parts) == 1 else hlo.concatenate(parts, len(shape) - 1)
 
 
-@rule("gather")
+@rule("gather", any_shape=True)
 def _gather(
     ctx: Context,
     operand: Value,
@@ -186,7 +186,7 @@ _COMBINERS = {
 
 
 def _register(name: str, combiner: Combiner) -> None:
-    @rule(name)
+    @rule(name, any_shape=True)
     def lower(
         ctx: Context,
         operand: Value,

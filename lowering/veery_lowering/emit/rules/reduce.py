@@ -60,7 +60,7 @@ def fold(x: Value, axes: Sequence[int], combine: Combine, neutral: Any) -> Value
     return hlo.reduce(x, init, tuple(axes), combine)
 
 
-@rule("reduce_sum")
+@rule("reduce_sum", any_shape=True)
 def _reduce_sum(ctx: Context, x: Value, *, axes: Sequence[int], **_: Any) -> Value:
     dtype = hlo.dtype_of(x)
     if dtype.kind in "fV" and dtype.itemsize < 4 and axes:
@@ -69,18 +69,18 @@ def _reduce_sum(ctx: Context, x: Value, *, axes: Sequence[int], **_: Any) -> Val
     return _sum(x, axes)
 
 
-@rule("reduce_prod")
+@rule("reduce_prod", any_shape=True)
 def _reduce_prod(ctx: Context, x: Value, *, axes: Sequence[int], **_: Any) -> Value:
     dtype = hlo.dtype_of(x)
     return fold(x, axes, hlo.and_ if dtype == np.bool_ else hlo.multiply, np.ones((), dtype))
 
 
-@rule("reduce_max")
+@rule("reduce_max", any_shape=True)
 def _reduce_max(ctx: Context, x: Value, *, axes: Sequence[int], **_: Any) -> Value:
     return _reduce_extreme(x, axes, hlo.maximum, lowest, "GT")
 
 
-@rule("reduce_min")
+@rule("reduce_min", any_shape=True)
 def _reduce_min(ctx: Context, x: Value, *, axes: Sequence[int], **_: Any) -> Value:
     return _reduce_extreme(x, axes, hlo.minimum, highest, "LT")
 
@@ -118,27 +118,27 @@ def _apart(extreme: Value, x: Value, axes: Sequence[int]) -> Value:
     return hlo.optimization_barrier([extreme])[0]
 
 
-@rule("reduce_and")
+@rule("reduce_and", any_shape=True)
 def _reduce_and(ctx: Context, x: Value, *, axes: Sequence[int], **_: Any) -> Value:
     return fold(x, axes, hlo.and_, all_ones(hlo.dtype_of(x)))
 
 
-@rule("reduce_or")
+@rule("reduce_or", any_shape=True)
 def _reduce_or(ctx: Context, x: Value, *, axes: Sequence[int], **_: Any) -> Value:
     return fold(x, axes, hlo.or_, np.zeros((), hlo.dtype_of(x)))
 
 
-@rule("reduce_xor")
+@rule("reduce_xor", any_shape=True)
 def _reduce_xor(ctx: Context, x: Value, *, axes: Sequence[int], **_: Any) -> Value:
     return fold(x, axes, hlo.xor, np.zeros((), hlo.dtype_of(x)))
 
 
-@rule("argmax")
+@rule("argmax", any_shape=True)
 def _argmax(ctx: Context, x: Value, *, axes: Sequence[int], index_dtype: Any, **_: Any) -> Value:
     return _arg_extreme(x, axes, index_dtype, hlo.maximum, lowest)
 
 
-@rule("argmin")
+@rule("argmin", any_shape=True)
 def _argmin(ctx: Context, x: Value, *, axes: Sequence[int], index_dtype: Any, **_: Any) -> Value:
     return _arg_extreme(x, axes, index_dtype, hlo.minimum, highest)
 
@@ -172,9 +172,6 @@ def _reduce(
     if body_jaxpr is None:
         raise LoweringError("reduce: expected the combining function as a jaxpr")
     count = len(operands) // 2
-    return hlo.reduce(
-        list(operands[:count]),
-        list(operands[count:]),
-        tuple(dimensions),
-        lambda *scalars: ctx.inline(body_jaxpr, *scalars),
-    )
+    body = lambda *scalars: ctx.inline(body_jaxpr, *scalars)
+    folded: list[Value] = hlo.reduce(list(operands[:count]), list(operands[count:]), tuple(dimensions), body)
+    return folded

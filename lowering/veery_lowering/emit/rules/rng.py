@@ -22,7 +22,7 @@ _PARITY = 0x1BD11BDA
 _U32, _U64 = np.dtype("uint32"), np.dtype("uint64")
 
 
-@rule("threefry2x32")
+@rule("threefry2x32", any_shape=True)
 def _threefry2x32(ctx: Context, *operands: Value, **_: Any) -> list[Value]:
     shape = tuple(ctx.avals_out[0].shape)
     return list(threefry2x32(*(_broadcast(x, shape) for x in operands)))
@@ -87,12 +87,12 @@ def _random_unwrap(ctx: Context, keys: Value, **_: Any) -> Value:
     return hlo.bitcast_convert(keys, _U32)
 
 
-@rule("random_clone")
+@rule("random_clone", any_shape=True)
 def _random_clone(ctx: Context, keys: Value, **_: Any) -> Value:
     return keys
 
 
-@rule("random_seed")
+@rule("random_seed", any_shape=True)
 def _random_seed(ctx: Context, seeds: Value, **_: Any) -> Value:
     """The seed's high word first; it is 0 for seeds of up to 32 bits, negative ones too."""
     seeds = _read_when_called(seeds)
@@ -124,7 +124,7 @@ def _stream(keys: Value, key_shape: Sequence[int], count: int) -> tuple[Value, V
     return threefry2x32(key0, key1, high, low)
 
 
-@rule("random_bits")
+@rule("random_bits", any_shape=True)
 def _random_bits(ctx: Context, keys: Value, *, bit_width: int, shape: Sequence[int], **_: Any) -> Value:
     out_shape = tuple(ctx.avals_out[0].shape)
     if 0 in out_shape:
@@ -137,7 +137,7 @@ def _random_bits(ctx: Context, keys: Value, *, bit_width: int, shape: Sequence[i
     return hlo.reshape(bits, out_shape, (*key_shape, count))
 
 
-@rule("random_split")
+@rule("random_split", any_shape=True)
 def _random_split(ctx: Context, keys: Value, *, shape: Sequence[int], **_: Any) -> Value:
     out_shape = tuple(ctx.avals_out[0].shape)
     if 0 in out_shape:
@@ -146,7 +146,7 @@ def _random_split(ctx: Context, keys: Value, *, shape: Sequence[int], **_: Any) 
     return hlo.reshape(_pack(*_stream(keys, key_shape, count)), out_shape, (*key_shape, count))
 
 
-@rule("random_fold_in")
+@rule("random_fold_in", any_shape=True)
 def _random_fold_in(ctx: Context, keys: Value, data: Value, **_: Any) -> Value:
     shape = tuple(ctx.avals_out[0].shape)
     key0, key1 = _words(_broadcast(keys, shape))

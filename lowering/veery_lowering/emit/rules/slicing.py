@@ -11,7 +11,7 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import Context, Value, rule
 
 
-@rule("slice")
+@rule("slice", any_shape=True)
 def _slice(
     ctx: Context,
     x: Value,
@@ -26,7 +26,7 @@ def _slice(
     return hlo.slice(x, start_indices, limit_indices, strides)
 
 
-@rule("dynamic_slice")
+@rule("dynamic_slice", any_shape=True)
 def _dynamic_slice(ctx: Context, x: Value, *starts: Value, slice_sizes: Sequence[int], **_: Any) -> Value:
     if tuple(slice_sizes) == ctx.avals_in[0].shape:
         return x
@@ -35,7 +35,7 @@ def _dynamic_slice(ctx: Context, x: Value, *starts: Value, slice_sizes: Sequence
     return hlo.dynamic_slice(x, start_indices(starts), tuple(slice_sizes))
 
 
-@rule("dynamic_update_slice")
+@rule("dynamic_update_slice", any_shape=True)
 def _dynamic_update_slice(ctx: Context, x: Value, update: Value, *starts: Value, **_: Any) -> Value:
     if 0 in ctx.avals_in[1].shape:
         return x

@@ -105,15 +105,17 @@ def _key_of_largest(x: np.ndarray) -> np.ndarray:
 def _descending(key: np.ndarray) -> np.ndarray:
     """The indices that order the last axis from the largest, ties by ascending index."""
     # Twice reversed: ascending and stable in the reversed order is descending with ties by ascending index.
-    return key.shape[-1] - 1 - np.argsort(key[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    backwards: np.ndarray = np.argsort(key[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    places: np.ndarray = key.shape[-1] - 1 - backwards
+    return places
 
 
-@rule("sort")
+@rule("sort", any_shape=True)
 def _sort(ctx: Context, *operands: Value, dimension: int, num_keys: int = 1, **_: Any) -> list[Value]:
     return ordered(list(operands), ctx.avals_in[0].shape, dimension, _Order(num_keys))
 
 
-@rule("sort", target="cpu")
+@rule("sort", target="cpu", any_shape=True)
 def _sort_cpu(ctx: Context, *operands: Value, dimension: int, num_keys: int = 1, **_: Any) -> list[Value]:
     shape = ctx.avals_in[0].shape
     if shape[dimension] in (0, 1) or 0 in shape:
@@ -123,12 +125,12 @@ def _sort_cpu(ctx: Context, *operands: Value, dimension: int, num_keys: int = 1,
     return ctx.host_call(HostSort(dimension, num_keys), operands, ctx.avals_out)
 
 
-@rule("top_k")
+@rule("top_k", any_shape=True)
 def _top_k(ctx: Context, x: Value, *, k: int, axis: int = -1, **_: Any) -> list[Value]:
     return _top_k_without_host(ctx, x, k, axis)
 
 
-@rule("top_k", target="cpu")
+@rule("top_k", target="cpu", any_shape=True)
 def _top_k_cpu(ctx: Context, x: Value, *, k: int, axis: int = -1, **_: Any) -> list[Value]:
     shape = ctx.avals_in[0].shape
     if axis % len(shape) != len(shape) - 1 or not all(map(is_static, shape)):

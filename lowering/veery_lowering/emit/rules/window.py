@@ -13,6 +13,7 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import Context, Value, rule
 from veery_lowering.emit.rules.reduce import highest, lowest
 from veery_lowering.errors import LoweringError
+from veery_lowering.mlir import ir
 from veery_lowering.types import is_static
 
 Combine = Callable[[Value, Value], Value]
@@ -22,7 +23,7 @@ MOST_OFFSETS = 4096
 
 
 def _register(name: str, combine: Combine, neutral: Callable[[np.dtype], Any]) -> None:
-    @rule(name)
+    @rule(name, any_shape=True)
     def lower(
         ctx: Context,
         x: Value,
@@ -128,8 +129,6 @@ def _reduce_window(
 
 def _elementwise(ctx: Context, jaxpr: Any, left: list[Value], right: list[Value]) -> list[Value]:
     """A jaxpr on scalars applied to arrays: one map for each result (StableHLO's map has one)."""
-    from veery_lowering.mlir import ir
-
     operands = [*left, *right]
     results = []
     for i, value in enumerate(left):
@@ -159,7 +158,7 @@ def _strided(x: Value, start: Sequence[int], shape: Sequence[int], strides: Sequ
     return hlo.slice(x, start, limits, strides)
 
 
-@rule("select_and_scatter_add")
+@rule("select_and_scatter_add", any_shape=True)
 def _select_and_scatter_add(
     ctx: Context,
     source: Value,
@@ -242,7 +241,7 @@ def _winners(
     return hlo.select(taken, winner, hlo.full(-1, out, np.int32))
 
 
-@rule("select_and_gather_add")
+@rule("select_and_gather_add", any_shape=True)
 def _select_and_gather_add(
     ctx: Context,
     tangents: Value,

@@ -187,7 +187,7 @@ class _Flow:
 
     @staticmethod
     def _function_of(op: Any) -> str:
-        return ir.StringAttr(op.parent.operation.attributes["sym_name"]).value
+        return str(ir.StringAttr(op.parent.operation.attributes["sym_name"]).value)
 
     def _forwarded(self, op: Any) -> tuple[int, ...] | range:
         name = base_name(op.name)

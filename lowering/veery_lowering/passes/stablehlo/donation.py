@@ -68,7 +68,7 @@ def reuse_donated(module: Any, donated: Sequence[bool], refused: Collection[int]
 
 
 def _is_main(operation: Any) -> bool:
-    return operation.name == "func.func" and ir.StringAttr(operation.attributes["sym_name"]).value == "main"
+    return bool(operation.name == "func.func" and ir.StringAttr(operation.attributes["sym_name"]).value == "main")
 
 
 def _reuses(block: Any, arguments: Sequence[int]) -> Iterator[_Reuse]:
@@ -90,7 +90,7 @@ def _reuses(block: Any, arguments: Sequence[int]) -> Iterator[_Reuse]:
 
 
 def _nbytes(value: ir.Value) -> int:
-    return math.prod(hlo.shape_of(value)) * hlo.dtype_of(value).itemsize
+    return int(math.prod(hlo.shape_of(value)) * hlo.dtype_of(value).itemsize)
 
 
 def _other_readers(argument: ir.Value, result: ir.Value) -> tuple[Any, ...] | None:

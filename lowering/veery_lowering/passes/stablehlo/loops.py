@@ -109,13 +109,13 @@ def _bound(body: Any, given: Sequence[Value], returned: Sequence[Value]) -> list
 
 
 def _is_small(kind: Any) -> bool:
-    return kind.has_static_shape and math.prod(kind.shape) <= _SMALL
+    return bool(kind.has_static_shape and math.prod(kind.shape) <= _SMALL)
 
 
 def _is_computed(x: Value, body: Any) -> bool:
     if isinstance(x.owner, ir.Block):
         return False
-    return x.owner.operation.block == body and x.owner.name != "stablehlo.constant"
+    return bool(x.owner.operation.block == body and x.owner.name != "stablehlo.constant")
 
 
 def _one_of_each_circle(given: Sequence[Value], returned: Sequence[Value]) -> list[int]:

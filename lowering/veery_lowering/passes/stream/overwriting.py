@@ -138,7 +138,7 @@ def _is_resource(x: Any) -> bool:
 
 def _writes(op: Any, memory: Any) -> bool:
     if op.name == "stream.cmd.copy":
-        return [x for x in op.operands if _is_resource(x)][1] == memory
+        return bool([x for x in op.operands if _is_resource(x)][1] == memory)
     if op.name != "stream.cmd.dispatch":
         return True
     accesses = [ir.IntegerAttr(each).value for each in op.attributes["resource_accesses"]]

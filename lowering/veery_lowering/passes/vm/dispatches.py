@@ -25,4 +25,4 @@ def refuse_wide_dispatches(module: ir.Module) -> None:
 
 def _bindings(dispatch: ir.Operation) -> int:
     """How many buffers a dispatch binds: the last of its operands are a list of them."""
-    return list(ir.DenseIntElementsAttr(dispatch.attributes["segment_sizes"]))[-1]
+    return int(list(ir.DenseIntElementsAttr(dispatch.attributes["segment_sizes"]))[-1])

@@ -39,7 +39,8 @@ def reduce_in_stages(
     total = math.prod(shape[axis] for axis in axes if is_static(shape[axis]))
     unknown = [axis for axis in axes if not is_static(shape[axis])]
     if 0 in shape or (total <= LONGEST_REDUCTION and not unknown):
-        return hlo.reduce(operands, inits, axes, body)
+        results: list[Value] = hlo.reduce(operands, inits, axes, body)
+        return results
     if unknown:
         return _reduce_unknown(operands, inits, axes, unknown[0], body)
     axis = max(axes, key=lambda a: shape[a])
@@ -58,4 +59,5 @@ def _reduce_unknown(
     split = [hlo.split_axis(x, axis, _STAGE, init) for x, init in zip(operands, inits)]
     others = [a + (a > axis) for a in axes if a != axis]
     folded = reduce_in_stages(split, inits, [axis + 1, *others], body)
-    return hlo.reduce(folded, inits, [axis - sum(a < axis for a in others)], body)
+    results: list[Value] = hlo.reduce(folded, inits, [axis - sum(a < axis for a in others)], body)
+    return results

@@ -1,7 +1,8 @@
-"""Gather and scatter of all windows at once."""
+"""Gather and scatter of all windows at once, as NumPy evaluates them (see veery._core.host)."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,11 +12,6 @@ from veery._core.jaxpr import JaxprEqn
 from veery.lax._gather_scatter_dims import GatherScatterMode
 
 Shape = tuple[int, ...]
-
-COMBINES = {
-    "scatter_add": np.add, "scatter_sub": np.subtract, "scatter_mul": np.multiply,
-    "scatter_min": np.minimum, "scatter_max": np.maximum,
-}  # fmt: skip
 
 
 def gather(eqn: JaxprEqn) -> Callable[..., np.ndarray]:
@@ -40,9 +36,15 @@ def gather(eqn: JaxprEqn) -> Callable[..., np.ndarray]:
     return gathered
 
 
-def scatter(eqn: JaxprEqn) -> Callable[..., np.ndarray]:
-    """An operand with updates combined into its windows at indices; of those that replace, the last wins."""
-    combine = COMBINES.get(eqn.primitive.name)
+def scatter(combine: np.ufunc | None = None) -> Callable[[JaxprEqn], Callable[..., np.ndarray]]:
+    """From an equation to an operand with updates combined into its windows at indices.
+
+    Without `combine` they replace what is there, and of several the last wins.
+    """
+    return functools.partial(_scatter, combine)
+
+
+def _scatter(combine: np.ufunc | None, eqn: JaxprEqn) -> Callable[..., np.ndarray]:
     numbers, mode = eqn.params["dimension_numbers"], eqn.params["mode"]
     shape, indices_shape, updates_shape = (v.aval.shape for v in eqn.invars)
     batching = list(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims))
