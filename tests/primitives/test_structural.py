@@ -22,7 +22,7 @@ FAMILIES = (
     "_barrier",
 )
 
-pytestmark = pytest.mark.usefixtures("x64")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("x64")]
 
 
 def test_every_primitive_has_a_row() -> None:
