@@ -96,11 +96,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     folder = session.config.stash.get(_folder, None)
     if folder is None:
         return
+    # IREE's loader leaves an empty file where a process is killed while it loads a program, as some tests do.
+    files = lambda: [name for name in os.listdir(folder / "temporary") if not name.startswith("iree_dylib_")]
     end = time.monotonic() + 5  # the compiler's processes end when they see that ours have
-    while (left := sorted(os.listdir(folder / "temporary"))) and time.monotonic() < end:
+    while (left := sorted(files())) and time.monotonic() < end:
         time.sleep(0.1)
     if left:
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        reporter.ensure_newline()
         reporter.write_line(f"left behind in the folder for temporary files: {', '.join(left)}", red=True)
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 

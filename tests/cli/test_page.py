@@ -9,6 +9,9 @@ import subprocess
 import pytest
 from cli.conftest import MODEL, run_process
 
+import veery
+import veery.numpy as jnp
+
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
@@ -35,6 +38,14 @@ def test_every_stage_knows_the_source(page):
         assert re.search('data-p="[^"]*model.py:6', section), title  # the dot_general
     assert "main_dispatch_0" in sections[2] and '<span class="k">stablehlo.dot_general</span>' in sections[3]
     assert "http" not in page.read_text().replace("http://www.w3.org/2000/svg", "")  # nothing is fetched
+
+
+def test_the_page_of_a_function_in_a_notebook(tmp_path):
+    shown = veery.visualize(lambda x: jnp.sin(x) * 2)(jnp.ones(3))
+    assert "stablehlo.multiply" in shown.page and "test_page.py" in shown.page
+    assert shown._repr_html_().startswith('<iframe srcdoc="&lt;!doctype html') and "KiB" in repr(shown)
+    shown.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text() == shown.page
 
 
 def test_a_click_lights_up_every_stage(page, tmp_path):
