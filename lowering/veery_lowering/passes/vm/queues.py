@@ -8,8 +8,8 @@ arguments, and makes casts that IREE does not compile.) Fix: all work names the 
 
 Recorded commands. Problem: commands that need no values of the host are recorded when a program is loaded, and each
 call says which buffers they work on. If there are only copies and fills among them, and no dispatch, IREE 3.13 keeps
-what the driver recorded for the first call, and plays it again whatever the buffers are. Example: each eager `x[i]` gave
-the row of the first i. Fix: commands are marked as for one use, for which IREE records them in each call.
+what the driver recorded for the first call, and plays it again whatever the buffers are. Example: each eager `x[i]`
+gave the row of the first i. Fix: commands are marked as for one use, for which IREE records them in each call.
 
 Memory of loops. Problem: IREE 3.13 gives back the memory of what a loop or a branch computed even if it is only a part
 of an allocation. Vulkan's driver refuses that ("queue_dealloca buffer was not returned by Vulkan queue_alloca"), and
