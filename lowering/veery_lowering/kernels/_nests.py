@@ -1,8 +1,8 @@
 r"""Loop nests over arrays in buffers, as MLIR text.
 
-`Nests.fill` writes a value to memory, `Nests.fold` sums over axes. Both go through the places of a nest, each a `Point`,
-at which the expression of a value (a `Form`) becomes text. The innermost loop takes vectors, and loops of few trips are
-written out: here is `y = x + 1` of 20 floats.
+`Nests.fill` writes a value to memory, `Nests.fold` sums over axes. Both go through the places of a nest, each a
+`Point`, at which the expression of a value (a `Form`) becomes text. The innermost loop takes vectors, and loops of few
+trips are written out: here is `y = x + 1` of 20 floats.
 
 >>> import numpy as np
 >>> from veery_lowering.kernels._forms import Buffer, Lazy, Uniform, whole
