@@ -103,8 +103,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         time.sleep(0.1)
     if left:
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-        reporter.ensure_newline()
-        reporter.write_line(f"left behind in the folder for temporary files: {', '.join(left)}", red=True)
+        reporter.write_line(f"\nleft behind in the folder for temporary files: {', '.join(left)}", red=True)
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
