@@ -29,7 +29,7 @@ test: install  ## lint, types, all tests, all examples in docstrings
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(PYTEST) -n $(JOBS) --dist loadgroup --no-loadscope-reorder
-	$(PYTEST) -n $(JOBS) --doctest-modules frontend lowering runtime
+	PYTHONPATH=tests $(PYTEST) -p conftest -n $(JOBS) --doctest-modules frontend lowering runtime
 
 test-fast: install  ## the tests that need no compiler: under a minute. One that loads it fails
 	VEERY_TEST_NO_COMPILER=1 $(PYTEST) -n $(JOBS) -m "not compiler and not slow" --ignore-glob='*_compiled.py' $(FAST)

@@ -307,3 +307,12 @@ def test_imports_within_functions_have_a_reason():
         unlisted += [] if rows else [f"{file}: {name}"]
     assert not unlisted, "imports that could stand at the top of their files"
     assert not set(LAZY) - used, "these are no more"
+
+
+def test_the_top_level_stays_small():
+    allowed = {"frontend", "lowering", "runtime", "tests", "examples", "docs", "pyproject.toml", "Makefile"}
+    allowed |= {f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")} | {"LICENSE"}
+    made = {"build", "dist"}  # by `make docs` and `make wheel`
+    found = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
+    others = {name for name in found - allowed - made if not name.endswith(".egg-info") and name != "__pycache__"}
+    assert not others

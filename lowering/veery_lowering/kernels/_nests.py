@@ -1,4 +1,25 @@
-"""Loop nests over arrays in buffers, as MLIR text: the innermost one over vectors, those of few trips written out."""
+r"""Loop nests over arrays in buffers, as MLIR text.
+
+`Nests.fill` writes a value to memory, `Nests.fold` sums over axes. Both go through the places of a nest, each a
+`Point`, at which the expression of a value (a `Form`) becomes text. The innermost loop takes vectors, and loops of few
+trips are written out: here is `y = x + 1` of 20 floats.
+
+>>> import numpy as np
+>>> from veery_lowering.kernels._forms import Buffer, Lazy, Uniform, whole
+>>> out, f4 = Lines(), np.dtype(np.float32)
+>>> x, y = (whole(Buffer(name, f4, 20), (20,)) for name in ("%x", "%y"))
+>>> one = Uniform(out.constant(1.0, f4, ""), f4)
+>>> Nests(out).fill(y, Lazy("add", "", (x, one), f4))
+>>> print("\n".join(out.lines))
+%v3 = vector.load %x[%v2] : memref<20xf32>, vector<16xf32>
+%v4 = vector.broadcast %v1 : f32 to vector<16xf32>
+%v5 = arith.addf %v3, %v4 : vector<16xf32>
+vector.store %v5, %y[%v2] : memref<20xf32>, vector<16xf32>
+%v7 = vector.load %x[%v6] : memref<20xf32>, vector<4xf32>
+%v8 = vector.broadcast %v1 : f32 to vector<4xf32>
+%v9 = arith.addf %v7, %v8 : vector<4xf32>
+vector.store %v9, %y[%v6] : memref<20xf32>, vector<4xf32>
+"""
 
 from __future__ import annotations
 
@@ -35,12 +56,21 @@ Step = Callable[[str, "Point"], str]  # from what was added up so far, and a poi
 
 @dataclass(frozen=True)
 class Axis:
+    """A loop of a nest: its number of trips, and how far a trip goes in each of the nest's views."""
+
     size: int
     strides: tuple[int, ...]  # in each view
 
 
 class Point:
-    """A place of a nest: where each view is read there, and how many elements at once along one axis."""
+    """A place of a nest: where each view is read there, and how many elements at once along one axis.
+
+    Args:
+        nests: writes the text.
+        views: the arrays that the nest goes over.
+        width: how many elements are taken at once.
+        lane: the axis along which they lie; None where there is one element.
+    """
 
     def __init__(self, nests: Nests, views: Sequence[View], width: int, lane: Axis | None) -> None:
         self.nests, self.width = nests, width
@@ -50,6 +80,7 @@ class Point:
         self._made: dict[int, tuple[str, bool]] = {}
 
     def moved(self, places: Sequence[tuple[Axis, Affine]]) -> Point:
+        """The place that is so many steps further along each of some axes."""
         copy = Point(self.nests, (), self.width, None)
         copy._step, copy._views = self._step, self._views
         copy._at = {
@@ -62,6 +93,7 @@ class Point:
 
     @property
     def shape(self) -> str:
+        """The vector's part of a type, as in `vector<8xf32>`: "8x", or "" for a scalar."""
         return f"{self.width}x" if self.width > 1 else ""
 
     def vector(self, form: Form) -> str:
@@ -96,13 +128,19 @@ class Point:
         return self.nests.once(key, make), uniform
 
     def store(self, name: str, view: View) -> None:
+        """Write a value to where a view is here."""
         self.nests.store(name, view, self._at[id(view)], self._step[id(view)], self.width)
 
 
 class Nests:
-    """Writes nests.
+    """Writes nests as lines of MLIR.
 
-    What was read or computed in a place holds until something is written: `_known` has that, innermost last.
+    A value that was read or computed is not read or computed a second time in the same region of the text, until
+    something is written to memory. `_known` has the names of such values, for each region that is open, the innermost
+    one last.
+
+    Args:
+        out: where the lines go.
     """
 
     def __init__(self, out: Lines) -> None:
@@ -112,6 +150,7 @@ class Nests:
     # Text.
 
     def once(self, key: object, make: Callable[[], str]) -> str:
+        """The name of a value: the one that is known by `key`, or what `make` writes."""
         for known in self._known:
             if key in known:
                 return known[key]
@@ -120,26 +159,31 @@ class Nests:
 
     @contextmanager
     def region(self) -> Iterator[None]:
-        """What is known in a region of the text holds there only."""
+        """A region of the text, such as the body of a loop: values that are made in it are not known behind it."""
         self._known.append({})
         yield
         self._known.pop()
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """A region that runs another time than what is around it: nothing that was read holds in both."""
+        """A region that runs at another time than what is around it: what was read in one is read anew in the other."""
         self.forget()
         yield
         self.forget()
 
     def forget(self) -> None:
-        """Something was written."""
+        """Something was written to memory, so that values must be read again.
+
+        Raises:
+            Unfit: the text has become longer than a kernel may be.
+        """
         for known in self._known:
             known.clear()
         if len(self.out.lines) > _MOST_LINES:
             raise Unfit("more than fits into a kernel")
 
     def position(self, at: Affine) -> str:
+        """The name of an index: a constant, and loop counters times factors, added up."""
         total = None
         for name, factor in at.terms:
             if factor != 1:
@@ -150,12 +194,18 @@ class Nests:
         return self.out.add(f"arith.addi {total}, {self.out.index(at.constant)} : index") if at.constant else total
 
     def spread(self, name: str, dtype: np.dtype, width: int) -> str:
+        """A scalar in all lanes of a vector."""
         if width == 1:
             return name
         make = lambda: self.out.add(f"vector.broadcast {name} : {spelled(dtype)} to {spelled(dtype, f'{width}x')}")
         return self.once(("spread", name, width), make)
 
     def load(self, view: View, at: Affine, step: int, width: int) -> str:
+        """Read elements of a view: `width` of them from a place on, `step` apart.
+
+        A vector is loaded where they are adjacent, and reversed where they are so backwards. Others are read one by
+        one. Where all lanes have the same element (a step of 0) it is a scalar. Bools are bytes in memory.
+        """
         out, memory = self.out, view.buffer.type
         dtype, vector = stored(view.dtype), spelled(stored(view.dtype), f"{width}x")
         scalar = lambda place: out.add(f"memref.load {view.buffer.name}[{self.position(place)}] : {memory}")
@@ -176,6 +226,7 @@ class Nests:
         return name
 
     def store(self, name: str, view: View, at: Affine, step: int, width: int) -> None:
+        """Write elements, as `load` reads them."""
         out, memory = self.out, view.buffer.type
         dtype, shape = stored(view.dtype), f"{width}x" if width > 1 else ""
         name = elementwise(out, "convert", "", [name], view.dtype, dtype, shape)
@@ -193,7 +244,16 @@ class Nests:
     # Nests.
 
     def fill(self, target: View, form: Form, most: int = _MOST_ELEMENTS) -> None:
-        """Write a value, of no more than so many elements."""
+        """Write a value to memory, element by element.
+
+        Args:
+            target: where it goes.
+            form: the value, an expression of arrays of the target's shape.
+            most: the number of elements from which on IREE's own dispatches are faster.
+
+        Raises:
+            Unfit: it has more.
+        """
         if math.prod(target.shape) > most:
             raise Unfit("a large array")
         views = [target, *leaves(form)]
@@ -214,6 +274,7 @@ class Nests:
         self.forget()
 
     def _over(self, axes: Sequence[Axis], body: Callable[[Sequence[tuple[Axis, Affine]]], None]) -> None:
+        """A loop over each axis, the first outermost, around what `body` writes at a place."""
         if not axes:
             body([])
             return

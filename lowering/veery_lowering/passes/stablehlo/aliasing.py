@@ -1,10 +1,11 @@
-"""Keeps programs from writing into their arguments.
+"""Keep programs from writing into their arguments.
 
-IREE 3.13 updates in place what `dynamic_update_slice`, `scatter` and `sort` are applied to, also when that is an
-argument of the entry function (the import carries no `consume`, yet the dispatch is emitted `readwrite`): the caller's
-array changes, and an argument that is returned beside the result comes back wrong. No-op chains between argument and
-update do not help, since they are folded away. So this pass finds the arguments that may reach such an operand through
-operations that can fold to one of their operands, and copies them on that path in a form that no folder sees through.
+Problem: IREE 3.13 updates in place what `dynamic_update_slice`, `scatter` and `sort` are applied to, even if that is an
+argument of the program. (The argument is imported without `consume`, yet its dispatch is emitted as `readwrite`.)
+Example: after `x.at[0].set(1)` the caller's x is changed too, and of `(x, x.at[0].set(1))` both results are the new
+array. Operations without effect between the argument and the update do not help, since IREE folds them away. Fix: the
+pass finds the arguments that may reach such an operand through operations that IREE can fold, and copies them on that
+path in a form that IREE does not see through. Test: tests/lowering/test_aliasing.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Barriers, which end what is fused: within the number of buffers that a device binds, or wherever they can.
+"""End what IREE fuses, by optimization barriers.
 
-IREE fuses elementwise expressions whatever the number of arrays they read; a dispatch of more than 32 buffers compiles
-and then fails when it is loaded (`OUT_OF_RANGE; binding count 33 > 32`). An optimization barrier on a partial result
-ends the dispatch before that. And where IREE fails with what it fuses, each value gets a barrier: slow, but compiled.
+Problem: IREE 3.13 fuses elementwise expressions however many arrays they read. A dispatch of more than 32 buffers
+compiles, and fails when it is loaded ("binding count 33 > 32"). Example: the sum of 80 arrays. Fix: a barrier behind a
+partial result ends the dispatch before that. The same barriers are the last resort where IREE fails with what it fuses:
+one behind each value, which is slow, but compiles. Test: tests/lowering/test_barriers.py.
 """
 
 from __future__ import annotations

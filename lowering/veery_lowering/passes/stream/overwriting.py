@@ -1,8 +1,11 @@
-"""Whether a program may overwrite its arguments, judged by what IREE makes of it.
+"""Refuse programs that overwrite donated arguments while these are needed.
 
-IREE's own analysis of what may be written in place errs (see `donation`), so each argument that is to be overwritten is
-looked at in the IR in which all accesses to memory are in order. It is safe to overwrite it if a single dispatch does,
-after all others that read it, and reads it, if at all, in the one elementwise operation that makes the new value.
+Problem: IREE 3.13 does not look at what else reads an argument when it writes a result into it (see `donation`).
+Example: `x - x @ y` of a donated x, if the product reads rows that are new already. Fix: each argument that is to be
+overwritten is looked at in the IR in which all accesses to memory are in order. It may be overwritten if a single
+dispatch writes it, after all others that read it, and if that dispatch reads it, at most, in the elementwise operation
+that computes the new value. Otherwise the program is compiled again without that argument. Test:
+tests/lowering/test_donation.py.
 """
 
 from __future__ import annotations

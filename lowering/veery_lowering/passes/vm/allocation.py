@@ -1,13 +1,15 @@
-"""Where programs of the CPU take memory from: the device's allocator instead of IREE's pool.
+"""Take the memory of programs for the CPU from the device's allocator.
 
-IREE 3.13 takes the memory of results, and of what is computed on the way, from slabs of 64 MB when the work begins. Of
-the slabs whose memory comes back between two requests its pool remembers one to five, and a slab that is forgotten
-while nothing in it is in use is lost: eight results of 36 MB that go at once cost 240 MB each time, twelve independent
-calls of two 1500x1500 products a gigabyte. The allocator is asked when the call is submitted, keeps what is freed for
-the next request of that size, also where that is larger than a slab (x + x on 100 MB: 132 ms -> 24 ms), and is bounded.
+Problem: IREE 3.13 takes the memory of results, and of intermediate values, from a pool of slabs of 64 MB when the work
+begins. Of the slabs whose memory comes back between two requests, the pool remembers one to five; a slab that is
+forgotten while nothing in it is in use is lost. Example: eight results of 36 MB that are freed at once cost 240 MB each
+time. Fix: the device's allocator is asked when the call is submitted. It is bounded, and keeps what is freed for the
+next request of that size, also for sizes above that of a slab (x + x on 100 MB: 132 ms -> 24 ms).
 
-What a call needs beside its results is written down for the runtime, which bounds how much of it is in use. Loops on
-the host keep IREE's pool: all their trips may be submitted at once.
+How many bytes a call needs beside its results is written into the program, since the runtime bounds how much of that is
+in use at a time. Loops on the host keep IREE's pool: all their trips may be submitted at once.
+
+Test: tests/dispatch/test_growth.py.
 """
 
 from __future__ import annotations

@@ -1,19 +1,21 @@
-"""How the programs for GPUs submit their work: on one queue, recorded for each call, freeing only what is their own.
+"""Change how programs for GPUs submit their work.
 
-IREE 3.13 opens two queues on a Vulkan device and lets the driver choose one for each piece of work. What waits for the
-other queue is submitted by whichever thread signals first, and both threads number their signals of one semaphore
-before they send them. Where a later number comes first, Mesa gives up the device ("Timeline values must only ever
-strictly increase"), with all its arrays. An affinity of the functions does not keep work to a queue: it is lost where
-results are constants or arguments, and makes sizes and casts that IREE does not compile.
+Two queues. Problem: IREE 3.13 opens two queues on a Vulkan device and lets its driver choose one for each piece of
+work. Threads number their signals of a semaphore before they send them, so a later number can be sent first. Mesa then
+gives up the device with all its arrays ("Timeline values must only ever strictly increase"). Example: calls of several
+programs from two threads. (An affinity of functions does not help: it is lost where results are constants or
+arguments, and makes casts that IREE does not compile.) Fix: all work names the first queue.
 
-Commands that need no values of the host are recorded when a program is loaded, and each call says which buffers they
-work on. Of copies and fills alone, without a dispatch, IREE 3.13 keeps what the driver made of them for the first call,
-and plays that again whatever the buffers are now: `x[i]` was the row of the first i. Commands for one shot it records
-for each call, and does not object to more than one.
+Recorded commands. Problem: commands that need no values of the host are recorded when a program is loaded, and each
+call says which buffers they work on. If there are only copies and fills among them, and no dispatch, IREE 3.13 keeps
+what the driver recorded for the first call, and plays it again whatever the buffers are. Example: each eager `x[i]`
+gave the row of the first i. Fix: commands are marked as for one use, for which IREE records them in each call.
 
-The memory of what a loop or a branch computed IREE 3.13 gives back though it may be a part of an allocation only. The
-CPU's driver lets that pass, Vulkan's does not ("queue_dealloca buffer was not returned by Vulkan queue_alloca"), and
-CUDA's takes it for a whole one. So it is left to the last reference.
+Memory of loops. Problem: IREE 3.13 gives back the memory of what a loop or a branch computed even if it is only a part
+of an allocation. Vulkan's driver refuses that ("queue_dealloca buffer was not returned by Vulkan queue_alloca"), and
+CUDA's takes it for the whole allocation. Fix: such memory is left to its last reference.
+
+Test: tests/vulkan/test_programs.py.
 """
 
 from __future__ import annotations
