@@ -36,7 +36,7 @@ def _vulkan_stays_closed(request):
 
     The tests of Vulkan come last, therefore: `make test` keeps pytest-xdist from running large groups first.
     """
-    is_open = lambda: "vulkan" in getattr(sys.modules.get("veery_runtime.device"), "_gpus", ())
+    is_open = lambda: "vulkan" in getattr(sys.modules.get("veery_runtime.discovery"), "_gpus", ())
     before = is_open()
     yield
     may_open = before or "vulkan" in request.node.nodeid or isinstance(request.node, pytest.DoctestItem)

@@ -9,8 +9,8 @@ from veery_runtime.artifact import (
     to_bytes as to_bytes,
 )
 from veery_runtime.buffer import Buffer as Buffer, put as put
-from veery_runtime.device import (
-    Device as Device,
+from veery_runtime.device import Device as Device
+from veery_runtime.discovery import (
     absent as absent,
     configure as configure,
     devices as devices,

@@ -9,7 +9,8 @@ from typing import Any
 
 from veery_runtime import dimensions
 from veery_runtime.buffer import Buffer, put
-from veery_runtime.device import Device, devices
+from veery_runtime.device import Device
+from veery_runtime.discovery import devices
 from veery_runtime.errors import DeviceUnavailableError
 from veery_runtime.executable import Executable, Loaded
 from veery_runtime.loading import choose_queue

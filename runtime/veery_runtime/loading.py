@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from veery_runtime import iree
-from veery_runtime.device import MAX_SCRATCH_IN_USE, Device
+from veery_runtime.device import Device
+from veery_runtime.flight import MAX_SCRATCH_IN_USE
 from veery_runtime.hostcall import has_effects, host_module
 
 # Up to this many operations and bytes the work is shorter than waking a worker thread: inline and threaded, x * 2 + 1

@@ -14,8 +14,9 @@ import numpy as np
 from veery_runtime import dynamic, executable, iree, structure
 from veery_runtime.artifact import Artifact, Code, Entry, from_bytes, load_artifact, refusal
 from veery_runtime.buffer import Buffer, put
-from veery_runtime.device import Device, devices
+from veery_runtime.device import Device
 from veery_runtime.dimensions import may_fit
+from veery_runtime.discovery import devices
 from veery_runtime.errors import DeviceUnavailableError, IncompatibleArtifactError
 
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}

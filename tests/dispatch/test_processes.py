@@ -34,8 +34,8 @@ def test_threads_compile_and_call_the_same_functions():
 def test_no_driver_is_opened_that_nobody_asked_for():
     """Mesa's software device takes two cores once it is open, and a driver's start takes time."""
     script = """
-import veery, veery_runtime.device
-print(veery.jit(lambda x: x + 1)(1.0), veery.devices(), veery_runtime.device._gpus)
+import veery, veery_runtime.discovery
+print(veery.jit(lambda x: x + 1)(1.0), veery.devices(), veery_runtime.discovery._gpus)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert done.stdout == "2.0 [CpuDevice(id=0)] {}\n", done.stderr[-3000:]

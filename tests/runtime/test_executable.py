@@ -253,7 +253,7 @@ def test_memory_that_a_call_in_flight_reads_is_not_overwritten(device, queue):
 
 
 def test_a_buffer_that_takes_the_place_of_a_read_one_is_not_waited_for(device):
-    flight, call = runtime.device.Flight(), completion.Deferred("unfinished")
+    flight, call = runtime.flight.Flight(), completion.Deferred("unfinished")
     read = _row(device)
     flight.admit(call, 0, False, [read])
     assert flight.reading(read) == [call]

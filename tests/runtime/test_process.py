@@ -82,7 +82,6 @@ results[1].wait()
 task, sync = device.hal, device.inline
 device._task = device._sync = None
 del device, task, sync
-from veery_runtime import device as devices_module
 for result in results:
     result._spec.device._task = None
 gc.collect()

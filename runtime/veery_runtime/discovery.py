@@ -1,0 +1,178 @@
+"""The devices of this process: which there are, and what is done for all of them."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import logging
+import os
+import threading
+
+from veery_runtime import completion, effects, iree, vulkan, workers
+from veery_runtime.cpu_device import CpuDevice
+from veery_runtime.device import Device
+from veery_runtime.errors import DeviceUnavailableError
+from veery_runtime.flight import Flight
+from veery_runtime.gpu_device import GpuDevice
+
+_lock = threading.Lock()
+_devices: list[Device] | None = None
+_absent: dict[str, str] = {}
+_cpu_count: int | None = None
+
+_LOOKED_FOR = {
+    "vulkan": "looked for the Vulkan loader (libvulkan.so.1 or vulkan-1.dll) and devices of its installed drivers",
+    "cuda": "looked for NVIDIA's driver library (libcuda.so.1 or nvcuda.dll) and its devices",
+}
+
+
+def configure(*, num_cpu_devices: int) -> None:
+    """Sets the number of virtual CPU devices. More can be asked for at any time; fewer only before the first use.
+
+    The environment variable VEERY_NUM_CPU_DEVICES gives the number where this was not called (default 1).
+    """
+    global _cpu_count
+    if num_cpu_devices < 1:
+        raise ValueError(f"configure: num_cpu_devices must be at least 1, got {num_cpu_devices}")
+    with _lock:
+        if _devices is not None:
+            cpus = [d for d in _devices if d.platform == "cpu"]
+            if num_cpu_devices < len(cpus):
+                raise RuntimeError(
+                    f"configure: {len(cpus)} CPU devices are in use already; ask for {num_cpu_devices} earlier"
+                )
+            at = len(cpus)
+            _devices[at:at] = [CpuDevice(i) for i in range(at, num_cpu_devices)]
+        _cpu_count = num_cpu_devices
+
+
+def _requested_cpus() -> int:
+    text = os.environ.get("VEERY_NUM_CPU_DEVICES", "1")
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
+    if count < 1:
+        raise ValueError(f"VEERY_NUM_CPU_DEVICES must be a positive integer, got {text!r}")
+    return count
+
+
+def _open_gpus(platform: str) -> list[Device]:
+    """The devices behind one GPU driver; without any, the reason goes into `_absent`."""
+    try:
+        targets = {f"GPU-{p.uuid}": p.target for p in vulkan.query()} if platform == "vulkan" else {}
+        driver = iree.get_driver(platform)
+        found = driver.query_available_devices()
+        if not found:
+            _absent[platform] = f"{_LOOKED_FOR[platform]}: the driver is there but reports no device"
+        opened: list[Device] = []
+        for i, info in enumerate(found):
+            # Without its properties a device is not usable: code for another one computes wrongly, without an error.
+            target = targets[str(info["path"])] if platform == "vulkan" else platform
+            open = functools.partial(driver.create_device, info["device_id"])
+            opened.append(GpuDevice(i, platform, str(info.get("name", platform)), open, target))
+        return opened
+    except Exception as error:  # whatever a driver does wrong must not take the CPU away
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        cause = lines[0].split("; ", 1)[-1] if lines else type(error).__name__
+        _absent[platform] = f"{_LOOKED_FOR[platform]}: {cause}"
+        return []
+
+
+def _all() -> list[Device]:
+    global _devices
+    if _devices is None:
+        with _lock:
+            if _devices is None:
+                cpus: list[Device] = [CpuDevice(i) for i in range(_cpu_count or _requested_cpus())]
+                _devices = cpus
+    return _devices
+
+
+_gpus: dict[str, list[Device]] = {}
+
+
+def _platform(name: str) -> list[Device]:
+    if name == "cpu":
+        return [d for d in _all() if d.platform == "cpu"]
+    with _lock:
+        if name not in _gpus:
+            _gpus[name] = _open_gpus(name)
+        return _gpus[name]
+
+
+def devices(platform: str | None = None) -> list[Device]:
+    """The devices of this machine.
+
+    Args:
+      platform: "cpu", "vulkan" or "cuda" ("gpu" is whichever of the two is there); None lists the CPU devices first
+        and then every GPU.
+
+    Raises:
+      RuntimeError: the platform is unknown or absent; the message says what was looked for.
+
+    >>> import veery_runtime
+    >>> veery_runtime.devices("cpu")
+    [CpuDevice(id=0)]
+    """
+    if platform is None:
+        return [*_platform("cpu"), *_platform("cuda"), *_platform("vulkan")]
+    if platform == "gpu":
+        found = _platform("cuda") or _platform("vulkan")
+        return found or _missing("gpu", "; ".join(f"{name}: {cause}" for name, cause in _absent.items()))
+    if platform not in ("cpu", "vulkan", "cuda"):
+        raise DeviceUnavailableError(f"Unknown backend {platform!r}; veery knows cpu, vulkan and cuda")
+    return _platform(platform) or _missing(platform, _absent.get(platform, "no device"))
+
+
+def _missing(platform: str, cause: str) -> list[Device]:
+    raise DeviceUnavailableError(f"No {platform} device on this machine: {cause}")
+
+
+def absent() -> dict[str, str]:
+    """The platforms that are not available here, each with the cause."""
+    for name in ("cuda", "vulkan"):
+        _platform(name)
+    return dict(_absent)
+
+
+def _opened() -> list[Device]:
+    return [*(_devices or ()), *(device for found in _gpus.values() for device in found)]
+
+
+def synchronize() -> None:
+    """Blocks until all work on all devices is done, Python functions too; raises the first failure nobody has seen.
+
+    Within a function that a program calls it does nothing: the program itself is such work.
+    """
+    if workers.nested():
+        return
+    workers.drain()
+    for device in _opened():
+        device.synchronize()
+
+
+def _finish() -> None:
+    """At exit: native code that comes back into Python after finalisation aborts the process, so nothing is left."""
+    for device in _opened():
+        try:
+            device.synchronize()
+        except Exception:
+            logging.getLogger("veery").exception("work with effects failed and its error was never read")
+    workers.drain()
+
+
+def _after_fork() -> None:
+    """In the child: locks that other threads of the parent may have held are replaced; threads are made when needed."""
+    global _lock
+    _lock = threading.Lock()
+    completion.count_fork()
+    for device in _opened():
+        device.ledger.lock = threading.RLock()
+        device._lock = threading.Lock()
+        device.in_flight = Flight()
+    effects.forget()
+
+
+atexit.register(_finish)
+os.register_at_fork(after_in_child=_after_fork)
