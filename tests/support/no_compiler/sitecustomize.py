@@ -1,6 +1,6 @@
 """Without the compiler: what loads it, or starts its process, fails.
 
-conftest.py imports this where VEERY_TEST_NO_COMPILER is set; the processes that tests start, because this folder
+tests/conftest.py imports this where VEERY_TEST_NO_COMPILER is set; the processes that tests start, because this folder
 is then first in their PYTHONPATH: Python imports a module of this name when it starts.
 """
 
