@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -41,6 +42,7 @@ class Worker:
     def __init__(self, seed: int, target: str, log: Path, limit: float = LIMIT):
         self.seed, self.target, self.log, self.limit = seed, target, log, limit
         self._process: subprocess.Popen[bytes] | None = None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
 
     def check(self, number: int) -> Outcome:
         """What comes of a program."""
@@ -69,17 +71,20 @@ class Worker:
         return Outcome(self.seed, number, "crash", detail=f"{name}\n{self._tail()}", seconds=seconds)
 
     def close(self) -> None:
-        """End the process."""
-        if self._process is not None:
+        """End the process, and remove its cache and its temporary files: killed, it does not."""
+        if self._process is not None and self._temporary is not None:
             with self._process as process:  # which closes its pipes
                 process.kill()
-            self._process = None
+            self._temporary.cleanup()
+            self._process = self._temporary = None
 
     def _start(self) -> None:
         command = [sys.executable, "-m", "fuzz.worker", str(self.seed), self.target]
+        self._temporary = folder = tempfile.TemporaryDirectory(prefix="veery-fuzz-", ignore_cleanup_errors=True)
+        env = environment() | {"TMPDIR": folder.name, "VEERY_CACHE_DIR": f"{folder.name}/cache"}
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment(), bufsize=0
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=env, bufsize=0
             )
 
     def _answer(self, process: subprocess.Popen[bytes], deadline: float) -> bytes | None:

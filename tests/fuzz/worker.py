@@ -1,19 +1,19 @@
-"""A process that checks programs: it reads their numbers line by line and answers with outcomes."""
+"""A process that checks programs: it reads their numbers line by line and answers with outcomes.
+
+Who starts it gives it a folder for its cache and temporary files (`campaign.Worker`).
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-import tempfile
 
 
 def main(seed: int, target_name: str) -> None:
     """Serve until there is nothing to read."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what the compiler prints is no answer
-    folder = tempfile.mkdtemp(prefix="veery-fuzz-cache-")
-    os.environ["VEERY_CACHE_DIR"] = folder
 
     import veery as jax
     from fuzz.checks import check
