@@ -29,7 +29,7 @@ RACE = "IREE has made a shader that reads memory which another invocation writes
 T = TypeVar("T")
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "31"
+_KEY_FORMAT = "32"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -44,7 +44,8 @@ def compile_emission(
     """Compile a module, or find it on disk: the program's bytes, metadata, and key on disk.
 
     `source` is the place of the function in the user's code. The metadata "control_flow" say where branches and loops
-    are: "device", in kernels of ours, or "host"; "fallback", if there, why the program was not compiled as is best.
+    are: "device", in kernels of ours, or "host"; "pipeline" which of IREE's pipelines compiled it; "fallback", if
+    there, why the program was not compiled as is best.
 
     Raises CompileError if every option list of the target fails.
     """
@@ -78,14 +79,27 @@ def _run_without_races(run: Run, *arguments: Any, **options: Any) -> tuple[bytes
     return result, diagnostics
 
 
-def attempts_of(emission: Emission, target: Target, options: Options) -> list[Flags]:
-    """The option lists to compile with, the preferred one first."""
-    attempts = [_with_options(flags, options, emission) for flags in target.attempts(traits(emission.module))]
+class Attempt(NamedTuple):
+    """A way to compile: options, and whether the short pipeline (short.py) compiles with them."""
+
+    flags: Flags
+    shortly: bool = False
+
+
+def attempts_of(emission: Emission, target: Target, options: Options) -> list[Attempt]:
+    """The ways to compile, the preferred one first."""
+    found = traits(emission.module)
+    attempts = [_with_options(flags, options, emission) for flags in target.attempts(found)]
     # Multi-use fusion of IREE 3.13 makes invalid IR of some large graphs: "operand #1 does not dominate this use".
     # Aggressive fusion makes dispatches of others that are not tiled as a whole: "write affecting operations on global
     # resources are restricted to workgroup distributed contexts".
     without = [flag for flag in (NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION) if flag not in attempts[-1]]
-    return [*attempts, (*attempts[-1], *without)] if without else attempts
+    if without:
+        attempts.append((*attempts[-1], *without))
+    # Where it crashes, it may not take this process along.
+    contained = options.isolation != "never" and not has_unknown_sizes(emission)
+    ways = [Attempt(flags, shortly=contained and target.compiles_shortly(flags, found)) for flags in attempts]
+    return [each for way in ways for each in ([way] * way.shortly + [way._replace(shortly=False)])]
 
 
 def _with_options(flags: Flags, options: Options, emission: Emission) -> Flags:
@@ -161,19 +175,21 @@ def modules(emission: Emission, target: Target) -> Iterator[tuple[Fusion, Prepar
 
 
 def _compile(
-    emission: Emission, target: Target, attempts: Sequence[Flags], run: Run
+    emission: Emission, target: Target, attempts: Sequence[Attempt], run: Run
 ) -> tuple[bytes | None, dict[str, str], list[Diagnostic]]:
-    """What the first option list that works makes of a module, and metadata.
+    """What the first way that works makes of a module, and metadata.
 
     If there is none: what the compiler said, the last word first.
     """
     said: list[Diagnostic] = []
+    pipeline = "standard"
     for fusion, plain in modules(emission, target):
-        for flags in attempts:
+        for flags, shortly in attempts:
 
             def attempt(module: Prepared, check: Check | None) -> tuple[Prepared, bytes, list[Diagnostic]] | None:
                 changes = tuple(p.function for p in passes.chosen(Stage.CODE, code_situation(emission, target, module)))
-                program, failed[:] = run(module.code, flags, changes=changes, check=check)  # noqa: B023
+                arguments = module.code, flags  # noqa: B023
+                program, failed[:] = run(*arguments, changes=changes, check=check, shortly=shortly)  # noqa: B023
                 return None if program is None else (module, program, failed)  # noqa: B023
 
             failed: list[Diagnostic] = []
@@ -189,9 +205,13 @@ def _compile(
                     "overwritten": " ".join(map(str, module.overwritten)),
                     "control_flow": "host" if module.branches else "device",
                 }
-                fallback = {"fallback": _fallback(attempts[0], flags, fusion, said)} if said else {}
+                told["pipeline"] = "short" if shortly else pipeline
+                fallback = {"fallback": _fallback(attempts[0].flags, flags, fusion, said)} if said else {}
                 return program, told | fallback, diagnostics
-            said = failed + said
+            if shortly:  # without it the same program is made, only more slowly
+                pipeline = f"standard, since {_errors(failed)[0]}"
+            else:
+                said = failed + said
     return None, {}, said
 
 
@@ -203,7 +223,13 @@ def code_situation(emission: Emission, target: Target, module: Prepared) -> Situ
 def _is_large(emission: Emission) -> bool:
     """Whether calls may run on worker threads: what the inline queue allocates comes from the allocator anyway."""
     shapes = [shape for shape, _ in (*emission.inputs, *emission.outputs)]
-    return any(isinstance(n, str) for shape in shapes for n in shape) or sum(map(math.prod, shapes)) >= _MANY_ELEMENTS
+    return has_unknown_sizes(emission) or sum(map(math.prod, shapes)) >= _MANY_ELEMENTS
+
+
+def has_unknown_sizes(emission: Emission) -> bool:
+    """Whether shapes have dimension variables."""
+    shapes = [shape for shape, _ in (*emission.inputs, *emission.outputs)]
+    return any(isinstance(n, str) for shape in shapes for n in shape)
 
 
 def _fallback(preferred: Flags, used: Flags, fusion: Fusion, said: Sequence[Diagnostic]) -> str:
@@ -214,11 +240,12 @@ def _fallback(preferred: Flags, used: Flags, fusion: Fusion, said: Sequence[Diag
     return f"compiled {', '.join(changes)}, since IREE failed: {reason}"
 
 
-def _key(emission: Emission, target: Target, attempts: Sequence[Flags]) -> str:
+def _key(emission: Emission, target: Target, attempts: Sequence[Attempt]) -> str:
     """Hash of the IR without locations, and of all that the code depends on beside it."""
     text = emission.module.operation.get_asm(enable_debug_info=False, assume_verified=True)
     digest = hashlib.sha256()
-    options = repr((attempts, emission.donated if any(emission.donated) else ()))
+    flags = [way.flags for way in attempts if not way.shortly]
+    options = repr((flags, emission.donated if any(emission.donated) else ()))
     for part in (_KEY_FORMAT, COMPILER_VERSION, target.name, target.machine, options, text):
         digest.update(part.encode())
         digest.update(b"\0")
@@ -250,6 +277,6 @@ def _explain(emission: Emission, name: str, source: str, target: Target, diagnos
             where = f" at {place[0]}:{place[1]} (primitive {primitives})"
     crash = next((error for error in errors if error.startswith((CRASHED, STOPPED)) and error != message), None)
     first_lines = "\n".join([*text.splitlines()[:4], *([crash] if crash else [])])[:600]
-    if any(isinstance(size, str) for shape, _ in emission.inputs for size in shape):
+    if has_unknown_sizes(emission):
         first_lines += "\nIts shapes are symbolic; compiled for one shape it may do."
     return f"compile: IREE cannot compile {name!r} for target {target.name!r}{where}:\n{first_lines}"

@@ -16,6 +16,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import IO, Any, NamedTuple
 
@@ -23,6 +24,10 @@ STALLED = "stalled"  # said instead of a status
 _LENGTH = 8
 _LARGEST_FLAGS = 1 << 16
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+_PAUSE = 0.1  # seconds without a request after which there is time to prepare a session
+_WAITED = 3  # compilations after which one is prepared all the same
+
+Kind = tuple[tuple[str, ...], bool]  # of compilations: flags, and whether by the short pipeline
 
 
 def send(connection: socket.socket, message: bytes) -> None:
@@ -67,6 +72,7 @@ def main(descriptor: int | None, forks: bool, patience: float) -> None:
     # What requests name is loaded before forks.
     from veery_lowering.compiler import sessions  # noqa: F401
     from veery_lowering.emit import versioned  # noqa: F401
+    from veery_lowering.passes.stream import overwriting  # noqa: F401
     from veery_lowering.passes.vm import allocation, branches, dispatches, queues  # noqa: F401
 
     gc.collect()
@@ -85,11 +91,16 @@ def _shared() -> socket.socket:
     return socket.fromshare(sys.stdin.buffer.read())
 
 
-def _answer(connection: socket.socket, *, forked: bool = False) -> bool:
-    """Do what is asked for; whether that went well. Standard error is a file, which tells what was printed."""
+def _answer(connection: socket.socket, temporary: str | None = None) -> bool:
+    """Do what is asked for; whether that went well. Standard error is a file, which tells what was printed.
+
+    `temporary` is a forked process's own folder for temporary files.
+    """
     folder, environment, function, arguments, memory = receive(connection)
-    if forked and memory is not None:
-        _bound_memory(memory)
+    if temporary is not None:
+        environment["TMPDIR"] = tempfile.tempdir = temporary
+        if memory is not None:
+            _bound_memory(memory)
     if folder is not None:
         with contextlib.suppress(OSError):
             os.chdir(folder)
@@ -125,7 +136,8 @@ class _Child(NamedTuple):
     process: int
     state: socket.socket  # how it ended goes there
     log: IO[bytes]
-    flags: tuple[str, ...]
+    folder: tempfile.TemporaryDirectory[str]  # for its temporary files: killed, it leaves them
+    kind: Kind
 
 
 class _Server:
@@ -137,8 +149,8 @@ class _Server:
         self._active: dict[int, tuple[float, int | None]] = {}  # by process: since when, and its processor time
         self._stalled: set[int] = set()
         self._children: dict[int, _Child] = {}  # by their state's descriptor
-        self._ready: set[tuple[str, ...]] = set()
-        self._proven: list[tuple[str, ...]] = []  # flags of compilations that went well, but have no session yet
+        self._ready: set[Kind] = set()
+        self._proven: Counter[Kind] = Counter()  # compilations that went well, of kinds that have no session yet
         self._ended, self._wake = os.pipe()
         self._poll = select.poll()
         self._prctl = _prctl()
@@ -152,10 +164,15 @@ class _Server:
         for file in (self._ended, self._control):
             self._poll.register(file, select.POLLIN)
         while True:
-            idle = self._proven and not self._children
-            events = self._poll.poll(0 if idle else 250 * self._patience if self._children else None)
-            if not events and idle:
-                self._prepare(self._proven.pop())
+            if self._children:
+                milliseconds = 250 * self._patience
+            elif self._proven:
+                milliseconds = 0 if max(self._proven.values()) > _WAITED else 1000 * _PAUSE
+            else:
+                milliseconds = None
+            events = self._poll.poll(milliseconds)
+            if not events and self._proven and not self._children:
+                self._prepare(self._proven.most_common(1)[0][0])
             self._end_stalled()
             for descriptor, _ in events:
                 if descriptor == self._ended:
@@ -182,20 +199,20 @@ class _Server:
                 file.set_inheritable(False)
             state.setblocking(False)
             try:
-                log = tempfile.TemporaryFile()
+                log, folder = tempfile.TemporaryFile(), tempfile.TemporaryDirectory(prefix="veery-compile-")
                 process = os.fork()
             except OSError as error:
                 _tell(state, None, f"OSError: {error}")
                 return True
             if process == 0:
-                self._become_child(connection, state, log)
+                self._become_child(connection, state, log, folder.name)
         with contextlib.suppress(OSError):  # whichever of the two is first
             os.setpgid(process, process)
-        self._children[state.fileno()] = _Child(process, state, log, pickle.loads(message))
+        self._children[state.fileno()] = _Child(process, state, log, folder, pickle.loads(message))
         self._poll.register(state, select.POLLIN)
         return True
 
-    def _become_child(self, connection: socket.socket, state: socket.socket, log: IO[bytes]) -> None:
+    def _become_child(self, connection: socket.socket, state: socket.socket, log: IO[bytes], folder: str) -> None:
         status = 1
         try:
             os.setpgid(0, 0)
@@ -209,7 +226,7 @@ class _Server:
             for output in (1, 2):
                 os.dup2(log.fileno(), output)
             _go_first()
-            status = 0 if _answer(connection, forked=True) else 1
+            status = 0 if _answer(connection, folder) else 1
         except BaseException as error:
             os.write(2, f"{type(error).__name__}: {error}\n".encode())
         finally:
@@ -242,12 +259,12 @@ class _Server:
                     with contextlib.suppress(KeyError):
                         self._poll.unregister(descriptor)
                     code = os.waitstatus_to_exitcode(status)
-                    if code == 0 and child.flags and child.flags not in self._ready:
-                        self._ready.add(child.flags)
-                        self._proven.append(child.flags)
+                    if code == 0 and child.kind[0] and child.kind not in self._ready:
+                        self._proven[child.kind] += 1
                     stalled = process in self._stalled
                     _tell(child.state, STALLED if stalled else code, _text(child.log.fileno()))
                     child.log.close()
+                    child.folder.cleanup()
                     self._stalled.discard(process)
                     self._active.pop(process, None)
 
@@ -263,11 +280,13 @@ class _Server:
                 self._stalled.add(process)
                 _kill(process)
 
-    def _prepare(self, flags: tuple[str, ...]) -> None:
+    def _prepare(self, kind: Kind) -> None:
         from veery_lowering.compiler import sessions
 
-        for forgotten in sessions.prepare(flags):
-            self._ready.discard(forgotten)
+        del self._proven[kind]
+        self._ready.add(kind)
+        closed = sessions.prepare(*kind)
+        self._ready = {kind for kind in self._ready if kind[0] not in closed}
         gc.collect()
         gc.freeze()
 

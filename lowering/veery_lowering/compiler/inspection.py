@@ -29,7 +29,7 @@ def intermediate(
     """
     if phase not in (*PHASES, *CODE):
         raise ValueError(f"there is no dialect or phase {phase!r}; known are stablehlo, {', '.join((*PHASES, *CODE))}")
-    flags = attempts_of(emission, target, options)[0]
+    flags = attempts_of(emission, target, options)[0].flags
     failed: CompileError | None = None
     run = compiler_of(options, target)
     for fusion, plain in modules(emission, target):  # as compilation goes on where IREE fails

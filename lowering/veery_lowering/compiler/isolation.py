@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from veery_lowering.compiler.helper import STALLED, receive, send
+from veery_lowering.compiler.helper import STALLED, Kind, receive, send
 from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout
 
 _FORKS = hasattr(os, "fork") and sys.platform != "darwin"
@@ -106,7 +106,7 @@ class _Helper:
                 f"compile: the compiler runs in another process, and {executable!r} does not start: {error}"
             ) from error
 
-    def call(self, request: bytes, flags: tuple[str, ...], deadline: Deadline) -> Any:
+    def call(self, request: bytes, kind: Kind, deadline: Deadline) -> Any:
         """What a compilation answers.
 
         Raises:
@@ -116,11 +116,11 @@ class _Helper:
             _Stalled: it stopped computing.
         """
         try:
-            return self._call_child(request, flags, deadline) if self._forks else self._call_itself(request, deadline)
+            return self._call_child(request, kind, deadline) if self._forks else self._call_itself(request, deadline)
         except TimeoutError:
             raise CompilerTimeout(f"{STOPPED} after {deadline.seconds:g} s (veery_compiler_timeout)") from None
 
-    def _call_child(self, request: bytes, flags: tuple[str, ...], deadline: Deadline) -> Any:
+    def _call_child(self, request: bytes, kind: Kind, deadline: Deadline) -> Any:
         self._process.wait()  # it left at once, the helper is its child
         answer, child_end = socket.socketpair()
         state, helper_end = socket.socketpair()
@@ -128,7 +128,7 @@ class _Helper:
             with child_end, helper_end:
                 try:
                     ends = [child_end.fileno(), helper_end.fileno()]
-                    socket.send_fds(self._socket, [pickle.dumps(flags)], ends)
+                    socket.send_fds(self._socket, [pickle.dumps(kind)], ends)
                 except OSError:
                     raise _HelperLost(self._said()) from None
             try:
@@ -240,6 +240,7 @@ def run_pipeline(
     prelude: str = "",
     check: tuple[str, Callable[[Any], None]] | None = None,
     locations: bool = False,
+    shortly: bool = False,
     *,
     deadline: Deadline | None = None,
 ) -> Any:
@@ -248,7 +249,7 @@ def run_pipeline(
     Args:
         module, flags, phase: as there.
         changes, check: as there; importable functions.
-        prelude, locations: as there.
+        prelude, locations, shortly: as there.
         deadline: when it must be done.
 
     Raises:
@@ -259,17 +260,17 @@ def run_pipeline(
     """
     from veery_lowering.compiler import sessions
 
-    arguments = module, flags, phase, changes, prelude, check, locations
+    arguments = module, flags, phase, changes, prelude, check, locations, shortly
     # A session that writes into a folder of this call's serves no other call, and one made ahead would make the folder
     # again, after it was removed.
     lasting = () if any(flag.startswith("--iree-hal-dump-") for flag in flags) else flags
-    return call(sessions.run_pipeline, *arguments, flags=lasting, deadline=deadline)
+    return call(sessions.run_pipeline, *arguments, kind=(lasting, shortly), deadline=deadline)
 
 
 def call(
     function: Callable[..., Any],
     *arguments: Any,
-    flags: tuple[str, ...] = (),
+    kind: Kind = ((), False),
     deadline: Deadline | None = None,
     memory: int | None = None,
 ) -> Any:
@@ -277,7 +278,7 @@ def call(
 
     Args:
         function, arguments: what is called.
-        flags: of the session that it uses.
+        kind: the flags of the session that it uses, and whether the short pipeline does.
         deadline: when it must be done.
         memory: how many bytes it may take, where each call has a process of its own; None for as many as there are.
 
@@ -286,7 +287,7 @@ def call(
         Exception: what the function raises.
     """
     request = pickle.dumps((_folder(), dict(os.environ), function, arguments, memory), pickle.HIGHEST_PROTOCOL)
-    result, problem, printed = _call(request, flags, deadline or Deadline(None))
+    result, problem, printed = _call(request, kind, deadline or Deadline(None))
     if printed:
         sys.stderr.write(printed)
     if problem is not None:
@@ -294,12 +295,12 @@ def call(
     return result
 
 
-def _call(request: bytes, flags: tuple[str, ...], deadline: Deadline) -> Any:
+def _call(request: bytes, kind: Kind, deadline: Deadline) -> Any:
     said = ""
     for _ in range(_ATTEMPTS):
         helper = _take()
         try:
-            reply = helper.call(request, flags, deadline)
+            reply = helper.call(request, kind, deadline)
         except _HelperLost as lost:
             said = str(lost)
             _drop(helper)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from veery_lowering.compiler import linking, short
 from veery_lowering.mlir import Invocation, Output, Session, ctypes_dl, ir
 
 _COMPILES_PER_SESSION = 64
@@ -37,6 +38,9 @@ _enable_callback.argtypes = [ctypes.c_void_p, ctypes.c_int, _Callback, ctypes.c_
 _enable_callback.restype = None
 _set_first_phase = ctypes_dl._dylib.ireeCompilerInvocationSetCompileFromPhase
 _set_last_phase = ctypes_dl._dylib.ireeCompilerInvocationSetCompileToPhase
+_set_verifier = ctypes_dl._dylib.ireeCompilerInvocationSetVerifyIR
+_set_verifier.argtypes = [ctypes.c_void_p, ctypes.c_bool]
+_set_verifier.restype = None
 for _function in (_set_first_phase, _set_last_phase):
     _function.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
     _function.restype = None
@@ -70,6 +74,7 @@ def run_pipeline(
     prelude: str = "",
     check: Check | None = None,
     locations: bool = False,
+    shortly: bool = False,
 ) -> tuple[bytes | None, list[Diagnostic]]:
     """Compile a module with a session that has the given flags.
 
@@ -84,6 +89,7 @@ def run_pipeline(
         prelude: a pipeline of passes that are run before all others.
         check: a phase, and a function that looks at the module after it.
         locations: whether IR has the user's files and lines.
+        shortly: whether the short pipeline compiles it (short.py), to the end and for the CPU.
 
     Returns:
         The program, or the IR after `phase` as text, or None where the compiler failed; and what the compiler said.
@@ -92,16 +98,37 @@ def run_pipeline(
         Rejected: the check or a change refuses the module.
     """
     session, uses = _take_session(flags)
-    diagnostics: list[Diagnostic] = []
+    session.context.enable_multithreading(True)  # which `prepare` turned off
     try:
-        with session.context, ir.Location.unknown(), _invocation(session, diagnostics) as invocation:
-            try:
-                parsed = ir.Module.parse(module)
-            except (ir.MLIRError, ValueError) as error:
-                return None, [Diagnostic("error", str(error))]
-            invocation.import_module(parsed.operation)
-            if prelude and not invocation.execute_text_pass_pipeline(prelude):
-                return None, diagnostics
+        return _compile(session, module, phase, changes, prelude, check, locations, shortly)
+    finally:
+        _return_session(flags, session, uses + 1)
+
+
+def _compile(
+    session: Session,
+    module: bytes,
+    phase: str | None = None,
+    changes: tuple[Callable[[ir.Module], Any], ...] = (),
+    prelude: str = "",
+    check: Check | None = None,
+    locations: bool = False,
+    shortly: bool = False,
+) -> tuple[bytes | None, list[Diagnostic]]:
+    diagnostics: list[Diagnostic] = []
+    with session.context, ir.Location.unknown(), _invocation(session, diagnostics) as invocation:
+        try:
+            parsed = ir.Module.parse(module)
+        except (ir.MLIRError, ValueError) as error:
+            return None, [Diagnostic("error", str(error))]
+        invocation.import_module(parsed.operation)
+        if prelude and not invocation.execute_text_pass_pipeline(prelude):
+            return None, diagnostics
+        if shortly:
+            problem = _shortly(session, invocation, parsed, check)
+            if problem:
+                return None, [*diagnostics, Diagnostic("error", problem)]
+        else:
             if check is not None:
                 checked, look = check
                 if not _execute(invocation, None, checked):
@@ -111,11 +138,9 @@ def run_pipeline(
                 return None, diagnostics
             if phase is not None:
                 return _text(invocation, parsed, locations), diagnostics
-            for change in changes:
-                change(parsed)
-            return _written(invocation.output_vm_bytecode), diagnostics
-    finally:
-        _return_session(flags, session, uses + 1)
+        for change in changes:
+            change(parsed)
+        return _written(invocation.output_vm_bytecode), diagnostics
 
 
 @contextmanager
@@ -132,6 +157,23 @@ def _invocation(session: Session, diagnostics: list[Diagnostic]) -> Iterator[Inv
         yield invocation
     finally:
         invocation.close()
+
+
+def _shortly(session: Session, invocation: Invocation, module: ir.Module, check: Check | None) -> str:
+    """Compile by the short pipeline; what went wrong, or nothing."""
+
+    @contextmanager
+    def another() -> Iterator[Invocation]:
+        with _invocation(session, []) as invocation:
+            _set_verifier(invocation._inv_p, False)
+            yield invocation
+
+    _set_verifier(invocation._inv_p, False)
+    try:
+        short.compile_module(module, invocation, another, _execute, check and check[1])
+    except (short.Unfit, linking.Unsupported, ir.MLIRError) as error:
+        return f"the short pipeline fails: {error}"
+    return ""
 
 
 def _execute(invocation: Invocation, start: str | None, end: str | None) -> bool:
@@ -156,16 +198,31 @@ def _text(invocation: Invocation, module: ir.Module, locations: bool) -> bytes:
     return _written(invocation.output_ir)
 
 
-def prepare(flags: tuple[str, ...]) -> list[tuple[str, ...]]:
+# `x + 1`, which has LLVM get ready too.
+_SMALL = b"""func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %one = stablehlo.constant dense<1.0> : tensor<8xf32>
+  %y = stablehlo.add %x, %one : tensor<8xf32>
+  return %y : tensor<8xf32>
+}"""
+
+
+def prepare(flags: tuple[str, ...], shortly: bool) -> list[tuple[str, ...]]:
     """Have a session ready for flags that are known to work, and start no threads for that.
+
+    With the short pipeline a program is compiled, so that no fork has to do what the first does: 136 to 98 ms for
+    `x + 1`. With others that takes longer than it brings.
 
     Returns the flags whose sessions are closed instead, since there are many.
     """
     session, uses = _take_session(flags)
-    with session.context, ir.Location.unknown(), _invocation(session, []) as invocation:
-        empty = ir.Module.create()
-        invocation.import_module(empty.operation)
-        _execute(invocation, None, None)
+    session.context.enable_multithreading(False)
+    if shortly:
+        _compile(session, _SMALL, shortly=True)
+    else:
+        with session.context, ir.Location.unknown(), _invocation(session, []) as invocation:
+            empty = ir.Module.create()
+            invocation.import_module(empty.operation)
+            _execute(invocation, None, None)
     _return_session(flags, session, uses)
     closed = list(_idle)[:-_SESSIONS]
     for old in closed:

@@ -7,7 +7,7 @@ import platform
 
 from veery_lowering.mlir import bundled_linker
 from veery_lowering.store.machine import cpu_features
-from veery_lowering.targets.fusion import fusion_flags
+from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION, fusion_flags
 from veery_lowering.targets.target import COMMON_FLAGS, Flags, Product, Target, Traits
 
 _FLAGS: Flags = (
@@ -15,6 +15,8 @@ _FLAGS: Flags = (
     "--iree-hal-target-device=local",
     "--iree-hal-local-target-device-backends=llvm-cpu",
 )
+
+_HOST: Flags = ("--iree-llvmcpu-target-cpu=host",)
 
 # Tiling of operands, measured against the plain flags in one run: products of 128 62 to 74 us, 256 191 to 274 us, 384
 # 780 to 584 us, 512 1.46 to 1.31 ms, 1000 132 to 40 ms; but a 4096 matrix-vector product takes 17 times as long, a
@@ -37,6 +39,18 @@ _LIBM = frozenset(
     ]
 )
 
+# What the short pipeline was shown right for: these options, and programs whose code calls no C library. Others compile
+# as well, but for those that call it, which would be compiled twice.
+_SHORT = frozenset((*_FLAGS, *_HOST, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION))
+_CALLS = frozenset(
+    [
+        *(("stablehlo.remainder", name) for name in "float16 bfloat16 float32".split()),
+        *(
+            (f"stablehlo.{name}", "float64")
+            for name in "exponential exponential_minus_one log log_plus_one logistic power".split()
+        ),
+    ]
+)
 
 # What the levels of x86-64 add to each other, in the words of Linux.
 _LEVELS = {
@@ -57,7 +71,7 @@ def target(chip: str) -> Target:
             architecture and operating system, with a processor if wanted: "aarch64-linux", "aarch64-linux:neoverse-n1".
     """
     if not chip:
-        return Target("cpu", "cpu", functools.partial(_attempts, ("--iree-llvmcpu-target-cpu=host",)), cpu_features())
+        return Target("cpu", "cpu", functools.partial(_attempts, _HOST), cpu_features(), _compiles_shortly)
     flags, machine = _other(chip)
     return Target(f"cpu:{chip}", "cpu", functools.partial(_attempts, flags), machine)
 
@@ -98,6 +112,11 @@ def _attempts(processor: Flags, traits: Traits) -> list[Flags]:
             f"--iree-llvmcpu-system-linker-path={bundled_linker()} -flavor gnu",
         )
     return [(*flags, *_DATA_TILING), flags] if _gains_from_tiling(traits.products) else [flags]
+
+
+def _compiles_shortly(flags: Flags, traits: Traits) -> bool:
+    here = platform.system(), platform.machine()
+    return here == ("Linux", "x86_64") and _SHORT.issuperset(flags) and _CALLS.isdisjoint(traits.operations)
 
 
 def _gains_from_tiling(products: tuple[Product, ...]) -> bool:
