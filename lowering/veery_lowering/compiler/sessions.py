@@ -125,7 +125,7 @@ def _compile(
         if prelude and not invocation.execute_text_pass_pipeline(prelude):
             return None, diagnostics
         if shortly:
-            problem = _shortly(session, invocation, parsed, check)
+            problem = _shortly(session, invocation, parsed, check, diagnostics)
             if problem:
                 return None, [*diagnostics, Diagnostic("error", problem)]
         else:
@@ -159,12 +159,14 @@ def _invocation(session: Session, diagnostics: list[Diagnostic]) -> Iterator[Inv
         invocation.close()
 
 
-def _shortly(session: Session, invocation: Invocation, module: ir.Module, check: Check | None) -> str:
+def _shortly(
+    session: Session, invocation: Invocation, module: ir.Module, check: Check | None, diagnostics: list[Diagnostic]
+) -> str:
     """Compile by the short pipeline; what went wrong, or nothing."""
 
     @contextmanager
     def another() -> Iterator[Invocation]:
-        with _invocation(session, []) as invocation:
+        with _invocation(session, diagnostics) as invocation:
             _set_verifier(invocation._inv_p, False)
             yield invocation
 

@@ -25,6 +25,9 @@ from veery_lowering.compiler import linking
 from veery_lowering.mlir import Invocation, ir, operations
 
 _CLEAN = "canonicalize,cse"
+# Of modules that have globals, which large constants become.
+_CLEAN_GLOBALS = f"{_CLEAN},iree-util-simplify-global-accesses,iree-util-apply-patterns"
+_FOLD_GLOBALS = "iree-util-fold-globals,iree-util-fuse-globals,iree-util-ipo"
 _STREAM = "iree-stream-"
 _HAL = "iree-hal-"
 _VM = "iree-vm-"
@@ -54,25 +57,37 @@ class Unfit(Exception):
     """A module that the short pipeline does not compile."""
 
 
-def _stream(both: Callable[[str], str], globals_: str) -> list[str]:
+class _CleanUps:
+    """The clean-ups of a module: of its functions, and where it has globals, of these and their initializers."""
+
+    def __init__(self, has_globals: bool):
+        self._anchors = ("util.func", "util.initializer") if has_globals else ("util.func",)
+        self.all = f"{self.of(_CLEAN_GLOBALS)},{_FOLD_GLOBALS}" if has_globals else self.of(_CLEAN)
+
+    def of(self, passes: str) -> str:
+        """Passes of each function."""
+        return ",".join(f"{anchor}({passes})" for anchor in self._anchors)
+
+
+def _stream(clean: _CleanUps) -> list[str]:
     """From dispatches to commands: which memory each value has, and what waits for what."""
-    s = _STREAM
+    s, both = _STREAM, clean.of
     return [
-        f"{s}clone-to-consumers,{s}conversion,iree-util-combine-initializers,{both(_CLEAN)}{globals_}",
+        f"{s}clone-to-consumers,{s}conversion,iree-util-combine-initializers,{clean.all}",
         f"{s}specialize-encodings,{both(f'{s}encode-host-tensors')}",
         f"stream.executable({s}encode-device-tensors),{s}materialize-encodings",
         both(f"{s}layout-slices,{_CLEAN}"),
         f"{both(f'{s}materialize-copy-on-write,canonicalize')},{s}elide-async-copies",
         f"{both(f'canonicalize,{s}emplace-allocations')},{s}refine-usage,{both('canonicalize')},{s}elide-async-copies",
-        f"{both(_CLEAN)}{globals_},{s}verify-async-access-ranges,{s}place-transfer-executions",
+        f"{clean.all},{s}verify-async-access-ranges,{s}place-transfer-executions",
         f"{both(f'{s}schedule-execution,{s}schedule-concurrency')},{s}sync-initializers,{s}propagate-timepoints",
-        f"{s}materialize-builtins,{both(_CLEAN)}{globals_},{s}verify-lowering-to-async,{s}schedule-allocation",
+        f"{s}materialize-builtins,{clean.all},{s}verify-lowering-to-async,{s}schedule-allocation",
         both(f"{s}pack-constants,{s}layout-slices,canonicalize"),
-        f"iree-util-propagate-subranges,{both(_CLEAN)}{globals_}",
+        f"iree-util-propagate-subranges,{clean.all}",
         f"{s}automatic-reference-counting,{s}verify-lowering-to-cmd",
-        f"{both(f'{s}reuse-allocations,convert-scf-to-cf,{_CLEAN}')}{globals_},{s}elide-timepoints,{both(_CLEAN)}",
+        f"{both(f'{s}reuse-allocations,convert-scf-to-cf')},{clean.all},{s}elide-timepoints,{both(_CLEAN)}",
         f"{s}fuse-dispatch-bindings,{s}annotate-dispatch-arguments,{s}annotate-dispatch-assumptions",
-        f"{s}pack-dispatch-operands,{both(_CLEAN)},{s}fold-uniform-operands,{both(_CLEAN)}{globals_},symbol-dce",
+        f"{s}pack-dispatch-operands,{both(_CLEAN)},{s}fold-uniform-operands,{clean.all},symbol-dce",
     ]
 
 
@@ -87,16 +102,17 @@ _TRANSLATE = [
 ]
 
 
-def _hal(both: Callable[[str], str], globals_: str) -> list[str]:
+def _hal(clean: _CleanUps) -> list[str]:
     """From commands to calls of the runtime."""
     h = _HAL
     return [
-        f"{h}conversion,{h}outline-memoize-regions,{both(_CLEAN)}{globals_},{h}prune-executables",
+        f"{h}conversion,{h}outline-memoize-regions,{clean.all},{h}prune-executables",
         "iree-llvmcpu-link-executables{target=llvm-cpu}",
         "hal.executable(hal.executable.variant(iree-llvmcpu-assign-constant-ordinals,"
         "iree-llvmcpu-assign-import-ordinals))",
         f"{h}resolve-export-ordinals,{h}materialize-resource-caches,{h}resolve-topology-queries",
-        f"{h}memoize-device-selection,{h}memoize-device-queries,{both(f'{_CLEAN},{h}elide-redundant-commands')}",
+        f"{h}memoize-device-selection,{h}memoize-device-queries,{clean.all}",
+        clean.of(f"{h}elide-redundant-commands"),
     ]
 
 
@@ -133,8 +149,8 @@ def compile_module(
     if not execute(invocation, None, "flow"):
         raise Unfit("flow")
     module.operation.verify()
-    both, globals_ = _anchors(module)
-    _run(invocation, "stream", _stream(both, globals_))
+    clean = _CleanUps(has_globals=sum(op.name == "util.global" for op in module.body.operations) > 1)  # the device is one
+    _run(invocation, "stream", _stream(clean))
     module.operation.verify()
     if look is not None:
         look(module)
@@ -145,7 +161,7 @@ def compile_module(
         _unroll_less(module)
         _run(invocation, "translate", _TRANSLATE)
         module.operation.verify()
-        _run(invocation, "hal", _hal(both, globals_))
+        _run(invocation, "hal", _hal(clean))
         _replace_executable(module, new_invocation, execute, file)
     _run(invocation, "vm", _CODE)
     module.operation.verify()
@@ -154,16 +170,6 @@ def compile_module(
 def _run(invocation: Invocation, step: str, pipelines: Sequence[str]) -> None:
     if not invocation.execute_text_pass_pipeline(",".join(pipelines)):
         raise Unfit(step)
-
-
-def _anchors(module: ir.Module) -> tuple[Callable[[str], str], str]:
-    """Where passes have to run, and the passes that globals need: constants become globals with initializers."""
-    of_functions: Callable[[str], str] = lambda passes: f"util.func({passes})"
-    of_both: Callable[[str], str] = lambda passes: f"util.func({passes}),util.initializer({passes})"
-    for op in module.body.operations:
-        if op.name == "util.initializer" or (op.name == "util.global" and _device(op) is None):
-            return of_both, ",iree-util-fold-globals,iree-util-fuse-globals"
-    return of_functions, ""
 
 
 def _device(op: Any) -> str | None:
