@@ -96,9 +96,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     folder = session.config.stash.get(_folder, None)
     if folder is None:
         return
-    # What a process has that is killed while it loads a program (iree_dylib_...) or links one (..._dispatch_...) stays:
-    # IREE and its linker name and remove these files themselves. Some tests kill such processes.
-    is_killed = lambda name: name.startswith("iree_dylib_") or "_dispatch_" in name
+    # What a process has that is killed while it loads a program (iree_dylib_..., which IREE names and removes itself)
+    # or has another compile one (veery-compile-...) stays. Some tests kill such processes.
+    is_killed = lambda name: name.startswith(("iree_dylib_", "veery-compile-")) or "_dispatch_" in name
     files = lambda: [name for name in os.listdir(folder / "temporary") if not is_killed(name)]
     end = time.monotonic() + 5  # the compiler's processes end when they see that ours have
     while (left := sorted(files())) and time.monotonic() < end:

@@ -297,8 +297,11 @@ def test_the_interpreter_is_found_or_missed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_compiler_in_this_process_makes_the_same() -> None:
-    increase = veery.jit(lambda x: x * 5 + 1).lower(np.ones(3, np.float32))._lowered
-    here, there = (increase.with_options(cache=False, isolation=mode).compile() for mode in ("never", "always"))
+    """But that it takes the standard pipeline (compiler/short.py)."""
+    flags = ("--iree-opt-level=O2",)  # with which the other one takes it, too
+    increase = veery.jit(lambda x: x * 5 + 1).lower(np.ones(3, np.float32))._lowered.with_options(flags, cache=False)
+    here, there = (increase.with_options(isolation=mode).compile() for mode in ("never", "always"))
+    assert {p.metadata["pipeline"] for p in (here, there)} == {"standard"}
     assert here.vmfb == there.vmfb
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from veery_lowering.compiler import isolation
-from veery_lowering.compiler.sessions import Check, Diagnostic, has_lost_threads, run_pipeline
+from veery_lowering.compiler.sessions import UNFIT, Check, Diagnostic, has_lost_threads, run_pipeline
 from veery_lowering.emit.module import Emission
 from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout, Rejected
 from veery_lowering.mlir import COMPILER_VERSION, operations
@@ -88,8 +88,7 @@ class Attempt(NamedTuple):
 
 def attempts_of(emission: Emission, target: Target, options: Options) -> list[Attempt]:
     """The ways to compile, the preferred one first."""
-    found = traits(emission.module)
-    attempts = [_with_options(flags, options, emission) for flags in target.attempts(found)]
+    attempts = [_with_options(flags, options, emission) for flags in target.attempts(traits(emission.module))]
     # Multi-use fusion of IREE 3.13 makes invalid IR of some large graphs: "operand #1 does not dominate this use".
     # Aggressive fusion makes dispatches of others that are not tiled as a whole: "write affecting operations on global
     # resources are restricted to workgroup distributed contexts".
@@ -98,7 +97,7 @@ def attempts_of(emission: Emission, target: Target, options: Options) -> list[At
         attempts.append((*attempts[-1], *without))
     # Where it crashes, it may not take this process along.
     contained = options.isolation != "never" and not has_unknown_sizes(emission)
-    ways = [Attempt(flags, shortly=contained and target.compiles_shortly(flags, found)) for flags in attempts]
+    ways = [Attempt(flags, shortly=contained and target.compiles_shortly(flags)) for flags in attempts]
     return [each for way in ways for each in ([way] * way.shortly + [way._replace(shortly=False)])]
 
 
@@ -184,7 +183,10 @@ def _compile(
     said: list[Diagnostic] = []
     pipeline = "standard"
     for fusion, plain in modules(emission, target):
+        hopeless: Flags | None = None
         for flags, shortly in attempts:
+            if flags == hopeless:
+                continue
 
             def attempt(module: Prepared, check: Check | None) -> tuple[Prepared, bytes, list[Diagnostic]] | None:
                 changes = tuple(p.function for p in passes.chosen(Stage.CODE, code_situation(emission, target, module)))
@@ -198,7 +200,8 @@ def _compile(
             except CompilerTimeout as stop:
                 return None, {}, [Diagnostic("error", str(stop)), *said]
             except (CompilerCrash, Rejected) as error:
-                result, failed = None, [Diagnostic("error", str(error))]
+                severity = UNFIT if shortly and isinstance(error, CompilerCrash) else "error"
+                result, failed = None, [Diagnostic(severity, str(error))]
             if result is not None:
                 module, program, diagnostics = result
                 told = {
@@ -208,10 +211,12 @@ def _compile(
                 told["pipeline"] = "short" if shortly else pipeline
                 fallback = {"fallback": _fallback(attempts[0].flags, flags, fusion, said)} if said else {}
                 return program, told | fallback, diagnostics
-            if shortly:  # without it the same program is made, only more slowly
-                pipeline = f"standard, since {_errors(failed)[0]}"
-            else:
-                said = failed + said
+            unfit = next((d.message for d in failed if d.severity == UNFIT), None)
+            if unfit is not None:  # the standard pipeline makes the same program, only more slowly
+                pipeline = f"standard, since the short one fails: {unfit}"
+                continue
+            hopeless = flags  # in any pipeline
+            said = failed + said
     return None, {}, said
 
 

@@ -199,7 +199,8 @@ class _Server:
                 file.set_inheritable(False)
             state.setblocking(False)
             try:
-                log, folder = tempfile.TemporaryFile(), tempfile.TemporaryDirectory(prefix="veery-compile-")
+                log = tempfile.TemporaryFile()
+                folder = tempfile.TemporaryDirectory(prefix="veery-compile-", ignore_cleanup_errors=True)
                 process = os.fork()
             except OSError as error:
                 _tell(state, None, f"OSError: {error}")

@@ -21,12 +21,16 @@ _SESSIONS = 16  # that are prepared
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One message of the compiler: severity "note", "warning", "error" or "remark", with its location in the text."""
+    """One message of the compiler: severity "note", "warning", "error" or "remark", with its location in the text.
+
+    Of the severity `UNFIT`: why the short pipeline did not compile what the standard one may.
+    """
 
     severity: str
     message: str
 
 
+UNFIT = "unfit"
 # A phase of the compiler, and a function that raises Rejected if a program cannot be made of the module after it.
 Check = tuple[str, Callable[[ir.Module], None]]
 
@@ -125,9 +129,8 @@ def _compile(
         if prelude and not invocation.execute_text_pass_pipeline(prelude):
             return None, diagnostics
         if shortly:
-            problem = _shortly(session, invocation, parsed, check, diagnostics)
-            if problem:
-                return None, [*diagnostics, Diagnostic("error", problem)]
+            if not _shortly(session, invocation, parsed, check, diagnostics):
+                return None, diagnostics
         else:
             if check is not None:
                 checked, look = check
@@ -161,8 +164,8 @@ def _invocation(session: Session, diagnostics: list[Diagnostic]) -> Iterator[Inv
 
 def _shortly(
     session: Session, invocation: Invocation, module: ir.Module, check: Check | None, diagnostics: list[Diagnostic]
-) -> str:
-    """Compile by the short pipeline; what went wrong, or nothing."""
+) -> bool:
+    """Compile by the short pipeline; whether that went well, else the diagnostics say why it did not."""
 
     @contextmanager
     def another() -> Iterator[Invocation]:
@@ -171,11 +174,25 @@ def _shortly(
             yield invocation
 
     _set_verifier(invocation._inv_p, False)
+    if not _execute(invocation, None, "flow"):
+        return False
     try:
-        short.compile_module(module, invocation, another, _execute, check and check[1])
+        module.operation.verify()
+    except ir.MLIRError as error:
+        diagnostics.extend(Diagnostic("error", _place(d.location) + d.message) for d in error.error_diagnostics)
+        return False
+    try:
+        short.compile_dispatches(module, invocation, another, _execute, check and check[1])
     except (short.Unfit, linking.Unsupported, ir.MLIRError) as error:
-        return f"the short pipeline fails: {error}"
-    return ""
+        diagnostics.append(Diagnostic(UNFIT, str(error)))
+        return False
+    return True
+
+
+def _place(location: ir.Location) -> str:
+    """Where something is, as the compiler's own messages begin."""
+    place = re.search(r'"([^"]+)":(\d+:\d+)', str(location))
+    return f"{place[1]}:{place[2]}: " if place else ""
 
 
 def _execute(invocation: Invocation, start: str | None, end: str | None) -> bool:

@@ -128,13 +128,13 @@ _CODE = [
 ]
 
 
-def compile_module(
+def compile_dispatches(
     module: ir.Module, invocation: Invocation, new_invocation: Callable[[], Any], execute: Execute, look: Any
 ) -> None:
-    """Compile a module, which an invocation has, to code of IREE's virtual machine.
+    """Compile a module, which an invocation has, from IREE's "flow" phase to code of its virtual machine.
 
     Args:
-        module: StableHLO; VM code when this returns.
+        module: as that phase makes it, and valid; VM code when this returns.
         invocation: has the module, and the verifier turned off.
         new_invocation: a context with another invocation in the same session.
         execute: runs IREE's phases.
@@ -146,10 +146,9 @@ def compile_module(
         linking.Unsupported: code calls a function of the C library.
         Rejected: `look` refuses the module.
     """
-    if not execute(invocation, None, "flow"):
-        raise Unfit("flow")
-    module.operation.verify()
-    clean = _CleanUps(has_globals=sum(op.name == "util.global" for op in module.body.operations) > 1)  # the device is one
+    clean = _CleanUps(
+        has_globals=sum(op.name == "util.global" for op in module.body.operations) > 1
+    )  # the device is one
     _run(invocation, "stream", _stream(clean))
     module.operation.verify()
     if look is not None:
@@ -162,6 +161,7 @@ def compile_module(
         _run(invocation, "translate", _TRANSLATE)
         module.operation.verify()
         _run(invocation, "hal", _hal(clean))
+        module.operation.verify()
         _replace_executable(module, new_invocation, execute, file)
     _run(invocation, "vm", _CODE)
     module.operation.verify()

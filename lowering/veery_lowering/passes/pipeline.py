@@ -25,6 +25,7 @@ from veery_lowering.passes.stablehlo.constants import (
 )
 from veery_lowering.passes.stablehlo.crossings import part_crossed_reads
 from veery_lowering.passes.stablehlo.donation import reuse_donated
+from veery_lowering.passes.stablehlo.folding import fold_constants
 from veery_lowering.passes.stablehlo.lookups import compute_columns
 from veery_lowering.passes.stablehlo.loops import settle
 from veery_lowering.passes.stablehlo.paddings import separate_paddings
@@ -157,6 +158,8 @@ PASSES = (
         Stage.INLINED, separate_paddings, "of two paddings IREE makes one without what is between elements",
         about="pad",
     ),
+    # Before those that ask whether a value is a constant.
+    Pass(Stage.SIMPLIFIED, fold_constants, "what constants give is computed when a program is loaded"),
     Pass(Stage.SIMPLIFIED, leave_unreversed, "slices of a reversed constant do not compile", about="reverse"),
     Pass(
         Stage.SIMPLIFIED, hide_complex_updates, "complex constants written into others do not compile",

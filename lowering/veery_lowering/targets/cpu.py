@@ -39,18 +39,8 @@ _LIBM = frozenset(
     ]
 )
 
-# What the short pipeline was shown right for: these options, and programs whose code calls no C library. Others compile
-# as well, but for those that call it, which would be compiled twice.
+# The options that the short pipeline (compiler/short.py) was shown right for.
 _SHORT = frozenset((*_FLAGS, *_HOST, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION))
-_CALLS = frozenset(
-    [
-        *(("stablehlo.remainder", name) for name in "float16 bfloat16 float32".split()),
-        *(
-            (f"stablehlo.{name}", "float64")
-            for name in "exponential exponential_minus_one log log_plus_one logistic power".split()
-        ),
-    ]
-)
 
 # What the levels of x86-64 add to each other, in the words of Linux.
 _LEVELS = {
@@ -114,9 +104,8 @@ def _attempts(processor: Flags, traits: Traits) -> list[Flags]:
     return [(*flags, *_DATA_TILING), flags] if _gains_from_tiling(traits.products) else [flags]
 
 
-def _compiles_shortly(flags: Flags, traits: Traits) -> bool:
-    here = platform.system(), platform.machine()
-    return here == ("Linux", "x86_64") and _SHORT.issuperset(flags) and _CALLS.isdisjoint(traits.operations)
+def _compiles_shortly(flags: Flags) -> bool:
+    return (platform.system(), platform.machine()) == ("Linux", "x86_64") and _SHORT.issuperset(flags)
 
 
 def _gains_from_tiling(products: tuple[Product, ...]) -> bool:

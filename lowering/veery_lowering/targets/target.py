@@ -40,14 +40,14 @@ class Target:
     name: as the user wrote it; backend: "cpu", "vulkan" or "cuda".
     attempts: option lists for a program, the preferred one first; the next is tried when the compiler fails.
     machine: what the code depends on beside the name (the CPU's features); enters the cache key.
-    compiles_shortly: whether the short pipeline (compiler/short.py) is right for options and a program.
+    compiles_shortly: whether the short pipeline (compiler/short.py) is right for options.
     """
 
     name: str
     backend: str
     attempts: Callable[[Traits], list[Flags]]
     machine: str = ""
-    compiles_shortly: Callable[[Flags, Traits], bool] = lambda flags, traits: False
+    compiles_shortly: Callable[[Flags], bool] = lambda flags: False
 
 
 COMMON_FLAGS: Flags = (

@@ -1,0 +1,23 @@
+"""Object files as IREE's backend makes them, in the compiler's own process."""
+
+from __future__ import annotations
+
+from veery_lowering.compiler import linking, sessions
+
+
+def linked(module: bytes, flags: tuple[str, ...]) -> tuple[bytes, str, bytes]:
+    """The object file of a module's dispatches, its entry, and the library that is made of it."""
+    found: list[tuple[bytes, str, bytes]] = []
+    link = linking.link
+
+    def noted(code: bytes, entry: str) -> bytes:
+        found.append((code, entry, link(code, entry)))
+        return found[-1][2]
+
+    linking.link = noted
+    try:
+        program, diagnostics = sessions.run_pipeline(module, flags, shortly=True)
+    finally:
+        linking.link = link
+    assert program is not None, diagnostics
+    return found[0]
