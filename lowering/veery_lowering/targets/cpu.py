@@ -40,7 +40,7 @@ _LIBM = frozenset(
 )
 
 # The options that the short pipeline (compiler/short.py) was shown right for.
-_SHORT = frozenset((*_FLAGS, *_HOST, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION))
+_SHORT = frozenset((*_FLAGS, *_HOST, *_DATA_TILING, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION))
 
 # What the levels of x86-64 add to each other, in the words of Linux.
 _LEVELS = {
