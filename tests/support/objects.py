@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from veery_lowering.compiler import linking, sessions
 
 
@@ -10,8 +12,8 @@ def linked(module: bytes, flags: tuple[str, ...]) -> tuple[bytes, str, bytes]:
     found: list[tuple[bytes, str, bytes]] = []
     link = linking.link
 
-    def noted(code: bytes, entry: str) -> bytes:
-        found.append((code, entry, link(code, entry)))
+    def noted(code: bytes, entry: str, others: Mapping[str, linking.Part]) -> bytes:
+        found.append((code, entry, link(code, entry, others)))
         return found[-1][2]
 
     linking.link = noted

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from veery_lowering.compiler import isolation
-from veery_lowering.compiler.sessions import UNFIT, Check, Diagnostic, has_lost_threads, run_pipeline
+from veery_lowering.compiler.sessions import DISPATCHES, UNFIT, Check, Diagnostic, has_lost_threads, run_pipeline
 from veery_lowering.emit.module import Emission
 from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout, Rejected
 from veery_lowering.mlir import COMPILER_VERSION, operations
@@ -55,7 +55,10 @@ def compile_emission(
     found = cache.get(key) if cache else None
     if found is None:
         start = time.perf_counter()
-        program, told, diagnostics = _compile(emission, target, attempts, compiler_of(options, target))
+        run = compiler_of(options, target)
+        if cache is not None and cache.keeps_parts():
+            run = functools.partial(run, parts=str(cache.directory))
+        program, told, diagnostics = _compile(emission, target, attempts, run)
         if program is None:
             raise CompileError(_explain(emission, name, source, target, diagnostics))
         found = program, _metadata(target) | told
@@ -209,6 +212,7 @@ def _compile(
                     "control_flow": "host" if module.branches else "device",
                 }
                 told["pipeline"] = "short" if shortly else pipeline
+                told |= {d.severity: d.message for d in diagnostics if d.severity == DISPATCHES}
                 fallback = {"fallback": _fallback(attempts[0].flags, flags, fusion, said)} if said else {}
                 return program, told | fallback, diagnostics
             unfit = next((d.message for d in failed if d.severity == UNFIT), None)

@@ -241,6 +241,7 @@ def run_pipeline(
     check: tuple[str, Callable[[Any], None]] | None = None,
     locations: bool = False,
     shortly: bool = False,
+    parts: str | None = None,
     *,
     deadline: Deadline | None = None,
 ) -> Any:
@@ -249,7 +250,7 @@ def run_pipeline(
     Args:
         module, flags, phase: as there.
         changes, check: as there; importable functions.
-        prelude, locations, shortly: as there.
+        prelude, locations, shortly, parts: as there.
         deadline: when it must be done.
 
     Raises:
@@ -260,7 +261,7 @@ def run_pipeline(
     """
     from veery_lowering.compiler import sessions
 
-    arguments = module, flags, phase, changes, prelude, check, locations, shortly
+    arguments = module, flags, phase, changes, prelude, check, locations, shortly, parts
     # A session that writes into a folder of this call's serves no other call, and one made ahead would make the folder
     # again, after it was removed.
     lasting = () if any(flag.startswith("--iree-hal-dump-") for flag in flags) else flags

@@ -9,7 +9,9 @@ Source: System V Application Binary Interface, AMD64 Architecture Processor Supp
 
 from __future__ import annotations
 
+import json
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,7 +19,8 @@ EXPORT = "iree_hal_executable_library_query"
 PAGE = 4096
 
 _WRITE, _EXECUTE = 1, 4  # of sections (SHF_...)
-_RELOCATIONS, _SYMBOLS, _NO_BITS = 4, 2, 8  # kinds of sections (SHT_...)
+_CODE, _SYMBOLS, _RELOCATIONS, _NO_BITS = 1, 2, 4, 8  # kinds of sections (SHT_...)
+_FUNCTION = ".text."  # how the name of a function's own section begins
 _R_64, _R_PC32, _R_PLT32, _R_RELATIVE = 1, 2, 4, 8
 _FIRST_RESERVED = 0xFF00  # numbers of sections from here on mean something else
 _X86_64, _RELOCATABLE, _SHARED = 62, 1, 3
@@ -26,6 +29,19 @@ _HEADER, _SEGMENT, _SECTION, _SYMBOL, _RELOCATION, _DYNAMIC = 64, 56, 64, 24, 24
 
 class Unsupported(Exception):
     """An object that this linker does not know how to link."""
+
+
+class _Header(NamedTuple):
+    name: int
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+    entry_size: int
 
 
 class _Symbol(NamedTuple):
@@ -37,104 +53,180 @@ class _Symbol(NamedTuple):
     size: int
 
 
-class _Place(NamedTuple):
+Number = tuple[str, int]  # of a section: of which object it is, and its number there
+
+
+class Place(NamedTuple):
     """Where in a section an address is wanted: of a byte of another section, in one of the ways of `_R_...`."""
 
     offset: int
     kind: int
-    section: int
+    section: Number
     value: int
 
 
 @dataclass
-class _Section:
+class Section:
+    """What is laid out as a whole: data, or as many zeros, and the addresses that it has."""
+
     kind: int
     flags: int
-    offset: int
     size: int
-    link: int
-    info: int
     alignment: int
-    places: list[_Place] = field(default_factory=list)
+    data: bytes
+    places: list[Place] = field(default_factory=list)
     address: int = 0
 
 
-class _Object:
-    """The sections of an object file that an entry reaches.
+Sections = dict[Number, Section]
 
-    Raises:
-        Unsupported: it is none of x86-64, has no such entry, calls what it has not, or wants an unknown relocation.
+
+class Part(NamedTuple):
+    """A function, and all that it needs.
+
+    Attributes:
+        section: where it begins.
+        sections: its own, and those that it reaches.
     """
 
-    def __init__(self, code: bytes, entry: str):
+    section: Number
+    sections: Sections
+
+
+class Object:
+    """An object file.
+
+    Args:
+        code: its contents.
+        name: tells its sections from those of other objects.
+        others: functions that are taken from elsewhere, by the names that they have here.
+
+    Raises:
+        Unsupported: it is none of x86-64.
+    """
+
+    def __init__(self, code: bytes, name: str = "", others: Mapping[str, Part] | None = None):
         if code[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", code, 16) != (_RELOCATABLE, _X86_64):
             raise Unsupported("not a relocatable object of x86-64")
-        self.code = code
+        self._code, self._name, self._others = code, name, others or {}
         (table,) = struct.unpack_from("<Q", code, 40)
-        (count,) = struct.unpack_from("<H", code, 60)
-        headers = [struct.unpack_from("<IIQQQQIIQQ", code, table + _SECTION * i) for i in range(count)]
-        sections = [
-            _Section(kind, flags, offset, size, link, info, alignment or 1)
-            for _, kind, flags, _, offset, size, link, info, alignment, _ in headers
-        ]
-        symbols = next((s for s in sections if s.kind == _SYMBOLS), None)
+        count, names = struct.unpack_from("<HH", code, 60)
+        self._headers = [_Header(*struct.unpack_from("<IIQQQQIIQQ", code, table + _SECTION * i)) for i in range(count)]
+        symbols = next((h for h in self._headers if h.kind == _SYMBOLS), None)
         if symbols is None:
             raise Unsupported("an object without symbols")
-        self._names = sections[symbols.link].offset
+        self._symbol_names, self._section_names = self._headers[symbols.link].offset, self._headers[names].offset
         self._symbols = [_Symbol(*fields) for fields in struct.iter_unpack("<IBBHQQ", self._bytes(symbols))]
-        found = next((s for s in self._symbols if s.section and self._name(s) == entry), None)
-        if found is None:
-            raise Unsupported(f"no symbol {entry!r}")
-        self.entry = found
-        self.sections = self._reached(sections, found.section)
+        self._relocations: dict[int, list[_Header]] = {}
+        for header in self._headers:
+            if header.kind == _RELOCATIONS:
+                self._relocations.setdefault(header.info, []).append(header)
 
-    def _bytes(self, section: _Section) -> bytes:
-        return self.code[section.offset : section.offset + section.size]
+    def symbol(self, name: str) -> _Symbol:
+        """A symbol that the object has."""
+        for symbol in self._symbols:
+            if symbol.section and self._text(self._symbol_names + symbol.name) == name:
+                return symbol
+        raise Unsupported(f"no symbol {name!r}")
 
-    def _name(self, symbol: _Symbol) -> str:
-        start = self._names + symbol.name
-        return self.code[start : self.code.index(b"\0", start)].decode()
+    def function(self, name: str) -> Part:
+        """A function that has a section of its own."""
+        for number, header in enumerate(self._headers):
+            if header.kind == _CODE and self._text(self._section_names + header.name) == _FUNCTION + name:
+                return Part((self._name, number), self.reached(number))
+        raise Unsupported(f"no section of {name!r}")
 
-    def _reached(self, sections: list[_Section], first: int) -> dict[int, _Section]:
-        """The sections by their numbers, each with the places that have to be filled in."""
-        relocations: dict[int, list[_Section]] = {}
-        for section in sections:
-            if section.kind == _RELOCATIONS:
-                relocations.setdefault(section.info, []).append(section)
-        reached: dict[int, _Section] = {}
+    def reached(self, first: int) -> Sections:
+        """A section, and all that it needs.
+
+        Raises:
+            Unsupported: it calls what is not there, or wants an unknown relocation.
+        """
+        found: Sections = {}
         waiting = [first]
         while waiting:
             number = waiting.pop()
-            if number in reached:
+            if (self._name, number) in found:
                 continue
-            reached[number] = section = sections[number]
-            for table in relocations.get(number, ()):
-                for offset, info, addend in struct.iter_unpack("<QQq", self._bytes(table)):
-                    symbol, kind = self._symbols[info >> 32], info & 0xFFFFFFFF
-                    if symbol.section == 0 or symbol.section >= _FIRST_RESERVED:
-                        raise Unsupported(f"calls {self._name(symbol)!r}, which it does not have")
-                    if kind not in (_R_64, _R_PC32, _R_PLT32):
-                        raise Unsupported(f"relocation {kind}")
-                    section.places.append(_Place(offset, kind, symbol.section, symbol.value + addend))
-                    waiting.append(symbol.section)
-        return dict(sorted(reached.items()))
+            section = self._section(number)
+            found[self._name, number] = section
+            for place in section.places:
+                if place.section[0] == self._name:
+                    waiting.append(place.section[1])
+                else:
+                    (part,) = (part for part in self._others.values() if part.section == place.section)
+                    found |= part.sections
+        return found
+
+    def _section(self, number: int) -> Section:
+        header = self._headers[number]
+        section = Section(header.kind, header.flags, header.size, header.alignment or 1, self._bytes(header))
+        for table in self._relocations.get(number, ()):
+            for offset, info, addend in struct.iter_unpack("<QQq", self._bytes(table)):
+                symbol, kind = self._symbols[info >> 32], info & 0xFFFFFFFF
+                if symbol.section == 0 or symbol.section >= _FIRST_RESERVED:
+                    raise Unsupported(f"calls {self._text(self._symbol_names + symbol.name)!r}, which it does not have")
+                if kind not in (_R_64, _R_PC32, _R_PLT32):
+                    raise Unsupported(f"relocation {kind}")
+                section.places.append(Place(offset, kind, self._elsewhere(symbol.section), symbol.value + addend))
+        return section
+
+    def _elsewhere(self, number: int) -> Number:
+        name = self._text(self._section_names + self._headers[number].name)
+        part = self._others.get(name.removeprefix(_FUNCTION)) if name.startswith(_FUNCTION) else None
+        return part.section if part else (self._name, number)
+
+    def _bytes(self, header: _Header) -> bytes:
+        return b"" if header.kind == _NO_BITS else self._code[header.offset : header.offset + header.size]
+
+    def _text(self, start: int) -> str:
+        return self._code[start : self._code.index(b"\0", start)].decode()
 
 
-def link(code: bytes, entry: str) -> bytes:
+def encode(part: Part) -> bytes:
+    """A function as bytes, for the disk."""
+    numbers = {number: k for k, number in enumerate(part.sections)}
+    rows = [
+        [s.kind, s.flags, s.size, s.alignment, len(s.data), [[*p[:2], numbers[p.section], p.value] for p in s.places]]
+        for s in part.sections.values()
+    ]
+    header = json.dumps([numbers[part.section], rows]).encode()
+    return len(header).to_bytes(8, "little") + header + b"".join(s.data for s in part.sections.values())
+
+
+def decode(data: bytes, name: str) -> Part:
+    """A function that `encode` wrote; the name tells its sections from those of other objects."""
+    start = 8 + int.from_bytes(data[:8], "little")
+    first, rows = json.loads(data[8:start])
+    sections: Sections = {}
+    for number, (kind, flags, size, alignment, length, places) in enumerate(rows):
+        found = [Place(offset, way, (name, target), value) for offset, way, target, value in places]
+        sections[name, number] = Section(kind, flags, size, alignment, data[start : start + length], found)
+        start += length
+    return Part((name, first), sections)
+
+
+def link(code: bytes, entry: str, others: Mapping[str, Part] | None = None) -> bytes:
     """Make a shared library that exports a function of an object file as IREE's loader expects it.
 
     Args:
         code: an ELF object for x86-64, compiled for any address.
         entry: the function that is exported as `EXPORT`.
+        others: functions that take the places of the object's own, by their names there.
 
     Returns:
         The library, an ELF file.
 
     Raises:
-        Unsupported: the object has what this linker does not know.
+        Unsupported: the object has what this linker does not know, or does not need one of the other functions.
     """
-    found = _Object(code, entry)
-    sections = found.sections.values()
+    object_ = Object(code, others=others)
+    symbol = object_.symbol(entry)
+    found = dict(sorted(object_.reached(symbol.section).items()))
+    for name, part in (others or {}).items():
+        if part.section not in found:
+            raise Unsupported(f"no use of {name!r}")
+    sections = found.values()
     readable = [s for s in sections if not s.flags & (_WRITE | _EXECUTE)]
     executable = [s for s in sections if s.flags & _EXECUTE]
     writable = [s for s in sections if s.flags & _WRITE]
@@ -163,16 +255,16 @@ def link(code: bytes, entry: str) -> bytes:
 
     for section in sections:
         if section.kind != _NO_BITS:
-            out[section.address : section.address + section.size] = found._bytes(section)
+            out[section.address : section.address + section.size] = section.data
         for place in section.places:
-            here, there = section.address + place.offset, found.sections[place.section].address + place.value
+            here, there = section.address + place.offset, found[place.section].address + place.value
             if place.kind != _R_64:
                 struct.pack_into("<i", out, here, there - here)
     for k, (section, place) in enumerate(absolute):
-        there = found.sections[place.section].address + place.value
+        there = found[place.section].address + place.value
         struct.pack_into("<QQq", out, relocations + _RELOCATION * k, section.address + place.offset, _R_RELATIVE, there)
-    exported = found.sections[found.entry.section].address + found.entry.value
-    struct.pack_into("<IBBHQQ", out, symbols + _SYMBOL, 1, 0x12, 0, 1, exported, found.entry.size)
+    exported = found["", symbol.section].address + symbol.value
+    struct.pack_into("<IBBHQQ", out, symbols + _SYMBOL, 1, 0x12, 0, 1, exported, symbol.size)
     struct.pack_into("<IIIIII", out, hashes, 1, 2, 1, 0, 0, 0)
     out[strings : strings + len(names)] = names
     for k, entry_ in enumerate(entries):
@@ -203,7 +295,7 @@ def _aligned(address: int, alignment: int) -> int:
     return -(-address // alignment) * alignment
 
 
-def _placed(sections: list[_Section], address: int) -> int:
+def _placed(sections: list[Section], address: int) -> int:
     """Give sections their addresses, from one on; returns where the last one ends."""
     for section in sections:
         section.address = _aligned(address, section.alignment)

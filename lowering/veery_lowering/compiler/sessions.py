@@ -7,13 +7,17 @@ import difflib
 import os
 import re
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from veery_lowering.compiler import linking, short
+from veery_lowering.errors import CacheWarning
 from veery_lowering.mlir import Invocation, Output, Session, ctypes_dl, ir
+from veery_lowering.store.cache import DiskCache
 
 _COMPILES_PER_SESSION = 64
 _SESSIONS = 16  # that are prepared
@@ -23,14 +27,15 @@ _SESSIONS = 16  # that are prepared
 class Diagnostic:
     """One message of the compiler: severity "note", "warning", "error" or "remark", with its location in the text.
 
-    Of the severity `UNFIT`: why the short pipeline did not compile what the standard one may.
+    Of the severity `UNFIT`: why the short pipeline did not compile what the standard one may; of `DISPATCHES`: how many
+    it compiled.
     """
 
     severity: str
     message: str
 
 
-UNFIT = "unfit"
+UNFIT, DISPATCHES = "unfit", "dispatches"
 # A phase of the compiler, and a function that raises Rejected if a program cannot be made of the module after it.
 Check = tuple[str, Callable[[ir.Module], None]]
 
@@ -79,6 +84,7 @@ def run_pipeline(
     check: Check | None = None,
     locations: bool = False,
     shortly: bool = False,
+    parts: str | None = None,
 ) -> tuple[bytes | None, list[Diagnostic]]:
     """Compile a module with a session that has the given flags.
 
@@ -94,6 +100,7 @@ def run_pipeline(
         check: a phase, and a function that looks at the module after it.
         locations: whether IR has the user's files and lines.
         shortly: whether the short pipeline compiles it (short.py), to the end and for the CPU.
+        parts: the folder on disk from which it takes, and to which it adds, dispatches of programs.
 
     Returns:
         The program, or the IR after `phase` as text, or None where the compiler failed; and what the compiler said.
@@ -104,7 +111,7 @@ def run_pipeline(
     session, uses = _take_session(flags)
     session.context.enable_multithreading(True)  # which `prepare` turned off
     try:
-        return _compile(session, module, phase, changes, prelude, check, locations, shortly)
+        return _compile(session, module, phase, changes, prelude, check, locations, shortly, flags, parts)
     finally:
         _return_session(flags, session, uses + 1)
 
@@ -118,6 +125,8 @@ def _compile(
     check: Check | None = None,
     locations: bool = False,
     shortly: bool = False,
+    flags: tuple[str, ...] = (),
+    parts: str | None = None,
 ) -> tuple[bytes | None, list[Diagnostic]]:
     diagnostics: list[Diagnostic] = []
     with session.context, ir.Location.unknown(), _invocation(session, diagnostics) as invocation:
@@ -129,7 +138,11 @@ def _compile(
         if prelude and not invocation.execute_text_pass_pipeline(prelude):
             return None, diagnostics
         if shortly:
-            if not _shortly(session, invocation, parsed, check, diagnostics):
+            cache = DiskCache(Path(parts), sweeps=False) if parts else None
+            with warnings.catch_warnings():  # who keeps the program says what is wrong with the folder
+                warnings.simplefilter("ignore", CacheWarning)
+                done = _shortly(session, invocation, parsed, check, diagnostics, flags, cache)
+            if not done:
                 return None, diagnostics
         else:
             if check is not None:
@@ -163,7 +176,13 @@ def _invocation(session: Session, diagnostics: list[Diagnostic]) -> Iterator[Inv
 
 
 def _shortly(
-    session: Session, invocation: Invocation, module: ir.Module, check: Check | None, diagnostics: list[Diagnostic]
+    session: Session,
+    invocation: Invocation,
+    module: ir.Module,
+    check: Check | None,
+    diagnostics: list[Diagnostic],
+    flags: tuple[str, ...],
+    cache: DiskCache | None,
 ) -> bool:
     """Compile by the short pipeline; whether that went well, else the diagnostics say why it did not."""
 
@@ -182,10 +201,12 @@ def _shortly(
         diagnostics.extend(Diagnostic("error", _place(d.location) + d.message) for d in error.error_diagnostics)
         return False
     try:
-        short.compile_dispatches(module, invocation, another, _execute, check and check[1])
+        look = check and check[1]
+        account = short.compile_dispatches(module, invocation, another, _execute, look, flags, cache)
     except (short.Unfit, linking.Unsupported, ir.MLIRError) as error:
         diagnostics.append(Diagnostic(UNFIT, str(error)))
         return False
+    diagnostics.append(Diagnostic(DISPATCHES, account))
     return True
 
 

@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from veery_lowering.compiler import linking
+from veery_lowering.compiler.parts import Parts
 from veery_lowering.mlir import Invocation, ir, operations
+from veery_lowering.store.cache import DiskCache
 
 _CLEAN = "canonicalize,cse"
 # Of modules that have globals, which large constants become.
@@ -129,8 +131,14 @@ _CODE = [
 
 
 def compile_dispatches(
-    module: ir.Module, invocation: Invocation, new_invocation: Callable[[], Any], execute: Execute, look: Any
-) -> None:
+    module: ir.Module,
+    invocation: Invocation,
+    new_invocation: Callable[[], Any],
+    execute: Execute,
+    look: Any,
+    flags: Sequence[str],
+    cache: DiskCache | None,
+) -> str:
     """Compile a module, which an invocation has, from IREE's "flow" phase to code of its virtual machine.
 
     Args:
@@ -139,6 +147,11 @@ def compile_dispatches(
         new_invocation: a context with another invocation in the same session.
         execute: runs IREE's phases.
         look: None, or a function that refuses what the "stream" phase made of the module.
+        flags: of the session.
+        cache: a folder of dispatches that earlier programs had; None to compile all.
+
+    Returns:
+        How many dispatches there are, and how many of them were known, in words.
 
     Raises:
         Unfit: a pass failed.
@@ -158,13 +171,17 @@ def compile_dispatches(
         _keep_objects(module, file)
         _run(invocation, "configure", _CONFIGURE)
         _unroll_less(module)
+        parts = Parts(cache, flags, str(file))
+        parts.take(module)
         _run(invocation, "translate", _TRANSLATE)
+        parts.put_back(module)
         module.operation.verify()
         _run(invocation, "hal", _hal(clean))
         module.operation.verify()
-        _replace_executable(module, new_invocation, execute, file)
+        _replace_executable(module, new_invocation, execute, file, parts)
     _run(invocation, "vm", _CODE)
     module.operation.verify()
+    return parts.account
 
 
 def _run(invocation: Invocation, step: str, pipelines: Sequence[str]) -> None:
@@ -210,7 +227,9 @@ def _is_whole(op: Any) -> bool:
     return all(type_.has_static_shape and all(n % _WHOLE == 0 for n in type_.shape) for type_ in types)
 
 
-def _replace_executable(module: ir.Module, new_invocation: Callable[[], Any], execute: Execute, file: Path) -> None:
+def _replace_executable(
+    module: ir.Module, new_invocation: Callable[[], Any], execute: Execute, file: Path, parts: Parts
+) -> None:
     """Put machine code in the place of LLVM's dialect, and the device that is there in the place of a description."""
     executables = [op.operation for op in module.body.operations if op.name == "hal.executable"]
     device = next(op for op in module.body.operations if _device(op) is not None)
@@ -219,7 +238,7 @@ def _replace_executable(module: ir.Module, new_invocation: Callable[[], Any], ex
     text = _DEVICE.format(name=name)
     if executables:
         (executable,) = executables
-        text += _machine_code(executable, new_invocation, execute, file)
+        text += _machine_code(executable, new_invocation, execute, file, parts)
     parsed = ir.Module.parse(text)
     _, initializer, *binaries = [op.operation for op in parsed.body.operations]
     for op in (initializer, *binaries):
@@ -228,7 +247,9 @@ def _replace_executable(module: ir.Module, new_invocation: Callable[[], Any], ex
     initializer.move_after(device.operation)
 
 
-def _machine_code(executable: Any, new_invocation: Callable[[], Any], execute: Execute, file: Path) -> str:
+def _machine_code(
+    executable: Any, new_invocation: Callable[[], Any], execute: Execute, file: Path, parts: Parts
+) -> str:
     """The text of an executable with machine code, made of one with LLVM's dialect, which is consumed."""
     name = executable.attributes["sym_name"].value
     variants = [op for op in executable.regions[0].blocks[0].operations if op.name == "hal.executable.variant"]
@@ -241,5 +262,7 @@ def _machine_code(executable: Any, new_invocation: Callable[[], Any], execute: E
         invocation.import_module(alone.operation)
         if not execute(invocation, "executable-targets", "hal"):
             raise Unfit("executable-targets")
-    code = linking.link(file.read_bytes(), f"{name}_library_query")
+    object_ = file.read_bytes()
+    code = linking.link(object_, f"{name}_library_query", parts.known)
+    parts.keep(object_)
     return _BINARY.format(name=name, variant=variant, code=code.hex().upper(), size=len(code))

@@ -2,7 +2,7 @@
 
 An entry is a file named by the hash of what it was made from, a StableHLO module, and its format: a magic word, the
 SHA-256 of its name and the rest, metadata, code. A link, a file of the same form without code, leads there from the
-hash of a jaxpr.
+hash of a jaxpr. A part, of the same form too, is one dispatch of programs (compiler/parts.py).
 Writers write a file of their own and rename it; readers check the hash, so that a damaged entry is compiled anew.
 Nothing is locked, therefore: processes that die leave no lock behind, and folders without locks, of networks, will do.
 """
@@ -65,8 +65,11 @@ class CacheSettings:
 class DiskCache:
     """A folder of compiled programs, at most `limit` bytes; the least recently used ones go first."""
 
-    def __init__(self, directory: Path, limit: int = _DEFAULT_LIMIT, settings: CacheSettings | None = None):
+    def __init__(
+        self, directory: Path, limit: int = _DEFAULT_LIMIT, settings: CacheSettings | None = None, sweeps: bool = True
+    ):
         self.directory = directory
+        self._sweeps = sweeps  # whether writes remove what is too much
         self.limit = limit
         self.settings = settings or CacheSettings()
         self.hits = 0
@@ -109,6 +112,14 @@ class DiskCache:
         if seconds >= self.settings.min_seconds and len(entry[0]) >= self.settings.min_nbytes:
             self._write(self._path(key), entry)
 
+    def get_part(self, key: str) -> Entry | None:
+        """The part of a key, or None."""
+        return self._read(self._path(key, "part"))
+
+    def put_part(self, key: str, entry: Entry) -> None:
+        """Keep a part of programs."""
+        self._write(self._path(key, "part"), entry)
+
     def put_link(self, key: str, metadata: dict[str, str]) -> None:
         """Keep metadata that lead to an entry."""
         self._write(self._path(key, "link"), (b"", metadata))
@@ -130,10 +141,14 @@ class DiskCache:
             self._give_up("write to", error)
             return
         with self._lock:
-            sweep = self._writes % _WRITES_PER_SWEEP == 0
+            sweep = self._sweeps and self._writes % _WRITES_PER_SWEEP == 0
             self._writes += 1
         if sweep:
             self._evict()
+
+    def keeps_parts(self) -> bool:
+        """Whether parts of programs may be kept: there is a folder, and it takes what compiles quickly."""
+        return self._usable and self.limit > 0 and not (self.settings.min_seconds or self.settings.min_nbytes)
 
     def clear(self) -> None:
         """Remove all entries."""
@@ -151,7 +166,7 @@ class DiskCache:
 
     def _entries(self) -> Iterator[tuple[Path, int, float]]:
         """(path, size, time of last use) of every file, unfinished ones too; files may vanish meanwhile."""
-        for pattern in ("??/*.veery", "??/*.link", "??/.writing-*"):
+        for pattern in ("??/*.veery", "??/*.link", "??/*.part", "??/.writing-*"):
             for path in self.directory.glob(pattern):
                 try:
                     status = path.stat()

@@ -1,0 +1,151 @@
+"""Dispatches on disk: programs made of known ones are the same programs, and nothing is taken for known that is not."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from lowering.test_short import PROGRAMS, some
+from support import objects
+
+import veery
+from veery import numpy as jnp
+from veery_lowering.compiler import isolation, linking
+from veery_lowering.targets import Traits, resolve
+
+pytestmark = pytest.mark.skipif(
+    (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="there it is that machine's alone"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty cache."""
+    veery.config.update("jax_compilation_cache_dir", str(tmp_path))
+    return tmp_path
+
+
+def forget_programs(folder: Path) -> None:
+    for kind in ("veery", "link"):
+        for file in folder.glob(f"??/*.{kind}"):
+            file.unlink()
+
+
+def compiled(fun: Callable[..., Any], *operands: Any) -> tuple[list[np.ndarray], tuple[int, int]]:
+    """The results of a function, and how many dispatches it has, and had that were known."""
+    program = veery.jit(lambda *xs: fun(*xs)).lower(*operands).compile()
+    count, known = program._program.metadata["dispatches"].split(", ")
+    return [np.asarray(out) for out in veery.tree_util.tree_leaves(program(*operands))], (
+        int(count),
+        int(known.split()[0]),
+    )
+
+
+@pytest.mark.parametrize("name", ["elementwise", "softmax", "a step of training", "attention", "a loop", "indices"])
+def test_programs_of_known_dispatches_are_the_same(name: str, folder: Path) -> None:
+    fun, operands = PROGRAMS[name]
+    first, (count, known) = compiled(fun, *operands)
+    assert count and not known
+    forget_programs(folder)
+    again, (same, known) = compiled(fun, *operands)
+    assert same == known == count
+    for got, expected in zip(again, first, strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def steps(rate: float, activation: Callable[[Any], Any]) -> Callable[..., Any]:
+    def loss(w: Any, x: Any) -> Any:
+        a, b = w
+        return (jnp.sum(activation(x @ a) * b, axis=1) ** 2).mean()
+
+    return lambda w, x: veery.tree_util.tree_map(lambda p, g: p - rate * g, w, veery.grad(loss)(w, x))
+
+
+def test_what_is_changed_is_compiled(folder: Path) -> None:
+    """With another learning rate only the updates are others."""
+    w, x = (some(16, 24), some(24)), some(8, 16)
+    compiled(steps(0.1, jnp.tanh), w, x)
+    slower, (count, known) = compiled(steps(0.05, jnp.tanh), w, x)
+    assert 0 < known < count
+    veery.config.update("jax_enable_compilation_cache", False)
+    alone = veery.jit(steps(0.05, jnp.tanh)).lower(w, x).compile()
+    for got, expected in zip(slower, veery.tree_util.tree_leaves(alone(w, x)), strict=True):
+        np.testing.assert_array_equal(got, np.asarray(expected))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda x: x * 3, lambda x: x * 4),
+        (lambda x: x + 1, lambda x: x - 1),
+        (lambda x: x[1:] * 2, lambda x: x[:-1] * 2),
+        (lambda x: x.sum(), lambda x: x.max()),
+        (lambda x: x.astype(np.int32), lambda x: x.astype(np.int16)),
+        (lambda x: x + np.arange(7.0, dtype=np.float32), lambda x: x + np.arange(1.0, 8.0, dtype=np.float32)),
+    ],
+)
+def test_another_dispatch_is_not_known(one: Any, other: Any, folder: Path) -> None:
+    x = some(7)
+    compiled(one, x)
+    (out,), (count, known) = compiled(other, x)
+    assert known < count
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(out, other(x), rtol=1e-6)
+
+
+def test_a_program_that_is_known_in_part_runs_them_in_their_places(folder: Path) -> None:
+    """The names of dispatches say nothing: the second of one program is the first of another."""
+    x = some(32, 100)
+    compiled(lambda x: jnp.sin(x).sum(1), x)
+    (out,), _ = compiled(lambda x: jnp.cos(jnp.sin(x).sum(1))[:, None] @ jnp.sin(x).sum(1)[None], x)
+    rows = np.sin(x.astype(np.float64)).sum(1)
+    np.testing.assert_allclose(out, np.cos(rows)[:, None] * rows, rtol=1e-4, atol=1e-4)
+
+
+def test_damaged_parts_are_compiled_anew(folder: Path) -> None:
+    fun, operands = PROGRAMS["softmax"]
+    first, (count, _) = compiled(fun, *operands)
+    parts = list(folder.glob("??/*.part"))
+    assert len(parts) == count
+    for k, part in enumerate(parts):
+        data = part.read_bytes()
+        part.write_bytes(data[: len(data) // 2] if k % 2 else data[:-1] + bytes([data[-1] ^ 1]))
+    forget_programs(folder)
+    again, (_, known) = compiled(fun, *operands)
+    assert known == 0
+    np.testing.assert_array_equal(again[0], first[0])
+
+
+def test_nothing_is_kept_without_a_cache(folder: Path) -> None:
+    veery.config.update("jax_enable_compilation_cache", False)
+    _, (_, known) = compiled(lambda x: x * 7, some(5))
+    assert not known and not list(folder.glob("??/*"))
+
+
+def test_nothing_is_kept_of_what_compiles_too_quickly(folder: Path) -> None:
+    veery.config.update("jax_persistent_cache_min_compile_time_secs", 1000)
+    compiled(lambda x: x * 7, some(5))
+    assert not list(folder.glob("??/*.part"))
+
+
+def test_functions_of_other_objects_are_linked_in_the_places_of_stubs() -> None:
+    module = b"""func.func @main(%x: tensor<64xf32>) -> tensor<64xf32> {
+      %0 = stablehlo.exponential %x : tensor<64xf32>
+      return %0 : tensor<64xf32>
+    }"""
+    code, entry, library = isolation.call(objects.linked, module, resolve("cpu").attempts(Traits(frozenset(), ()))[0])
+    name = re.search(rb"\.text\.(main_dispatch_0_\w+)", code)[1].decode()
+    part = linking.Object(code, "elsewhere").function(name)
+    kept = linking.decode(linking.encode(part), "elsewhere")
+    assert linking.encode(kept) == linking.encode(part)
+    replaced = linking.link(code, entry, {name: kept})
+    assert len(replaced) == len(library) and part.sections[part.section].data[:16] in replaced
+    with pytest.raises(linking.Unsupported, match="no use of 'another'"):
+        linking.link(code, entry, {"another": kept})
+    with pytest.raises(linking.Unsupported, match="no section of 'another'"):
+        linking.Object(code).function("another")
