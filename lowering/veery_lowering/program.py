@@ -72,9 +72,9 @@ class Program:
     work: an estimate of floating-point operations plus bytes touched; a text where it depends on dimension variables.
     blocking: the program has control flow that reads values computed on the device, so that a call returns late.
     metadata: texts: what it was compiled by and for, "source" (where the function is defined), "queue" where that was
-        chosen, "pipeline" (which of IREE's compiled it, see compiler/short.py), "control_flow" ("device" where kernels
-        have all of it, so that a call need not wait, else "host"), "fallback" (which flags the compiler failed with,
-        and how, so that it was compiled without them).
+        chosen, "pipeline" (which of IREE's compiled it, see compiler/short.py), "dispatches" (how many it has, and how
+        many of them were known), "control_flow" ("device" where kernels have all of it, so that a call need not wait,
+        else "host"), "fallback" (which flags the compiler failed with, and how, so that it was compiled without them).
     key: of the program's entry in the cache on disk.
     """
 

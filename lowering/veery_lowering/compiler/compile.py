@@ -29,7 +29,7 @@ RACE = "IREE has made a shader that reads memory which another invocation writes
 T = TypeVar("T")
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "32"
+_KEY_FORMAT = "33"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -44,8 +44,8 @@ def compile_emission(
     """Compile a module, or find it on disk: the program's bytes, metadata, and key on disk.
 
     `source` is the place of the function in the user's code. The metadata "control_flow" say where branches and loops
-    are: "device", in kernels of ours, or "host"; "pipeline" which of IREE's pipelines compiled it; "fallback", if
-    there, why the program was not compiled as is best.
+    are: "device", in kernels of ours, or "host"; "pipeline" which of IREE's pipelines compiled it; "dispatches" how
+    many the short one did; "fallback", if there, why the program was not compiled as is best.
 
     Raises CompileError if every option list of the target fails.
     """

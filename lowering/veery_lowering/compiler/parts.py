@@ -4,7 +4,9 @@ A dispatch is known by its text before it is translated, without its names. What
 (how it is called, on how many workgroups) and its machine code with all that this needs. A program has a stub in the
 place of a known dispatch, which the linker replaces; a stub that should ever run returns an error.
 
-Measured on two cores: a step of training a network takes 0.66 s to compile, with another learning rate 0.2 s.
+Measured on two cores: a step of training a network of three layers takes 0.75 s to compile; with another learning rate,
+which five of its 17 dispatches know, 0.4 s. Dispatches also differ where their values lie elsewhere in the memory of a
+call, since IREE makes the places a part of the code.
 """
 
 from __future__ import annotations
