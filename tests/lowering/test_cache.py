@@ -98,7 +98,7 @@ def test_full_disk_leaves_no_entry(folder: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(os, "replace", full)
     with pytest.warns(veery_lowering.CacheWarning, match="No space left on device"):
         graph().run()
-    assert not list(folder.glob("*/*")) and not list(folder.glob("*/.*"))
+    assert not list(folder.glob("*/*.veery")) and not list(folder.glob("*/.*"))
 
 
 def test_size_is_bounded(tmp_path: Path) -> None:
