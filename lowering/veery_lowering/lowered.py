@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from veery_lowering.compiler import steps
 from veery_lowering.compiler.compile import code_situation, compile_emission
 from veery_lowering.compiler.inspection import intermediate, temporary_bytes
 from veery_lowering.emit.module import Emission, emit_module
@@ -64,6 +65,10 @@ class Lowered:
     def as_bytecode(self) -> bytes:
         """The module as MLIR bytecode, locations included."""
         return bytecode(self.emission.module)
+
+    def timed(self) -> tuple[Program, list[tuple[str, float]]]:
+        """The program, compiled anew, and the steps of that with the seconds that they took."""
+        return steps.timed(self.with_options(cache=False).compile)
 
     def compile(self) -> Program:
         """Compile the module.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,15 @@ STAGES = ("jaxpr", "stablehlo", *MLIR_STAGES, *CODE_STAGES)
 @click.option("--annotate", is_flag=True, help="Put the source line beside each operation.")
 @click.option("--stats", is_flag=True, help="Count operations, FLOPs, bytes and dispatches instead.")
 @click.option("--passes", is_flag=True, help="List the passes, and what each did to the program, instead.")
+@click.option("--timing", is_flag=True, help="Compile it, and show how long each step took, instead.")
 @click.option("--diff", nargs=2, metavar="A B", help="Compare two stages, or WHAT with two functions' stage.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a page with all stages side by side.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-o", "out", type=click.Path(dir_okay=False), help="Write to a file.")
 def inspect_command(
     what: str, args_text: str, argnums: str, in_axes: str, x64: bool, stage: str | None, target: str | None,
-    annotate: bool, stats: bool, passes: bool, diff: tuple[str, str] | None, html: str | None, as_json: bool,
-    out: str | None,
+    annotate: bool, stats: bool, passes: bool, timing: bool, diff: tuple[str, str] | None, html: str | None,
+    as_json: bool, out: str | None,
 ) -> None:  # fmt: skip
     """Show a stage of WHAT: a function (file.py:name), an artifact (.vmfb) or a StableHLO module (.mlir, .mlirbc).
 
@@ -45,6 +47,7 @@ def inspect_command(
       veery inspect model.py:loss --args "f32[8]" --stage asm --target cpu:x86-64-v3 -o loss.s
       veery inspect model.py:loss --args "f32[8]" --stats
       veery inspect model.py:loss --args "f32[8]" --passes
+      veery inspect model.py:loss --args "f32[8]" --timing
       veery inspect model.py:loss --args "f32[8]" --diff jaxpr stablehlo
       veery inspect model.py:loss --args "f32[8]" --diff model.py:loss model.py:loss_fast --stage stablehlo
       veery inspect model.py:loss --args "f32[8]" --html page.html
@@ -70,6 +73,8 @@ def inspect_command(
         return _stats(subject, as_json)
     if passes:
         return _passes(subject, as_json)
+    if timing:
+        return _timing(subject, as_json)
     _show(subject, stage or subject.default_stage, annotate, as_json, out)
 
 
@@ -97,6 +102,7 @@ class Subject:
         self.target = target
         self.default_stage = "jaxpr"
         self.traced: Any = None
+        self.seconds = 0.0  # of tracing
         if Path(what).suffix in (".mlir", ".mlirbc"):
             from veery import stablehlo
 
@@ -110,7 +116,9 @@ class Subject:
             self.traced = functions.trace(module, functions.Arguments(module.args, {}, ()))
             return
         fun, arguments = functions.prepare(what, *options)
+        start = time.perf_counter()
         self.traced = functions.trace(fun, arguments)
+        self.seconds = time.perf_counter() - start
 
     def lowered(self) -> Any:
         return self.traced.lower(lowering_platforms=[self.target] if self.target else None)
@@ -168,6 +176,21 @@ def _passes(subject: Subject, as_json: bool) -> None:
         return output.emit_json([dataclasses.asdict(effect) for effect in effects])
     rows = [[e.stage, e.name, _did(e), e.file, e.purpose] for e in effects]
     output.table("", ["what it changes", "pass", "did", "file", "without it"], rows)
+
+
+def _timing(subject: Subject, as_json: bool) -> None:
+    start = time.perf_counter()
+    lowered = subject.lowered()._lowered
+    lowering = time.perf_counter() - start
+    program, steps = lowered.timed()
+    steps = [("tracing", subject.seconds), ("lowering", lowering), *steps]
+    if as_json:
+        found = [{"step": step, "seconds": seconds} for step, seconds in steps]
+        return output.emit_json({"what": subject.what, "pipeline": program.metadata["pipeline"], "steps": found})
+    whole = sum(seconds for _, seconds in steps)
+    rows = [[step, f"{1e3 * seconds:.1f}", f"{100 * seconds / whole:.0f} %"] for step, seconds in steps]
+    rows.append([f"all, by the {program.metadata['pipeline']} pipeline", f"{1e3 * whole:.1f}", ""])
+    output.table("", ["step", "ms", "share"], rows)
 
 
 def _did(effect: Any) -> str:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from veery_lowering.compiler import isolation
+from veery_lowering.compiler import isolation, progress, steps
 from veery_lowering.compiler.sessions import DISPATCHES, UNFIT, Check, Diagnostic, has_lost_threads, run_pipeline
 from veery_lowering.emit.module import Emission
 from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout, Rejected
@@ -58,7 +58,8 @@ def compile_emission(
         run = compiler_of(options, target)
         if cache is not None and cache.keeps_parts():
             run = functools.partial(run, parts=str(cache.directory))
-        program, told, diagnostics = _compile(emission, target, attempts, run)
+        with progress.shown(name, target.name):
+            program, told, diagnostics = _compile(emission, target, attempts, run)
         if program is None:
             raise CompileError(_explain(emission, name, source, target, diagnostics))
         found = program, _metadata(target) | told
@@ -127,6 +128,7 @@ class Prepared(NamedTuple):
 
 def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collection[int] | None = None) -> Prepared:
     """The module for a target, in which results overwrite donated arguments unless `kept` is None."""
+    steps.begin("passes")
     situation = Situation(target.backend, emission.donated, fusion=fusion, kept=kept)
     found: dict[str, Any] = {}
     branches = False

@@ -20,6 +20,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import IO, Any, NamedTuple
 
+from veery_lowering.compiler import steps
+
 STALLED = "stalled"  # said instead of a status
 _LENGTH = 8
 _LARGEST_FLAGS = 1 << 16
@@ -111,7 +113,8 @@ def _answer(connection: socket.socket, temporary: str | None = None) -> bool:
     os.lseek(2, 0, os.SEEK_SET)
     result = problem = None
     try:
-        result = function(*arguments)
+        with steps.heard_by(lambda text: send(connection, pickle.dumps(steps.Step(text)))):
+            result = function(*arguments)
     except Exception as error:
         problem = _sendable(error)
     send(connection, pickle.dumps((result, problem, _text(2)), pickle.HIGHEST_PROTOCOL))

@@ -26,6 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from veery_lowering.compiler import steps
 from veery_lowering.compiler.helper import STALLED, Kind, receive, send
 from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout
 
@@ -186,7 +187,9 @@ class _Helper:
 def _exchange(connection: socket.socket, request: bytes, deadline: Deadline) -> Any:
     connection.settimeout(deadline.left())
     send(connection, request)
-    return receive(connection, deadline.left)
+    while isinstance(message := receive(connection, deadline.left), steps.Step):
+        steps.begin(message.text)
+    return message
 
 
 def _crash(status: int | None, text: str) -> CompilerCrash:
@@ -287,6 +290,7 @@ def call(
         CompileError, CompilerCrash, CompilerTimeout: as `run_pipeline` does.
         Exception: what the function raises.
     """
+    steps.begin("waiting for the compiler's process")
     request = pickle.dumps((_folder(), dict(os.environ), function, arguments, memory), pickle.HIGHEST_PROTOCOL)
     result, problem, printed = _call(request, kind, deadline or Deadline(None))
     if printed:

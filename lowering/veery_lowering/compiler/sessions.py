@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veery_lowering.compiler import linking, short
+from veery_lowering.compiler import linking, short, steps
 from veery_lowering.errors import CacheWarning
 from veery_lowering.mlir import Invocation, Output, Session, ctypes_dl, ir
 from veery_lowering.store.cache import DiskCache
@@ -129,6 +129,7 @@ def _compile(
     parts: str | None = None,
 ) -> tuple[bytes | None, list[Diagnostic]]:
     diagnostics: list[Diagnostic] = []
+    steps.begin("forming dispatches" if shortly else "IREE's standard pipeline")
     with session.context, ir.Location.unknown(), _invocation(session, diagnostics) as invocation:
         try:
             parsed = ir.Module.parse(module)

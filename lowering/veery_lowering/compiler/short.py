@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from veery_lowering.compiler import linking
+from veery_lowering.compiler import linking, steps
 from veery_lowering.compiler.parts import Parts
 from veery_lowering.mlir import Invocation, ir, operations
 from veery_lowering.store.cache import DiskCache
@@ -162,6 +162,7 @@ def compile_dispatches(
     clean = _CleanUps(
         has_globals=sum(op.name == "util.global" for op in module.body.operations) > 1
     )  # the device is one
+    steps.begin("planning memory")
     _run(invocation, "stream", _stream(clean))
     module.operation.verify()
     if look is not None:
@@ -169,16 +170,20 @@ def compile_dispatches(
     with tempfile.TemporaryDirectory(prefix="veery-object-") as folder:
         file = Path(folder, "code.o")
         _keep_objects(module, file)
+        steps.begin("choosing tiles")
         _run(invocation, "configure", _CONFIGURE)
         _unroll_less(module)
         parts = Parts(cache, flags, str(file))
         parts.take(module)
+        steps.begin(f"translating dispatches ({parts.account})")
         _run(invocation, "translate", _TRANSLATE)
         parts.put_back(module)
         module.operation.verify()
+        steps.begin("scheduling commands")
         _run(invocation, "hal", _hal(clean))
         module.operation.verify()
         _replace_executable(module, new_invocation, execute, file, parts)
+    steps.begin("code of calls")
     _run(invocation, "vm", _CODE)
     module.operation.verify()
     return parts.account
@@ -258,6 +263,7 @@ def _machine_code(
     executable.attributes["sym_visibility"] = ir.StringAttr.get("public")  # otherwise it is pruned
     executable.detach_from_parent()
     alone.body.append(executable)
+    steps.begin("machine code")
     with new_invocation() as invocation:
         invocation.import_module(alone.operation)
         if not execute(invocation, "executable-targets", "hal"):
