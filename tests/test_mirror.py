@@ -169,6 +169,7 @@ ROWS = {
     "veery_lowering/*compile": "lowering/test_compiler",
     "veery_lowering/*helper": "lowering/test_isolation",
     "veery_lowering/*sessions": "lowering/test_isolation",
+    "veery_lowering/*progress": "lowering/test_steps",
     "veery_lowering/*tuning": "dispatch/test_compiler_options",
     "veery_lowering/*composition": "lowering/test_kernels",
     "veery_lowering/emit/foreign": "lowering/test_translation aot/test_stablehlo",

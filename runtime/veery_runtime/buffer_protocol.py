@@ -60,7 +60,7 @@ def provide(cls: type, array_of: Callable[[Any], Any]) -> None:
     raise_later = ctypes.pythonapi.PyThreadState_SetAsyncExc
     raise_later.argtypes = [ctypes.c_ulong, ctypes.py_object]
 
-    @signature
+    @signature  # type: ignore[untyped-decorator]
     def export(instance: Any, view: int, flags: int) -> int:
         try:
             result: int = get_buffer(array_of(instance), view, flags)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from veery_runtime import dimensions
@@ -71,8 +71,10 @@ class DynamicExecutable:
             values = dimensions.solve(program.symbols, self._expected, shapes, self.names)
         except ValueError as error:
             raise ValueError(f"{self.name}: {error}") from None
-        size = lambda n: dimensions.evaluate(n, values)
-        signature = lambda types: tuple((tuple(map(size, shape)), dtype) for shape, dtype in types)
+        size: Callable[[Any], int] = lambda n: dimensions.evaluate(n, values)
+        signature: Callable[[Any], tuple[Any, ...]] = lambda types: tuple(
+            (tuple(map(size, shape)), dtype) for shape, dtype in types
+        )
         changes = dict(inputs=signature(program.inputs), outputs=signature(program.outputs), work=size(program.work))
         concrete = dataclasses.replace(program, symbols=dimensions.Symbols(), **changes)
         queue = self._queue or choose_queue(concrete, self.device)

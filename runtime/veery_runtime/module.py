@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -116,7 +116,7 @@ class Function:
     @property
     def signature(self) -> str:
         """The types of arguments and results: `(params: {b: f32[10], w: f32[784,10]}, x: f32[8,784]) -> f32[8,10]`."""
-        typed = lambda types: lambda i: short_type(*types[i])
+        typed: Callable[[Any], Callable[[int], str]] = lambda types: lambda i: short_type(*types[i])
         named = [*zip(self._names(), self._positional), *self._keywords]
         parts = [f"{name}: {structure.render(child, typed(self.inputs))}" for name, child in named]
         return f"({', '.join(parts)}) -> {structure.render(self._entry.out_tree, typed(self.outputs))}"

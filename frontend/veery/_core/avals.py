@@ -63,7 +63,7 @@ class ShapedArray(AbstractValue):
         self = cls._interned.get(key)
         if self is None:
             self = object.__new__(cls)
-            set_field = lambda name, value: object.__setattr__(self, name, value)
+            set_field: Callable[[str, Any], None] = lambda name, value: object.__setattr__(self, name, value)
             set_field("shape", shape)
             set_field("dtype", dtype)
             set_field("weak_type", bool(weak_type))

@@ -129,7 +129,7 @@ class Primitive:
         composition = self.composition
         if composition is None:
             raise NotImplementedError(f"{self.name} has no composition")
-        results = lambda out: out if self.multiple_results else [out]
+        results: Callable[[Any], Any] = lambda out: out if self.multiple_results else [out]
         return provided.operations.stage(lambda *operands: results(composition(*operands, **dict(params))), avals)
 
     def apply_jvp(self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Any]:

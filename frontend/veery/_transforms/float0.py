@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ def without_float0(closed: ClosedJaxpr) -> ClosedJaxpr:
         return closed
     jaxpr = closed.jaxpr
     constants = {v: Literal(np.zeros(v.aval.shape, dtypes.float0), v.aval) for v in jaxpr.invars if _is_float0(v.aval)}
-    read = lambda a: a if type(a) is Literal else constants.get(a, a)
+    read: Callable[[Any], Any] = lambda a: a if type(a) is Literal else constants.get(a, a)
     eqns = [eqn.replace(invars=[read(a) for a in eqn.invars]) for eqn in jaxpr.eqns]
     invars = [v for v in jaxpr.invars if v not in constants]
     outvars = [a for a in jaxpr.outvars if not _is_float0(a.aval)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -43,7 +44,9 @@ def _abstract_eval(*avals: ShapedArray, module: Any, types: Types) -> list[Shape
                 f"got {got.str_short()}"
             )
     values = values_of([a.shape for a in types.inputs], [a.shape for a in avals])
-    concrete = lambda shape: tuple(d.evaluate(values) if is_symbolic_dim(d) else d for d in shape)
+    concrete: Callable[[Any], tuple[Any, ...]] = lambda shape: tuple(
+        d.evaluate(values) if is_symbolic_dim(d) else d for d in shape
+    )
     return [a.update(shape=concrete(a.shape)) if is_symbolic(a.shape) else a for a in types.outputs]
 
 

@@ -139,7 +139,7 @@ def _eval_inlined(closed: ClosedJaxpr, *args: Any) -> list[Any]:
     jaxpr = closed.jaxpr
     env: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
-    read = lambda a: a.val if type(a) is Literal else env[a]
+    read: Callable[[Any], Any] = lambda a: a.val if type(a) is Literal else env[a]
     for eqn in jaxpr.eqns:
         operands = [read(a) for a in eqn.invars]
         with source.use(eqn.source_info):

@@ -84,7 +84,7 @@ def emit_module(
 
 def entry_signature(avals: Sequence[Any]) -> Signature:
     """Shapes and dtype names as the runtime sees them; symbolic sizes are texts."""
-    sizes = lambda shape: tuple(int(n) if is_static(n) else str(n) for n in shape)
+    sizes: Callable[[Any], tuple[Any, ...]] = lambda shape: tuple(int(n) if is_static(n) else str(n) for n in shape)
     return tuple((sizes(aval.shape), physical_dtype(aval.dtype).name) for aval in avals)
 
 
@@ -245,7 +245,7 @@ class ModuleEmitter:
         if lowering is None:
             raise LoweringError(f"{name}: no lowering for target {self.target!r}")
         ctx = Context(name, self.target, avals_in, avals_out, self, definition)
-        apply = lambda ctx, *operands: self._apply(lowering, ctx, operands, params)
+        apply: Callable[..., Any] = lambda ctx, *operands: self._apply(lowering, ctx, operands, params)
         produced = in_float32(apply, ctx, operands) if computes_in_float8(ctx) else apply(ctx, *operands)
         results = [produced] if isinstance(produced, ir.Value) else list(produced)
         expected = list(map(aval_type, avals_out))

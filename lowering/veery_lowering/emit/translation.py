@@ -148,7 +148,7 @@ def _table(op: Any, name: str, rows: int) -> list[tuple[int, int]]:
 def _fields(attribute: Any, *lists: str) -> SimpleNamespace:
     """The lists of an attribute that says which axis is which."""
     found = dict(re.findall(r"(\w+) = (\[[^]]*\]|\d+)", str(attribute)))
-    read = lambda text: tuple(map(int, re.findall(r"\d+", text)))
+    read: Callable[[str], tuple[int, ...]] = lambda text: tuple(map(int, re.findall(r"\d+", text)))
     fields = {name: read(found.get(name, "")) for name in lists}
     return SimpleNamespace(**fields, index_vector_dim=int(found.get("index_vector_dim", 0)))
 
@@ -297,7 +297,7 @@ def _fold_windows(op: Any) -> list[Value] | None:
         return None
     count = len(op.operands) // 2
     xs, starts = list(op.operands)[:count], list(op.operands)[count:]
-    combine = lambda left, right: _applied(op.regions[0].blocks[0], [*left, *right])
+    combine: Callable[[Any, Any], list[Any]] = lambda left, right: _applied(op.regions[0].blocks[0], [*left, *right])
     if any(map(any, params["padding"])) or any(d != 1 for d in params["base_dilation"]):
         # The specification has padding combined, XLA leaves it out: where the two differ, XLA's users are asked.
         xs.append(hlo.full(True, hlo.shape_of(xs[0]), np.bool_))
@@ -340,7 +340,9 @@ def _convolution(op: Any) -> Equation:
     spec = re.findall(r"\[([^]]*)\]", str(op.attributes["dimension_numbers"]))
     orders = [[name.strip() for name in each.split(",")] for each in spec]
     count = len(orders[0]) - 2
-    axes = lambda order, first, second: [order.index(n) for n in (first, second, *map(str, range(count)))]
+    axes: Callable[[Any, str, str], list[int]] = lambda order, first, second: [
+        order.index(n) for n in (first, second, *map(str, range(count)))
+    ]
     lhs_spec, rhs_spec, out_spec = axes(orders[0], "b", "f"), axes(orders[1], "o", "i"), axes(orders[2], "b", "f")
     lhs, rhs = op.operands
     turned = [rhs_spec[2 + i] for i, turn in enumerate(_numbers(op, "window_reversal")) if turn]
@@ -433,7 +435,7 @@ def _applied(body: Any, arrays: Sequence[Value]) -> list[Value]:
     """What a body on numbers makes of arrays."""
     shape = hlo.shape_of(arrays[0])
     values: dict[Any, Value] = dict(zip(body.arguments, arrays))
-    whole = lambda x: values[x] if x in values else hlo.broadcast_in_dim(x, shape, ())
+    whole: Callable[[Any], Any] = lambda x: values[x] if x in values else hlo.broadcast_in_dim(x, shape, ())
     for view in body.operations:
         op = view.operation
         operands = [whole(x) for x in op.operands]
@@ -459,7 +461,9 @@ def _complex_constant(op: Any) -> list[Value] | None:
         numbers = np.frombuffer(bytes.fromhex(text.strip('"')[2:]), dtype)
     else:
         bits = np.dtype(f"uint{4 * dtype.itemsize}")
-        part = lambda s: bits.type(int(s, 16)).view(dtype.type(0).real.dtype) if s.startswith("0x") else float(s)
+        part: Callable[[str], Any] = lambda s: (
+            bits.type(int(s, 16)).view(dtype.type(0).real.dtype) if s.startswith("0x") else float(s)
+        )
         pairs = re.findall(r"\(([^,()]+), ?([^,()]+)\)", text)
         numbers = np.array([part(a) for pair in pairs for a in pair], dtype.type(0).real.dtype).view(dtype)
     return [hlo.constant(np.full(shape, numbers[0]) if numbers.size == 1 else numbers.reshape(shape))]

@@ -259,7 +259,7 @@ class Body:
         rest = [(place, form) for place, form in ends if not _is_same(place, form)]
         copied = []
         while rest:
-            others = lambda k: (form for j, (_, form) in enumerate(rest) if j != k)
+            others: Callable[[int], Any] = lambda k: (form for j, (_, form) in enumerate(rest) if j != k)
             free = next((k for k, (place, form) in enumerate(rest) if _may_fill(place, form, others(k))), None)
             if free is not None:
                 self.nests.fill(*rest.pop(free))

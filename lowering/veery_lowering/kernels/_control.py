@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
@@ -47,7 +47,7 @@ def _cases(body: Body, op: Any, number: int, places: Sequence[View | None], type
     out.lines.append(f"{results}scf.if {chosen} {typed}{{")
     with body.nests.apart():
         ends = _outcome(body, op.regions[number].blocks[0], places)
-    yielded = lambda ends: f"scf.yield {', '.join(ends)}{f' : {types}' if ends else ''}"
+    yielded: Callable[[Any], str] = lambda ends: f"scf.yield {', '.join(ends)}{f' : {types}' if ends else ''}"
     out.lines += [yielded(ends), "} else {"]
     with body.nests.apart():
         ends = _cases(body, op, number + 1, places, types)

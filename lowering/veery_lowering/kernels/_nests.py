@@ -208,7 +208,9 @@ class Nests:
         """
         out, memory = self.out, view.buffer.type
         dtype, vector = stored(view.dtype), spelled(stored(view.dtype), f"{width}x")
-        scalar = lambda place: out.add(f"memref.load {view.buffer.name}[{self.position(place)}] : {memory}")
+        scalar: Callable[[Affine], str] = lambda place: out.add(
+            f"memref.load {view.buffer.name}[{self.position(place)}] : {memory}"
+        )
         if step == 0:
             name, width = scalar(at), 1
         elif step == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,7 +80,7 @@ class RegisterKernel:
         """The kernel as a function of this name."""
         inputs = [self._memory(form) for form in self.writer.inputs.values()]
         outputs = [self._memory(form) for form in self.results.values()]
-        listed = lambda items: ", ".join(items)
+        listed: Callable[[Iterable[str]], str] = lambda items: ", ".join(items)
         given = listed(f"%a{k}" for k in range(len(inputs)))
         parameters = listed(f"%a{k}: {t}" for k, t in enumerate(inputs))
         arguments = [f"%r{k}: {_TENSOR}<readonly:{t}>" for k, t in enumerate(inputs)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from veery_lowering.kernels._arithmetic import REDUCTIONS, Unfit, elementwise, spelled
@@ -39,7 +39,9 @@ def _dot_general(body: Body, op: Any) -> Form:
 
     if dtype.kind == "b":
         raise Unfit("a product of booleans")
-    combine = lambda a, b, shape: elementwise(body.out, "add", "", [a, b], dtype, dtype, shape)
+    combine: Callable[[Any, Any, Any], Any] = lambda a, b, shape: elementwise(
+        body.out, "add", "", [a, b], dtype, dtype, shape
+    )
     target = body.temporary(shape, dtype)
     spread = target.spread(sizes, range(len(shape)))
     body.nests.fold(spread, sizes, forms, body.out.constant(0, dtype, ""), step, combine, "add")
@@ -61,7 +63,9 @@ def _reduce(body: Body, op: Any) -> Form:
     if kind is None or set(inner.operations[0].operands) != set(inner.arguments):
         raise Unfit("reduce")
     x, start = body.read(op.operands[0]), body.number(op.operands[1])
-    combine = lambda a, b, shape: elementwise(body.out, name, "", [a, b], dtype, dtype, shape)
+    combine: Callable[[Any, Any, Any], Any] = lambda a, b, shape: elementwise(
+        body.out, name, "", [a, b], dtype, dtype, shape
+    )
     step = lambda total, point: combine(total, point.vector(x), point.shape)
     target = body.temporary(shape, dtype)
     summed = integers(op.attributes["dimensions"])

@@ -103,7 +103,7 @@ def _signless(function: Callable[..., Value]) -> Callable[..., Value]:
         if dtype.kind != "u":
             return function(x, *args, **kwargs)
         signed = _signed(dtype)
-        is_alike = lambda value: isinstance(value, ir.Value) and dtype_of(value) == dtype
+        is_alike: Callable[[Any], bool] = lambda value: isinstance(value, ir.Value) and dtype_of(value) == dtype
         args = tuple(bitcast_convert(a, signed) if is_alike(a) else a for a in args)
         return bitcast_convert(function(bitcast_convert(x, signed), *args, **kwargs), dtype)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
@@ -71,7 +73,7 @@ def leading_zeros(a: Value) -> Value:
     dtype = hlo.dtype_of(a)
     bits = 8 * dtype.itemsize
     x = Expr(a).bitcast(np.dtype(f"uint{bits}"))
-    count = lambda part: Expr(hlo.count_leading_zeros(part.convert(np.uint32).value))
+    count: Callable[[Expr], Expr] = lambda part: Expr(hlo.count_leading_zeros(part.convert(np.uint32).value))
     if bits > 32:
         high, low = x >> 32, x & 0xFFFFFFFF
         return where(high.equals(0), count(low) + 32, count(high)).convert(dtype).value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ def _conv_general_dilated(ctx: Context, lhs: Value, rhs: Value, **params: Any) -
     if dtype.kind != "c":
         return _real(ctx, lhs, rhs, tuple(out.shape), dtype, **params)
     part = np.dtype(np.float32 if dtype == np.complex64 else np.float64)
-    convolve = lambda a, b: _real(ctx, a, b, tuple(out.shape), part, **params)
+    convolve: Callable[[Any, Any], Any] = lambda a, b: _real(ctx, a, b, tuple(out.shape), part, **params)
     (a, b), (c, d) = ((hlo.real(x), hlo.imag(x)) for x in (lhs, rhs))
     re = hlo.subtract(convolve(a, c), convolve(b, d))
     return hlo.complex(re, hlo.add(convolve(a, d), convolve(b, c)))

@@ -27,7 +27,7 @@ def float_to_integer(x: Value, dtype: Any) -> Value:
     source = hlo.dtype_of(x)
     if source not in (np.float32, np.float64):
         x, source = convert_dtype(x, np.float32), np.dtype(np.float32)
-    limits = ml_dtypes.iinfo(dtype)
+    limits = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
     lowest, highest = _within(limits.min, source), _within(limits.max, source)
     number = hlo.select(hlo.compare(x, x, "EQ"), x, hlo.full_like(x, 0))
     inside = hlo.clamp(hlo.full(lowest, (), source), number, hlo.full(highest, (), source))
@@ -87,7 +87,7 @@ def _to_float8(x: Value, dtype: np.dtype) -> Value:
     """float32 as a float of 8 bits. IREE takes what is rounded up to the smallest normal number for zero."""
     if dtype == ml_dtypes.float8_e8m0fnu:
         return _to_exponent(Expr(x)).bitcast(dtype).value
-    wide, limits = Expr(x), ml_dtypes.finfo(dtype)
+    wide, limits = Expr(x), ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     step = float(limits.smallest_subnormal)
     subnormal = round_even(wide * (1 / step)) * step
     return hlo.convert(where(abs(wide) < float(limits.smallest_normal), subnormal, wide).value, dtype)

@@ -33,7 +33,7 @@ def _running(
     blocks = -(-length // _BLOCK)
     padding = blocks * _BLOCK - length
     padded = _extend(x, axis, neutral, 0 if not reverse else padding, padding if not reverse else 0)
-    resized = lambda *sizes: (*shape[:axis], *sizes, *shape[axis + 1 :])
+    resized: Callable[..., tuple[Any, ...]] = lambda *sizes: (*shape[:axis], *sizes, *shape[axis + 1 :])
     split = hlo.reshape(padded, resized(blocks, _BLOCK), resized(blocks * _BLOCK))
     inner = within(split, resized(blocks, _BLOCK), axis + 1, reverse, combine, neutral)
     edge = 0 if reverse else _BLOCK - 1
@@ -88,7 +88,7 @@ def _by_doubling_to(x: Value, shape: Shape, axis: int, reverse: bool, combine: C
     """As _by_doubling, for a length that is known at run time."""
     length = hlo.scalar_of_size(shape[axis], np.int32)
     place = hlo.iota(np.int32, (shape[axis],), 0)
-    spread = lambda number: hlo.broadcast_in_dim(number, (shape[axis],), ())
+    spread: Callable[[Any], Any] = lambda number: hlo.broadcast_in_dim(number, (shape[axis],), ())
 
     def trip(distance: Value, y: Value) -> list[Value]:
         far = hlo.add(place, spread(distance)) if reverse else hlo.subtract(place, spread(distance))

@@ -32,9 +32,9 @@ def _extreme(dtype: np.dtype, sign: int) -> Any:
     if dtype.kind in "iu":
         return np.iinfo(dtype).max if sign > 0 else np.iinfo(dtype).min
     try:
-        info = ml_dtypes.finfo(dtype)
+        info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     except ValueError:
-        integers = ml_dtypes.iinfo(dtype)
+        integers = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
         return integers.max if sign > 0 else integers.min
     infinite = np.asarray(sign * np.inf, dtype)
     return infinite if np.isinf(infinite.astype(np.float32)) else (info.max if sign > 0 else info.min)

@@ -7,6 +7,7 @@ builtin.unrealized_conversion_cast`). Fix: a barrier behind such columns. Test: 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
@@ -32,5 +33,5 @@ def _is_column(x: Any) -> bool:
     if maker(x) not in _PARTS:
         return False
     whole, part = (hlo.shape_of(value) for value in (x.owner.operands[0], x))
-    last = lambda shape: max((i for i, n in enumerate(shape) if n != 1), default=0)
+    last: Callable[[Any], int] = lambda shape: max((i for i, n in enumerate(shape) if n != 1), default=0)
     return bool(last(part) != last(whole))

@@ -71,7 +71,7 @@ def _convert(op: Any) -> None:
 def _makes_integers_floats(op: Any) -> bool:
     if op.name in ("stablehlo.iota", "stablehlo.dynamic_iota"):
         return isinstance(_element(op.results[0]), ir.FloatType)
-    is_integer = lambda x: isinstance(_element(x), ir.IntegerType)
+    is_integer: Callable[[Any], bool] = lambda x: isinstance(_element(x), ir.IntegerType)
     return op.name == "stablehlo.convert" and is_integer(op.operands[0]) and not is_integer(op.results[0])
 
 
@@ -188,7 +188,9 @@ def _loses_sign(old: ir.Type, new: ir.Type) -> bool:
     numbers = (ir.IntegerType, ir.FloatType)
     if not (isinstance(old, numbers) and isinstance(new, numbers)) or new.width <= old.width:
         return False
-    unsigned = lambda element: isinstance(element, ir.IntegerType) and (element.is_unsigned or element.width == 1)
+    unsigned: Callable[[Any], bool] = lambda element: (
+        isinstance(element, ir.IntegerType) and (element.is_unsigned or element.width == 1)
+    )
     return unsigned(old) or (isinstance(old, ir.FloatType) and unsigned(new))
 
 

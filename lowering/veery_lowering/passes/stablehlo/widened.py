@@ -9,6 +9,7 @@ beside `(mask * w).sum(0)`. Fix: a barrier behind such a value. Test: tests/vulk
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from veery_lowering import stablehlo as hlo
@@ -53,7 +54,7 @@ def compute_widened(module: Any) -> None:
 
 
 def _source(op: Any, sources: dict[Any, _Source | None], own: _Source) -> _Source | None:
-    of = lambda x: sources.get(x, _Source(len(hlo.shape_of(x)), _bits(x)))
+    of: Callable[[Any], _Source | None] = lambda x: sources.get(x, _Source(len(hlo.shape_of(x)), _bits(x)))
     if op.name in _MADE_ANYWHERE:
         return None
     if op.name in _BROADCASTS:
