@@ -15,7 +15,7 @@ from veery_runtime.errors import DeviceUnavailableError
 from veery_runtime.executable import Executable, Loaded
 from veery_runtime.loading import choose_queue
 
-# As many shapes of one program keep what a call of them needs.
+# For so many shapes of one program the concrete signatures are remembered; the oldest go first.
 _REMEMBERED_SHAPES = 1024
 
 

@@ -85,7 +85,8 @@ class Executable:
         self.needs_ready = program.metadata.get("control_flow") == "host" or bool(self.overwritten)
         self._result_nbytes = sum(spec.nbytes for spec in self.outputs)
         self._probe: Probe | None = None
-        # What a loop on the device's values returns may depend on them; of other programs their first call tells.
+        # Which results share memory. A loop on the device's values may return one value or another, so that each call
+        # is looked at; other programs share the same way in each call, so that the first one is enough.
         everything = tuple(range(len(self.outputs)))
         self._aliasing: tuple[int, ...] | None = None if everything and not program.blocking else everything
         self._loaded: Loaded = {} if loaded is None else loaded

@@ -36,7 +36,7 @@ def scratch_of(function: iree.VmFunction) -> int:
 
 
 def choose_queue(program: Any, device: Device) -> str:
-    """By what the program was compiled for, else by its work."""
+    """The queue that the compiler's caller asked for; otherwise the one that suits the program's estimated work."""
     chosen = program.metadata.get("queue")
     # Python functions of a device without host-visible memory run where the program is submitted.
     waits = program.blocking and program.metadata.get("control_flow") != "device"

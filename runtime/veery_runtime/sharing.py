@@ -69,7 +69,7 @@ def extent(ref: Any, spec: Spec) -> tuple[int, int]:
 
 
 class Undecided:
-    """Stands in `_host` for memory of which a program's first call, when it is done, will tell whether it is shared."""
+    """Stands in `_host` for memory that may be shared: the first call of its program shows that, once it is done."""
 
     __slots__ = ("executable", "probe", "result")
 
