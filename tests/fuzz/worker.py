@@ -21,7 +21,6 @@ def main(seed: int, target_name: str) -> None:
     from fuzz.targets import target_named
     from fuzz.triples import check_triples
 
-    jax.config.update("jax_enable_compilation_cache", False)
     target = target_named(target_name)
     judge = {"stablehlo": check_module, "triples": check_triples}.get(target_name.partition("-")[0], check)
     done = 0

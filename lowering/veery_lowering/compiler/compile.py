@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from veery_lowering.compiler import isolation, progress, steps
+from veery_lowering.compiler.once import once
 from veery_lowering.compiler.sessions import DISPATCHES, UNFIT, Check, Diagnostic, has_lost_threads, run_pipeline
 from veery_lowering.emit.module import Emission
 from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout, Rejected
@@ -54,17 +55,22 @@ def compile_emission(
     key = _key(emission, target, attempts)
     found = cache.get(key) if cache else None
     if found is None:
-        start = time.perf_counter()
-        run = compiler_of(options, target)
-        if cache is not None and cache.keeps_parts():
-            run = functools.partial(run, parts=str(cache.directory))
-        with progress.shown(name, target.name):
-            program, told, diagnostics = _compile(emission, target, attempts, run)
-        if program is None:
-            raise CompileError(_explain(emission, name, source, target, diagnostics))
-        found = program, _metadata(target) | told
-        if cache:
-            cache.put(key, found, time.perf_counter() - start)
+
+        def made() -> tuple[bytes, dict[str, str]]:
+            start = time.perf_counter()
+            run = compiler_of(options, target)
+            if cache is not None and cache.keeps_parts():
+                run = functools.partial(run, parts=str(cache.directory))
+            with progress.shown(name, target.name):
+                program, told, diagnostics = _compile(emission, target, attempts, run)
+            if program is None:
+                raise CompileError(_explain(emission, name, source, target, diagnostics))
+            entry = program, _metadata(target) | told
+            if cache:
+                cache.put(key, entry, time.perf_counter() - start)
+            return entry
+
+        found = once(key, made)
     return *found, key
 
 
