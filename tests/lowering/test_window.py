@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 from types import SimpleNamespace
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from support.compiled import results
 from support.jaxpr_graphs import Graph
+
+from veery import lax, numpy as jnp
 
 RNG = np.random.default_rng(0)
 UFUNCS = {"reduce_window_sum": np.add, "reduce_window_max": np.maximum, "reduce_window_min": np.minimum}
@@ -114,3 +118,18 @@ def test_select_and_scatter_add(select: str) -> None:
         )  # fmt: skip
         g.check(f"{window} {strides}", result, expected, 1e-5)
     g.run()
+
+
+def test_windows_of_equal_constants_are_summed_whole() -> None:
+    """As those that average pooling divides by: IREE takes one element for the sum of them all."""
+    ones = jnp.ones((1, 3, 4, 1))
+    cases = [((1, 2, 2, 1), "VALID"), ((1, 3, 1, 1), "VALID"), ((1, 3, 4, 1), "VALID"), ((1, 2, 3, 1), "SAME")]
+
+    def summed(x: Any, window: tuple[int, ...], padding: str) -> Any:
+        return lax.reduce_window(x, 0.0, lax.add, window, (1, 1, 1, 1), padding)
+
+    calls = [(lambda case=case: summed(ones, *case), ()) for case in cases]
+    variable = [(lambda x, case=case: summed(x, *case), (np.ones((1, 3, 4, 1), np.float32),)) for case in cases]
+    for got, expected in zip(results(calls), results(variable), strict=True):
+        np.testing.assert_array_equal(got, expected)
+        assert got.max() > 1

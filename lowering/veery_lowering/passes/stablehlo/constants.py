@@ -48,16 +48,21 @@ def hide_complex_updates(module: Any) -> None:
 
 
 def compute_constants(module: Any) -> None:
-    """Put barriers behind elementwise results of constants alone, in place.
+    """Put barriers behind elementwise results of constants alone, and before constants that windows read, in place.
 
     IREE makes a loop without operands of those; fused into a sum it has forgotten how long it was: the sum of
-    `jnp.ones((5, 7)) / 2` was 2.5.
+    `jnp.ones((5, 7)) / 2` was 2.5, and sums of any window of ones were 1, as those that average pooling divides by.
     """
     computed: dict[Any, Any] = {}
     for op in operations(module):
         if len(op.results) == 1 and op.operands and all(x in computed or _is_read_once(x) for x in op.operands):
             if _keeps_places(op):
                 computed[op.results[0]] = op
+    for op in operations(module):
+        if op.name == "stablehlo.reduce_window":
+            for i in range(len(op.operands) // 2):
+                if _is_read_once(op.operands[i]):
+                    bar_operand(op, i)
     for x, op in computed.items():
         if hlo.shape_of(x) and not all(_keeps_places(use.owner.operation) for use in x.uses):
             behind_barrier(op)
