@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from veery_lowering.compiler import linking, sessions
@@ -23,3 +24,12 @@ def linked(module: bytes, flags: tuple[str, ...]) -> tuple[bytes, str, bytes]:
         linking.link = link
     assert program is not None, diagnostics
     return found[0]
+
+
+def places_of(section: linking.Section, library: bytes) -> int:
+    """How often a library has the bytes of a section, whatever is in the places that linking fills in."""
+    pattern, end = b"", 0
+    for place in sorted(section.places):
+        pattern += re.escape(section.data[end : place.offset]) + b"(?s:....)"
+        end = place.offset + 4
+    return len(re.findall(pattern + re.escape(section.data[end:]), library))

@@ -69,9 +69,11 @@ class Parts:
         """Take the dispatches that are known out of a module, before they are translated."""
         executables = [op.operation for op in module.body.operations if op.name == "hal.executable"]
         self._count = len(executables)
+        if self._cache is None:
+            return
         for op in executables:
-            dispatch = self._dispatch(op) if self._cache is not None else None
-            if dispatch is None or self._cache is None:
+            dispatch = self._dispatch(op)
+            if dispatch is None:
                 continue
             found = self._cache.get_part(dispatch.key)
             if found is None:
@@ -97,11 +99,12 @@ class Parts:
 
     def _stub(self, dispatch: Dispatch, entry: str) -> str:
         variant = dispatch.operation.regions[0].blocks[0].operations[0]
-        head = f"hal.executable private @{dispatch.executable} {{ hal.executable.variant public @" + (
-            f"{variant.attributes['sym_name'].value} target({variant.attributes['target']})"
+        name, target = variant.attributes["sym_name"].value, variant.attributes["target"]
+        inside = f"{entry.replace(_NAME, dispatch.name)} builtin.module {{ {_STUB.format(name=dispatch.name)} }}"
+        return (
+            f"hal.executable private @{dispatch.executable} {{"
+            f" hal.executable.variant public @{name} target({target}) {{ {inside} }} }}"
         )
-        stub = _STUB.format(name=dispatch.name)
-        return f"{head} {{ {entry.replace(_NAME, dispatch.name)} builtin.module {{ {stub} }} }} }}"
 
     def put_back(self, module: ir.Module) -> None:
         """Put stubs in the places of the dispatches that were taken, and note how the others are called."""

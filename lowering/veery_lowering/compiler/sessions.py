@@ -85,6 +85,7 @@ def run_pipeline(
     locations: bool = False,
     shortly: bool = False,
     parts: str | None = None,
+    threads: bool = True,
 ) -> tuple[bytes | None, list[Diagnostic]]:
     """Compile a module with a session that has the given flags.
 
@@ -101,6 +102,7 @@ def run_pipeline(
         locations: whether IR has the user's files and lines.
         shortly: whether the short pipeline compiles it (short.py), to the end and for the CPU.
         parts: the folder on disk from which it takes, and to which it adds, dispatches of programs.
+        threads: whether the compiler may have threads of its own.
 
     Returns:
         The program, or the IR after `phase` as text, or None where the compiler failed; and what the compiler said.
@@ -109,55 +111,40 @@ def run_pipeline(
         Rejected: the check or a change refuses the module.
     """
     session, uses = _take_session(flags)
-    session.context.enable_multithreading(True)  # which `prepare` turned off
+    session.context.enable_multithreading(threads)
+    diagnostics: list[Diagnostic] = []
     try:
-        return _compile(session, module, phase, changes, prelude, check, locations, shortly, flags, parts)
+        steps.begin("forming dispatches" if shortly else "IREE's standard pipeline")
+        with session.context, ir.Location.unknown(), _invocation(session, diagnostics) as invocation:
+            try:
+                parsed = ir.Module.parse(module)
+            except (ir.MLIRError, ValueError) as error:
+                return None, [Diagnostic("error", str(error))]
+            invocation.import_module(parsed.operation)
+            if prelude and not invocation.execute_text_pass_pipeline(prelude):
+                return None, diagnostics
+            if shortly:
+                cache = DiskCache(Path(parts), sweeps=False) if parts else None
+                with warnings.catch_warnings():  # who keeps the program says what is wrong with the folder
+                    warnings.simplefilter("ignore", CacheWarning)
+                    done = _shortly(session, invocation, parsed, check, diagnostics, flags, cache)
+                if not done:
+                    return None, diagnostics
+            else:
+                if check is not None:
+                    checked, look = check
+                    if not _execute(invocation, None, checked):
+                        return None, diagnostics
+                    look(parsed)
+                if not _execute(invocation, check and check[0], phase):
+                    return None, diagnostics
+                if phase is not None:
+                    return _text(invocation, parsed, locations), diagnostics
+            for change in changes:
+                change(parsed)
+            return _written(invocation.output_vm_bytecode), diagnostics
     finally:
         _return_session(flags, session, uses + 1)
-
-
-def _compile(
-    session: Session,
-    module: bytes,
-    phase: str | None = None,
-    changes: tuple[Callable[[ir.Module], Any], ...] = (),
-    prelude: str = "",
-    check: Check | None = None,
-    locations: bool = False,
-    shortly: bool = False,
-    flags: tuple[str, ...] = (),
-    parts: str | None = None,
-) -> tuple[bytes | None, list[Diagnostic]]:
-    diagnostics: list[Diagnostic] = []
-    steps.begin("forming dispatches" if shortly else "IREE's standard pipeline")
-    with session.context, ir.Location.unknown(), _invocation(session, diagnostics) as invocation:
-        try:
-            parsed = ir.Module.parse(module)
-        except (ir.MLIRError, ValueError) as error:
-            return None, [Diagnostic("error", str(error))]
-        invocation.import_module(parsed.operation)
-        if prelude and not invocation.execute_text_pass_pipeline(prelude):
-            return None, diagnostics
-        if shortly:
-            cache = DiskCache(Path(parts), sweeps=False) if parts else None
-            with warnings.catch_warnings():  # who keeps the program says what is wrong with the folder
-                warnings.simplefilter("ignore", CacheWarning)
-                done = _shortly(session, invocation, parsed, check, diagnostics, flags, cache)
-            if not done:
-                return None, diagnostics
-        else:
-            if check is not None:
-                checked, look = check
-                if not _execute(invocation, None, checked):
-                    return None, diagnostics
-                look(parsed)
-            if not _execute(invocation, check and check[0], phase):
-                return None, diagnostics
-            if phase is not None:
-                return _text(invocation, parsed, locations), diagnostics
-        for change in changes:
-            change(parsed)
-        return _written(invocation.output_vm_bytecode), diagnostics
 
 
 @contextmanager
@@ -245,26 +232,18 @@ _SMALL = b"""func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
   %y = stablehlo.add %x, %one : tensor<8xf32>
   return %y : tensor<8xf32>
 }"""
+_SMALLEST = b"func.func @main() { return }"
 
 
 def prepare(flags: tuple[str, ...], shortly: bool) -> list[tuple[str, ...]]:
     """Have a session ready for flags that are known to work, and start no threads for that.
 
     With the short pipeline a program is compiled, so that no fork has to do what the first does: 136 to 98 ms for
-    `x + 1`. With others that takes longer than it brings.
+    `x + 1`. With the others, for which that takes longer than it brings, one that does nothing is.
 
     Returns the flags whose sessions are closed instead, since there are many.
     """
-    session, uses = _take_session(flags)
-    session.context.enable_multithreading(False)
-    if shortly:
-        _compile(session, _SMALL, shortly=True)
-    else:
-        with session.context, ir.Location.unknown(), _invocation(session, []) as invocation:
-            empty = ir.Module.create()
-            invocation.import_module(empty.operation)
-            _execute(invocation, None, None)
-    _return_session(flags, session, uses)
+    run_pipeline(_SMALL if shortly else _SMALLEST, flags, shortly=shortly, threads=False)
     closed = list(_idle)[:-_SESSIONS]
     for old in closed:
         for session, _ in _idle.pop(old):

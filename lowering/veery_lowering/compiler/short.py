@@ -159,9 +159,8 @@ def compile_dispatches(
         linking.Unsupported: code calls a function of the C library.
         Rejected: `look` refuses the module.
     """
-    clean = _CleanUps(
-        has_globals=sum(op.name == "util.global" for op in module.body.operations) > 1
-    )  # the device is one
+    names = [op.name for op in module.body.operations]
+    clean = _CleanUps(has_globals=names.count("util.global") > 1)  # one is the device
     steps.begin("planning memory")
     _run(invocation, "stream", _stream(clean))
     module.operation.verify()
@@ -221,9 +220,9 @@ def _unroll_less(module: ir.Module) -> None:
             if "lowering_config" not in op.attributes or not len(op.operands):
                 continue
             text = str(op.attributes["lowering_config"])
-            steps = _STEPS_OF_K.search(text)
-            if steps and int(steps[1]) > _STEPS and int(steps[1]) % _STEPS == 0 and _is_whole(op):
-                fewer = text.replace(steps[0], f"vector_reduction = [0, 0, {_STEPS}]")
+            taken = _STEPS_OF_K.search(text)
+            if taken and int(taken[1]) > _STEPS and int(taken[1]) % _STEPS == 0 and _is_whole(op):
+                fewer = text.replace(taken[0], f"vector_reduction = [0, 0, {_STEPS}]")
                 op.attributes["lowering_config"] = ir.Attribute.parse(fewer)
 
 
