@@ -18,6 +18,7 @@ from veery._reference.interpreter import Interpreter
 from veery._reference.rounding import SINGLE
 from veery._reference.samples import Value
 
+_SEEDS = 5
 # Their derivatives follow from rules of their own, so that a stop_gradient in their bodies says nothing.
 _OWN_DERIVATIVES = ("custom_jvp_call", "custom_vjp_call", "custom_linear_solve")
 
@@ -36,8 +37,15 @@ class Verdict:
 
 
 def compiled_failures(closed: Any, args: Sequence[Any], outs: Sequence[Any]) -> Verdict:
-    """Results of a compiled program beside the reference evaluation of the jaxpr that was compiled."""
-    comparison = compare(closed, args, outs)
+    """Results of a compiled program beside the reference evaluation of the jaxpr that was compiled.
+
+    What is wrong is so whichever the random errors are by which bounds are found. Where several jumps come together
+    those of one comparison may all miss what the program did: of a sum of shortest paths in bfloat16, in 1 of 12.
+    """
+    for seed in range(_SEEDS):
+        comparison = compare(closed, args, outs, 1000 * seed)
+        if comparison.ok:
+            break
     return Verdict([str(f) for f in comparison.failures], comparison.undetermined)
 
 

@@ -26,7 +26,7 @@ from veery_lowering.program import Program
 from veery_lowering.targets import Traits, resolve
 
 SOURCES = Path(veery_lowering.__file__).parent
-_ELEMENTS = {"bool": "i1", "complex64": "complex<f32>", "float8_e4m3fn": "f8E4M3FN"}
+_ELEMENTS = {"bool": "i1", "bfloat16": "bf16", "complex64": "complex<f32>", "float8_e4m3fn": "f8E4M3FN"}
 _KINDS = {"uint": "ui", "int": "i", "float": "f"}
 
 
@@ -229,6 +229,13 @@ WRONG = {
         (f32(1, 2, 3, 4, 5),),
         f32(2, 4, 6, 8, 10, 2, 6, 10),
     ),
+    "bfloat16 that is compared before it is rounded": Wrong(
+        "bfloat16.py",
+        """%s = stablehlo.add %0, %1 : tensor<3xbf16>
+        %r = stablehlo.compare EQ, %s, %0 : (tensor<3xbf16>, tensor<3xbf16>) -> tensor<3xi1>""",
+        (np.array([100, 1, 3], ml_dtypes.bfloat16), np.array([0.125, 0, 0.001], ml_dtypes.bfloat16)),
+        np.array([True, True, True]),
+    ),
     "arrays that change places in a loop": Wrong(
         "loops.py",
         """%zero = stablehlo.constant dense<0> : tensor<i32>
@@ -292,6 +299,31 @@ def test_aggressive_fusion() -> None:
     program, diagnostics = run_pipeline(case.text("f").encode(), options)
     assert program is not None, diagnostics
     assert not agree(run(program, "f", case.arguments, case.right), case.right)
+
+
+def test_a_value_that_a_dispatch_returns_twice() -> None:
+    """Where compiler/dispatches.py is not in between, as with options that it does not know."""
+    a, b, x = (np.arange(n, n + 12, dtype=np.float32).reshape(3, 4) for n in range(3))
+    product = x * (a * b)
+    case = Wrong(
+        "compiler/dispatches.py",
+        """%p = stablehlo.multiply %0, %1 : tensor<3x4xf32>
+        %c = stablehlo.multiply %2, %p : tensor<3x4xf32>
+        %d = stablehlo.multiply %p, %2 : tensor<3x4xf32>
+        %e = stablehlo.reverse %c, dims = [0] : tensor<3x4xf32>
+        %f = stablehlo.reverse %d, dims = [1] : tensor<3x4xf32>
+        %g = stablehlo.reverse %p, dims = [0] : tensor<3x4xf32>
+        %h = stablehlo.add %e, %f : tensor<3x4xf32>
+        %r = stablehlo.add %h, %g : tensor<3x4xf32>""",
+        (a, b, x),
+        product[::-1] + product[:, ::-1] + (a * b)[::-1],
+    )
+    right = []
+    for options in ((), ("--iree-dispatch-creation-fuse-multi-use=true",)):
+        program, diagnostics = run_pipeline(case.text("f").encode(), (*flags(), *options))
+        assert program is not None, diagnostics
+        right.append(agree(run(program, "f", case.arguments, case.right), case.right))
+    assert right == [True, False]
 
 
 def test_options_of_a_process_turn_off_what_belongs_to_a_level() -> None:

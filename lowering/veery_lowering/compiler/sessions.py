@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veery_lowering.compiler import linking, short, steps
+from veery_lowering.compiler import dispatches, linking, short, steps
 from veery_lowering.errors import CacheWarning
 from veery_lowering.mlir import Invocation, Output, Session, ctypes_dl, ir
 from veery_lowering.store.cache import DiskCache
@@ -110,6 +110,7 @@ def run_pipeline(
     Raises:
         Rejected: the check or a change refuses the module.
     """
+    flags = dispatches.made_safe(flags)
     session, uses = _take_session(flags)
     session.context.enable_multithreading(threads)
     diagnostics: list[Diagnostic] = []
@@ -133,10 +134,10 @@ def run_pipeline(
             else:
                 if check is not None:
                     checked, look = check
-                    if not _execute(invocation, None, checked):
+                    if not _advance(invocation, parsed, flags, None, checked):
                         return None, diagnostics
                     look(parsed)
-                if not _execute(invocation, check and check[0], phase):
+                if not _advance(invocation, parsed, flags, check and check[0], phase):
                     return None, diagnostics
                 if phase is not None:
                     return _text(invocation, parsed, locations), diagnostics
@@ -181,7 +182,7 @@ def _shortly(
             yield invocation
 
     _set_verifier(invocation._inv_p, False)
-    if not _execute(invocation, None, "flow"):
+    if not _advance(invocation, module, flags, None, "flow"):
         return False
     try:
         module.operation.verify()
@@ -202,6 +203,21 @@ def _place(location: ir.Location) -> str:
     """Where something is, as the compiler's own messages begin."""
     place = re.search(r'"([^"]+)":(\d+:\d+)', str(location))
     return f"{place[1]}:{place[2]}: " if place else ""
+
+
+def _advance(
+    invocation: Invocation, module: ir.Module, flags: tuple[str, ...], start: str | None, end: str | None
+) -> bool:
+    """Run IREE's phases after `start` up to `end`, that of dispatch creation as passes of its own where it can be."""
+    if start is None and end not in dispatches.EARLIER and dispatches.knows(flags):
+        if not _execute(invocation, None, dispatches.EARLIER[-1]):
+            return False
+        if not dispatches.create_dispatches(module, invocation, flags):
+            return False
+        if end == dispatches.PHASE:
+            return True
+        start = dispatches.PHASE
+    return _execute(invocation, start, end)
 
 
 def _execute(invocation: Invocation, start: str | None, end: str | None) -> bool:

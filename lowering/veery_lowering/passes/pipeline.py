@@ -17,6 +17,7 @@ from veery_lowering.kernels import fuse_loops
 from veery_lowering.mlir import base_name, operations
 from veery_lowering.passes.stablehlo.aliasing import protect_arguments
 from veery_lowering.passes.stablehlo.barriers import clone_at_barriers, compute_each, split_wide_fusions, wait_for_loops
+from veery_lowering.passes.stablehlo.bfloat16 import round_bfloat16
 from veery_lowering.passes.stablehlo.constants import (
     compute_constants,
     drop_unused_constants,
@@ -166,6 +167,7 @@ PASSES = (
         about="dynamic_update_slice",
     ),
     Pass(Stage.SIMPLIFIED, compute_constants, "sums of what constants give forget how many they sum"),
+    Pass(Stage.SIMPLIFIED, round_bfloat16, "what is fused of bfloat16 is not rounded"),
     # Loops in functions are seen now; `settle` is for those that are left to IREE.
     Pass(
         Stage.SIMPLIFIED, fuse_loops, "a trip of a loop costs a dispatch",

@@ -7,7 +7,7 @@ import platform
 
 from veery_lowering.mlir import bundled_linker
 from veery_lowering.store.machine import cpu_features
-from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION, fusion_flags
+from veery_lowering.targets.fusion import DATA_TILING, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION, fusion_flags
 from veery_lowering.targets.target import COMMON_FLAGS, Flags, Product, Target, Traits
 
 _FLAGS: Flags = (
@@ -21,7 +21,6 @@ _HOST: Flags = ("--iree-llvmcpu-target-cpu=host",)
 # Tiling of operands, measured against the plain flags in one run: products of 128 62 to 74 us, 256 191 to 274 us, 384
 # 780 to 584 us, 512 1.46 to 1.31 ms, 1000 132 to 40 ms; but a 4096 matrix-vector product takes 17 times as long, a
 # sum of 3M elements 1.7 times. Programs that add a bias of 300 columns do not compile with it (1.5 s lost).
-_DATA_TILING: Flags = ("--iree-dispatch-creation-data-tiling=true",)
 _TILED_FLOPS = 2 * 448**3
 _TILED_SIDE = 384
 
@@ -40,7 +39,7 @@ _LIBM = frozenset(
 )
 
 # The options that the short pipeline (compiler/short.py) was shown right for.
-_SHORT = frozenset((*_FLAGS, *_HOST, *_DATA_TILING, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION))
+_SHORT = frozenset((*_FLAGS, *_HOST, DATA_TILING, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION))
 
 # What the levels of x86-64 add to each other, in the words of Linux.
 _LEVELS = {
@@ -101,7 +100,7 @@ def _attempts(processor: Flags, traits: Traits) -> list[Flags]:
             "--iree-llvmcpu-link-embedded=false",
             f"--iree-llvmcpu-system-linker-path={bundled_linker()} -flavor gnu",
         )
-    return [(*flags, *_DATA_TILING), flags] if _gains_from_tiling(traits.products) else [flags]
+    return [(*flags, DATA_TILING), flags] if _gains_from_tiling(traits.products) else [flags]
 
 
 def _compiles_shortly(flags: Flags) -> bool:

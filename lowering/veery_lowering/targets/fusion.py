@@ -29,6 +29,7 @@ _MOVING = frozenset(
 
 NO_MULTI_USE_FUSION = "--iree-dispatch-creation-fuse-multi-use=false"
 NO_AGGRESSIVE_FUSION = "--iree-dispatch-creation-enable-aggressive-fusion=false"
+DATA_TILING = "--iree-dispatch-creation-data-tiling=true"
 
 
 def fusion_flags(rowwise: bool) -> tuple[str, ...]:

@@ -13,9 +13,6 @@ or a zero first.
 Empty products. Problem: IREE divides by the number of terms that a product sums; zero terms end the process. Fix: such
 products are constants.
 
-bfloat16. Problem: on processors without an instruction for it, the conversion of integers to bfloat16 calls a function
-that does not exist, also for float32 that came from integers or positions. Fix: float32 is rounded by its bits.
-
 Broadcast factors. Problem: a sum of a product becomes a product again, also where a factor is broadcast along the
 summed axis, and then the vectoriser fails ("invalid accumulator/result vector shape"). Example: `(a * v).sum()` of a
 matrix and a row. Fix: the sum is of `-(a * -v)`, which IREE does not take for a product; it is as fast.
@@ -46,12 +43,10 @@ _PRODUCTS = frozenset(("stablehlo.dot", "stablehlo.dot_general", "stablehlo.conv
 
 def settle_products(module: Any) -> None:
     """Change the products and conversions of a module operation in place."""
-    found = operations(module)
-    counted = any(map(_makes_integers_floats, found))
-    for op in found:
+    for op in operations(module):
         rewrite: Callable[[Any], None]
         if op.name == "stablehlo.convert":
-            rewrite = _round_by_bits if counted and _is_to_bfloat16(op) else _convert
+            rewrite = _convert
         elif op.name in _PRODUCTS:
             rewrite = _rewrite_of_product(op)
         elif op.name == "stablehlo.reduce" and _sums_broadcast_product(op):
@@ -66,26 +61,6 @@ def _convert(op: Any) -> None:
     (x,), new = op.operands, _element(op.results[0])
     if _loses_sign(_element(x), new):
         _replace(op, _in_steps(x, new))
-
-
-def _makes_integers_floats(op: Any) -> bool:
-    if op.name in ("stablehlo.iota", "stablehlo.dynamic_iota"):
-        return isinstance(_element(op.results[0]), ir.FloatType)
-    is_integer: Callable[[Any], bool] = lambda x: isinstance(_element(x), ir.IntegerType)
-    return op.name == "stablehlo.convert" and is_integer(op.operands[0]) and not is_integer(op.results[0])
-
-
-def _is_to_bfloat16(op: Any) -> bool:
-    rounded = (ir.IntegerType, ir.F32Type)
-    return isinstance(_element(op.results[0]), ir.BF16Type) and isinstance(_element(op.operands[0]), rounded)
-
-
-def _round_by_bits(op: Any) -> None:
-    (x,), new = op.operands, _element(op.results[0])
-    if _is_bool(_element(x)):
-        return _replace(op, _in_steps(x, new))
-    single = _converted(x, ir.F32Type.get())
-    _replace(op, _converted(hlo.reduce_precision(single, 8, 7), new))
 
 
 def _rewrite_of_product(op: Any) -> Callable[[Any], None]:

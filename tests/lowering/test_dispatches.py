@@ -1,0 +1,122 @@
+"""Dispatch creation: what dispatches compute twice, and that they are those of the compiler's own phase."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from support.compiled import results
+
+from veery import numpy as jnp
+from veery_lowering.compiler import dispatches, isolation
+from veery_lowering.targets import Traits, resolve
+from veery_lowering.targets.fusion import DATA_TILING, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
+
+FLAGS = resolve("cpu").attempts(Traits(frozenset(), ()))[0]
+
+# Two ways to write a value, which are one operation when they are compiled together.
+TWICE = {
+    "products": lambda np_, x, y: (x * y, y * x),
+    "sums": lambda np_, x, y: (x + y, y + x),
+    "maxima": lambda np_, x, y: (np_.maximum(x, y), np_.maximum(y, x)),
+    "factors": lambda np_, x, y: (x * y, (x * 1) * y),
+    "selections": lambda np_, x, y: (np_.where(x > y, x, y), np_.where(~(x > y), y, x)),
+}
+# What reads values in an order of its own, so that they are computed before.
+READERS = {
+    "reversed": lambda np_, v, i: np_.flip(v, i % 2),
+    "shifted": lambda np_, v, i: np_.pad(v, ((i, 0), (1, 0)))[: v.shape[0], : v.shape[1]],
+    "summed up": lambda np_, v, i: np_.cumsum(v, i % 2),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_values_that_a_dispatch_has_twice(dtype: str, x64: None) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-9, 9, (5, 7)).astype(dtype) for _ in range(3)]
+
+    def program(np_: Any, twice: Any, read: Any, a: Any, b: Any, x: Any) -> Any:
+        p = a * b
+        c, d = twice(np_, x, p)
+        e, f = twice(np_, c, p)
+        reader = functools.partial(read, np_)
+        return reader(p, 0) + 1, reader(c, 1) + reader(d, 2), reader(e, 1) * 2 + reader(f, 0) + reader(c, 2)
+
+    kinds = list(itertools.product(TWICE.values(), READERS.values()))
+    found = results([(functools.partial(program, jnp, *kind), arrays) for kind in kinds])
+    wide = [x.astype("int64") for x in arrays]
+    for kind, outs in zip(kinds, found, strict=True):
+        assert not isinstance(outs, Exception), outs
+        for actual, right in zip(outs, program(np, *kind, *wide), strict=True):
+            np.testing.assert_array_equal(actual, right)
+
+
+NETWORK = b"""
+func.func @main(%x: tensor<8x16xf32>, %w: tensor<16x4xf32>, %b: tensor<4xf32>) -> (tensor<8x4xf32>, tensor<4xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %table = stablehlo.constant dense<[1.0, 2.0, 3.0, 5.0]> : tensor<4xf32>
+  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+    : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
+  %s = stablehlo.multiply %b, %table : tensor<4xf32>
+  %c = stablehlo.broadcast_in_dim %s, dims = [1] : (tensor<4xf32>) -> tensor<8x4xf32>
+  %z = stablehlo.add %y, %c : tensor<8x4xf32>
+  %t = stablehlo.tanh %z : tensor<8x4xf32>
+  %u = stablehlo.multiply %t, %z : tensor<8x4xf32>
+  %r = stablehlo.reduce(%u init: %zero) applies stablehlo.add across dimensions = [0]
+    : (tensor<8x4xf32>, tensor<f32>) -> tensor<4xf32>
+  return %t, %r : tensor<8x4xf32>, tensor<4xf32>
+}"""
+TABLE = b"""func.func @main(%x: tensor<300xf32>) -> tensor<300xf32> {
+  %i = stablehlo.iota dim = 0 : tensor<300xf32>
+  %e = stablehlo.exponential %i : tensor<300xf32>
+  %r = stablehlo.multiply %x, %e : tensor<300xf32>
+  return %r : tensor<300xf32>
+}"""
+
+
+@pytest.mark.parametrize("module", [NETWORK, TABLE])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        FLAGS,
+        (*FLAGS, NO_MULTI_USE_FUSION),
+        (*FLAGS, DATA_TILING),
+        tuple(flag for flag in FLAGS if flag != NO_AGGRESSIVE_FUSION),
+        resolve("vulkan:valhall4").attempts(Traits(frozenset(), ()))[0],
+        resolve("cuda:sm_80").attempts(Traits(frozenset(), ()))[0],
+    ],
+    ids=["plain", "no multi-use", "tiled", "aggressive", "vulkan", "cuda"],
+)
+def test_dispatches_are_those_of_the_compilers_own_phase(module: bytes, flags: tuple[str, ...]) -> None:
+    assert dispatches.knows(flags)
+    (ours, said), (theirs, _) = (isolation.call(f, module, flags, "flow") for f in (run_ours, run_theirs))
+    assert ours is not None, said
+    assert ours == theirs
+
+
+def run_ours(*args: Any) -> Any:
+    from veery_lowering.compiler import sessions
+
+    return sessions.run_pipeline(*args)
+
+
+def run_theirs(*args: Any) -> Any:
+    """IREE's phases alone; the process of the compiler in which this runs is gone after it."""
+    from veery_lowering.compiler import sessions
+
+    dispatches.knows = lambda flags: False
+    dispatches.made_safe = lambda flags: flags
+    return sessions.run_pipeline(*args)
+
+
+def test_options_that_change_it() -> None:
+    assert dispatches.knows((*FLAGS, "--iree-llvmcpu-loop-vectorization=true"))
+    for flag in ("--iree-opt-level=O1", "--iree-dispatch-creation-split-reduction=true", "--iree-flow-trace"):
+        flags = (*FLAGS, flag)
+        assert not dispatches.knows(flags)
+        assert dispatches.made_safe(flags) == (*flags, NO_MULTI_USE_FUSION)
+    asked = (*FLAGS, "--iree-dispatch-creation-fuse-multi-use=true")
+    assert dispatches.made_safe(asked) == asked and dispatches.made_safe(FLAGS) == FLAGS
