@@ -1,6 +1,7 @@
 """The stages of compilation, each to be looked at: Traced (a jaxpr), Lowered (StableHLO), Compiled (a program)."""
 
 from veery._api.stages import (
+    ArgInfo as ArgInfo,
     Compiled as Compiled,
     CompiledMemoryStats as CompiledMemoryStats,
     Lowered as Lowered,

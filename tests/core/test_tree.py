@@ -286,6 +286,8 @@ def test_registration_errors():
         tree_util.register_dataclass(make(), ["a"], [])
     with pytest.raises(ValueError, match=r"Unexpected fields: {'c'}"):
         tree_util.register_dataclass(make(), ["a", "c"], ["b"])
+    with pytest.raises(ValueError, match=r"must not overlap. Overlapping fields: {'b'}"):
+        tree_util.register_dataclass(make(), ["a", "b"], ["b"])
     kind = tree_util.register_dataclass(
         dataclasses.make_dataclass("Q", ["a", ("b", int, dataclasses.field(default=0))]), ["a"], [], drop_fields=["b"]
     )

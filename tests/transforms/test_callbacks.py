@@ -261,7 +261,7 @@ def test_scans_carry_results_of_callbacks():
         (veery.vmap(lambda x: show("{} {}", x, 2, ordered=True)), ["0.0 2", "1.0 2", "2.0 2"]),
         (
             lambda x: veery.vmap(veery.vmap(lambda x, y: show("{} {}", x, y), (0, None)), (None, 0))(x, x),
-            ["0.0 0.0", "1.0 0.0", "2.0 0.0", "0.0 1.0", "1.0 1.0", "2.0 1.0", "0.0 2.0", "1.0 2.0", "2.0 2.0"],
+            ["0.0 0.0", "0.0 1.0", "0.0 2.0", "1.0 0.0", "1.0 1.0", "1.0 2.0", "2.0 0.0", "2.0 1.0", "2.0 2.0"],
         ),
         (veery.vmap(lambda x: (show("c"), x)[1]), ["c"]),
         (lambda x: veery.grad(lambda x: (show("g {}", x), x**2)[1])(x[2]), ["g 2.0"]),

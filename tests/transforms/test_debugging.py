@@ -202,6 +202,9 @@ def test_transfer_guards(caplog):
             with refused:
                 call()
         assert f(veery.device_put(X)).tolist() == [1.0, 2.0, 3.0]
+        # What the library makes itself is no transfer.
+        assert jnp.arange(3).tolist() == [0, 1, 2] and jnp.linspace(0, 1, 3).tolist() == [0, 0.5, 1]
+        assert (jnp.eye(2) + jnp.ones((2, 2)) * jnp.full((2,), 3.0)).tolist() == [[4, 3], [3, 4]]
         with veery.transfer_guard_host_to_device("allow"):
             f(X)
             with veery.transfer_guard("disallow_explicit"), refused:

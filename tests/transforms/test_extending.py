@@ -218,6 +218,9 @@ def test_gradient_checks(in_numpy):
     check(f, tree, order=3)
     check(lambda z: lax.mul(z, lax.sin(z)), (np.complex128(0.3 + 0.2j),), order=2)
     check(lambda x: lax.mul(x, x), (np.float32(0.5),), order=1, modes="fwd")
+    check(lambda x: lax.mul(x, x), (np.float32(0.5),), order=1, rtol={np.float32: 1e-2}, atol={np.dtype("float64"): 0})
+    with pytest.raises(AssertionError, match="JVP of f"):
+        check(lambda x: lax.mul(x, x), (np.float32(0.5),), 1, rtol={np.float32: 1e-12}, atol={np.float32: 0})
     wrong = veery.custom_jvp(lambda x: lax.sin(x))
     wrong.defjvps(lambda t, out, x: lax.mul(t, 2.0))
     for mode, label in (("fwd", "JVP"), ("rev", "VJP")):

@@ -194,3 +194,12 @@ def test_names_of_transformations():
     assert names(veery.grad(lambda x: lax.sin(x)), x) >= {"jvp()/cos", "transpose(jvp())/mul"}
     assert names(model, x) >= {"model/neg", "model/jvp(layer)/norm/cos", "model/transpose(jvp(layer))/norm/mul"}
     assert "transpose(jvp(layer))/norm/mul" in veery.jit(veery.grad(layer)).lower(x).as_text(debug_info=True)
+
+
+def test_stages_tell_of_their_arguments():
+    traced = veery.jit(lambda x, y: (x["a"] + y, y), donate_argnums=0).trace({"a": VECTOR, "b": VECTOR}, y=np.int32(1))
+    assert traced.donate_argnums == (0, 1)
+    (tree_of_x,), by_name = traced.args_info
+    assert sorted(tree_of_x) == ["a", "b"] and by_name["y"].dtype == np.int32
+    assert tree_of_x["a"].shape == VECTOR.shape and tree_of_x["a"].donated and not by_name["y"].donated
+    assert isinstance(by_name["y"], veery.stages.ArgInfo)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ import numpy as np
 from veery._api.autodiff import jvp, vjp
 from veery._core import dtypes, tree
 from veery._core.avals import aval_of
+
+Tolerance = float | Mapping[Any, float] | None
 
 EPS = 1.0 / 2048
 # Relative and absolute tolerances by the kind of the least precise array.
@@ -29,8 +31,8 @@ def check_grads(
     args: Sequence[Any],
     order: int,
     modes: str | Sequence[str] = ("fwd", "rev"),
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
 ) -> None:
     """Check the derivatives of a function against numerical differences along random directions.
@@ -40,8 +42,8 @@ def check_grads(
         args: its arguments, pytrees of arrays.
         order: up to which order.
         modes: "fwd", "rev" or both; both are also nested.
-        atol: absolute tolerance; by default one for the dtype.
-        rtol: relative tolerance.
+        atol: absolute tolerance, or some by dtypes: `{np.float32: 1e-2}`; by default one for the dtype.
+        rtol: relative tolerance, or some by dtypes.
         eps: step of the differences.
 
     Raises:
@@ -80,8 +82,8 @@ def check_jvp(
     f: Callable[..., Any],
     f_jvp: Callable[..., Any],
     args: Sequence[Any],
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
     err_msg: str = "",
 ) -> None:
@@ -102,8 +104,8 @@ def check_vjp(
     f: Callable[..., Any],
     f_vjp: Callable[..., Any],
     args: Sequence[Any],
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
     err_msg: str = "",
 ) -> None:
@@ -164,12 +166,16 @@ def _inner(a: Any, b: Any) -> float:
     return float(sum(np.sum(_wide(x) * _wide(y)).real for x, y in pairs if np.asarray(x).dtype != dtypes.float0))
 
 
-def _assert_close(actual: Any, expected: Any, atol: float | None, rtol: float | None, message: str) -> None:
+def _assert_close(actual: Any, expected: Any, atol: Tolerance, rtol: Tolerance, message: str) -> None:
     for x, y in zip(tree.tree_leaves(actual), tree.tree_leaves(expected), strict=True):
-        if np.asarray(x).dtype == dtypes.float0:
-            continue
-        default = TOLERANCES.get(np.asarray(x).dtype.name, 0.0)
-        np.testing.assert_allclose(
-            _wide(x), _wide(y), rtol=default if rtol is None else rtol, atol=default if atol is None else atol,
-            err_msg=message,
-        )  # fmt: skip
+        dtype = np.asarray(x).dtype
+        if dtype != dtypes.float0:
+            relative, absolute = _tolerance(rtol, dtype), _tolerance(atol, dtype)
+            np.testing.assert_allclose(_wide(x), _wide(y), rtol=relative, atol=absolute, err_msg=message)
+
+
+def _tolerance(given: Tolerance, dtype: np.dtype) -> float:
+    default = TOLERANCES.get(dtype.name, 0.0)
+    if isinstance(given, Mapping):
+        return {np.dtype(known): value for known, value in given.items()}.get(dtype, default)
+    return default if given is None else given

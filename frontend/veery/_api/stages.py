@@ -21,6 +21,22 @@ from veery._transforms.float0 import inputs_without_float0, outputs_with_float0,
 from veery._transforms.staging import with_consts
 
 
+@dataclass(frozen=True)
+class ArgInfo:
+    """An array among the arguments of a function.
+
+    Attributes:
+        _aval: its type.
+        donated: whether its memory may be used for results.
+    """
+
+    _aval: Any
+    donated: bool
+
+    shape = property(lambda self: self._aval.shape)
+    dtype = property(lambda self: self._aval.dtype)
+
+
 class Traced:
     """A function traced for given types of arguments. Made by `jit(f).trace(...)`."""
 
@@ -67,8 +83,14 @@ class Traced:
 
     @property
     def args_info(self) -> Any:
-        """The pytree of (args, kwargs) with ShapeDtypeStructs."""
-        return out_struct(self._signature.avals, self._signature.treedef)
+        """The pytree of (args, kwargs) with an `ArgInfo` for each array."""
+        leaves = map(ArgInfo, self._signature.avals, self._donated)
+        return tree.tree_unflatten(self._signature.treedef, list(leaves))
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """Which arrays of the arguments are donated, by their place among the leaves."""
+        return tuple(i for i, donated in enumerate(self._donated) if donated)
 
     def lower(self, *, lowering_platforms: Sequence[str] | None = None, **choices: Any) -> Lowered:
         """Lower to StableHLO, for the device that the arguments are committed to (else the default one) or a platform.
@@ -106,6 +128,7 @@ class Lowered:
     out_tree = property(lambda self: self._traced.out_tree)
     out_info = property(lambda self: self._traced.out_info)
     args_info = property(lambda self: self._traced.args_info)
+    donate_argnums = property(lambda self: self._traced.donate_argnums)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The module as text.
@@ -207,6 +230,7 @@ class Compiled:
     out_tree = property(lambda self: self._traced.out_tree)
     out_info = property(lambda self: self._traced.out_info)
     args_info = property(lambda self: self._traced.args_info)
+    donate_argnums = property(lambda self: self._traced.donate_argnums)
 
     def cost_analysis(self) -> dict[str, Any]:
         """What a call costs, and where it runs.

@@ -192,6 +192,8 @@ def _dataclass_fields(
         fields = [f for f in dataclasses.fields(nodetype) if f.name not in drop_fields]
         data_fields = [f.name for f in fields if not f.metadata.get("static", False)]
         meta_fields = [f.name for f in fields if f.metadata.get("static", False)]
+    if overlap := {*data_fields} & {*meta_fields}:
+        raise ValueError(f"data_fields and meta_fields must not overlap. Overlapping fields: {overlap}.")
     if is_dataclass:
         expected = {f.name for f in dataclasses.fields(nodetype) if f.init} - set(drop_fields)
         given = {*data_fields, *meta_fields}
@@ -222,7 +224,7 @@ def register_dataclass(
 
     Raises:
         TypeError: only one of data_fields and meta_fields is given, or none and the class is not a dataclass.
-        ValueError: the fields are not those of the dataclass, or the class is registered already.
+        ValueError: the fields are not those of the dataclass, one is both, or the class is registered already.
     """
     data, meta = _dataclass_fields(nodetype, data_fields, meta_fields, drop_fields)
     _check_new(nodetype, "dataclass PyTreeDef")

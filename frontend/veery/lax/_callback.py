@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,19 +66,24 @@ class Callback:
         """Call the function; returns the leaves of its result."""
         try:
             with provided.backend.on_host(), set_current_trace(eval_trace):
-                return self._call(values, self.mapped)
+                return self._call_for_each(values) if self.mapped else self._call(values)
         except BaseException as error:
             note = f"This happened in {self}, which {self.kind} calls from {self.where}."
             if note not in getattr(error, "__notes__", ()):
                 error.add_note(note)
             raise
 
-    def _call(self, values: Sequence[np.ndarray], mapped: Sequence[tuple[int, tuple[int | None, ...]]]) -> list[Any]:
-        if mapped:
-            (size, dims), *inner = mapped
-            for i in range(size):
-                self._call([x if d is None else np.take(x, i, d) for x, d in zip(values, dims)], inner)
-            return []
+    def _call_for_each(self, values: Sequence[np.ndarray]) -> list[Any]:
+        """Call the function for each element, the axis of the outermost `vmap` fastest, which is JAX's order."""
+        sizes = [size for size, _ in self.mapped]  # that of the outermost first
+        for places in itertools.product(*map(range, reversed(sizes))):
+            chosen = values
+            for (_, dims), i in zip(self.mapped, reversed(places)):
+                chosen = [x if d is None else np.take(x, i, d) for x, d in zip(chosen, dims)]
+            self._call(chosen)
+        return []
+
+    def _call(self, values: Sequence[np.ndarray]) -> list[Any]:
         arrays = [provided.backend.host_array(np.asarray(x, dtype)) for x, dtype in zip(values, self.dtypes)]
         rest = iter(arrays)
         count = len(arrays) + len(self.static)

@@ -24,7 +24,6 @@ _PYTHON_SCALARS = frozenset((bool, int, float, complex))
 def from_host(value: np.ndarray, weak_type: bool = False, device: Any = None, sole: bool = False) -> ArrayImpl:
     """A concrete array that takes over a NumPy array, which nobody else may write to (`sole`: or read)."""
     aval = ShapedArray(value.shape, value.dtype, weak_type)
-    guard("host_to_device", aval, device or "the default device")
     return _dispatch.put(value, aval, device, copy=False, sole=sole)
 
 
@@ -165,6 +164,7 @@ def _finish(value: Any, weak_type: bool = False) -> Array:
     """A NumPy value of its final dtype as an array."""
     value = np.asarray(value)
     if current_trace() is eval_trace or value.size > 1:
+        guard("host_to_device", ShapedArray(value.shape, value.dtype, weak_type), "the default device")
         return from_host(value if value.base is None and value.flags.owndata else value.copy(), weak_type)
     return convert_element_type_p.bind(value, new_dtype=value.dtype, weak_type=weak_type)
 
