@@ -197,7 +197,7 @@ def test_names_of_transformations():
 
 
 def test_stages_tell_of_their_arguments():
-    traced = veery.jit(lambda x, y: (x["a"] + y, y), donate_argnums=0).trace({"a": VECTOR, "b": VECTOR}, y=np.int32(1))
+    traced = veery.jit(lambda x, y: (lax.neg(x["a"]), lax.neg(x["b"]), y), donate_argnums=0).trace({"a": VECTOR, "b": VECTOR}, y=np.int32(1))
     assert traced.donate_argnums == (0, 1)
     (tree_of_x,), by_name = traced.args_info
     assert sorted(tree_of_x) == ["a", "b"] and by_name["y"].dtype == np.int32
