@@ -161,6 +161,7 @@ ROWS = {
     # The lowering.
     "veery_lowering/__init__": "lowering/test_compiler",
     "veery_lowering/errors": "lowering/test_isolation lowering/test_donation",
+    "veery_lowering/host": "lowering/test_links lowering/test_sort",
     "veery_lowering/lowered": "lowering/test_inspection lowering/test_contract",
     "veery_lowering/mlir": "lowering/test_compiler lowering/test_translation",
     "veery_lowering/program": "lowering/test_compiler lowering/test_links",

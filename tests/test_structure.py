@@ -101,9 +101,8 @@ def test_layers_import_from_those_below(item):
 
 
 # The same of the lowering: plain data and the bindings first, then builders of operations, and so on.
-LOWERING = (
-    "errors program mlir types stablehlo kernels passes emit store targets compiler reading lowered __init__".split()
-)
+LOWERING = "errors program host mlir types stablehlo kernels passes emit store targets compiler".split()
+LOWERING += "reading lowered __init__".split()
 
 
 @pytest.mark.parametrize("item", [i for i in FILES if i[0] == "veery_lowering"], ids=ids)

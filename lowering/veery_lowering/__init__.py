@@ -75,7 +75,7 @@ def compile(
     symbols = Symbols(*symbols)
     linked = options.cache and not symbols.sources
     link = links.key(closed_jaxpr, target, donated, options) if linked else None
-    program = links.follow(link, name, place_of(closed_jaxpr.jaxpr), options) if link else None
+    program = links.follow(link, name, place_of(closed_jaxpr.jaxpr), options, closed_jaxpr) if link else None
     if program is None:
         if options.isolation == "always":
             isolation.start()  # it gets ready while this process does
@@ -84,7 +84,7 @@ def compile(
         choices = dict(donated=donated, options=options, symbols=symbols)
         program = lower(closed_jaxpr, name=name, target=target, **choices).compile()
         if link:
-            links.make(link, program)
+            links.make(link, program, closed_jaxpr)
     return program
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import re
 import subprocess
@@ -17,7 +19,7 @@ from primitives.table_structural import ROWS
 import veery
 from veery import lax, nn, numpy as jnp
 from veery._transforms.dce import dce
-from veery_lowering import Options, lower
+from veery_lowering import Options, host, lower
 from veery_lowering.emit import registry
 from veery_lowering.store import links
 from veery_lowering.store.fingerprint import fingerprint
@@ -126,3 +128,38 @@ def test_a_second_process_loads_no_compiler(tmp_path: Path) -> None:
     for link in tmp_path.glob("*/*.veery"):
         link.unlink()  # links that lead nowhere
     assert run() == first
+
+
+def test_programs_that_call_numpy_are_found_again(tmp_path: Path) -> None:
+    script = """if True:
+        import sys, numpy as np, veery, veery.numpy as jnp
+        from veery import lax
+        a = np.random.default_rng(0).normal(size=(4, 4)).astype("float32")
+        spd = a @ a.T + np.eye(4, dtype="float32")
+        def program(a, spd):
+            looped = lax.fori_loop(0, 3, lambda i, x: jnp.sort(x, axis=0) + jnp.linalg.inv(spd), a)
+            both = jnp.linalg.eigh(spd)[0], jnp.linalg.cholesky(spd), jnp.linalg.cholesky(spd, upper=True)
+            return looped, both, lax.top_k(a, 2), jnp.fft.fft(a, 3), veery.grad(lambda a: jnp.linalg.det(a) ** 2)(a)
+        for x in veery.tree.leaves(veery.jit(program)(a, spd)):
+            print(np.asarray(x).tobytes().hex())
+        print("iree.compiler" in sys.modules)"""
+    environment = os.environ | {"VEERY_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=120
+        ).stdout.split()
+        for _ in range(2)
+    )
+    assert len(first) == 9 and second == [*first[:-1], "False"] != first
+
+
+def test_calls_of_other_functions_have_no_description() -> None:
+    closed = dce(veery.make_jaxpr(jnp.linalg.eigvalsh)(np.eye(3, dtype=np.float32)))
+    (call,) = lower(closed).compile().host_calls
+    (description,) = host.described((call,), closed) or ()
+    again = host.restored(json.loads(json.dumps([description])), closed)
+    assert again == (call,)
+    assert host.described((call, dataclasses.replace(call, function=print)), closed) is None
+    without = dce(veery.make_jaxpr(jnp.sin)(np.float32(1)))
+    assert host.restored([description], without) is None and host.described((call,), without) is None
+    assert host.described((), closed) == [] and host.restored([], closed) == ()

@@ -8,7 +8,7 @@ import pytest
 from support.jaxpr_graphs import Graph
 
 import veery_lowering
-from veery_lowering.emit.rules.sort import HostTopK
+from veery_lowering.host import HostTopK
 
 RNG = np.random.default_rng(0)
 HOST = veery_lowering.Options()

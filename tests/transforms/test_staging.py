@@ -197,9 +197,10 @@ def test_names_of_transformations():
 
 
 def test_stages_tell_of_their_arguments():
-    traced = veery.jit(lambda x, y: (lax.neg(x["a"]), lax.neg(x["b"]), y), donate_argnums=0).trace({"a": VECTOR, "b": VECTOR}, y=np.int32(1))
+    f = veery.jit(lambda x, y: (lax.neg(x["a"]), lax.neg(x["b"]), y), donate_argnums=0)
+    traced = f.trace({"a": VECTOR, "b": VECTOR}, y=np.int32(1))
     assert traced.donate_argnums == (0, 1)
-    (tree_of_x,), by_name = traced.args_info
-    assert sorted(tree_of_x) == ["a", "b"] and by_name["y"].dtype == np.int32
-    assert tree_of_x["a"].shape == VECTOR.shape and tree_of_x["a"].donated and not by_name["y"].donated
+    (x,), by_name = traced.args_info
+    assert sorted(x) == ["a", "b"] and by_name["y"].dtype == np.int32
+    assert x["a"].shape == VECTOR.shape and x["a"].donated and not by_name["y"].donated
     assert isinstance(by_name["y"], veery.stages.ArgInfo)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from veery_lowering import host
 from veery_lowering.program import Options, Program, Signature, call_metadata
 from veery_lowering.store.cache import disk_cache
 from veery_lowering.store.fingerprint import fingerprint
@@ -27,16 +28,18 @@ def key(closed_jaxpr: Any, target: str, donated: Sequence[bool], options: Option
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def make(link: str, program: Program) -> None:
-    """Keep a link to a program, unless it calls Python functions."""
-    if program.host_calls:
+def make(link: str, program: Program, closed_jaxpr: Any) -> None:
+    """Keep a link to a program, unless it calls Python functions of a user."""
+    calls = host.described(program.host_calls, closed_jaxpr)
+    if calls is None:
         return
     fields = {name: getattr(program, name) for name in (*_PLAIN_FIELDS, "inputs", "outputs")}
+    fields["host_calls"] = calls
     disk_cache().put_link(link, {"key": program.key, "program": json.dumps(fields)})
 
 
-def follow(link: str, name: str, source: str, options: Options) -> Program | None:
-    """The program to which a link leads, or None."""
+def follow(link: str, name: str, source: str, options: Options, closed_jaxpr: Any) -> Program | None:
+    """The program of a jaxpr to which a link leads, or None."""
     cache = disk_cache()
     found = cache.get_link(link)
     entry = cache.get(found["key"]) if found else None
@@ -45,6 +48,9 @@ def follow(link: str, name: str, source: str, options: Options) -> Program | Non
     vmfb, metadata = entry[0], {**entry[1], **call_metadata(options, source)}
     fields = json.loads(found["program"])
     fields["donated"] = tuple(fields["donated"])
+    fields["host_calls"] = host.restored(fields["host_calls"], closed_jaxpr)
+    if fields["host_calls"] is None:
+        return None
     signatures: dict[str, Any] = {side: _signature(fields.pop(side)) for side in ("inputs", "outputs")}
     return Program(name=name, vmfb=vmfb, metadata=metadata, key=found["key"], **signatures, **fields)
 
