@@ -86,6 +86,13 @@ def test_stablehlo_files(veery, tmp_path):
 def test_measurements(veery, process):
     found = json.loads(ok(veery("bench", "model.py:double", "--args", "f32[3]", "--repeats", "5", "--json")))
     assert found["results"][0]["median"] > 0 and found["results"][0]["relative"] == 1
+    first = json.loads(ok(process("bench", "model.py:loss", *ARGS, "--grad", "--first-call", "--json")))["results"]
+    assert [row["state"] for row in first] == ["nothing known", "program on disk"]
+    assert all(row["first"] > row["later"] > 0 for row in first) and first[0]["first"] > first[1]["first"]
+    refused = veery("bench", "model.py:double", "--args", "f32[3]", "--first-call", "--target", "cpu")
+    assert refused.returncode == 2 and "without --target" in refused.stderr
+    failed = veery("bench", "model.py:none", "--args", "f32[3]", "--first-call")
+    assert failed.returncode == 2 and "has no function 'none'" in failed.stderr
     found = json.loads(ok(process("profile", "model.py:loss", *ARGS, "--json")))
     assert any("model.py:" in d["source"] for d in found["dispatches"])
 

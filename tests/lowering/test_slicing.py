@@ -109,3 +109,27 @@ def test_paddings_of_paddings() -> None:
         outs, wanted = veery.tree.leaves(veery.jit(padded)(x)), veery.tree.leaves(interpreted(padded, x))
         for actual, expected in zip(outs, wanted, strict=True):
             np.testing.assert_array_equal(actual, expected)
+
+
+def test_paddings_with_nothing_between_them() -> None:
+    """In programs from elsewhere: JAX's and ours leave such operations out."""
+    nothings = {
+        "transpose": "stablehlo.transpose %p, dims = [0] : (tensor<8xf32>) -> tensor<8xf32>",
+        "reshape": "stablehlo.reshape %p : (tensor<8xf32>) -> tensor<8xf32>",
+        "slice": "stablehlo.slice %p [0:8:1] : (tensor<8xf32>) -> tensor<8xf32>",
+        "broadcast": "stablehlo.broadcast_in_dim %p, dims = [0] : (tensor<8xf32>) -> tensor<8xf32>",
+        "concatenate": "stablehlo.concatenate %p, dim = 0 : (tensor<8xf32>) -> tensor<8xf32>",
+        "convert": "stablehlo.convert %p : tensor<8xf32>",
+    }
+    for what, between in nothings.items():
+        text = f"""func.func @main(%x: tensor<3xf32>) -> tensor<9xf32> {{
+          %z = stablehlo.constant dense<0.0> : tensor<f32>
+          %p = stablehlo.pad %x, %z, low = [2], high = [1], interior = [1]
+            : (tensor<3xf32>, tensor<f32>) -> tensor<8xf32>
+          %n = {between}
+          %r = stablehlo.pad %n, %z, low = [0], high = [1], interior = [0]
+            : (tensor<8xf32>, tensor<f32>) -> tensor<9xf32>
+          return %r : tensor<9xf32>
+        }}"""
+        out = veery.stablehlo.load(text)(np.array([1, 2, 3], np.float32))
+        assert np.asarray(out).tolist() == [0, 0, 1, 0, 2, 0, 3, 0, 0], what

@@ -14,6 +14,9 @@ from veery import _dispatch
 from veery._cli import functions, output
 from veery._cli.application import fail
 from veery._cli.arguments import concrete
+from veery._cli.first_call import measured
+
+_ROUNDS = 2  # in which each first call is made
 
 
 @click.command("bench")
@@ -24,10 +27,11 @@ from veery._cli.arguments import concrete
 @click.option("--function", "name", default=None, help="Which function of an artifact.")
 @click.option("--repeats", default=50, show_default=True, type=click.IntRange(1), help="Measured calls.")
 @click.option("--warmup", default=3, show_default=True, type=click.IntRange(0), help="Calls before measuring.")
+@click.option("--first-call", is_flag=True, help="Time first calls instead, each in a process of its own.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def bench_command(
     what: str, args_text: str, argnums: str, in_axes: str, x64: bool, targets: tuple[str, ...], reference: str | None,
-    name: str | None, repeats: int, warmup: int, as_json: bool,
+    name: str | None, repeats: int, warmup: int, first_call: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Time calls of WHAT (file.py:name or a .vmfb) on random arrays, from call to finished result.
 
@@ -37,8 +41,13 @@ def bench_command(
       veery bench model.py:predict --args "f32[8,784]" --target cpu --target cpu:generic --target vulkan
       veery bench model.py:predict --args "f32[8,784]" --option queue=threaded --option iree-opt-level=O2
       veery bench model.py:predict --args "f32[8,784]" --numpy reference.py:predict
+      veery bench model.py:predict --args "f32[8,784]" --first-call
       veery bench model.vmfb --repeats 1000 --json
     """
+    if first_call:
+        if targets or reference or name or Path(what).suffix == ".vmfb":
+            fail("--first-call times a function as jit runs it: without --target, --numpy, --function or a .vmfb")
+        return _first_calls(what, functions.request(what, args_text, argnums, in_axes, x64), as_json)
     candidates = _candidates(what, (args_text, argnums, in_axes, x64), targets, name)
     if reference is not None:
         from veery._cli.arguments import parse
@@ -55,6 +64,14 @@ def bench_command(
     for line, row in zip(text, rows):
         line[1] = line[1] if row["compile"] else "-"  # of what was not compiled here
     output.table(f"{what}, {repeats} calls", columns, text)
+
+
+def _first_calls(what: str, request: dict[str, Any], as_json: bool) -> None:
+    rows = measured(request, _ROUNDS)
+    if as_json:
+        return output.emit_json({"what": what, "rounds": _ROUNDS, "unit": "s", "results": rows})
+    text = [[row["state"], output.duration(row["first"]), output.duration(row["later"])] for row in rows]
+    output.table(f"{what}, the least of {_ROUNDS} processes", ["what is known", "first call", "later calls"], text)
 
 
 Candidate = tuple[str, float, Callable[[], Any]]

@@ -115,11 +115,10 @@ def numbers(text: str) -> Any:
     return items[0] if len(items) == 1 else tuple(items)
 
 
-def transformed(fun: Callable[..., Any], argnums: str, in_axes: str) -> Callable[..., Any]:
-    """The function under the transformations of the command line, the first innermost."""
+def _transformed(fun: Callable[..., Any], names: list[str], argnums: str, in_axes: str) -> Callable[..., Any]:
+    """The function under transformations, the first innermost."""
     import veery
 
-    names = (click.get_current_context().obj or {}).get(TRANSFORMS, [])
     wrap: dict[str, Callable[[Any], Any]] = {
         "grad": lambda f: veery.grad(f, argnums=numbers(argnums)),
         "value_and_grad": lambda f: veery.value_and_grad(f, argnums=numbers(argnums)),
@@ -144,11 +143,28 @@ def trace(fun: Callable[..., Any], arguments: Arguments) -> Any:
     return jitted(fun, arguments).trace(*arguments.args, **arguments.kwargs)
 
 
-def prepare(reference: str, args_text: str, argnums: str, in_axes: str, x64: bool) -> tuple[Any, Arguments]:
-    """The transformed function and its arguments."""
+def request(reference: str, args_text: str, argnums: str, in_axes: str, x64: bool) -> dict[str, Any]:
+    """What the command line asks for, as plain data: a function, its transformations, the types of its arguments."""
     from veery import config
 
-    if x64:
+    names = (click.get_current_context().obj or {}).get(TRANSFORMS, [])
+    options = dict(config.veery_compiler_options)
+    return dict(
+        reference=reference, args=args_text, argnums=argnums, in_axes=in_axes, x64=x64, names=names, options=options
+    )
+
+
+def prepare(reference: str, args_text: str, argnums: str, in_axes: str, x64: bool) -> tuple[Any, Arguments]:
+    """The transformed function and its arguments."""
+    return requested(request(reference, args_text, argnums, in_axes, x64))
+
+
+def requested(asked: dict[str, Any]) -> tuple[Any, Arguments]:
+    """The transformed function of a request, and its arguments."""
+    from veery import config
+
+    config.update("veery_compiler_options", asked["options"])
+    if asked["x64"]:
         config.update("jax_enable_x64", True)
-    fun = load(reference)
-    return transformed(fun, argnums, in_axes), parse(args_text)
+    fun = load(asked["reference"])
+    return _transformed(fun, asked["names"], asked["argnums"], asked["in_axes"]), parse(asked["args"])
