@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import phases
 from support.compiled import results
 
-from veery import numpy as jnp
+import veery
+from veery import lax, numpy as jnp
+from veery._transforms.dce import dce
+from veery_lowering import lower
 from veery_lowering.compiler import dispatches, isolation
 from veery_lowering.targets import Traits, resolve
 from veery_lowering.targets.fusion import DATA_TILING, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
@@ -92,24 +96,9 @@ TABLE = b"""func.func @main(%x: tensor<300xf32>) -> tensor<300xf32> {
 )
 def test_dispatches_are_those_of_the_compilers_own_phase(module: bytes, flags: tuple[str, ...]) -> None:
     assert dispatches.knows(flags)
-    (ours, said), (theirs, _) = (isolation.call(f, module, flags, "flow") for f in (run_ours, run_theirs))
+    (ours, said), (theirs, _) = (isolation.call(f, module, flags, "flow") for f in (phases.run_ours, phases.run_theirs))
     assert ours is not None, said
     assert ours == theirs
-
-
-def run_ours(*args: Any) -> Any:
-    from veery_lowering.compiler import sessions
-
-    return sessions.run_pipeline(*args)
-
-
-def run_theirs(*args: Any) -> Any:
-    """IREE's phases alone; the process of the compiler in which this runs is gone after it."""
-    from veery_lowering.compiler import sessions
-
-    dispatches.knows = lambda flags: False
-    dispatches.made_safe = lambda flags: flags
-    return sessions.run_pipeline(*args)
 
 
 def test_options_that_change_it() -> None:
@@ -120,3 +109,64 @@ def test_options_that_change_it() -> None:
         assert dispatches.made_safe(flags) == (*flags, NO_MULTI_USE_FUSION)
     asked = (*FLAGS, "--iree-dispatch-creation-fuse-multi-use=true")
     assert dispatches.made_safe(asked) == asked and dispatches.made_safe(FLAGS) == FLAGS
+
+
+# What the compiler finds to be the same for all elements, though it is computed of arguments.
+CONSTANT = {
+    "equal to itself": lambda x: x == x,
+    "at most itself": lambda x: (x <= x).astype(x.dtype) + x - x,
+    "no bits": lambda x: (x & 0) + 3,
+    "all bits": lambda x: x | ~x,
+    "bits and no bits": lambda x: (x & ~x) + 1,
+    "itself from itself": lambda x: (x - x) + 7,
+    "with its negative": lambda x: x + -x + 2,
+    "times zero": lambda x: x * 0 + 5,
+    "shifted by nothing": lambda x: (x << 0) - x + 1,
+    "of two masks": lambda x: (x > 3) | ~(x > 3),
+    "one of two": lambda x: (x + 1) - x,
+}
+REDUCTIONS = {
+    "sum": lambda np_, v: v.sum(),
+    "sum of rows": lambda np_, v: v.sum(1),
+    "sum of columns": lambda np_, v: v.sum(0),
+    "mean": lambda np_, v: v.mean(axis=1),
+    "product": lambda np_, v: v.prod(0),
+    "counted": lambda np_, v: np_.count_nonzero(v, axis=0),
+    "largest": lambda np_, v: v.max(1),
+    "where": lambda np_, v: v.argmax(0),
+    "summed up": lambda np_, v: np_.cumsum(v, 1),
+    "twice": lambda np_, v: (v.sum(0) * v.sum()).sum(),
+}
+
+
+def test_reductions_of_what_turns_out_to_be_constant() -> None:
+    x = np.arange(12, dtype=np.int32).reshape(3, 4)
+    kinds = list(itertools.product(CONSTANT, REDUCTIONS))
+    found = results([(lambda x, c=c, r=r: REDUCTIONS[r](jnp, CONSTANT[c](x)), (x,)) for c, r in kinds])
+    wrong = []
+    for (c, r), actual in zip(kinds, found, strict=True):
+        right = REDUCTIONS[r](np, CONSTANT[c](x.astype(np.int64)))
+        if isinstance(actual, Exception) or not np.array_equal(actual, right):
+            wrong.append((c, r, actual, right))
+    assert not wrong
+
+
+def test_reductions_of_constants_with_options_that_nobody_knows() -> None:
+    x = np.arange(12, dtype=np.int32).reshape(3, 4)
+    counted = veery.jit(lambda x: (x == x).sum(), compiler_options={"iree-opt-level": "O2"})
+    assert counted(x) == 12
+
+
+def test_others_are_not_taken_for_constant() -> None:
+    x = np.ones((1, 8, 8, 3), np.float32)
+    programs = [
+        lambda x: jnp.arange(300).sum() + x.sum(),
+        lambda x: (jnp.arange(300) * x.sum()).sum(),
+        lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "SAME"),
+        lambda x: lax.conv(x, jnp.ones((2, 8, 3, 3)), (1, 1), "SAME"),
+        lambda x: x[0] @ x[0, 0].T + jnp.einsum("abcd,abcd->ab", x, x).sum(),
+        lambda x: veery.nn.softmax(jnp.broadcast_to(x[0, 0, 0], (5, 3))).argmax(0),
+        lambda x: jnp.linalg.norm(jnp.eye(8) @ x[0, :, :, 0]),
+    ]
+    for program in programs:
+        assert "fallback" not in lower(dce(veery.make_jaxpr(program)(x))).compile().metadata

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+from support import phases
 from support.compiled import results
 
 import veery
 import veery_lowering
 import veery_runtime
-from veery_lowering.compiler.isolation import run_pipeline
+from veery_lowering.compiler.isolation import call, run_pipeline
 from veery_lowering.errors import CompilerCrash
 from veery_lowering.program import Program
 from veery_lowering.targets import Traits, resolve
@@ -351,7 +352,8 @@ def test_options_of_a_process_turn_off_what_belongs_to_a_level() -> None:
 
 def test_wrong_numbers() -> None:
     names = {name: f"f{i}" for i, name in enumerate(WRONG)}
-    program, diagnostics = run_pipeline("\n".join(w.text(names[n]) for n, w in WRONG.items()).encode(), flags())
+    module = "\n".join(w.text(names[n]) for n, w in WRONG.items()).encode()
+    program, diagnostics = call(phases.run_theirs, module, flags())
     assert program is not None, diagnostics
     found = {name: run(program, names[name], case.arguments, case.right) for name, case in WRONG.items()}
     assert not [f"{name} ({case.guard})" for name, case in WRONG.items() if agree(found[name], case.right)]

@@ -30,7 +30,7 @@ RACE = "IREE has made a shader that reads memory which another invocation writes
 T = TypeVar("T")
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "40"
+_KEY_FORMAT = "41"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -178,10 +178,12 @@ def try_each(
 
 def modules(emission: Emission, target: Target) -> Iterator[tuple[Fusion, Prepared]]:
     """The module in the ways in which it is given to the compiler, one after the other, until one compiles."""
-    full = _prepared(emission, target, Fusion.FULL)
+    full = prepared = _prepared(emission, target, Fusion.FULL)
     yield Fusion.FULL, full
-    for fusion in [Fusion.NO_KERNELS] * full.kernels + [Fusion.NONE]:
-        yield fusion, _prepared(emission, target, fusion)
+    for fusion in [Fusion.NO_KERNELS] * full.kernels + [Fusion.REDUCED_APART, Fusion.NONE]:
+        before, prepared = prepared, _prepared(emission, target, fusion)
+        if prepared.code != before.code:
+            yield fusion, prepared
 
 
 def _compile(

@@ -12,10 +12,12 @@ As text pipelines the passes take less time than as a phase, too: 6 of 7.5 ms fo
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from veery_lowering.mlir import Invocation, ir
+from veery_lowering.errors import Rejected
+from veery_lowering.mlir import Invocation, ir, operations
 from veery_lowering.targets.fusion import DATA_TILING, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
 from veery_lowering.targets.target import COMMON_FLAGS
 
@@ -95,6 +97,41 @@ def create_dispatches(module: ir.Module, invocation: Invocation, flags: Sequence
     for region in _regions(module.operation):
         _return_values_once(region)
     return run([_FUSE_ENCODINGS], last=[_HOIST]) and run(_MAKE_WORKGROUPS)
+
+
+def refuse_sums_of_nothing(module: ir.Module) -> None:
+    """Raise Rejected where a reduction reads nothing along an axis that it reduces.
+
+    That is so where what is reduced turns out to be a constant, as in `(x == x).sum()` of integers or `((x & 0) + 3)`.
+    IREE 3.13 leaves out what is not read, and with it forgets how many elements there are: the sum is that of one.
+    """
+    for op in operations(module.operation):
+        if op.name == "linalg.generic" and "reduction" in str(op.attributes["iterator_types"]):
+            reduced = {i for i, kind in enumerate(op.attributes["iterator_types"]) if "reduction" in str(kind)}
+            if not reduced <= _axes_of_what_is_read(op):
+                raise Rejected("a dispatch reduces a constant, of which IREE forgets how many elements it has")
+
+
+def _axes_of_what_is_read(op: Any) -> set[int]:
+    """The loops of a generic operation over which its operands, other than constants, have elements that it reads."""
+    arguments = op.regions[0].blocks[0].arguments
+    count = op.attributes["operandSegmentSizes"][0]
+    axes: set[int] = set()
+    for x, argument, places in zip(list(op.operands)[:count], arguments, op.attributes["indexing_maps"]):
+        if list(argument.uses) and not _is_filled(x):
+            axes |= {int(axis) for axis in re.findall(r"d(\d+)", str(places).partition("->")[2])}
+    return axes
+
+
+def _is_filled(x: Any) -> bool:
+    maker = x.owner
+    if not isinstance(maker, ir.OpView | ir.Operation):
+        return False
+    if maker.name == "linalg.generic":
+        return not maker.attributes["operandSegmentSizes"][0] and not any(
+            op.name == "linalg.index" for op in operations(maker)
+        )
+    return bool(maker.name == "linalg.fill")
 
 
 def _form_regions(flags: Sequence[str]) -> list[str]:

@@ -209,11 +209,15 @@ def _advance(
     invocation: Invocation, module: ir.Module, flags: tuple[str, ...], start: str | None, end: str | None
 ) -> bool:
     """Run IREE's phases after `start` up to `end`, that of dispatch creation as passes of its own where it can be."""
-    if start is None and end not in dispatches.EARLIER and dispatches.knows(flags):
-        if not _execute(invocation, None, dispatches.EARLIER[-1]):
+    if start is None and end not in dispatches.EARLIER:
+        if dispatches.knows(flags):
+            created = _execute(invocation, None, dispatches.EARLIER[-1])
+            created = created and dispatches.create_dispatches(module, invocation, flags)
+        else:
+            created = _execute(invocation, None, dispatches.PHASE)
+        if not created:
             return False
-        if not dispatches.create_dispatches(module, invocation, flags):
-            return False
+        dispatches.refuse_sums_of_nothing(module)
         if end == dispatches.PHASE:
             return True
         start = dispatches.PHASE

@@ -16,7 +16,13 @@ from typing import Any, NamedTuple
 from veery_lowering.kernels import fuse_loops
 from veery_lowering.mlir import base_name, operations
 from veery_lowering.passes.stablehlo.aliasing import protect_arguments
-from veery_lowering.passes.stablehlo.barriers import clone_at_barriers, compute_each, split_wide_fusions, wait_for_loops
+from veery_lowering.passes.stablehlo.barriers import (
+    clone_at_barriers,
+    compute_before_reductions,
+    compute_each,
+    split_wide_fusions,
+    wait_for_loops,
+)
 from veery_lowering.passes.stablehlo.bfloat16 import round_bfloat16
 from veery_lowering.passes.stablehlo.constants import (
     compute_constants,
@@ -68,6 +74,7 @@ class Fusion(Enum):
 
     FULL = "with all fusions"
     NO_KERNELS = "without kernels of its loops"
+    REDUCED_APART = "with what is reduced computed before"
     NONE = "with each value for itself"
 
 
@@ -174,6 +181,10 @@ PASSES = (
         lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, about="while",
     ),
     Pass(Stage.SIMPLIFIED, settle_products, "products forget the signs of what was converted for them"),
+    Pass(
+        Stage.SIMPLIFIED, compute_before_reductions, "of a constant that is reduced IREE forgets the size",
+        lambda s: s.fusion is Fusion.REDUCED_APART, about="reduce reduce_window",
+    ),
     Pass(Stage.SIMPLIFIED, compute_each, "IREE fails with what it fuses", _each_apart),
     Pass(
         Stage.SIMPLIFIED, compute_widened, "invocations read each other's parts of a value without waiting",

@@ -85,6 +85,17 @@ def bar_operand(op: Any, number: int) -> None:
         (op.operands[number],) = hlo.optimization_barrier([op.operands[number]])
 
 
+def compute_before_reductions(module: Any) -> None:
+    """Put barriers before what reductions read, in place.
+
+    What turns out to be a constant is in memory then, and its size is known (compiler/dispatches.py).
+    """
+    for op in operations(module):
+        if op.name in ("stablehlo.reduce", "stablehlo.reduce_window"):
+            for i in range(len(op.operands) // 2):
+                bar_operand(op, i)
+
+
 def clone_at_barriers(module: Any) -> None:
     """Make copies of values, which IREE elides, of barriers, at which it waits on the host, in place.
 
