@@ -146,6 +146,8 @@ _PLAIN: dict[str, Any] = {kind.__name__: kind for kind in (HostSort, HostTopK)}
 def _description(call: HostCall) -> dict[str, Any] | None:
     function: Any = call.function
     kind = type(function)
+    if not call.pure:
+        return None
     if kind is HostReference:
         data = {"primitive": function.primitive.name, "text": _text(function)}
     elif kind in _PLAIN.values():
