@@ -75,8 +75,13 @@ def test_programs_are_compiled_without_races(monkeypatch: pytest.MonkeyPatch) ->
     leave_out(monkeypatch, "compute_widened")
     program, metadata = _masked_sum()
     assert not has_race(program)
-    assert metadata["fallback"].startswith("compiled with each value for itself, ")
+    assert metadata["fallback"].startswith("compiled with what is reduced computed before, ")
     assert "since IREE failed: IREE has made a shader" in metadata["fallback"]
+
+    leave_out(monkeypatch, "compute_before_reductions")
+    program, metadata = _masked_sum()
+    assert not has_race(program)
+    assert metadata["fallback"].startswith("compiled with each value for itself, ")
 
     leave_out(monkeypatch, "compute_each")
     with pytest.raises(CompileError, match="reads memory which another invocation writes, without a barrier"):
