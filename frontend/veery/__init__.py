@@ -101,6 +101,7 @@ from veery import (
     extend as extend,
     interpreters as interpreters,
     lax as lax,
+    monitoring as monitoring,
     nn as nn,
     numpy as numpy,
     ops as ops,

@@ -9,13 +9,13 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from veery._core import compiler_options as asked, dtypes, provided, source
+from veery._core import compiler_options as asked, dtypes, monitoring, provided, source
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config, default_device as use_default_device
@@ -184,10 +184,34 @@ def compile_jaxpr(
     options, symbols = _options(compiler_options), _symbols(closed)
     choices = dict(donated=donated, options=options, symbols=symbols)
     start = time.perf_counter()
-    program = lowering().compile(dce(closed), name=name, target=target_of(device), **choices)
+    with _recorded(name, options.cache):
+        program = lowering().compile(dce(closed), name=name, target=target_of(device), **choices)
     log_compilation("Finished IREE compilation of jit(%s) in %.9f sec", name, time.perf_counter() - start)
     log_fallback(program)
     return load(program, device)
+
+
+@contextlib.contextmanager
+def _recorded(name: str, cached: bool) -> Iterator[None]:
+    """A context in which a program is found on disk or compiled, with the events of that (see veery.monitoring)."""
+    steps = lowering().steps
+    compiled: list[bool] = []
+    fun_name = f"jit({name})"
+    with contextlib.ExitStack() as lowering_time, monitoring.timed(monitoring.COMPILING, fun_name=fun_name):
+
+        def hear(step: str) -> None:
+            if step == steps.LOWERING:
+                lowering_time.enter_context(monitoring.timed(monitoring.LOWERING, fun_name=fun_name))
+            else:
+                lowering_time.close()
+                compiled.append(step != steps.SEARCHING)
+
+        if cached:
+            monitoring.record_event(monitoring.CACHE_REQUEST)
+        with steps.heard_by(hear):
+            yield
+        if cached:
+            monitoring.record_event(monitoring.CACHE_MISS if any(compiled) else monitoring.CACHE_HIT)
 
 
 def _check_whole_bytes(avals: Sequence[Any], name: str) -> None:
@@ -220,7 +244,9 @@ def lower_jaxpr(
 ) -> Any:
     """Lower a jaxpr without consts to StableHLO; `choices` are further fields of the lowering's Options."""
     options, symbols = _options(compiler_options, **choices), _symbols(closed)
-    return lowering().lower(dce(closed), name=name, target=target, donated=donated, options=options, symbols=symbols)
+    fields = dict(name=name, target=target, donated=donated, options=options, symbols=symbols)
+    with monitoring.timed(monitoring.LOWERING, fun_name=f"jit({name})"):
+        return lowering().lower(dce(closed), **fields)
 
 
 def pass_report(lower: Callable[[], Any]) -> list[Any]:
@@ -312,7 +338,8 @@ def _versions() -> dict[str, str]:
 
 def compile_lowered(lowered: Any, device: Any) -> tuple[Any, Any]:
     """Compile a module and load it on a device (None: nowhere): the program, and what takes and returns buffers."""
-    program = lowered.compile()
+    with _recorded(lowered.name, lowered.options.cache):
+        program = lowered.compile()
     log_fallback(program)
     if device is None:
         return program, None
@@ -590,7 +617,8 @@ def _device_executables(jaxpr: ClosedJaxpr, name: str, axis_name: Any, devices: 
         program = device_program(jaxpr, axis_name)
         donated = (False,) * len(program.in_avals)
         compiled = {
-            target: lower_jaxpr(program, name, target, donated).compile() for target in set(map(target_of, devices))
+            target: compile_lowered(lower_jaxpr(program, name, target, donated), None)[0]
+            for target in set(map(target_of, devices))
         }
         inline = lambda d: "inline" if d.inline is not None else None
         known[devices] = [runtime().load(compiled[target_of(d)], d, queue=inline(d)) for d in devices]

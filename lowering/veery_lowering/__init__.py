@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from veery_lowering.compiler import isolation, tuning
+from veery_lowering.compiler import isolation, steps, tuning
 from veery_lowering.errors import CacheWarning, CompileError, LoweringError
 from veery_lowering.program import STATIC, HostCall, Options, Program, Symbols, place_of
 from veery_lowering.store import links
@@ -41,6 +41,7 @@ __all__ = [
     "lower",
     "pass_report",
     "read_module",
+    "steps",
     "tuning",
 ]
 
@@ -81,8 +82,11 @@ def compile(
             isolation.start()  # it gets ready while this process does
         from veery_lowering.lowered import lower
 
+        steps.begin(steps.LOWERING)
         choices = dict(donated=donated, options=options, symbols=symbols)
-        program = lower(closed_jaxpr, name=name, target=target, **choices).compile()
+        lowered = lower(closed_jaxpr, name=name, target=target, **choices)
+        steps.begin(steps.SEARCHING)
+        program = lowered.compile()
         if link:
             links.make(link, program, closed_jaxpr)
     return program

@@ -16,7 +16,7 @@ from veery._api import stages
 from veery._api.arguments import argument_names, function_name, positions_and_names, signature
 from veery._api.cache_misses import explain_miss
 from veery._api.unpacking import MISMATCH, STATIC, Unpack, unpacker
-from veery._core import source, tree, tree_registry
+from veery._core import monitoring, source, tree, tree_registry
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.compiler_options import Pairs, pairs
@@ -346,7 +346,8 @@ class JitFunction:
             if config.jax_explain_cache_misses:
                 explain_miss(self._fun, args, kwargs, sig, list(self._traces))
             start = time.perf_counter()
-            traced = self._traces[sig] = self._trace_now(sig, args, kwargs)
+            with monitoring.timed(monitoring.TRACING, fun_name=self._name):
+                traced = self._traces[sig] = self._trace_now(sig, args, kwargs)
             seconds = time.perf_counter() - start
             _dispatch.log_compilation("Finished tracing + transforming %s for jit in %.9f sec", self._name, seconds)
         return traced

@@ -11,6 +11,10 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 Listener = Callable[[str], None]
 
+# The steps before the first of a compiler.
+LOWERING = "lowering"
+SEARCHING = "looking for the program on disk"
+
 
 class Step(NamedTuple):
     """A message from one process to another that a step begins."""
