@@ -106,6 +106,7 @@ from veery import (
     numpy as numpy,
     ops as ops,
     random as random,
+    scipy as scipy,
     sharding as sharding,
     stablehlo as stablehlo,
     stages as stages,

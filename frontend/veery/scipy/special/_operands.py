@@ -1,0 +1,65 @@
+"""What the operands of special functions undergo first."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from veery._core import dtypes
+from veery._core.avals import aval_of
+from veery.numpy._arithmetic import as_array
+from veery.numpy._elementwise import elementwise
+from veery.numpy._promotion import Array, promote_args_inexact, to_dtype
+
+
+def real(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a formula for arrays of float32 or float64 a function of array-likes.
+
+    The operands get one float dtype and one rank. 16-bit floats are computed in 32 bits and rounded once at the end.
+
+    Args:
+        fun: takes arrays of one dtype, and returns an array or a tuple of them.
+
+    Returns:
+        A function of the same arguments.
+
+    Raises:
+        TypeError: (when called) an operand is no array.
+        ValueError: (when called) an operand is complex.
+    """
+    return elementwise(_real(fun))
+
+
+def real_floats(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Like `real`, for functions of one array that refuse integers and bools by a TypeError."""
+    formula = _real(fun)
+
+    @functools.wraps(fun)
+    def call(x: Any) -> Any:
+        dtype = aval_of(as_array(x)).dtype  # type: ignore[attr-defined]
+        if not dtypes.issubdtype(dtype, np.floating):
+            raise TypeError(f"x.dtype={dtype} is not supported, see docstring for supported types.")
+        return formula(x)
+
+    return elementwise(call)
+
+
+def _real(fun: Callable[..., Any]) -> Callable[..., Any]:
+    name = fun.__name__
+
+    @functools.wraps(fun)
+    def call(*args: Any) -> Any:
+        xs = promote_args_inexact(name, *args)
+        aval = aval_of(xs[0])
+        dtype, weak = aval.dtype, aval.weak_type  # type: ignore[attr-defined]
+        if dtypes.issubdtype(dtype, np.complexfloating):
+            raise ValueError(f"{name} does not support complex-valued inputs.")
+        wide = dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
+        out = fun(*(as_array(to_dtype(x, wide)) for x in xs))
+        narrow: Callable[[Array], Array] = lambda y: to_dtype(y, dtype, weak)
+        return tuple(map(narrow, out)) if isinstance(out, tuple) else narrow(out)
+
+    return call
