@@ -34,6 +34,10 @@ AREAS = {
 ROWS = {
     # The frontend: what users call.
     "veery/_dispatch": "dispatch/test_calls dispatch/test_placement dispatch/test_processes",
+    "veery/profiler": "dispatch/test_profiler",
+    "veery/_api/chrome_trace": "dispatch/test_profiler",
+    "veery/_api/memory_profile": "dispatch/test_profiler",
+    "veery/_core/recording": "dispatch/test_profiler",
     "veery/dlpack": "numpy/test_segments numpy/test_input_output",
     "veery/flatten_util": "test_flatten_util",
     "veery/ops": "numpy/test_segments",

@@ -262,6 +262,7 @@ LAZY = [
     ("veery/_api/__init__.py", "veery._reference", "few programs are verified"),
     ("veery/_api", "veery._api.autotune", "few programs are tuned"),
     ("veery/_api", "veery._api.page", "needs click and rich"),
+    ("veery/_api/chrome_trace.py", "", "a server of HTTP takes 20 ms to import: few traces are opened at once"),
     ("veery/_core/jaxpr.py", "veery._core.pretty", "a circle: jaxprs print themselves"),
     ("veery/numpy/_array_methods.py", "veery.numpy", "a circle: an array gives the module that it belongs to"),
     ("veery/lax", "veery.lax", "a circle: rules need operations of each other's files"),

@@ -105,6 +105,7 @@ from veery import (
     nn as nn,
     numpy as numpy,
     ops as ops,
+    profiler as profiler,
     random as random,
     scipy as scipy,
     sharding as sharding,

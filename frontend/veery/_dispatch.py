@@ -9,13 +9,13 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from veery._core import compiler_options as asked, dtypes, monitoring, provided, source
+from veery._core import compiler_options as asked, dtypes, monitoring, provided, recording, source
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config, default_device as use_default_device
@@ -184,34 +184,53 @@ def compile_jaxpr(
     options, symbols = _options(compiler_options), _symbols(closed)
     choices = dict(donated=donated, options=options, symbols=symbols)
     start = time.perf_counter()
-    with _recorded(name, options.cache):
-        program = lowering().compile(dce(closed), name=name, target=target_of(device), **choices)
+    compile = lambda: lowering().compile(dce(closed), name=name, target=target_of(device), **choices)
+    program = _recorded(compile, name, options.cache)
     log_compilation("Finished IREE compilation of jit(%s) in %.9f sec", name, time.perf_counter() - start)
     log_fallback(program)
     return load(program, device)
 
 
-@contextlib.contextmanager
-def _recorded(name: str, cached: bool) -> Iterator[None]:
-    """A context in which a program is found on disk or compiled, with the events of that (see veery.monitoring)."""
-    steps = lowering().steps
-    compiled: list[bool] = []
+class _Steps:
+    """The steps of finding or compiling a program, as the lowering tells of them, and the events that they are."""
+
+    def __init__(self, fun_name: str):
+        self._names = lowering().steps
+        self._fun_name = fun_name
+        self._shown = recording.Steps()
+        self._lowering: monitoring.timed | None = None
+        self.compiled = False
+
+    def hear(self, step: str) -> None:
+        self.end()
+        if step == self._names.LOWERING:
+            self._lowering = monitoring.timed(monitoring.LOWERING, fun_name=self._fun_name).__enter__()
+        else:
+            self.compiled |= step != self._names.SEARCHING
+            self._shown.begin(step)
+
+    def end(self) -> None:
+        self._shown.begin(None)
+        if self._lowering is not None:
+            self._lowering.__exit__()
+            self._lowering = None
+
+
+def _recorded(compile: Callable[[], Any], name: str, cached: bool) -> Any:
+    """The program that `compile` finds on disk or compiles, with the events of that (see veery.monitoring)."""
     fun_name = f"jit({name})"
-    with contextlib.ExitStack() as lowering_time, monitoring.timed(monitoring.COMPILING, fun_name=fun_name):
-
-        def hear(step: str) -> None:
-            if step == steps.LOWERING:
-                lowering_time.enter_context(monitoring.timed(monitoring.LOWERING, fun_name=fun_name))
-            else:
-                lowering_time.close()
-                compiled.append(step != steps.SEARCHING)
-
+    steps = _Steps(fun_name)
+    with monitoring.timed(monitoring.COMPILING, fun_name=fun_name):
         if cached:
             monitoring.record_event(monitoring.CACHE_REQUEST)
-        with steps.heard_by(hear):
-            yield
+        try:
+            with lowering().steps.heard_by(steps.hear):
+                program = compile()
+        finally:
+            steps.end()
         if cached:
-            monitoring.record_event(monitoring.CACHE_MISS if any(compiled) else monitoring.CACHE_HIT)
+            monitoring.record_event(monitoring.CACHE_MISS if steps.compiled else monitoring.CACHE_HIT)
+    return program
 
 
 def _check_whole_bytes(avals: Sequence[Any], name: str) -> None:
@@ -338,8 +357,7 @@ def _versions() -> dict[str, str]:
 
 def compile_lowered(lowered: Any, device: Any) -> tuple[Any, Any]:
     """Compile a module and load it on a device (None: nowhere): the program, and what takes and returns buffers."""
-    with _recorded(lowered.name, lowered.options.cache):
-        program = lowered.compile()
+    program = _recorded(lowered.compile, lowered.name, lowered.options.cache)
     log_fallback(program)
     if device is None:
         return program, None
@@ -437,7 +455,7 @@ def run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How = _ANY
     executable = _host_executable(closed, name, device, how) or _executable(closed, name, device, how)
     buffers = on_device(arrays, device)
     if config.veery_verify == "off":
-        produced = executable(buffers)
+        produced = call(executable, buffers, name)
     else:
         produced = provided.verifier.run_verified(executable, buffers, closed, name, device, how.compiler_options)
     for x, given in zip(arrays, how.donated):
@@ -447,6 +465,19 @@ def run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How = _ANY
     outs = results(closed.out_avals, produced, committed)
     check_special(outs, f"jit({name})", closed, arrays)
     return Run(outs, executable, device, arrays)
+
+
+def call(executable: Any, buffers: Sequence[Any], name: str) -> Sequence[Any]:
+    """The buffers of a program's results; the call is recorded where a trace is being made."""
+    recorder = recording.active
+    if recorder is None:
+        produced: Sequence[Any] = executable(buffers)
+        return produced
+    begin = recording.now()
+    produced = executable(buffers)
+    pending = {id(b._pending): b._pending for b in produced if b._pending is not None}
+    recorder.submitted(name, begin, executable, tuple(pending.values()), runtime().flight.await_quietly)
+    return produced
 
 
 def _executable(closed: ClosedJaxpr, name: str, device: Any, how: How) -> Any:
@@ -582,7 +613,8 @@ def execute_on_devices(
     check_execution(name)
     executables = _device_executables(jaxpr, name, axis_name, devices)
     shards = [_shards(as_array(x), mapped, devices) for x, mapped in zip(args, in_mapped)]
-    results = runtime().spmd.run(executables, [[s[i] for s in shards] for i in range(axis_size)])
+    with recording.Span(f"pmap({name})", "call"):
+        results = runtime().spmd.run(executables, [[s[i] for s in shards] for i in range(axis_size)])
     outs = []
     for j, (aval, mapped) in enumerate(zip(jaxpr.out_avals, out_mapped)):
         if mapped:

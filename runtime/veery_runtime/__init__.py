@@ -1,6 +1,6 @@
 """Execution of compiled programs on IREE devices. Needs NumPy, ml_dtypes and iree-base-runtime, nothing else."""
 
-from veery_runtime import effects as effects, spmd as spmd
+from veery_runtime import effects as effects, flight as flight, spmd as spmd
 from veery_runtime.artifact import (
     Artifact as Artifact,
     Entry as Entry,

@@ -46,7 +46,7 @@ class Flight:
         """Waits for submitted calls until a call that needs `nbytes` beside its results may be submitted."""
         while len(self._scratch) > 1 and nbytes + sum(size for _, size in tuple(self._scratch)) > MAX_SCRATCH_IN_USE:
             try:
-                _await(self._scratch.popleft()[0])
+                await_quietly(self._scratch.popleft()[0])
             except IndexError:  # another thread was faster
                 return
 
@@ -79,7 +79,7 @@ class Flight:
             oldest = self.calls[0]
         except IndexError:  # another thread was faster
             return
-        _await(oldest[0])
+        await_quietly(oldest[0])
         with self._lock:
             if self.calls and self.calls[0] is oldest:
                 self._retire()
@@ -98,8 +98,8 @@ class Flight:
                 call.wait()
 
 
-def _await(call: Any) -> None:
-    """Blocks until a call is done; its failure belongs to whoever reads the result."""
+def await_quietly(call: Any) -> None:
+    """Blocks until a call is done; its failure still belongs to whoever reads the result."""
     if call.done():
         return
     reported = call.reported

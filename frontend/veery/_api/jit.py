@@ -16,7 +16,7 @@ from veery._api import stages
 from veery._api.arguments import argument_names, function_name, positions_and_names, signature
 from veery._api.cache_misses import explain_miss
 from veery._api.unpacking import MISMATCH, STATIC, Unpack, unpacker
-from veery._core import monitoring, source, tree, tree_registry
+from veery._core import monitoring, recording, source, tree, tree_registry
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.compiler_options import Pairs, pairs
@@ -421,6 +421,23 @@ def usable_donations(traced: Traced, donated: tuple[bool, ...]) -> tuple[bool, .
             warnings.warn(f"{text}\n{why}", stacklevel=source.user_stacklevel())
         found = known[donated] = tuple(flags)
     return found
+
+
+_unrecorded_call = JitFunction.__call__
+
+
+@source.api_boundary
+def _recorded_call(self: JitFunction, *args: Any, **kwargs: Any) -> Any:
+    """`JitFunction.__call__` while a trace is being made."""
+    if current_trace() is not eval_trace:
+        return self._call(args, kwargs)
+    with recording.Span(f"jit({self._name})", "call"):
+        return self._call(args, kwargs)
+
+
+def record_calls(recorded: bool) -> None:
+    """Let calls of jitted functions be recorded. Only then do they pay for it."""
+    JitFunction.__call__ = _recorded_call if recorded else _unrecorded_call  # type: ignore[method-assign]
 
 
 def _unpack_nothing(args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -296,7 +296,7 @@ class Compiled:
                 f"it: {traced.name} was compiled for {self._device}, the arguments are on {committed}."
             )
         _dispatch.check_execution(traced.name)
-        buffers = self._executable(_dispatch.on_device(arrays, self._device))
+        buffers = _dispatch.call(self._executable, _dispatch.on_device(arrays, self._device), traced.name)
         rest = without_float0(closed)
         outs = _dispatch.results(rest.out_avals, buffers, committed is not None)
         _dispatch.check_special(outs, f"jit({traced.name})", rest, arrays)

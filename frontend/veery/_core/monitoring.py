@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
+
+from veery._core import recording
 
 # What veery records itself, under JAX's names.
 TRACING = "/jax/core/compile/jaxpr_trace_duration"
@@ -132,14 +132,26 @@ def clear_event_listeners() -> None:
         listeners.clear()
 
 
-@contextmanager
-def timed(event: str, **kwargs: str | int) -> Iterator[None]:
-    """A context that is recorded: its beginning as a scalar, its duration and its time span at the end."""
-    begin: Any = time.time()
-    record_scalar(event, begin, **kwargs)
-    try:
-        yield
-    finally:
+class timed:
+    """A context that is recorded: its beginning as a scalar, its duration and its time span at the end.
+
+    A profile shows it too.
+    """
+
+    def __init__(self, event: str, **kwargs: str | int):
+        self._event = event
+        self._kwargs = kwargs
+        self._span = recording.Span(event.rpartition("/")[2].removesuffix("_duration"), "compilation", **kwargs)
+        self._begin = 0.0
+
+    def __enter__(self) -> timed:
+        self._begin = time.time()
+        record_scalar(self._event, self._begin, **self._kwargs)
+        self._span.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._span.__exit__(*exception)
         end = time.time()
-        record_event_duration_secs(event, end - begin, **kwargs)
-        record_event_time_span(event, begin, end, **kwargs)
+        record_event_duration_secs(self._event, end - self._begin, **self._kwargs)
+        record_event_time_span(self._event, self._begin, end, **self._kwargs)

@@ -162,11 +162,15 @@ class HostExecutable:
         device: on which the results are.
         put: from an array and a device to a buffer.
         compile: makes the executable of the compiled program.
+
+    Attributes:
+        queue: "NumPy", until it is compiled; then as of an executable of the runtime.
     """
 
     def __init__(self, program: HostProgram, device: Any, put: Callable[..., Any], compile: Callable[[], Any]):
         self._program = program
-        self._device = device
+        self.device = device
+        self.queue = "NumPy"
         self._put = put
         self._compile = compile
         self._seconds = 0.0
@@ -188,12 +192,14 @@ class HostExecutable:
             arguments.append(value)
         if self._seconds > MOST_SECONDS:
             return self._switch(buffers)
-        device = self._device
+        device = self.device
         results = [self._put(x, device) for x in self._program(arguments)]
         self._seconds += time.perf_counter() - begin
         return results
 
     def _switch(self, buffers: Sequence[Any]) -> list[Any]:
         """Compile the program, to be used from now on."""
-        self._run = self._compile().call
+        executable = self._compile()
+        self.queue = executable.queue
+        self._run = executable.call
         return self._run(buffers)
