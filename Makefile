@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST := $(BIN)/python -m pytest
-FAST := tests/core tests/transforms tests/numpy tests/nn tests/random tests/reference tests/primitives \
+FAST := tests/core tests/transforms tests/numpy tests/nn tests/random tests/reference tests/interface tests/primitives \
 	tests/cli/test_arguments.py tests/cli/test_highlighting.py tests/docs/test_document_links.py $(wildcard tests/test_*.py)
 
 .PHONY: help install demo test test-fast lint types docs bench fuzz wheel examples clean record
@@ -50,7 +50,7 @@ bench: install  ## timings beside NumPy, and JAX if JAX_PYTHON names an interpre
 	$(BIN)/python tests/bench/first_calls.py $(if $(JAX_PYTHON),--jax-python $(JAX_PYTHON))
 
 record: install  ## compare what the tests recorded of JAX with the JAX of JAX_PYTHON, or WRITE=1
-	@for script in tests/core/data tests/random tests/aot/data tests/numpy; do \
+	@for script in tests/core/data tests/random tests/aot/data tests/interface tests/numpy; do \
 	JAX_PLATFORMS=cpu PYTHONPATH=tests $(or $(JAX_PYTHON),$(error JAX_PYTHON names an interpreter with JAX 0.10.2)) \
 	$$script/record.py $(if $(WRITE),,--check) || exit; done
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -15,12 +16,13 @@ ROOT = Path(__file__).parents[1]
 for _folder in ("runtime", "lowering", "frontend"):
     sys.path.insert(0, str(ROOT / _folder))
 
-from veery.version import __version__  # noqa: E402
+from veery._core import absent  # noqa: E402
+from veery.version import JAX_VERSION, VEERY_VERSION  # noqa: E402
 
 project = "veery"
 author = "The veery authors"
 copyright = "The veery authors"
-release = version = __version__
+release = version = VEERY_VERSION
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
 myst_heading_anchors = 3
@@ -92,10 +94,44 @@ def _page(name: str) -> str:
 def _write_reference(app: Any) -> None:
     folder = Path(app.srcdir) / "reference/generated"
     folder.mkdir(exist_ok=True)
-    for name in MODULES:
-        path, text = folder / f"{name}.rst", _page(name)
+    pages = {"account": _account(), **{name: _page(name) for name in MODULES}}
+    for name, text in pages.items():
+        path = folder / f"{name}.rst"
         if not path.exists() or path.read_text() != text:  # else Sphinx would read it again
             path.write_text(text)
+
+
+def _account() -> str:
+    """The page that says which names of JAX are there."""
+    recorded = json.loads((ROOT / "tests/interface/signatures.json").read_text())
+    rows = [("module of JAX", "names", "there", "absent")]
+    for space, names in recorded.items():
+        if not space.startswith("jax"):
+            continue
+        ours = "veery" + space.removeprefix("jax")
+        whole = absent.module_reason(ours)
+        if whole is not None:
+            rows.append((space, len(names), 0, whole.replace("`", "``")))
+            continue
+        groups = {}
+        for name in sorted(names.keys() - set(dir(importlib.import_module(ours)))):
+            groups.setdefault(absent.name_reason(ours, name), []).append(f"``{name}``")
+        told = " ".join(f"{', '.join(found)}: {why.replace('`', '``')}" for why, found in groups.items())
+        rows.append((space, len(names), len(names) - sum(map(len, groups.values())), told))
+    total = [sum(row[i] for row in rows[1:]) for i in (1, 2)]
+    rows.append(("all", *total, ""))
+    lines = (f"   * - {a}\n     - {b}\n     - {c}\n     - {d}" for a, b, c, d in rows)
+    title = "JAX's names: an account"
+    return f"""{title}
+{"=" * len(title)}
+
+The public names of JAX {JAX_VERSION}, and those that veery has. Reading one that is absent says why.
+
+.. list-table::
+   :header-rows: 1
+   :widths: 25 7 7 61
+
+""" + "\n".join(lines)
 
 
 _EXAMPLE = re.compile(r"^\s*(>>>|\.\.\. |\.\.\.$)")

@@ -259,6 +259,7 @@ LAZY = [
     ("veery/_dispatch.py", "veery_lowering", "a door: tracing needs no compiler"),
     ("veery/_dispatch.py", "veery_runtime", "a door: tracing needs no runtime"),
     ("veery/_dispatch.py", "veery.version", "where it is written into files"),
+    ("veery/_in_place.py", "importlib.metadata", "it takes 12 ms to import"),
     ("veery/_api/__init__.py", "veery._reference", "few programs are verified"),
     ("veery/_api", "veery._api.autotune", "few programs are tuned"),
     ("veery/_api", "veery._api.page", "needs click and rich"),

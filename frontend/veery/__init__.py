@@ -48,6 +48,7 @@ from veery._api.pmap import pmap as pmap
 from veery._api.shape_structs import ShapeDtypeStruct as ShapeDtypeStruct
 from veery._api.vectorize import vmap as vmap
 from veery._api.visualization import visualize as visualize
+from veery._core.absent import attributes as _attributes
 from veery._core.array import Array as Array
 from veery._core.config import (
     check_tracer_leaks as check_tracer_leaks,
@@ -82,6 +83,7 @@ from veery._core.device import Device as Device
 from veery._core.dtypes import float0 as float0
 from veery._core.source import named_scope as named_scope
 from veery._core.trace import ensure_compile_time_eval as ensure_compile_time_eval
+from veery._in_place import load_ipython_extension as load_ipython_extension
 from veery.lax._callback import pure_callback as pure_callback
 from veery.version import __version__ as __version__, __version_info__ as __version_info__
 
@@ -116,3 +118,5 @@ from veery import (
     tree_util as tree_util,
     typing as typing,
 )
+
+__getattr__, __dir__ = _attributes(__name__)

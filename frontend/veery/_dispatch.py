@@ -350,9 +350,9 @@ def module_text(source: bytes) -> str:
 
 
 def _versions() -> dict[str, str]:
-    from veery.version import __version__
+    from veery.version import VEERY_VERSION
 
-    return {"veery": __version__}
+    return {"veery": VEERY_VERSION}
 
 
 def compile_lowered(lowered: Any, device: Any) -> tuple[Any, Any]:

@@ -1,5 +1,6 @@
 """The names of the tracing core that programs use."""
 
+from veery._core.absent import attributes as _attributes
 from veery._core.avals import (
     AbstractToken as AbstractToken,
     AbstractValue as AbstractValue,
@@ -43,3 +44,5 @@ get_aval = aval_of
 jaxprs_in_params = subjaxprs
 eval_context = ensure_compile_time_eval
 max_dim, min_dim = max, min
+
+__getattr__, __dir__ = _attributes(__name__)

@@ -11,7 +11,10 @@ from veery._api.custom_derivatives import (
     zero_from_primal as zero_from_primal,
 )
 from veery._api.linear_call import linear_call as linear_call
+from veery._core.absent import attributes as _attributes
 from veery._transforms.custom_rules import (
     custom_jvp_call_p as custom_jvp_call_p,
     custom_vjp_call_p as custom_vjp_call_p,
 )
+
+__getattr__, __dir__ = _attributes(__name__)

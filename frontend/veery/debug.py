@@ -1,6 +1,7 @@
 """Looking at values of traced functions while they run, and whether they are right."""
 
 from veery._api.verify import verify as verify
+from veery._core.absent import attributes as _attributes
 from veery._core.effects import DebugEffect as DebugEffect, OrderedDebugEffect as OrderedDebugEffect
 from veery._core.errors import VerificationError as VerificationError
 from veery.lax._breakpoint import debug_breakpoint as breakpoint
@@ -16,3 +17,5 @@ __all__ = [
     "print",
     "verify",
 ]
+
+__getattr__, __dir__ = _attributes(__name__)

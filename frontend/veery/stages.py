@@ -7,3 +7,6 @@ from veery._api.stages import (
     Lowered as Lowered,
     Traced as Traced,
 )
+from veery._core.absent import attributes as _attributes
+
+__getattr__, __dir__ = _attributes(__name__)

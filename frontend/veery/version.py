@@ -1,4 +1,14 @@
-"""The version of veery."""
+"""The version of veery, and that of JAX whose interface it has."""
 
-__version__ = "0.1.0"
-__version_info__ = tuple(int(part) for part in __version__.split("."))
+VEERY_VERSION = "0.1.0"
+JAX_VERSION = "0.10.2"
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The parts of a version, to be compared."""
+    return tuple(int(part) for part in version.split("."))
+
+
+# In JAX's place (`veery.as_jax`) these are JAX's.
+__version__ = VEERY_VERSION
+__version_info__ = numbers(VEERY_VERSION)

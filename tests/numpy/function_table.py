@@ -48,9 +48,9 @@ class Row(NamedTuple):
 
 def public_functions(module: Any) -> set[str]:
     """The names of the functions of veery.numpy, its linalg and fft that are JAX's."""
-    recorded = json.loads(Path(__file__).with_name("signatures.json").read_text())
+    recorded = json.loads((Path(__file__).parents[1] / "interface/signatures.json").read_text())
     spaces = {"": module, "linalg.": module.linalg, "fft.": module.fft}
-    named = {prefix + name for prefix in spaces for name in recorded[f"numpy.{prefix}".strip(".")]}
+    named = {prefix + name for prefix in spaces for name in recorded[f"jax.numpy.{prefix}".strip(".")]}
     return {name for name in named if is_function(attrgetter(name)(module))}
 
 

@@ -1,4 +1,4 @@
-"""Records JAX's functions: function_table.json, signatures.json and recorded_expressions.json.
+"""Records JAX's functions: function_table.json and recorded_expressions.json.
 
 JAX_PLATFORMS=cpu PYTHONPATH=tests python tests/numpy/record.py [--check]
 
@@ -7,8 +7,6 @@ The expressions are those that are in the file: to record more, put them in with
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import json
 import subprocess
 import sys
@@ -18,7 +16,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from function_table import ROWS, Row, operands
 from support.recording import arguments, keep
 
@@ -51,55 +48,6 @@ def function_table() -> str:
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
-NAMESPACES = """
-    numpy numpy.linalg numpy.fft lax.linalg lax random nn nn.initializers tree_util tree dtypes veery Array ufunc at
-""".split()
-
-
-class _Text(str):
-    """A default as it is written."""
-
-    __repr__ = str.__str__
-
-
-def written(default: Any) -> str:
-    """A default as text; "..." for what is private to JAX."""
-    if isinstance(default, type):
-        return repr(default.__name__)
-    if isinstance(default, np.generic):
-        return repr(default.item())
-    plain = default is None or type(default) in (bool, int, float, complex, str, tuple)
-    return repr(default) if plain or default == frozenset() else "..."
-
-
-def signature_of(owner: Any, name: str) -> str:
-    if isinstance(inspect.getattr_static(type(owner), name, None), property):
-        return "property"
-    value = getattr(owner, name)
-    if isinstance(value, type):
-        return "class"
-    if inspect.ismodule(value):
-        return "module"
-    try:
-        signature = inspect.signature(value)
-    except (TypeError, ValueError):  # no function, or one that has no signature
-        return "value"
-    parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-    parameters = [p if p.default is p.empty else p.replace(default=_Text(written(p.default))) for p in parameters]
-    return str(signature.replace(parameters=parameters, return_annotation=signature.empty))
-
-
-def signatures() -> str:
-    instances = {"Array": jnp.ones(1), "ufunc": jnp.add, "at": jnp.ones(1).at[0], "veery": jax}
-    spaces = []
-    for space in NAMESPACES:
-        owner = instances[space] if space in instances else importlib.import_module(f"jax.{space}")
-        names = {name: signature_of(owner, name) for name in dir(owner) if not name.startswith("_")}
-        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(text)}" for name, text in names.items())
-        spaces.append(f"{json.dumps(space)}: {{\n{lines}\n}}")
-    return "{\n" + ",\n".join(spaces) + "\n}\n"
-
-
 def expressions() -> str:
     """In a process of its own, as the test evaluates them."""
     known = json.loads((HERE / "recorded_expressions.json").read_text())
@@ -110,7 +58,6 @@ def expressions() -> str:
 def main() -> None:
     options = arguments(__doc__)
     warnings.simplefilter("ignore")
-    keep(HERE / "signatures.json", signatures(), options)
     keep(HERE / "function_table.json", function_table(), options)
     keep(HERE / "recorded_expressions.json", expressions(), options)
 

@@ -18,6 +18,7 @@ from veery._core.errors import UnexpectedTracerError
 from veery._core.flat import FlatFunction
 from veery._core.jaxpr import eval_jaxpr
 from veery._core.trace import Tracer
+from veery._core.tree import tree_map
 from veery._core.tree_registry import Partial
 from veery._transforms.custom_rules import CustomJVPCall, CustomVJPCall
 from veery._transforms.staging import close_over, stage
@@ -470,7 +471,7 @@ class CustomVJPPrimal:
         return f"CustomVJPPrimal(value={self.value}, perturbed={self.perturbed})"
 
 
-def custom_vjp_primal_tree_values(pytree: Any) -> Any:
+def custom_vjp_primal_tree_values(tree: Any) -> Any:
     """The arguments of a fwd rule with `symbolic_zeros=True` as plain values.
 
     Raises:
@@ -482,7 +483,7 @@ def custom_vjp_primal_tree_values(pytree: Any) -> Any:
             raise TypeError(f"unexpected leaf type {type(leaf)}")
         return leaf.value
 
-    return tree.tree_map(value, pytree)
+    return tree_map(value, tree)
 
 
 def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ import platform
 import sys
 
 from veery._api.placement import devices, process_count
-from veery.version import __version__
+from veery.version import VEERY_VERSION
 
 _PACKAGES = "iree-base-compiler", "iree-base-runtime", "numpy", "ml_dtypes"
 
@@ -25,7 +25,7 @@ def print_environment_info(return_string: bool = False) -> str | None:
     """
     found = devices()
     lines = [
-        f"veery:  {__version__}",
+        f"veery:  {VEERY_VERSION}",
         *(f"{name}: {_version(name)}" for name in _PACKAGES),
         f"python: {sys.version}",
         f"device info: {found[0].device_kind}-{len(found)}, {len(found)} local devices",

@@ -18,6 +18,7 @@ _COMMANDS = {
     "bench": ("bench", "Time a function or a compiled file."),
     "verify": ("verify", "Compare a function's results with its evaluation in float64."),
     "profile": ("profile", "Time each dispatch, with the user's source lines."),
+    "as-jax": ("as_jax", "Run a Python program in which `import jax` is veery."),
     "devices": ("report", "List the devices of this machine."),
     "cache": ("report", "Look at, or clear, the folder of compiled programs."),
     "doctor": ("report", "Report on the environment: versions, devices, compiler, cache."),
@@ -42,7 +43,7 @@ class Group(click.Group):
         if name not in _COMMANDS:
             return None
         module = importlib.import_module(f"veery._cli.{_COMMANDS[name][0]}")
-        return getattr(module, f"{name}_command")
+        return getattr(module, f"{name.replace('-', '_')}_command")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -66,6 +67,7 @@ def cli(verbose: bool) -> None:
       veery compile model.py:predict --args "f32[8,784]" -o model.vmfb
       veery run model.vmfb --input x=@images.npy --output out.npz
       veery verify model.py:predict --args "f32[8,784]"
+      veery as-jax train.py --steps 100
       veery doctor
 
     Exit codes: 0 success; 1 the computation failed (tracing, compiling, running); 2 wrong input (options, files,
@@ -75,8 +77,9 @@ def cli(verbose: bool) -> None:
 
 def run(argv: list[str]) -> int:
     """Run the command line without leaving the process; returns the exit code."""
-    verbose = "--verbose" in argv
-    argv = [a for a in argv if a != "--verbose"]
+    others = argv[1:] if argv[:1] == ["as-jax"] else []  # which are of the program that it runs
+    verbose = "--verbose" in argv and not others
+    argv = argv if others else [a for a in argv if a != "--verbose"]
     if not verbose:
         warnings.simplefilter("ignore")
     try:

@@ -258,9 +258,9 @@ def variables_of(value: Dimension) -> frozenset[str]:
     return value.variables if isinstance(value, DimExpr) else frozenset()
 
 
-def is_symbolic_dim(value: Any) -> bool:
+def is_symbolic_dim(p: Any) -> bool:
     """Whether a dimension is an expression rather than an int."""
-    return isinstance(value, DimExpr)
+    return isinstance(p, DimExpr)
 
 
 def is_symbolic(shape: Iterable[Any]) -> bool:

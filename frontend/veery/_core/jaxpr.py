@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -249,13 +250,15 @@ def read_atom(env: dict[Var, Any], atom: Atom) -> Any:
     return atom.val if type(atom) is Literal else env[atom]  # type: ignore[index]
 
 
-def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
+def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source_info: bool = True) -> list[Any]:
     """Apply a jaxpr's equations in the current trace.
 
     Args:
         jaxpr: the graph.
         consts: values of its constvars.
         *args: values of its invars.
+        propagate_source_info: whether what is made of an equation has its place in the user's program, or that of the
+            call.
 
     Returns:
         The values of its outvars.
@@ -265,7 +268,7 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
     last_use = _last_uses(jaxpr)
     for i, eqn in enumerate(jaxpr.eqns):
         operands = [a.val if type(a) is Literal else env[a] for a in eqn.invars]  # type: ignore[index]
-        with source.use(eqn.source_info):
+        with source.use(eqn.source_info) if propagate_source_info else contextlib.nullcontext():
             out = eqn.primitive.bind(*operands, **eqn.params)
         if eqn.primitive.multiple_results:
             env.update(zip(eqn.outvars, out, strict=True))

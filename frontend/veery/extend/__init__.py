@@ -1,5 +1,6 @@
 """For libraries that extend veery: the core's data types and all primitives."""
 
+from veery._core.absent import attributes as _attributes
 from veery.extend import (
     backend as backend,
     core as core,
@@ -7,3 +8,5 @@ from veery.extend import (
     random as random,
     source_info_util as source_info_util,
 )
+
+__getattr__, __dir__ = _attributes(__name__)

@@ -9,6 +9,7 @@ from typing import Any
 
 from veery import _dispatch
 from veery._api import placement
+from veery._core.absent import attributes as _attributes
 
 
 @dataclass(frozen=True)
@@ -80,3 +81,6 @@ def register_backend_cache(cache: Callable[..., Any], for_what: str) -> None:
 
 def backend_xla_version(platform: str | None = None) -> None:
     """None: there is no XLA."""
+
+
+__getattr__, __dir__ = _attributes(__name__)

@@ -10,6 +10,7 @@ import numpy as np
 from veery import lax
 from veery._api.jit import jit
 from veery._api.vectorize import vmap
+from veery._core.absent import attributes as _attributes
 from veery.lax._rng import threefry2x32_p as threefry2x32_p
 from veery.random import key as _key
 
@@ -63,3 +64,6 @@ def threefry_2x32(keypair: Any, count: Any) -> Any:
     halves = (lax.slice_in_dim(words, start, start + half) for start in (0, half))
     mixed = lax.concatenate(threefry2x32_p.bind(first, second, *halves), 0)
     return lax.reshape(lax.slice_in_dim(mixed, 0, size), count.shape)
+
+
+__getattr__, __dir__ = _attributes(__name__)

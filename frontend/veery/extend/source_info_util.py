@@ -1,5 +1,6 @@
 """Where in the user's program operations are made, and the names of the scopes around them."""
 
+from veery._core.absent import attributes as _attributes
 from veery._core.source import (
     SourceInfo as SourceInfo,
     current as current,
@@ -14,3 +15,6 @@ reset_name_stack = fresh
 def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
     """The file, line and function of a place, as text."""
     return str(source_info)
+
+
+__getattr__, __dir__ = _attributes(__name__)

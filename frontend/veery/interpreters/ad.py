@@ -9,6 +9,7 @@ from veery._api.rule_tables import (
     primitive_jvps as primitive_jvps,
     primitive_transposes as primitive_transposes,
 )
+from veery._core.absent import attributes as _attributes
 from veery._core.ad import (
     UndefinedPrimal as UndefinedPrimal,
     Zero as Zero,
@@ -35,3 +36,6 @@ def get_primitive_transpose(primitive):  # type: ignore[no-untyped-def]
             f"Transpose rule (for reverse-mode differentiation) for '{primitive}' not implemented"
         )
     return primitive.transpose
+
+
+__getattr__, __dir__ = _attributes(__name__)

@@ -10,6 +10,7 @@ from veery._api.rule_tables import (
     fancy_primitive_batchers as fancy_primitive_batchers,
     primitive_batchers as primitive_batchers,
 )
+from veery._core.absent import attributes as _attributes
 from veery._transforms.batching import (
     AxisData as AxisData,
     BatchTrace as BatchTrace,
@@ -19,3 +20,5 @@ from veery._transforms.batching import (
 from veery.lax._shape import moveaxis as moveaxis
 
 BatchTracer = VmapTracer
+
+__getattr__, __dir__ = _attributes(__name__)

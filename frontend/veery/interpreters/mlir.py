@@ -10,11 +10,15 @@ from veery._api.rule_tables import (
     lower_fun as lower_fun,
     register_lowering as register_lowering,
 )
+from veery._core.absent import attributes as _attributes
 
 
 def aval_to_ir_type(aval: Any) -> Any:
     """The MLIR type of values of an aval, within a lowering rule."""
     return _dispatch.tensor_type(aval)
+
+
+_absent, _ = _attributes(__name__)
 
 
 def __getattr__(name: str) -> Any:
@@ -24,4 +28,4 @@ def __getattr__(name: str) -> Any:
         return _dispatch.stablehlo_builders()
     if name == "ir":
         return _dispatch.mlir_bindings()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _absent(name)

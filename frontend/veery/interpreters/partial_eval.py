@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from veery._core.absent import attributes as _attributes
 from veery._core.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from veery._transforms import dce as _dce, staging as _staging
 from veery._transforms.remat import Offloadable as Offloadable, Recompute as Recompute, Saveable as Saveable
@@ -49,3 +50,6 @@ def dce_jaxpr(
     wanted = [instantiate] * len(jaxpr.invars) if isinstance(instantiate, bool) else instantiate
     used_inputs = [w or v in needed for v, w in zip(jaxpr.invars, wanted, strict=True)]
     return smaller.replace(invars=[v for v, used in zip(jaxpr.invars, used_inputs) if used]), used_inputs
+
+
+__getattr__, __dir__ = _attributes(__name__)

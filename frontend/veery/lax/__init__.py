@@ -1,5 +1,6 @@
 """The primitive operations: functions that map to one operation each, and control flow."""
 
+from veery._core.absent import attributes as _attributes
 from veery._core.shapes import broadcast_shapes as broadcast_shapes
 from veery.lax import linalg as linalg
 from veery.lax._arithmetic import (
@@ -389,3 +390,5 @@ from veery.lax._window import (
     select_and_gather_add_p as select_and_gather_add_p,
     select_and_scatter_add_p as select_and_scatter_add_p,
 )
+
+__getattr__, __dir__ = _attributes(__name__)

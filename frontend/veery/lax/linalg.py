@@ -1,5 +1,6 @@
 """Factorisations of matrices, which may be stacked in leading dimensions."""
 
+from veery._core.absent import attributes as _attributes
 from veery.lax._linalg_orthogonal import (
     householder_product as householder_product,
     householder_product_p as householder_product_p,
@@ -44,3 +45,5 @@ from veery.lax._linalg_updates import (
     qdwh as qdwh,
     symmetric_product as symmetric_product,
 )
+
+__getattr__, __dir__ = _attributes(__name__)

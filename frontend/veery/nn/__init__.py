@@ -1,5 +1,6 @@
 """Functions of neural networks."""
 
+from veery._core.absent import attributes as _attributes
 from veery.nn import initializers as initializers
 from veery.nn._activations import (
     celu as celu,
@@ -41,3 +42,5 @@ from veery.nn._normalisation import (
     standardize as standardize,
 )
 from veery.numpy import tanh as tanh
+
+__getattr__, __dir__ = _attributes(__name__)

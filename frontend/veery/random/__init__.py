@@ -7,6 +7,7 @@
 (3,)
 """
 
+from veery._core.absent import attributes as _attributes
 from veery.random._continuous import (
     cauchy as cauchy,
     double_sided_maxwell as double_sided_maxwell,
@@ -62,3 +63,5 @@ from veery.random._uniform import (
     truncated_normal as truncated_normal,
     uniform as uniform,
 )
+
+__getattr__, __dir__ = _attributes(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from veery._core.absent import attributes as _attributes
 from veery._core.avals import maybe_aval_of as _maybe_aval_of
 from veery._core.trace import (
     axis_env as _axis_env,
@@ -125,3 +126,6 @@ def _is_under(kind: type) -> bool:
             return True
         trace = trace.parent
     return False
+
+
+__getattr__, __dir__ = _attributes(__name__)

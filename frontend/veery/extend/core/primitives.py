@@ -1,6 +1,7 @@
 """All primitives."""
 
 from veery import lax as _lax
+from veery._core.absent import attributes as _attributes
 from veery._core.primitive import Primitive as _Primitive
 from veery._transforms.calls import jit_p as jit_p
 from veery._transforms.custom_rules import (
@@ -11,4 +12,7 @@ from veery._transforms.custom_rules import (
 from veery._transforms.remat import name_p as name_p
 from veery.lax._solve import linear_solve_p as linear_solve_p
 
-globals().update({name: value for name, value in vars(_lax).items() if isinstance(value, _Primitive)})
+_named = {**vars(_lax), **vars(_lax.linalg)}
+globals().update({name: value for name, value in _named.items() if isinstance(value, _Primitive)})
+
+__getattr__, __dir__ = _attributes(__name__)

@@ -1,0 +1,231 @@
+"""The public names of JAX that veery has not, and why.
+
+`tests/interface` holds this to what JAX 0.10.2 offers: each of its names is in veery, or here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_INNER = "Deprecated in JAX, or its own: `jax.extend.core` has what libraries need."
+_SHARDING = "Arrays on several devices, meshes and shardings: a later version."
+_REFERENCES = "Mutable references: a later version."
+_PROFILING = "Callbacks, debugging and profiling of running programs: a later version."
+_SETTING = "A setting without an effect here: of XLA, of checks that are always on, or of what is not there."
+_LATER = "A later version."
+_COMPOSITION = "A primitive that is a composition of others here."
+_XLA = "Belongs to XLA's compiler and runtime, which veery does without."
+_GENERATORS = "Other random generators than threefry: a later version."
+_SCALED = "Block-scaled products exist on NVIDIA's newest GPUs alone."
+_KERNELS = "IREE compiles no kernels written in Pallas, Mosaic or Triton; it makes its own from plain functions."
+_TENSORFLOW = "A bridge to TensorFlow: `veery.export` and `veery.aot` make files that run elsewhere."
+_TOOLS = "JAX's own tools for XLA; the `veery` command has those for IREE."
+_STORAGE = "Checkpoints through TensorStore: a later version."
+
+# By module, then by reason.
+NAMES: dict[str, dict[str, str]] = {
+    "veery": {
+        _SHARDING: """
+            NamedSharding P Shard auto_pcast make_array_from_callback make_array_from_process_local_data
+            make_array_from_single_device_arrays make_mesh memory remove_size_one_mesh_axis_from_type reshard
+            set_mesh shard_map smap
+        """,
+        _REFERENCES: "Ref ds empty_ref free_ref freeze new_ref fwd_and_bwd",
+        _PROFILING: "make_user_context",
+        _SETTING: "allow_f16_reductions array_garbage_collection_guard jax2tf_associative_scan_reductions",
+        "Deprecated in JAX, for process_count, process_index and process_indices.": "host_count host_id host_ids",
+        "JAX's own, without documentation.": "ad",
+    },
+    "veery.core": {
+        _INNER: """
+            CallPrimitive Effects JaxprPpContext JaxprPpSettings OutputType ParamDict aval_mapping_handlers call
+            concrete_or_error concretization_function_error custom_typechecks find_top_trace gensym
+            get_opaque_trace_state is_concrete is_constant_dim is_constant_shape literalable_types new_jaxpr_eqn
+            no_axis_name nonempty_axis_env_DO_NOT_USE primal_dtype_to_tangent_dtype pytype_aval_mappings trace_ctx
+            unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE
+            unsafe_get_axis_names_DO_NOT_USE valid_jaxtype
+        """,
+    },
+    "veery.custom_derivatives": {
+        _COMPOSITION: "remat_opt_p",
+    },
+    "veery.debug": {
+        _SHARDING: "inspect_array_sharding visualize_array_sharding visualize_sharding",
+    },
+    "veery.experimental": {
+        _REFERENCES: "EArray cur_qdd primal_tangent_dtype",
+    },
+    "veery.extend.backend": {
+        _XLA: "clear_backends get_compile_options register_backend_factory",
+    },
+    "veery.extend.core": {
+        _LATER: """
+            CallPrimitive Effects Token TraceTag array_types call_impl concrete_or_error find_top_trace
+            take_current_trace
+        """,
+    },
+    "veery.extend.core.primitives": {
+        _COMPOSITION: """
+            add_jaxvals_p after_all_p approx_top_k_p create_token_p device_put_p ragged_all_to_all_p
+            select_and_scatter_p random_bits_p random_fold_in_p random_seed_p random_split_p random_gamma_p
+        """,
+        _REFERENCES: "empty2_p get_p swap_p",
+        _SHARDING: "sharding_constraint_p",
+        _GENERATORS: "rng_bit_generator_p rng_uniform_p",
+        _LATER: "call_p closed_call_p remat_p threefry2x32_p",
+    },
+    "veery.extend.random": {
+        _GENERATORS: "define_prng_impl rbg_prng_impl unsafe_rbg_prng_impl",
+    },
+    "veery.extend.source_info_util": {
+        _LATER: """
+            NameStack new_name_stack new_source_info register_exclusion set_name_stack transform_name_stack
+            user_context
+        """,
+    },
+    "veery.interpreters": {
+        _LATER: "traceback_util",
+    },
+    "veery.interpreters.ad": {
+        _COMPOSITION: "add_jaxvals_p",
+    },
+    "veery.interpreters.batching": {
+        _LATER: "register_vmappable unregister_vmappable",
+    },
+    "veery.interpreters.mlir": {
+        "Of XLA's lowering: here `register_lowering`, `lower_fun`, `ir` and `hlo` make StableHLO for IREE.": """
+            AxisContext ConstantHandler DEVICE_TO_DEVICE_TYPE LoweringParameters LoweringResult LoweringRule
+            LoweringRuleContext Mesh MeshAxisName ModuleContext RECV_FROM_HOST_TYPE SEND_TO_HOST_TYPE
+            SPMDAxisContext ShapePolyLoweringState ShardingContext Token TokenSet Value aval_to_ir_types
+            core_call_lowering dense_int_array dense_int_elements dtype_to_ir_type emit_python_callback
+            flatten_ir_types flatten_ir_values i32_attr i64_attr ir_attribute ir_constants ir_tree_registry
+            ir_type_handlers jaxpr_subcomp lower_jaxpr_to_fun lower_jaxpr_to_module lowerable_effects
+            make_ir_context merge_mlir_modules module_to_bytecode module_to_string register_constant_handler
+            shape_tensor token_type unflatten_ir_values_like_types
+        """,
+    },
+    "veery.interpreters.partial_eval": {
+        _LATER: """
+            PartialVal Val custom_partial_eval_rules dce_jaxpr_call_rule dce_jaxpr_closed_call_rule dce_jaxpr_consts
+            dce_rules partial_eval_jaxpr_custom_rules trace_to_jaxpr_nounits
+        """,
+    },
+    "veery.interpreters.xla": {
+        _XLA: "Backend",
+        _LATER: "canonicalize_dtype_handlers",
+    },
+    "veery.lax": {
+        _SHARDING: """
+            pcast precv psend ragged_all_to_all ragged_all_to_all_p sharding_constraint_p
+            with_sharding_constraint
+        """,
+        _SCALED: "scaled_dot",
+        _GENERATORS: "RandomAlgorithm rng_bit_generator rng_bit_generator_p rng_uniform rng_uniform_p",
+        _COMPOSITION: """
+            after_all_p create_token_p stage_p approx_top_k_p device_put_p select_and_scatter_p stack_p tile_p
+            unstack_p
+        """,
+    },
+    "veery.lax.linalg": {
+        _COMPOSITION: "cholesky_update_p symmetric_product_p",
+    },
+    "veery.nn": {
+        _SCALED: "scaled_dot_general",
+    },
+    "veery.random": {
+        _COMPOSITION: "random_gamma_p",
+    },
+    "veery.sharding": {
+        _SHARDING: """
+            AbstractDevice AbstractMesh AxisType ManualAxisType Mesh NamedSharding PartitionSpec auto_axes
+            explicit_axes get_abstract_mesh get_mesh reshard set_mesh use_abstract_mesh
+        """,
+    },
+    "veery.stages": {
+        _LATER: "CompilerOptions Wrapped",
+    },
+}
+
+# Of whole modules, with what is in them.
+MODULES: dict[str, str] = {
+    _KERNELS: "veery.experimental.fused veery.experimental.mosaic veery.experimental.pallas veery.extend.pallas",
+    _TENSORFLOW: "veery.experimental.jax2tf",
+    _XLA: """
+        veery.cloud_tpu_init veery.experimental.buffer_callback veery.experimental.colocated_python
+        veery.experimental.scheduling_groups veery.experimental.topologies veery.experimental.transfer
+        veery.extend.ifrt_programs veery.extend.lowering veery.extend.mlir veery.extend.xla veery.lib
+    """,
+    _TOOLS: "veery.collect_profile veery.experimental.roofline veery.experimental.source_mapper veery.tools",
+    _STORAGE: "veery.experimental.array_serialization",
+    _SHARDING: """
+        veery.distributed veery.experimental.custom_partitioning veery.experimental.layout
+        veery.experimental.mesh_utils veery.experimental.multihost_utils veery.experimental.pjit
+        veery.experimental.shard_alike veery.experimental.shard_map veery.extend.sharding veery.interpreters.pxla
+    """,
+    _REFERENCES: "veery.ref veery.experimental.hijax",
+    _PROFILING: """
+        veery.ffi veery.monitoring veery.profiler veery.experimental.profiler veery.experimental.compilation_cache
+        veery.experimental.serialize_executable veery.experimental.xla_metadata veery.experimental.key_reuse
+        veery.experimental.compute_on veery.experimental.control_deps
+    """,
+    _LATER: """
+        veery.api_util veery.experimental.random veery.image veery.experimental.jet veery.experimental.ode
+        veery.experimental.rnn veery.example_libraries veery.example_libraries.optimizers
+        veery.example_libraries.stax veery.experimental.sparse veery.experimental.sparse.ad
+        veery.experimental.sparse.api veery.experimental.sparse.bcoo veery.experimental.sparse.bcsr
+        veery.experimental.sparse.coo veery.experimental.sparse.csr veery.experimental.sparse.linalg
+        veery.experimental.sparse.random veery.experimental.sparse.test_util veery.experimental.sparse.transform
+        veery.experimental.sparse.util veery.scipy veery.scipy.cluster veery.scipy.cluster.vq veery.scipy.fft
+        veery.scipy.integrate veery.scipy.interpolate veery.scipy.linalg veery.scipy.ndimage veery.scipy.optimize
+        veery.scipy.signal veery.scipy.sparse veery.scipy.sparse.linalg veery.scipy.spatial
+        veery.scipy.spatial.transform veery.scipy.special veery.scipy.stats veery.scipy.stats.bernoulli
+        veery.scipy.stats.beta veery.scipy.stats.betabinom veery.scipy.stats.binom veery.scipy.stats.cauchy
+        veery.scipy.stats.chi2 veery.scipy.stats.dirichlet veery.scipy.stats.expon veery.scipy.stats.gamma
+        veery.scipy.stats.gennorm veery.scipy.stats.geom veery.scipy.stats.gumbel_l veery.scipy.stats.gumbel_r
+        veery.scipy.stats.laplace veery.scipy.stats.logistic veery.scipy.stats.multinomial
+        veery.scipy.stats.multivariate_normal veery.scipy.stats.nbinom veery.scipy.stats.norm
+        veery.scipy.stats.pareto veery.scipy.stats.poisson veery.scipy.stats.t veery.scipy.stats.truncnorm
+        veery.scipy.stats.uniform veery.scipy.stats.vonmises veery.scipy.stats.wrapcauchy
+    """,
+}
+
+
+def module_reason(name: str) -> str | None:
+    """Why a module of JAX, named as one of veery's, is not there; None if that is not known."""
+    inside = lambda module: name == module or name.startswith(f"{module}.")
+    return next((why for why, modules in MODULES.items() if any(map(inside, modules.split()))), None)
+
+
+def name_reason(module: str, name: str) -> str | None:
+    """Why a name of a module is not there; None if JAX has none either."""
+    groups = NAMES.get(module, {}).items()
+    return next((why for why, names in groups if name in names.split()), module_reason(f"{module}.{name}"))
+
+
+def attributes(module: str, lazy: str = "") -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The functions `__getattr__` and `__dir__` of a module.
+
+    Args:
+        module: its name.
+        lazy: names of submodules that are imported when they are first used.
+
+    Returns:
+        A function that gives a submodule, or says why JAX's attribute of this name is not there, and one that lists all
+        attributes.
+    """
+    submodules = lazy.split()
+
+    def get(name: str) -> Any:
+        if name in submodules:
+            return importlib.import_module(f"{module}.{name}")
+        why = name_reason(module, name)
+        message = f"module {module!r} has no attribute {name!r}" + (f": {why}" if why else "")
+        raise AttributeError(message, name=name, obj=sys.modules[module])
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[module]), *submodules})
+
+    return get, names
