@@ -28,16 +28,18 @@ _STORAGE = "Checkpoints through TensorStore: a later version."
 # By module, then by reason.
 NAMES: dict[str, dict[str, str]] = {
     "veery": {
+        _SETTING: """
+            allow_f16_reductions array_garbage_collection_guard jax2tf_associative_scan_reductions
+        """,
         _SHARDING: """
             NamedSharding P Shard auto_pcast make_array_from_callback make_array_from_process_local_data
-            make_array_from_single_device_arrays make_mesh memory remove_size_one_mesh_axis_from_type reshard
-            set_mesh shard_map smap
+            make_array_from_single_device_arrays make_mesh memory remove_size_one_mesh_axis_from_type reshard set_mesh
+            shard_map smap
         """,
-        _REFERENCES: "Ref ds empty_ref free_ref freeze new_ref fwd_and_bwd",
         _PROFILING: "make_user_context",
-        _SETTING: "allow_f16_reductions array_garbage_collection_guard jax2tf_associative_scan_reductions",
         "Deprecated in JAX, for process_count, process_index and process_indices.": "host_count host_id host_ids",
         "JAX's own, without documentation.": "ad",
+        _REFERENCES: "Ref ds empty_ref free_ref freeze fwd_and_bwd new_ref",
     },
     "veery.core": {
         _INNER: """
@@ -45,8 +47,8 @@ NAMES: dict[str, dict[str, str]] = {
             concrete_or_error concretization_function_error custom_typechecks find_top_trace gensym
             get_opaque_trace_state is_concrete is_constant_dim is_constant_shape literalable_types new_jaxpr_eqn
             no_axis_name nonempty_axis_env_DO_NOT_USE primal_dtype_to_tangent_dtype pytype_aval_mappings trace_ctx
-            unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE
-            unsafe_get_axis_names_DO_NOT_USE valid_jaxtype
+            unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE unsafe_get_axis_names_DO_NOT_USE
+            valid_jaxtype
         """,
     },
     "veery.custom_derivatives": {
@@ -68,22 +70,21 @@ NAMES: dict[str, dict[str, str]] = {
         """,
     },
     "veery.extend.core.primitives": {
-        _COMPOSITION: """
-            add_jaxvals_p after_all_p approx_top_k_p create_token_p device_put_p ragged_all_to_all_p
-            select_and_scatter_p random_bits_p random_fold_in_p random_seed_p random_split_p random_gamma_p
-        """,
-        _REFERENCES: "empty2_p get_p swap_p",
-        _SHARDING: "sharding_constraint_p",
-        _GENERATORS: "rng_bit_generator_p rng_uniform_p",
         _LATER: "call_p closed_call_p remat_p threefry2x32_p",
+        _COMPOSITION: """
+            add_jaxvals_p after_all_p approx_top_k_p create_token_p device_put_p ragged_all_to_all_p random_bits_p
+            random_fold_in_p random_gamma_p random_seed_p random_split_p select_and_scatter_p
+        """,
+        _SHARDING: "sharding_constraint_p",
+        _REFERENCES: "empty2_p get_p swap_p",
+        _GENERATORS: "rng_bit_generator_p rng_uniform_p",
     },
     "veery.extend.random": {
         _GENERATORS: "define_prng_impl rbg_prng_impl unsafe_rbg_prng_impl",
     },
     "veery.extend.source_info_util": {
         _LATER: """
-            NameStack new_name_stack new_source_info register_exclusion set_name_stack transform_name_stack
-            user_context
+            NameStack new_name_stack new_source_info register_exclusion set_name_stack transform_name_stack user_context
         """,
     },
     "veery.interpreters": {
@@ -98,13 +99,13 @@ NAMES: dict[str, dict[str, str]] = {
     "veery.interpreters.mlir": {
         "Of XLA's lowering: here `register_lowering`, `lower_fun`, `ir` and `hlo` make StableHLO for IREE.": """
             AxisContext ConstantHandler DEVICE_TO_DEVICE_TYPE LoweringParameters LoweringResult LoweringRule
-            LoweringRuleContext Mesh MeshAxisName ModuleContext RECV_FROM_HOST_TYPE SEND_TO_HOST_TYPE
-            SPMDAxisContext ShapePolyLoweringState ShardingContext Token TokenSet Value aval_to_ir_types
-            core_call_lowering dense_int_array dense_int_elements dtype_to_ir_type emit_python_callback
-            flatten_ir_types flatten_ir_values i32_attr i64_attr ir_attribute ir_constants ir_tree_registry
-            ir_type_handlers jaxpr_subcomp lower_jaxpr_to_fun lower_jaxpr_to_module lowerable_effects
-            make_ir_context merge_mlir_modules module_to_bytecode module_to_string register_constant_handler
-            shape_tensor token_type unflatten_ir_values_like_types
+            LoweringRuleContext Mesh MeshAxisName ModuleContext RECV_FROM_HOST_TYPE SEND_TO_HOST_TYPE SPMDAxisContext
+            ShapePolyLoweringState ShardingContext Token TokenSet Value aval_to_ir_types core_call_lowering
+            dense_int_array dense_int_elements dtype_to_ir_type emit_python_callback flatten_ir_types flatten_ir_values
+            i32_attr i64_attr ir_attribute ir_constants ir_tree_registry ir_type_handlers jaxpr_subcomp
+            lower_jaxpr_to_fun lower_jaxpr_to_module lowerable_effects make_ir_context merge_mlir_modules
+            module_to_bytecode module_to_string register_constant_handler shape_tensor token_type
+            unflatten_ir_values_like_types
         """,
     },
     "veery.interpreters.partial_eval": {
@@ -114,20 +115,18 @@ NAMES: dict[str, dict[str, str]] = {
         """,
     },
     "veery.interpreters.xla": {
-        _XLA: "Backend",
         _LATER: "canonicalize_dtype_handlers",
+        _XLA: "Backend",
     },
     "veery.lax": {
+        _COMPOSITION: """
+            after_all_p approx_top_k_p create_token_p device_put_p select_and_scatter_p stack_p stage_p tile_p unstack_p
+        """,
         _SHARDING: """
-            pcast precv psend ragged_all_to_all ragged_all_to_all_p sharding_constraint_p
-            with_sharding_constraint
+            pcast precv psend ragged_all_to_all ragged_all_to_all_p sharding_constraint_p with_sharding_constraint
         """,
         _SCALED: "scaled_dot",
         _GENERATORS: "RandomAlgorithm rng_bit_generator rng_bit_generator_p rng_uniform rng_uniform_p",
-        _COMPOSITION: """
-            after_all_p create_token_p stage_p approx_top_k_p device_put_p select_and_scatter_p stack_p tile_p
-            unstack_p
-        """,
     },
     "veery.lax.linalg": {
         _COMPOSITION: "cholesky_update_p symmetric_product_p",
@@ -135,13 +134,23 @@ NAMES: dict[str, dict[str, str]] = {
     "veery.nn": {
         _SCALED: "scaled_dot_general",
     },
+    "veery.profiler": {
+        _PROFILING: "ProfileData ProfileEvent ProfilePlane register_subprocess",
+    },
     "veery.random": {
         _COMPOSITION: "random_gamma_p",
     },
+    "veery.scipy.special": {
+        _LATER: """
+            bernoulli bessel_jn beta betainc betaln comb dawsn digamma erf erfc erfcx erfinv exp1 expi expn factorial
+            fresnel gamma gammainc gammaincc gammaln gammasgn hyp1f1 hyp2f1 i0 i0e i1 i1e log_ndtr loggamma lpmn
+            lpmn_values multigammaln ndtr ndtri owens_t poch polygamma sici spence sph_harm_y wofz zeta
+        """,
+    },
     "veery.sharding": {
         _SHARDING: """
-            AbstractDevice AbstractMesh AxisType ManualAxisType Mesh NamedSharding PartitionSpec auto_axes
-            explicit_axes get_abstract_mesh get_mesh reshard set_mesh use_abstract_mesh
+            AbstractDevice AbstractMesh AxisType ManualAxisType Mesh NamedSharding PartitionSpec auto_axes explicit_axes
+            get_abstract_mesh get_mesh reshard set_mesh use_abstract_mesh
         """,
     },
     "veery.stages": {
@@ -151,45 +160,48 @@ NAMES: dict[str, dict[str, str]] = {
 
 # Of whole modules, with what is in them.
 MODULES: dict[str, str] = {
-    _KERNELS: "veery.experimental.fused veery.experimental.mosaic veery.experimental.pallas veery.extend.pallas",
     _TENSORFLOW: "veery.experimental.jax2tf",
+    _LATER: """
+        veery.api_util veery.example_libraries veery.example_libraries.optimizers veery.example_libraries.stax
+        veery.experimental.jet veery.experimental.ode veery.experimental.random veery.experimental.rnn
+        veery.experimental.sparse veery.experimental.sparse.ad veery.experimental.sparse.api
+        veery.experimental.sparse.bcoo veery.experimental.sparse.bcsr veery.experimental.sparse.coo
+        veery.experimental.sparse.csr veery.experimental.sparse.linalg veery.experimental.sparse.random
+        veery.experimental.sparse.test_util veery.experimental.sparse.transform veery.experimental.sparse.util
+        veery.image veery.scipy.cluster veery.scipy.cluster.vq veery.scipy.fft veery.scipy.integrate
+        veery.scipy.interpolate veery.scipy.linalg veery.scipy.ndimage veery.scipy.optimize veery.scipy.signal
+        veery.scipy.sparse veery.scipy.sparse.linalg veery.scipy.spatial veery.scipy.spatial.transform veery.scipy.stats
+        veery.scipy.stats.bernoulli veery.scipy.stats.beta veery.scipy.stats.betabinom veery.scipy.stats.binom
+        veery.scipy.stats.cauchy veery.scipy.stats.chi2 veery.scipy.stats.dirichlet veery.scipy.stats.expon
+        veery.scipy.stats.gamma veery.scipy.stats.gennorm veery.scipy.stats.geom veery.scipy.stats.gumbel_l
+        veery.scipy.stats.gumbel_r veery.scipy.stats.laplace veery.scipy.stats.logistic veery.scipy.stats.multinomial
+        veery.scipy.stats.multivariate_normal veery.scipy.stats.nbinom veery.scipy.stats.norm veery.scipy.stats.pareto
+        veery.scipy.stats.poisson veery.scipy.stats.t veery.scipy.stats.truncnorm veery.scipy.stats.uniform
+        veery.scipy.stats.vonmises veery.scipy.stats.wrapcauchy
+    """,
+    _SHARDING: """
+        veery.distributed veery.experimental.custom_partitioning veery.experimental.layout veery.experimental.mesh_utils
+        veery.experimental.multihost_utils veery.experimental.pjit veery.experimental.shard_alike
+        veery.experimental.shard_map veery.extend.sharding veery.interpreters.pxla
+    """,
     _XLA: """
         veery.cloud_tpu_init veery.experimental.buffer_callback veery.experimental.colocated_python
         veery.experimental.scheduling_groups veery.experimental.topologies veery.experimental.transfer
         veery.extend.ifrt_programs veery.extend.lowering veery.extend.mlir veery.extend.xla veery.lib
     """,
-    _TOOLS: "veery.collect_profile veery.experimental.roofline veery.experimental.source_mapper veery.tools",
-    _STORAGE: "veery.experimental.array_serialization",
-    _SHARDING: """
-        veery.distributed veery.experimental.custom_partitioning veery.experimental.layout
-        veery.experimental.mesh_utils veery.experimental.multihost_utils veery.experimental.pjit
-        veery.experimental.shard_alike veery.experimental.shard_map veery.extend.sharding veery.interpreters.pxla
-    """,
-    _REFERENCES: "veery.ref veery.experimental.hijax",
     _PROFILING: """
-        veery.ffi veery.monitoring veery.profiler veery.experimental.profiler veery.experimental.compilation_cache
-        veery.experimental.serialize_executable veery.experimental.xla_metadata veery.experimental.key_reuse
-        veery.experimental.compute_on veery.experimental.control_deps
+        veery.experimental.compilation_cache veery.experimental.compilation_cache.compilation_cache
+        veery.experimental.compute_on veery.experimental.control_deps veery.experimental.key_reuse
+        veery.experimental.profiler veery.experimental.serialize_executable veery.experimental.xla_metadata veery.ffi
     """,
-    _LATER: """
-        veery.api_util veery.experimental.random veery.image veery.experimental.jet veery.experimental.ode
-        veery.experimental.rnn veery.example_libraries veery.example_libraries.optimizers
-        veery.example_libraries.stax veery.experimental.sparse veery.experimental.sparse.ad
-        veery.experimental.sparse.api veery.experimental.sparse.bcoo veery.experimental.sparse.bcsr
-        veery.experimental.sparse.coo veery.experimental.sparse.csr veery.experimental.sparse.linalg
-        veery.experimental.sparse.random veery.experimental.sparse.test_util veery.experimental.sparse.transform
-        veery.experimental.sparse.util veery.scipy veery.scipy.cluster veery.scipy.cluster.vq veery.scipy.fft
-        veery.scipy.integrate veery.scipy.interpolate veery.scipy.linalg veery.scipy.ndimage veery.scipy.optimize
-        veery.scipy.signal veery.scipy.sparse veery.scipy.sparse.linalg veery.scipy.spatial
-        veery.scipy.spatial.transform veery.scipy.special veery.scipy.stats veery.scipy.stats.bernoulli
-        veery.scipy.stats.beta veery.scipy.stats.betabinom veery.scipy.stats.binom veery.scipy.stats.cauchy
-        veery.scipy.stats.chi2 veery.scipy.stats.dirichlet veery.scipy.stats.expon veery.scipy.stats.gamma
-        veery.scipy.stats.gennorm veery.scipy.stats.geom veery.scipy.stats.gumbel_l veery.scipy.stats.gumbel_r
-        veery.scipy.stats.laplace veery.scipy.stats.logistic veery.scipy.stats.multinomial
-        veery.scipy.stats.multivariate_normal veery.scipy.stats.nbinom veery.scipy.stats.norm
-        veery.scipy.stats.pareto veery.scipy.stats.poisson veery.scipy.stats.t veery.scipy.stats.truncnorm
-        veery.scipy.stats.uniform veery.scipy.stats.vonmises veery.scipy.stats.wrapcauchy
+    _STORAGE: "veery.experimental.array_serialization",
+    _KERNELS: """
+        veery.experimental.fused veery.experimental.mosaic veery.experimental.pallas veery.extend.pallas
     """,
+    _TOOLS: """
+        veery.collect_profile veery.experimental.roofline veery.experimental.source_mapper veery.tools
+    """,
+    _REFERENCES: "veery.experimental.hijax veery.ref",
 }
 
 
