@@ -424,3 +424,14 @@ def test_a_cut_tree_is_a_prefix(value, data):
 @settings(max_examples=100, deadline=None)
 def test_structures_are_equal_when_nothing_differs(first, second):
     assert (tree.structure(first) == tree.structure(second)) == (not list(equality_errors(first, second)))
+
+
+def test_named_tuples_may_be_nodes_of_their_own():
+    class Pair(NamedTuple):
+        first: object
+        second: object
+
+    unflatten = lambda first, rest: Pair(first, *rest)
+    tree_util.register_pytree_node(Pair, lambda pair: ((pair.second,), pair.first), unflatten)
+    assert tree_util.tree_map(lambda x: x + 1, Pair("a", 1)) == Pair("a", 2)
+    assert str(tree_util.tree_structure(Pair("a", 1))) == "PyTreeDef(CustomNode(Pair[a], [*]))"

@@ -57,6 +57,9 @@ NAMES: dict[str, dict[str, str]] = {
     "veery.debug": {
         _SHARDING: "inspect_array_sharding visualize_array_sharding visualize_sharding",
     },
+    "veery.example_libraries.optimizers": {
+        _LATER: "map zip",
+    },
     "veery.experimental": {
         _REFERENCES: "EArray cur_qdd primal_tangent_dtype",
     },
@@ -162,8 +165,7 @@ NAMES: dict[str, dict[str, str]] = {
 MODULES: dict[str, str] = {
     _TENSORFLOW: "veery.experimental.jax2tf",
     _LATER: """
-        veery.api_util veery.example_libraries veery.example_libraries.optimizers veery.example_libraries.stax
-        veery.experimental.jet veery.experimental.ode veery.experimental.random veery.experimental.rnn
+        veery.api_util veery.experimental.jet veery.experimental.ode veery.experimental.random veery.experimental.rnn
         veery.experimental.sparse veery.experimental.sparse.ad veery.experimental.sparse.api
         veery.experimental.sparse.bcoo veery.experimental.sparse.bcsr veery.experimental.sparse.coo
         veery.experimental.sparse.csr veery.experimental.sparse.linalg veery.experimental.sparse.random

@@ -22,6 +22,7 @@ from veery._core.tree_registry import (
     is_tree_node,
     one_level,
     sorted_keys,
+    unflatten_function,
 )
 
 _optree_flatten = optree.tree_flatten
@@ -123,7 +124,7 @@ def _node_text(kind: Any, data: Any, children: Sequence[str]) -> str:
         name = f"OrderedDict[{tuple(data)}]"
     elif kind is collections.defaultdict:
         name = f"defaultdict[({data[0]}, {tuple(data[1])})]"
-    elif is_namedtuple_type(kind):
+    elif is_namedtuple_type(kind) and unflatten_function(kind) is None:
         name = f"namedtuple[{kind.__name__}]"
     else:
         name = f"{kind.__name__}[{data}]"

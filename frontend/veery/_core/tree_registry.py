@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -124,7 +125,9 @@ def register_pytree_node(
         ValueError: the type is registered already.
     """
     _check_new(nodetype, "PyTreeDef")
-    optree.register_pytree_node(nodetype, flatten_func, unflatten_func, namespace=NAMESPACE)  # type: ignore[arg-type]
+    with warnings.catch_warnings():  # of named tuples, which may be nodes of their own
+        warnings.simplefilter("ignore", UserWarning)
+        optree.register_pytree_node(nodetype, flatten_func, unflatten_func, namespace=NAMESPACE)  # type: ignore[arg-type]
     _entries[nodetype] = _Entry(flatten_func, flatten_with_keys_func, unflatten_func)
 
 
