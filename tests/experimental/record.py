@@ -1,6 +1,6 @@
 """Records what JAX does in the cases of this folder: recorded/*.json.
 
-JAX_PLATFORMS=cpu PYTHONPATH=tests python tests/experimental/record.py [--check]
+JAX_PLATFORMS=cpu PYTHONPATH=tests python tests/experimental/record.py [--check] [theme...]
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ def main() -> None:
     folder = Path(__file__).parent
     for path in sorted(folder.glob("cases_*.py")):
         theme = path.stem.removeprefix("cases_")
-        keep(folder / f"recorded/{theme}.json", record(jax, importlib.import_module(path.stem).CASES), options)
+        if not options.themes or theme in options.themes:
+            keep(folder / f"recorded/{theme}.json", record(jax, importlib.import_module(path.stem).CASES), options)
 
 
 if __name__ == "__main__":

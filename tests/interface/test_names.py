@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import inspect
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def owner(space: str) -> Any:
 
 def parameters(text: str) -> list[inspect.Parameter]:
     """The parameters of a recorded signature; defaults as text, "..." for a private sentinel."""
-    namespace: dict[str, Any] = {}
+    namespace: dict[str, Any] = {"inf": math.inf}
     exec(f"def f{text}: pass", namespace)  # noqa: S102  data of this folder
     return list(inspect.signature(namespace["f"]).parameters.values())
 

@@ -18,6 +18,7 @@ def arguments(about: str | None) -> argparse.Namespace:
         sys.exit(f"the files are of JAX {VERSION}, this is {jax.__version__}: make all of them anew, or none")
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--check", action="store_true", help="compare with the files instead of writing them")
+    parser.add_argument("themes", nargs="*", help="parts of a script that has several; all of them by default")
     return parser.parse_args()
 
 
