@@ -119,4 +119,4 @@ from veery import (
     typing as typing,
 )
 
-__getattr__, __dir__ = _attributes(__name__)
+__getattr__, __dir__ = _attributes(__name__, "api_util")

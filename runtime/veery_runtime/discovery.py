@@ -6,6 +6,7 @@ import atexit
 import functools
 import logging
 import os
+import re
 import threading
 
 from veery_runtime import completion, effects, iree, vulkan, workers
@@ -29,7 +30,8 @@ _LOOKED_FOR = {
 def configure(*, num_cpu_devices: int) -> None:
     """Sets the number of virtual CPU devices. More can be asked for at any time; fewer only before the first use.
 
-    The environment variable VEERY_NUM_CPU_DEVICES gives the number where this was not called (default 1).
+    The environment variable VEERY_NUM_CPU_DEVICES gives the number where this was not called, or what programs for
+    JAX set, XLA_FLAGS=--xla_force_host_platform_device_count=8 (default 1).
     """
     global _cpu_count
     if num_cpu_devices < 1:
@@ -47,7 +49,8 @@ def configure(*, num_cpu_devices: int) -> None:
 
 
 def _requested_cpus() -> int:
-    text = os.environ.get("VEERY_NUM_CPU_DEVICES", "1")
+    flag = re.search(r"xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
+    text = os.environ.get("VEERY_NUM_CPU_DEVICES", flag[1] if flag else "1")
     try:
         count = int(text)
     except ValueError:
@@ -77,6 +80,11 @@ def _open_gpus(platform: str) -> list[Device]:
         cause = lines[0].split("; ", 1)[-1] if lines else type(error).__name__
         _absent[platform] = f"{_LOOKED_FOR[platform]}: {cause}"
         return []
+
+
+def in_use() -> bool:
+    """Whether devices have been asked for, so that their number is settled."""
+    return _devices is not None
 
 
 def _all() -> list[Device]:

@@ -239,6 +239,8 @@ except RuntimeError as error:
     )
     _succeeds(run_python(script), expected)
     _succeeds(run_python("import veery_runtime as r; print(len(r.devices('cpu')))", VEERY_NUM_CPU_DEVICES="3"), "3")
+    flags = "--xla_other=1 --xla_force_host_platform_device_count=2"
+    _succeeds(run_python("import veery_runtime as r; print(len(r.devices('cpu')))", XLA_FLAGS=flags), "2")
     failed = run_python("import veery_runtime as r; r.devices('cpu')", VEERY_NUM_CPU_DEVICES="none")
     assert "VEERY_NUM_CPU_DEVICES must be a positive integer, got 'none'" in failed.stderr
 

@@ -42,6 +42,24 @@ class _InternalFiles(dict[str, bool]):
 
 
 _internal_files = _InternalFiles()
+_passed_over: list[str] = []
+
+
+class _FilesPassedOver(dict[str, bool]):
+    """Whether places in a file are no user's: those of veery, and of libraries that asked for it."""
+
+    def __missing__(self, filename: str) -> bool:
+        over = self[filename] = _internal_files[filename] or filename.startswith(tuple(_passed_over))
+        return over
+
+
+_files_passed_over = _FilesPassedOver()
+
+
+def pass_over(path: str) -> None:
+    """Take files whose names begin with `path` for those of a library: operations belong to whoever calls it."""
+    _passed_over.append(path)
+    _files_passed_over.clear()
 
 
 def is_internal(code: CodeType) -> bool:
@@ -52,7 +70,7 @@ def is_internal(code: CodeType) -> bool:
 def user_frame() -> FrameType | None:
     """The innermost frame of the caller's stack outside veery, or None when there is none."""
     frame: FrameType | None = sys._getframe(1)
-    internal = _internal_files
+    internal = _files_passed_over
     while frame is not None and internal[frame.f_code.co_filename]:
         frame = frame.f_back
     return frame
@@ -62,7 +80,7 @@ def user_stacklevel() -> int:
     """The `stacklevel` with which `warnings.warn`, called by this function's caller, points at the user's line."""
     frame: FrameType | None = sys._getframe(1)
     level = 1
-    while frame is not None and _internal_files[frame.f_code.co_filename]:
+    while frame is not None and _files_passed_over[frame.f_code.co_filename]:
         frame = frame.f_back
         level += 1
     return level
@@ -309,11 +327,23 @@ _NOTE = (
 )
 
 
+hidden_paths: list[str] = []  # the beginnings of names of files whose frames are left out too
+
+
+def hide(path: str) -> None:
+    """Leave frames of files whose names begin with `path` out of tracebacks, as those of veery are."""
+    hidden_paths.append(path)
+
+
+def _is_hidden(code: CodeType) -> bool:
+    return is_internal(code) or code.co_filename.startswith(tuple(hidden_paths))
+
+
 def _user_traceback(traceback: TracebackType | None) -> TracebackType | None:
     """The traceback without veery's frames; None when no other remains."""
     entries = []
     while traceback is not None:
-        if not is_internal(traceback.tb_frame.f_code):
+        if not _is_hidden(traceback.tb_frame.f_code):
             entries.append(traceback)
         traceback = traceback.tb_next
     result = None
@@ -365,7 +395,7 @@ def filter_traceback(error: BaseException, note: bool = True) -> None:
 
 def _mark_hidden(traceback: TracebackType | None) -> None:
     while traceback is not None:
-        if is_internal(traceback.tb_frame.f_code):
+        if _is_hidden(traceback.tb_frame.f_code):
             traceback.tb_frame.f_locals["__tracebackhide__"] = True
         traceback = traceback.tb_next
 

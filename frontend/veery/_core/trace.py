@@ -41,6 +41,11 @@ class Trace:
         """Apply a function with a custom vjp rule (see veery._transforms.custom_rules)."""
         raise NotImplementedError(type(self).__name__)
 
+    @property
+    def main(self) -> Any:
+        """What tells it from others."""
+        return self
+
     def __repr__(self) -> str:
         return type(self).__name__
 

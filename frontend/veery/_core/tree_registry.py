@@ -340,6 +340,16 @@ def is_tree_node(typ: type) -> bool:
     return typ in builtin or typ in _entries or is_namedtuple_type(typ)
 
 
+class NodeTypes:
+    """The types that are registered as nodes, to be asked with `in`; named tuples are nodes without that."""
+
+    def __contains__(self, typ: object) -> bool:
+        return isinstance(typ, type) and is_tree_node(typ) and not (is_namedtuple_type(typ) and typ not in _entries)
+
+
+node_types = NodeTypes()
+
+
 def _dictionary(node: Any) -> Level:
     keys = list(node) if type(node) is collections.OrderedDict else sorted_keys(node)
     children, entries = [node[key] for key in keys], [DictKey(key) for key in keys]

@@ -7,7 +7,7 @@ from typing import Any
 
 from veery._core import provided
 from veery._core.ad import Zero, is_undefined_primal
-from veery._core.jaxpr import ClosedJaxpr
+from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr
 from veery._core.primitive import Primitive
 from veery._transforms.batching import AxisData, batch_jaxpr
 from veery._transforms.jvp import jvp_jaxpr
@@ -75,3 +75,16 @@ jit_p = Primitive(
     transpose=transpose_call,
     axis_batch=_batch,
 )
+
+
+class InlinedCall(Primitive):
+    """A call of a jaxpr that leaves no equation of its own: its equations are applied in its place."""
+
+    def __init__(self, name: str):
+        super().__init__(name, multiple_results=True)
+
+    def bind(self, *args: Any, **params: Any) -> list[Any]:
+        """Apply `params["call_jaxpr"]`."""
+        call = params["call_jaxpr"]
+        closed = call if isinstance(call, ClosedJaxpr) else ClosedJaxpr(call, [])
+        return eval_jaxpr(closed.jaxpr, closed.consts, *args)

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from veery._core.absent import attributes as _attributes
+from veery._core.avals import aval_of as _aval_of
 from veery._core.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from veery._transforms import dce as _dce, staging as _staging
+from veery._transforms.partial import evaluate_partially as _evaluate_partially
 from veery._transforms.remat import Offloadable as Offloadable, Recompute as Recompute, Saveable as Saveable
 
 DynamicJaxprTrace = _staging.StagingTrace
@@ -18,6 +20,64 @@ def trace_to_jaxpr_dynamic(fun: Callable[..., Sequence[Any]], in_avals: Sequence
     """The jaxpr of a function of flat arguments, the types of its outputs, and the values that it closes over."""
     closed = _staging.stage(fun, in_avals)
     return closed.jaxpr, closed.out_avals, closed.consts
+
+
+class PartialVal(tuple[Any, Any]):
+    """A value that may be unknown: (None, value), or (aval, None)."""
+
+    __slots__ = ()
+
+    def __new__(cls, pair: tuple[Any, Any]) -> PartialVal:
+        return super().__new__(cls, pair)
+
+    @classmethod
+    def known(cls, const: Any) -> PartialVal:
+        """A value that is known."""
+        return cls((None, const))
+
+    @classmethod
+    def unknown(cls, aval: Any) -> PartialVal:
+        """A value of which only the type is known."""
+        return cls((aval, None))
+
+    def is_known(self) -> bool:
+        """Whether it is known."""
+        return self[0] is None
+
+    def get_known(self) -> Any:
+        """The value, or None if it is not known."""
+        return self[1] if self.is_known() else None
+
+    def get_aval(self) -> Any:
+        """Its type."""
+        return _aval_of(self[1]) if self.is_known() else self[0]
+
+
+def trace_to_jaxpr_nounits(
+    fun: Any, pvals: Sequence[PartialVal], instantiate: bool | Sequence[bool] = False
+) -> tuple[Jaxpr, list[PartialVal], list[Any]]:
+    """Evaluate a function of which some arguments are unknown: what depends on the known ones alone is computed.
+
+    Args:
+        fun: a function of flat arguments (see `veery.extend.linear_util`) that returns a flat sequence.
+        pvals: its arguments.
+        instantiate: which outputs are unknown in any case.
+
+    Returns:
+        A jaxpr from constants and unknown arguments to unknown outputs, all outputs, and the constants.
+
+    >>> from veery.extend import linear_util as lu
+    >>> from veery.core import ShapedArray
+    >>> unknown = PartialVal.unknown(ShapedArray((), "float32"))
+    >>> fun = lu.wrap_init(lambda x, y: [x + y, y * y])
+    >>> jaxpr, out, consts = trace_to_jaxpr_nounits(fun, [unknown, PartialVal.known(3.0)])
+    >>> out[0].get_aval(), out[1].get_known()
+    (ShapedArray(float32[]), 9.0)
+    """
+    args = [aval if aval is not None else const for aval, const in pvals]
+    closed, values, unknown = _evaluate_partially(fun.call_wrapped, args, instantiate)
+    out = [PartialVal.unknown(x) if u else PartialVal.known(x) for x, u in zip(values, unknown)]
+    return convert_constvars_jaxpr(closed.jaxpr), out, closed.consts
 
 
 def convert_constvars_jaxpr(jaxpr: Jaxpr) -> Jaxpr:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager as _contextmanager
 from typing import Any
 
 from veery._core.absent import attributes as _attributes
 from veery._core.avals import maybe_aval_of as _maybe_aval_of
+from veery._core.errors import ConcretizationTypeError
 from veery._core.trace import (
+    Tracer,
     axis_env as _axis_env,
     current_trace as _current_trace,
+    eval_trace as _eval_trace,
     set_current_trace as set_current_trace,
 )
 from veery._transforms.batching import BatchTrace, batched_aval, unbatched_aval
@@ -79,6 +83,48 @@ def primal_dtype_to_tangent_dtype(dtype: Any) -> Any:
 def valid_jaxtype(x: Any) -> bool:
     """Whether a value can be an array of a jaxpr."""
     return _maybe_aval_of(x) is not None
+
+
+def find_top_trace(_: Any) -> Any:
+    """The trace that receives operations."""
+    return _current_trace()
+
+
+@_contextmanager
+def take_current_trace() -> Iterator[Any]:
+    """The trace that receives operations; within the context they are evaluated."""
+    trace = _current_trace()
+    with set_current_trace(_eval_trace):
+        yield trace
+
+
+class TraceTag:
+    """What the traces of one transformation have in common, for those that other libraries define."""
+
+    def __hash__(self) -> int:
+        return hash(TraceTag)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TraceTag)
+
+
+def concrete_or_error(force: Any, val: Any, context: str = "") -> Any:
+    """A value that must not be traced, given to a function such as `int`.
+
+    Args:
+        force: the function, or None for none.
+        val: the value.
+        context: what it is, for messages.
+
+    Raises:
+        ConcretizationTypeError: it is being traced.
+    """
+    if isinstance(val, Tracer):
+        known = val.concrete_value()
+        if known is None:
+            raise ConcretizationTypeError(val, context)
+        val = known
+    return val if force is None else force(val)
 
 
 class OpaqueTraceState:

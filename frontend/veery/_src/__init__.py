@@ -1,0 +1,32 @@
+"""What released libraries take from JAX's private modules, seen as `jax._src` by programs in JAX's place.
+
+Nothing is defined here that veery does not have elsewhere: each module re-exports what is named after libraries in
+USED, and no more. A name goes when no library of this list takes it any longer.
+"""
+
+# The names, and who takes them.
+USED = {
+    "ad_util.stop_gradient_p": "lineax",
+    "checkify.Error": "flax",
+    "checkify.JaxException": "flax",
+    "checkify.Out": "flax",
+    "checkify.checkify": "flax",
+    "checkify.user_checks": "flax",
+    "compiler.backend_compile_and_load": "chex, which puts its own in its place",
+    "core.ShapedArray": "flax",
+    "core.trace_state_clean": "flax, numpyro",
+    "dispatch.wait_for_tokens": "equinox",
+    "dtypes.DType": "flax",
+    "dtypes.ExtendedDType": "flax",
+    "dtypes.TypePromotionError": "equinox",
+    "dtypes.extended": "flax",
+    "dtypes.finfo": "flax",
+    "dtypes.supports_inf": "flax",
+    "flatten_util.ravel_pytree": "blackjax",
+    "traceback_util._exclude_paths": "flax",
+    "traceback_util.api_boundary": "flax",
+    "traceback_util.register_exclusion": "equinox, flax, jaxtyping",
+    "tree_util._registry": "flax",
+    "tree_util.flatten_one_level": "orbax-checkpoint",
+    "xla_bridge._backends": "chex",
+}

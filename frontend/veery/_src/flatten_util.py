@@ -1,0 +1,1 @@
+from veery.flatten_util import ravel_pytree as ravel_pytree

@@ -1,0 +1,5 @@
+from veery._core import source as _source
+
+_exclude_paths = _source.hidden_paths
+api_boundary = _source.api_boundary
+register_exclusion = _source.hide

@@ -1,0 +1,4 @@
+from veery._core import tree_registry as _tree_registry
+
+_registry = _tree_registry.node_types
+flatten_one_level = _tree_registry.flatten_one_level

@@ -1,0 +1,181 @@
+"""What libraries take of `jax._src`, and of the modules for those that extend JAX."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import veery
+import veery._src
+import veery.numpy as jnp
+from veery import api_util, core
+from veery._core import source
+from veery._src import traceback_util
+from veery.extend import core as extend_core, linear_util as lu, source_info_util
+from veery.extend.core.primitives import call_p, closed_call_p
+from veery.interpreters import partial_eval as pe
+
+
+def test_private_names_are_those_of_the_table():
+    """None is missing, and none is there for nobody."""
+    found = set()
+    for module in pkgutil.iter_modules(veery._src.__path__):
+        names = vars(importlib.import_module(f"veery._src.{module.name}")).items()
+        found.update(f"{module.name}.{n}" for n, value in names if not (n.startswith("__") or inspect.ismodule(value)))
+    others = {
+        name for name in found - veery._src.USED.keys() if name.split(".")[1] not in ("Any", "Callable", "TypeVar")
+    }
+    assert others - {"xla_bridge._found"} == set()
+    for name in veery._src.USED:
+        module, _, attribute = name.partition(".")
+        assert hasattr(importlib.import_module(f"veery._src.{module}"), attribute), name
+
+
+def test_flat_functions():
+    leaves, structure = veery.tree.flatten(((1, [2, 3]), {"c": 4}))
+    fun = lambda a, b, c: {"s": a + b[0] + c, "t": (b[1],)}
+    flat, out_tree = api_util.flatten_fun(lu.wrap_init(fun), structure)
+    assert flat.call_wrapped(*leaves) == [7, 3]
+    assert out_tree() == veery.tree.structure({"s": 0, "t": (0,)})
+    flat, out_tree = api_util.flatten_fun_nokwargs(lu.wrap_init(lambda a: a[::-1]), veery.tree.structure(([1, 2],)))
+    assert flat.call_wrapped(1, 2) == [2, 1] and out_tree() == veery.tree.structure([1, 2])
+
+
+def test_arguments_by_number():
+    f, left = api_util.argnums_partial(lu.wrap_init(lambda a, b, c: (a, b, c)), (0, -1), (1, "two", 3))
+    assert left == (1, 3) and f.call_wrapped(10, 30) == (10, "two", 30)
+    again, _ = api_util.argnums_partial(lu.wrap_init(f.f), (0, 2), (5, "two", 6))
+    assert f == again and hash(f) == hash(again)
+    with pytest.raises(ValueError, match="Non-hashable static arguments"):
+        api_util.argnums_partial(lu.wrap_init(max), 0, (1, [2]))
+    structure = veery.tree.structure(((1, (2, 3)), {"b": 4, "a": 5}))
+    assert api_util.donation_vector((1,), ("a",), structure) == (False, True, True, True, False)
+    assert api_util.donation_vector((0,), (), veery.tree.structure(((1, 2), 3)), kws=False) == (True, True, False)
+    assert api_util.rebase_donate_argnums((3, 4), (0, 1)) == (1, 2)
+    with pytest.raises(ValueError, match="static and donated"):
+        api_util.rebase_donate_argnums((1,), (1,))
+    assert api_util.flatten_axes("axes", veery.tree.structure(((1, 2), 3)), (0, None)) == [0, 0, None]
+    assert api_util.safe_map(max, [1, 5], [3, 2]) == [3, 5]
+    with pytest.raises(ValueError):
+        api_util.safe_map(max, [1], [2, 3])
+    assert api_util.shaped_abstractify(np.ones(3, "float32")).str_short() == "f32[3]"
+
+
+def aval(*shape):
+    return core.ShapedArray(shape, np.dtype("float32"))
+
+
+def test_partial_evaluation():
+    """What depends on known values alone is computed, within compiled functions and under vmap too."""
+    seen = []
+
+    def fun(x, y):
+        seen.append(type(y).__name__)
+        both = veery.jit(lambda a, b: (a * b, jnp.sin(b)))(x, y)
+        mapped = veery.vmap(lambda b: b + 1)(y)
+        return [*both, mapped, veery.vmap(lambda a, b: a + b)(x, y), x * 2]
+
+    y = np.arange(3, dtype="float32")
+    pvals = [pe.PartialVal.unknown(aval(3)), pe.PartialVal.known(y)]
+    jaxpr, out, consts = pe.trace_to_jaxpr_nounits(lu.wrap_init(fun), pvals)
+    assert [p.is_known() for p in out] == [False, True, True, False, False]
+    np.testing.assert_allclose(out[1].get_known(), np.sin(y), rtol=1e-6)
+    np.testing.assert_array_equal(out[2].get_known(), y + 1)
+    assert out[0].get_aval() == aval(3) and out[0].get_known() is None
+    got = core.eval_jaxpr(jaxpr, [], *consts, np.float32([4, 5, 6]))
+    for value, expected in zip(got, ([0, 5, 12], [4, 6, 8], [8, 10, 12]), strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
+def test_partial_evaluation_within_a_trace():
+    """Known values may be tracers of the function around; what rules know is kept."""
+
+    def outer(y):
+        pvals = [pe.PartialVal.unknown(aval()), pe.PartialVal.known(y)]
+        fun = lu.wrap_init(lambda x, y: [x + y, veery.nn.relu(y) * y, veery.nn.relu(x)])
+        _, out, _ = pe.trace_to_jaxpr_nounits(fun, pvals)
+        assert [p.is_known() for p in out] == [False, True, False]
+        return out[1].get_known()
+
+    assert float(veery.grad(outer)(3.0)) == 6.0
+    assert float(veery.jit(outer)(3.0)) == 9.0
+    _, out, _ = pe.trace_to_jaxpr_nounits(lu.wrap_init(lambda x: [x]), [pe.PartialVal.known(1.0)], instantiate=True)
+    assert not out[0].is_known()
+
+
+def test_traces_of_others():
+    with extend_core.take_current_trace() as trace:
+        assert trace is extend_core.find_top_trace(())
+
+    def f(x):
+        with extend_core.take_current_trace() as inside:
+            assert inside is x._trace is x._trace.main
+            assert not isinstance(jnp.ones(2) + 1, core.Tracer)
+        return x * 2
+
+    assert float(veery.jvp(f, (1.0,), (1.0,))[1]) == 2.0
+    assert extend_core.TraceTag() == extend_core.TraceTag()
+    assert extend_core.concrete_or_error(int, 2.5) == 2
+    with pytest.raises(veery.errors.ConcretizationTypeError, match="the size"):
+        veery.make_jaxpr(lambda n: extend_core.concrete_or_error(int, n, "the size of it"))(1)
+
+
+def test_calls_leave_no_equation():
+    closed = veery.make_jaxpr(lambda x, y: x * y + 1)(2.0, 3.0)
+    assert closed_call_p.bind(2.0, 3.0, call_jaxpr=closed)[0] == 7.0
+    jaxpr = veery.make_jaxpr(lambda x: call_p.bind(x, x, call_jaxpr=closed.jaxpr))(2.0).jaxpr
+    assert [eqn.primitive.name for eqn in jaxpr.eqns] == ["mul", "add"]
+
+
+def test_frames_of_libraries_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "_passed_over", [])
+    library, user = tmp_path / "library.py", tmp_path / "user.py"
+    library.write_text("def apply(f, x):\n    return f(x) + 1\n")
+    user.write_text("from library import apply\n\ndef model(x):\n    return apply(lambda y: y @ y, x)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    model = importlib.import_module("user").model
+    files = lambda n: {eqn.source_info.file for eqn in veery.make_jaxpr(model)(jnp.ones((n, n))).jaxpr.eqns}
+    assert str(library) in files(2)
+    source_info_util.register_exclusion(str(library))
+    source._files_passed_over.clear()
+    assert files(3) == {str(user)}
+    source._files_passed_over.clear()
+
+    def shown():
+        with pytest.raises(TypeError) as error:
+            veery.jit(model)(jnp.ones((2, 3)))
+        return [entry.path.name for entry in error.traceback]
+
+    assert "library.py" in shown()
+    traceback_util.register_exclusion(str(library))
+    try:
+        assert "library.py" not in shown() and "user.py" in shown()
+    finally:
+        traceback_util._exclude_paths.remove(str(library))
+
+
+def test_backends_are_in_use_when_devices_are():
+    program = (
+        "import os, veery, veery._src.xla_bridge as bridge; assert bridge._backends == {};"
+        "os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=3 --xla_other=1';"
+        "assert veery.device_count() == 3 and bridge._backends['cpu'].device_count() == 3"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.compiler
+def test_compilations_pass_through_what_a_library_puts_there(monkeypatch):
+    from veery._src import compiler
+
+    def refuse(backend, *args):
+        raise RuntimeError(f"not for {backend.platform}")
+
+    monkeypatch.setattr(compiler, "backend_compile_and_load", refuse)
+    with pytest.raises(RuntimeError, match="not for cpu"):
+        veery.jit(lambda x: x * 3.25 + 17)(1.0)
