@@ -177,7 +177,7 @@ def current() -> SourceInfo:
     if (place := names.place) is not None:
         return place if place._stack == names.stack else place.replace(names.stack)
     frame: FrameType | None = sys._getframe(1)
-    internal = _internal_files
+    internal = _files_passed_over
     while frame is not None and internal[frame.f_code.co_filename]:
         frame = frame.f_back
     if frame is None:
