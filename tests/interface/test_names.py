@@ -40,6 +40,8 @@ DIFFERENT = {
     ("jax.numpy", "einsum"): "has no _dot_general, which is private",
     ("jax.lax", "random_gamma_grad"): "names its arguments",
     ("jax", "vmap"): "sum_match belongs to the sharding types that are not there yet",
+    ("jax.api_util", "flatten_fun"): "has no private options",
+    ("jax.api_util", "flatten_fun_nokwargs"): "has no private options",
     ("jax.debug", "breakpoint"): "names the arguments that JAX passes on to its debuggers",
     ("jax.debug", "log"): "passes on what print takes",
     ("jax.export", "export"): "has no _override_lowering_rules, which is private",
