@@ -70,13 +70,10 @@ NAMES: dict[str, dict[str, str]] = {
         _XLA: "clear_backends get_compile_options register_backend_factory",
     },
     "veery.extend.core": {
-        _LATER: """
-            CallPrimitive Effects Token TraceTag array_types call_impl concrete_or_error find_top_trace
-            take_current_trace
-        """,
+        _LATER: "CallPrimitive Effects Token array_types call_impl",
     },
     "veery.extend.core.primitives": {
-        _LATER: "call_p closed_call_p remat_p threefry2x32_p",
+        _LATER: "remat_p",
         _COMPOSITION: """
             add_jaxvals_p after_all_p approx_top_k_p create_token_p device_put_p ragged_all_to_all_p random_bits_p
             random_fold_in_p random_gamma_p random_seed_p random_split_p select_and_scatter_p
@@ -89,9 +86,7 @@ NAMES: dict[str, dict[str, str]] = {
         _GENERATORS: "define_prng_impl rbg_prng_impl unsafe_rbg_prng_impl",
     },
     "veery.extend.source_info_util": {
-        _LATER: """
-            NameStack new_name_stack new_source_info register_exclusion set_name_stack transform_name_stack user_context
-        """,
+        _LATER: "NameStack new_name_stack set_name_stack transform_name_stack user_context",
     },
     "veery.interpreters": {
         _LATER: "traceback_util",
@@ -116,8 +111,8 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "veery.interpreters.partial_eval": {
         _LATER: """
-            PartialVal Val custom_partial_eval_rules dce_jaxpr_call_rule dce_jaxpr_closed_call_rule dce_jaxpr_consts
-            dce_rules partial_eval_jaxpr_custom_rules trace_to_jaxpr_nounits
+            Val custom_partial_eval_rules dce_jaxpr_call_rule dce_jaxpr_closed_call_rule dce_jaxpr_consts dce_rules
+            partial_eval_jaxpr_custom_rules
         """,
     },
     "veery.interpreters.xla": {
@@ -159,16 +154,13 @@ NAMES: dict[str, dict[str, str]] = {
             get_abstract_mesh get_mesh reshard set_mesh use_abstract_mesh
         """,
     },
-    "veery.stages": {
-        _LATER: "CompilerOptions Wrapped",
-    },
 }
 
 # Of whole modules, with what is in them.
 MODULES: dict[str, str] = {
     _TENSORFLOW: "veery.experimental.jax2tf",
     _LATER: """
-        veery.api_util veery.experimental.jet veery.experimental.random veery.experimental.rnn veery.experimental.sparse
+        veery.experimental.jet veery.experimental.random veery.experimental.rnn veery.experimental.sparse
         veery.experimental.sparse.ad veery.experimental.sparse.api veery.experimental.sparse.bcoo
         veery.experimental.sparse.bcsr veery.experimental.sparse.coo veery.experimental.sparse.csr
         veery.experimental.sparse.linalg veery.experimental.sparse.random veery.experimental.sparse.test_util
