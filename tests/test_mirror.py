@@ -193,6 +193,7 @@ ROWS = {
     "veery_lowering/emit/foreign": "lowering/test_translation aot/test_stablehlo",
     "veery_lowering/*registry": "lowering/test_module",
     "veery_lowering/*symbolic": "aot/test_symbolic",
+    "veery_lowering/emit/vhlo": "lowering/test_portable",
     "veery_lowering/*versioned": "aot/test_stablehlo",
     "veery_lowering/*single": "vulkan/test_primitives",
     "veery_lowering/*numerics/*": "lowering/test_elementwise_numerics primitives/test_elementwise_compiled",
