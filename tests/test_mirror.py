@@ -41,6 +41,7 @@ ROWS = {
     "veery/_in_place": "interface/test_as_jax",
     "veery/_startup/sitecustomize": "interface/test_as_jax",
     "veery/version": "interface/test_as_jax",
+    "veery/experimental/jet": "experimental/test_jet",
     "veery/experimental/ode": "experimental/test_ode",
     "veery/example_libraries/*": "experimental/test_example_libraries",
     "veery/_src/*": "interface/test_private",

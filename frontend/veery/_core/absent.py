@@ -16,6 +16,7 @@ _REFERENCES = "Mutable references: a later version."
 _PROFILING = "Callbacks, debugging and profiling of running programs: a later version."
 _SETTING = "A setting without an effect here: of XLA, of checks that are always on, or of what is not there."
 _LATER = "A later version."
+_JETS = "Rules for JAX's own tracers: here all that has a derivative rule has a series."
 _COMPOSITION = "A primitive that is a composition of others here."
 _XLA = "Belongs to XLA's compiler and runtime, which veery does without."
 _GENERATORS = "Other random generators than threefry: a later version."
@@ -62,6 +63,12 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "veery.experimental": {
         _REFERENCES: "EArray cur_qdd primal_tangent_dtype",
+    },
+    "veery.experimental.jet": {
+        _JETS: """
+            JetTrace JetTracer ZeroSeries ZeroTerm call_param_updaters def_comp def_deriv deflinear defzero deriv_prop
+            fact jet_fun jet_rules jet_subtrace linear_prop pjit traceable zero_prop zero_series zero_term
+        """,
     },
     "veery.experimental.ode": {
         _LATER: "map ravel_first_arg_ zip",
@@ -160,21 +167,21 @@ NAMES: dict[str, dict[str, str]] = {
 MODULES: dict[str, str] = {
     _TENSORFLOW: "veery.experimental.jax2tf",
     _LATER: """
-        veery.experimental.jet veery.experimental.random veery.experimental.rnn veery.experimental.sparse
-        veery.experimental.sparse.ad veery.experimental.sparse.api veery.experimental.sparse.bcoo
-        veery.experimental.sparse.bcsr veery.experimental.sparse.coo veery.experimental.sparse.csr
-        veery.experimental.sparse.linalg veery.experimental.sparse.random veery.experimental.sparse.test_util
-        veery.experimental.sparse.transform veery.experimental.sparse.util veery.image veery.scipy.cluster
-        veery.scipy.cluster.vq veery.scipy.fft veery.scipy.integrate veery.scipy.interpolate veery.scipy.linalg
-        veery.scipy.ndimage veery.scipy.optimize veery.scipy.signal veery.scipy.sparse veery.scipy.sparse.linalg
-        veery.scipy.spatial veery.scipy.spatial.transform veery.scipy.stats veery.scipy.stats.bernoulli
-        veery.scipy.stats.beta veery.scipy.stats.betabinom veery.scipy.stats.binom veery.scipy.stats.cauchy
-        veery.scipy.stats.chi2 veery.scipy.stats.dirichlet veery.scipy.stats.expon veery.scipy.stats.gamma
-        veery.scipy.stats.gennorm veery.scipy.stats.geom veery.scipy.stats.gumbel_l veery.scipy.stats.gumbel_r
-        veery.scipy.stats.laplace veery.scipy.stats.logistic veery.scipy.stats.multinomial
-        veery.scipy.stats.multivariate_normal veery.scipy.stats.nbinom veery.scipy.stats.norm veery.scipy.stats.pareto
-        veery.scipy.stats.poisson veery.scipy.stats.t veery.scipy.stats.truncnorm veery.scipy.stats.uniform
-        veery.scipy.stats.vonmises veery.scipy.stats.wrapcauchy
+        veery.experimental.random veery.experimental.rnn veery.experimental.sparse veery.experimental.sparse.ad
+        veery.experimental.sparse.api veery.experimental.sparse.bcoo veery.experimental.sparse.bcsr
+        veery.experimental.sparse.coo veery.experimental.sparse.csr veery.experimental.sparse.linalg
+        veery.experimental.sparse.random veery.experimental.sparse.test_util veery.experimental.sparse.transform
+        veery.experimental.sparse.util veery.image veery.scipy.cluster veery.scipy.cluster.vq veery.scipy.fft
+        veery.scipy.integrate veery.scipy.interpolate veery.scipy.linalg veery.scipy.ndimage veery.scipy.optimize
+        veery.scipy.signal veery.scipy.sparse veery.scipy.sparse.linalg veery.scipy.spatial
+        veery.scipy.spatial.transform veery.scipy.stats veery.scipy.stats.bernoulli veery.scipy.stats.beta
+        veery.scipy.stats.betabinom veery.scipy.stats.binom veery.scipy.stats.cauchy veery.scipy.stats.chi2
+        veery.scipy.stats.dirichlet veery.scipy.stats.expon veery.scipy.stats.gamma veery.scipy.stats.gennorm
+        veery.scipy.stats.geom veery.scipy.stats.gumbel_l veery.scipy.stats.gumbel_r veery.scipy.stats.laplace
+        veery.scipy.stats.logistic veery.scipy.stats.multinomial veery.scipy.stats.multivariate_normal
+        veery.scipy.stats.nbinom veery.scipy.stats.norm veery.scipy.stats.pareto veery.scipy.stats.poisson
+        veery.scipy.stats.t veery.scipy.stats.truncnorm veery.scipy.stats.uniform veery.scipy.stats.vonmises
+        veery.scipy.stats.wrapcauchy
     """,
     _SHARDING: """
         veery.distributed veery.experimental.custom_partitioning veery.experimental.layout veery.experimental.mesh_utils
