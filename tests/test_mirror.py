@@ -42,6 +42,7 @@ ROWS = {
     "veery/_startup/sitecustomize": "interface/test_as_jax",
     "veery/version": "interface/test_as_jax",
     "veery/experimental/jet": "experimental/test_jet",
+    "veery/experimental/rnn": "experimental/test_rnn",
     "veery/experimental/ode": "experimental/test_ode",
     "veery/example_libraries/*": "experimental/test_example_libraries",
     "veery/_src/*": "interface/test_private",
