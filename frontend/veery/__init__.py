@@ -5,6 +5,7 @@ StableHLO, compiled and run by IREE on CPUs, Vulkan GPUs and CUDA. Names are JAX
 """
 
 from veery._api.autodiff import (
+    fwd_and_bwd as fwd_and_bwd,
     grad as grad,
     hessian as hessian,
     jacfwd as jacfwd,
@@ -81,10 +82,12 @@ from veery._core.config import (
 )
 from veery._core.device import Device as Device
 from veery._core.dtypes import float0 as float0
+from veery._core.refs import Ref as Ref
 from veery._core.source import named_scope as named_scope
 from veery._core.trace import ensure_compile_time_eval as ensure_compile_time_eval
 from veery._in_place import load_ipython_extension as load_ipython_extension
 from veery.lax._callback import pure_callback as pure_callback
+from veery.lax._refs import empty_ref as empty_ref, free_ref as free_ref, freeze as freeze, new_ref as new_ref
 from veery.version import __version__ as __version__, __version_info__ as __version_info__
 
 # isort: split
@@ -109,6 +112,7 @@ from veery import (
     ops as ops,
     profiler as profiler,
     random as random,
+    ref as ref,
     scipy as scipy,
     sharding as sharding,
     stablehlo as stablehlo,

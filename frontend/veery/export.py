@@ -38,6 +38,7 @@ import numpy as np
 from veery import _dispatch
 from veery._api.autodiff import vjp as vjp_of
 from veery._api.custom_derivatives import custom_vjp
+from veery._api.entries import refuse_refs
 from veery._api.jit import JitFunction, jit
 from veery._api.shape_structs import ShapeDtypeStruct
 from veery._api.structures import (
@@ -364,11 +365,12 @@ def export(
         traced = function.trace(*args, **kwargs)
         avals = tuple(traced._signature.avals)
         inner = traced._traced
-        closed = with_consts(inner.closed, list(map(_constant, inner.consts)))
+        refuse_refs(inner)
+        closed = with_consts(inner.program, list(map(_constant, inner.consts)))
         keep = (False,) * len(avals)
         lower = lambda platform: _dispatch.lower_jaxpr(closed, inner.name, platform, keep, self_contained=True)
         modules = tuple(lower(platform).as_bytecode() for platform in chosen)
-        flat = lambda *leaves: eval_jaxpr(inner.closed.jaxpr, (), *inner.consts, *leaves)
+        flat = lambda *leaves: eval_jaxpr(inner.program.jaxpr, (), *inner.consts, *leaves)
         outs = tuple(closed.out_avals)
         checks = tuple(disabled_checks)
         vjp = lambda: _export_vjp(flat, inner.name, avals, outs, platforms=chosen, disabled_checks=checks)

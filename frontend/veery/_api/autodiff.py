@@ -9,34 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from veery import _dispatch, lax
+from veery import lax
 from veery._api.arguments import function_name
+from veery._api.jit import jit
+from veery._api.pullback import VJP as VJP, LinearMap, as_output, float0_zeros as float0_zeros, is_inexact, pullback
 from veery._api.vectorize import vmap
 from veery._core import dtypes, source, tree
-from veery._core.ad import UndefinedPrimal, Zero, instantiate_zeros, zeros_like_aval
+from veery._core.ad import UndefinedPrimal, Zero, zeros_like_aval
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.flat import FlatFunction
-from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr
-from veery._core.trace import current_trace, eval_trace
+from veery._core.jaxpr import eval_jaxpr
+from veery._core.refs import is_ref
 from veery._core.tree_registry import Partial
 from veery._transforms import jvp as forward, linearize as linearization
 from veery._transforms.staging import stage
 from veery._transforms.transpose import backward_pass
-from veery.lax import convert_element_type
-
-
-def float0_zeros(shape: Any) -> np.ndarray:
-    """The tangent of an integer array: an array of float0, which carries nothing."""
-    return np.zeros(shape, dtypes.float0)
-
-
-def as_output(t: Any) -> Any:
-    """A tangent or cotangent as the user sees it: arrays in place of symbolic zeros."""
-    if type(t) is Zero:
-        t = float0_zeros(t.aval.shape) if t.aval.dtype == dtypes.float0 else instantiate_zeros(t)
-    if isinstance(t, (int, float, complex, np.generic)) and current_trace() is eval_trace:
-        return _dispatch.as_array(t)
-    return t
 
 
 def _check_arrays(leaves: Sequence[Any], what: str) -> None:
@@ -102,6 +89,13 @@ def _strip(aux: Any) -> Any:
 
 
 def _checked_tangent(primal: Any, tangent: Any, name: str) -> Any:
+    if is_ref(primal) or is_ref(tangent):
+        if aval_of(primal).to_tangent_aval() != aval_of(tangent):
+            raise TypeError(
+                f"primal and tangent arguments to jax.{name} do not match; the tangent of a reference is one. Got "
+                f"{aval_of(primal)} and {aval_of(tangent)}."
+            )
+        return tangent
     expected = aval_of(primal).to_tangent_aval()
     dtype = np.asarray(tangent).dtype if isinstance(tangent, np.ndarray) else getattr(tangent, "dtype", None)
     given = ShapedArray(np.shape(tangent), dtypes.float0) if dtype == dtypes.float0 else aval_of(tangent)
@@ -148,7 +142,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     flat = FlatFunction(fun, in_tree, has_aux)
     split = linearization.linearize(flat, leaves, _inexact(leaves))
     out = tree.tree_unflatten(flat.out_tree, split.outs)
-    kept = _LinearMap(
+    kept = LinearMap(
         split.jaxpr,
         in_tree,
         flat.out_tree,
@@ -160,30 +154,11 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     return (out, f_jvp, _strip(flat.aux)) if has_aux else (out, f_jvp)
 
 
-class _LinearMap:
-    """A linear jaxpr with the trees and types around it; its residuals are passed beside it."""
-
-    def __init__(
-        self, jaxpr: ClosedJaxpr, in_tree: Any, out_tree: Any, in_avals: Any, out_avals: Any, nonzeros_out: Any
-    ):
-        self.jaxpr = jaxpr.jaxpr
-        self.in_tree = in_tree
-        self.out_tree = out_tree
-        self.in_avals = in_avals
-        self.out_avals = out_avals
-        self.nonzeros_out = nonzeros_out
-        self.nonzeros_in = tuple(_is_inexact(a) for a in in_avals)
-
-
-def _is_inexact(aval: Any) -> bool:
-    return dtypes.issubdtype(aval.dtype, np.inexact)
-
-
 def _inexact(leaves: Sequence[Any]) -> list[bool]:
-    return [_is_inexact(aval_of(x)) for x in leaves]
+    return [is_inexact(aval_of(x)) for x in leaves]
 
 
-def _apply_linear(kept: _LinearMap, residuals: Sequence[Any], *tangents: Any) -> Any:
+def _apply_linear(kept: LinearMap, residuals: Sequence[Any], *tangents: Any) -> Any:
     flat_tangents, given_tree = tree.tree_flatten(tangents)
     if given_tree != kept.in_tree:
         raise TypeError(
@@ -191,7 +166,7 @@ def _apply_linear(kept: _LinearMap, residuals: Sequence[Any], *tangents: Any) ->
         )
     for aval, t in zip(kept.in_avals, flat_tangents):
         expected = aval.to_tangent_aval()
-        if np.shape(t) != aval.shape or (_is_inexact(aval) and aval_of(t).dtype != expected.dtype):
+        if np.shape(t) != aval.shape or (is_inexact(aval) and aval_of(t).dtype != expected.dtype):
             raise ValueError(
                 f"linearized function called on tangent values inconsistent with the original primal values: got "
                 f"tangent aval {aval_of(t)} for primal aval {aval}"
@@ -228,53 +203,59 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     """
     leaves, in_tree = tree.tree_flatten(primals)
     _check_arrays(leaves, "vjp")
+    if any(map(is_ref, leaves)):
+        raise ValueError(
+            f"{function_name(fun)} is differentiated in an array reference, whose cotangent would be one as well. "
+            "Close over the reference, leave it out of argnums, or pass its value, ref[...]."
+        )
     flat = FlatFunction(fun, in_tree, has_aux)
     split = linearization.linearize(flat, leaves, _inexact(leaves))
     out_tree = flat.out_tree
     out = tree.tree_unflatten(out_tree, split.outs)
-    kept = _LinearMap(
+    kept = LinearMap(
         split.jaxpr, in_tree, out_tree, tuple(map(aval_of, leaves)), tuple(map(aval_of, split.outs)), split.nonzeros_out
     )
-    vjp_fun = Partial(functools.partial(_apply_transposed, kept, function_name(fun)), split.jaxpr.consts)
+    vjp_fun = pullback(kept, function_name(fun), leaves, split.jaxpr.consts)
     return (out, vjp_fun, _strip(flat.aux)) if has_aux else (out, vjp_fun)
 
 
-def _apply_transposed(kept: _LinearMap, name: str, residuals: Sequence[Any], *cts: Any) -> tuple[Any, ...]:
-    if len(cts) != 1:
-        raise TypeError(
-            f"the function returned by `jax.vjp` applied to {name} was called with {len(cts)} arguments, but functions "
-            "returned by `jax.vjp` must be called with a single argument corresponding to the single value returned "
-            f"by {name}"
-        )
-    flat_cts, ct_tree = tree.tree_flatten(cts[0])
-    if ct_tree != kept.out_tree:
-        raise ValueError(
-            f"unexpected tree structure of argument to vjp function of {name}: got {ct_tree}, but expected to match "
-            f"{kept.out_tree}"
-        )
-    cts_in = [_checked_cotangent(aval, ct, name) for aval, ct in zip(kept.out_avals, flat_cts)]
-    nonzero = [ct for ct, nz in zip(cts_in, kept.nonzeros_out) if nz]
-    args = [UndefinedPrimal(v.aval) for v in kept.jaxpr.invars]
-    results = iter(backward_pass(kept.jaxpr, residuals, args, nonzero))
-    leaves = [
-        as_output(next(results) if nz else Zero(a.to_tangent_aval())) for a, nz in zip(kept.in_avals, kept.nonzeros_in)
-    ]
-    return tree.tree_unflatten(kept.in_tree, leaves)
+def fwd_and_bwd(
+    fun: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The forward and the backward pass of a function, as two functions that are each compiled once.
 
+    Args:
+        fun: function of positional arguments.
+        argnums: position or positions of the arguments to differentiate in.
+        has_aux: whether fun returns a pair, of which only the first is differentiated.
+        jitted: whether the two are compiled, by `jit`.
 
-def _checked_cotangent(aval: Any, ct: Any, name: str) -> Any:
-    expected = aval.to_tangent_aval()
-    if expected.dtype == dtypes.float0:
-        return Zero(expected)
-    given = aval_of(ct)
-    if given.shape != aval.shape or (given.dtype != expected.dtype and not given.weak_type):  # type: ignore[attr-defined]
-        raise ValueError(
-            f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function of {name}: got {given}, but expected "
-            f"{expected} because the corresponding output of the function {name} had JAX type {aval}"
-        )
-    if given.dtype != expected.dtype:  # type: ignore[attr-defined]
-        return convert_element_type(ct, expected.dtype)
-    return ct
+    Returns:
+        (fwd, bwd): `fwd(*args)` gives (value, residuals), or (value, residuals, aux), like `vjp`;
+        `bwd(residuals, ct)` gives the cotangent of each argument in argnums.
+
+    Raises:
+        TypeError: fun is not callable, or argnums are no integers.
+
+    >>> import veery, veery.numpy as jnp
+    >>> fwd, bwd = veery.fwd_and_bwd(jnp.multiply, argnums=(0, 1))
+    >>> y, residuals = fwd(2.0, 3.0)
+    >>> [float(ct) for ct in bwd(residuals, 1.0)]
+    [3.0, 2.0]
+    """
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun!r}")
+
+    def fwd(*args: Any, **kwargs: Any) -> Any:
+        positions = _argnums(argnums, args, fun)
+        of_chosen = lambda *values: fun(*_replace(args, positions, values), **kwargs)
+        return vjp(of_chosen, *(args[i] for i in positions), has_aux=has_aux)
+
+    def bwd(f_vjp: Any, outgrad: Any) -> Any:
+        cts = f_vjp(outgrad)
+        return cts[0] if isinstance(argnums, (int, np.integer)) else cts
+
+    return (jit(fwd), jit(bwd)) if jitted else (fwd, bwd)
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = ()) -> Callable[..., Any]:
@@ -295,7 +276,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
     """
     leaves, in_tree = tree.tree_flatten(primals)
     avals = [ShapedArray(x.shape, x.dtype) if maybe_aval_of(x) is None else aval_of(x) for x in leaves]
-    if not all(_is_inexact(a) for a in avals) and any(_is_inexact(a) for a in avals):
+    if not all(is_inexact(a) for a in avals) and any(is_inexact(a) for a in avals):
         raise TypeError(
             "linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer functions"
         )
@@ -586,7 +567,7 @@ def _basis(pytree: Any) -> Any:
         shape = (total, aval.size)
         rows, columns = (lax.broadcasted_iota(np.int32, shape, d) for d in (0, 1))
         ones = lax.eq(rows, lax.add(columns, lax.convert_element_type(offset, np.int32)))
-        dtype = aval.dtype if _is_inexact(aval) else dtypes.default_float_dtype()
+        dtype = aval.dtype if is_inexact(aval) else dtypes.default_float_dtype()
         parts.append(lax.reshape(lax.convert_element_type(ones, dtype), (total, *aval.shape)))
         offset += aval.size
     return tree.tree_unflatten(treedef, parts)

@@ -19,6 +19,7 @@ def compile_for(traced: Any, target: str) -> Any:
 def entry(traced: Any, programs: Sequence[Any], *, name: str | None = None) -> Any:
     """What an artifact says of a traced function (a veery.stages.Traced) and its programs."""
     inner = traced._traced
+    refuse_refs(inner)
     if holds_float0(inner.closed):
         raise ValueError(f"{name or inner.name}: a file holds no arguments or results of float0, which carry nothing")
     consts = tuple(_dispatch.as_array(c).to_numpy() for c in inner.consts)
@@ -32,6 +33,15 @@ def entry(traced: Any, programs: Sequence[Any], *, name: str | None = None) -> A
         names=names[len(names) - len(traced._signature.avals) :],
         constants=consts,
     )
+
+
+def refuse_refs(traced: Any) -> None:
+    """Raise ValueError for a function that writes to what it was given: a program by itself has no references."""
+    if traced.takes_refs:
+        raise ValueError(
+            f"{traced.name} takes or closes over array references, which a program by itself cannot write to. Pass "
+            "their values and return the new ones."
+        )
 
 
 def _identifier(name: str) -> str:

@@ -22,10 +22,13 @@ from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.compiler_options import Pairs, pairs
 from veery._core.config import config
 from veery._core.dimensions import SymbolicScope, is_symbolic, parse_shape, scope_of
+from veery._core.effects import ref_effect
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
+from veery._core.refs import AbstractRef, check_aliases
 from veery._core.trace import Tracer, axis_env, current_trace, eval_trace, leaked_tracer_error
 from veery._core.tree import flatten_spec
 from veery._transforms.calls import jit_p
+from veery._transforms.discharge import Discharged, contents, discharge, store
 from veery._transforms.float0 import holds_float0
 from veery._transforms.staging import close_over, forbid_tracing, stage
 
@@ -48,6 +51,22 @@ class Traced:
     consts: list[Any]
     out_tree: Any
     name: str
+
+    @functools.cached_property
+    def takes_refs(self) -> bool:
+        """Whether there are references among the arguments, or what the function closes over."""
+        return any(type(aval) is AbstractRef for aval in self.closed.in_avals)
+
+    @functools.cached_property
+    def discharged(self) -> Discharged:
+        """The jaxpr as it is compiled: with values in place of references."""
+        has_refs = self.takes_refs or ref_effect in self.closed.effects
+        return discharge(self.closed, evaluates=True) if has_refs else Discharged(self.closed, ())
+
+    @property
+    def program(self) -> ClosedJaxpr:
+        """What is compiled."""
+        return self.discharged.jaxpr
 
 
 @dataclass(eq=False)
@@ -217,6 +236,8 @@ class JitFunction:
             sig = self._abstracted(sig, args, kwargs)
         traced = self._trace(sig, args, kwargs)
         inputs = [*traced.consts, *leaves]
+        if traced.takes_refs:
+            check_aliases(traced.name, "jit", leaves, traced.consts, lambda: traced.closed.debug_info.arg_names)
         if current_trace() is eval_trace:
             outs = self._execute(traced, sig, leaves, usable_donations(traced, donated))
         elif self._options.inline:
@@ -227,27 +248,36 @@ class JitFunction:
 
     def _execute(self, traced: Traced, sig: Signature, leaves: Sequence[Any], donations: tuple[bool, ...]) -> list[Any]:
         inputs = [*traced.consts, *leaves]
+        if traced.takes_refs:
+            return self._execute_with_refs(traced, inputs)
         donated = donations if any(donations) else ()
         how = _dispatch.How(self._options.device, donated, self._options.compiler_options)
-        if holds_float0(traced.closed):
-            return _dispatch.execute(traced.closed, traced.name, inputs, how)
+        if holds_float0(traced.program):
+            return _dispatch.execute(traced.program, traced.name, inputs, how)
         arrays = [_concrete(x, traced.name) for x in inputs]
         options = {**dict(config.veery_compiler_options), **dict(how.compiler_options)}
         if options.get("autotune"):
             how = replace(how, compiler_options=self._tuned(traced, tuple(options.items()), arrays))
-        run = _dispatch.run(traced.closed, traced.name, arrays, how)
+        run = _dispatch.run(traced.program, traced.name, arrays, how)
         self._remember(sig, leaves, traced, run)
         return run.outs
+
+    def _execute_with_refs(self, traced: Traced, inputs: Sequence[Any]) -> list[Any]:
+        """Run on what references hold, and write back."""
+        jaxpr, written = traced.discharged
+        how = _dispatch.How(self._options.device, (), self._options.compiler_options)
+        arrays = [_concrete(x, traced.name) for x in contents(inputs)]
+        return store(inputs, written, _dispatch.execute(jaxpr, traced.name, arrays, how))
 
     def _tuned(self, traced: Traced, options: Pairs, arrays: Sequence[ArrayImpl]) -> Pairs:
         """The fastest compiler options, which are measured at the first call."""
         from veery._api.autotune import tuned  # which starts threads' modules: few programs are tuned
 
         device = self._options.device or _dispatch.device_of(arrays, traced.name)
-        known = traced.closed.derived.tuned
+        known = traced.program.derived.tuned
         if (device, options) not in known:
             buffers = _dispatch.on_device(arrays, device)
-            known[device, options] = tuned(traced.closed, traced.name, device, options, buffers)
+            known[device, options] = tuned(traced.program, traced.name, device, options, buffers)
         return known[device, options]
 
     def _remember(self, sig: Signature, leaves: Sequence[Any], traced: Traced, run: _dispatch.Run) -> None:
@@ -300,6 +330,9 @@ class JitFunction:
         avals = tuple(map(maybe_aval_of, leaves))
         if None in avals:
             self._bad_argument(dynamic, dynamic_kwargs, leaves[avals.index(None)])
+        if AbstractRef in [*map(type, avals)]:
+            names = lambda: debug_info(self._fun, args, kwargs, self._options).arg_names
+            check_aliases(self._name, "jit", leaves, arg_names=names)
         sig = Signature(treedef, avals, static, config.trace_key(), axis_env())
         return leaves, sig, self._donated(args, kwargs, len(leaves))
 

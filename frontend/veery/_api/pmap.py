@@ -16,6 +16,7 @@ from veery._core import source, tree
 from veery._core.array import ArrayImpl
 from veery._core.avals import aval_of, maybe_aval_of
 from veery._core.jaxpr import ClosedJaxpr
+from veery._core.refs import is_ref
 from veery._core.shapes import canonicalize_axis
 from veery._core.trace import Trace, current_trace, extend_axis_env
 from veery._transforms.batching import move_batch
@@ -97,6 +98,11 @@ def pmap(
             if maybe_aval_of(leaf) is None:
                 raise TypeError(
                     f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type in pmap of {function_name(fun)}"
+                )
+            if is_ref(leaf):
+                raise ValueError(
+                    f"pmap of {function_name(fun)} takes no array references, which each device would write to: pass "
+                    "the value, ref[...], and return the new one"
                 )
         dims = tree.flatten_axes("pmap in_axes", in_tree, (axes, 0 if kwargs else {}), tupled_args=True)
         dims = [None if d is None else normalize_axis(d, x, "pmap", fun) for d, x in zip(dims, leaves)]

@@ -7,6 +7,7 @@ from typing import Any
 
 from veery._core import dtypes, tree
 from veery._core.avals import ShapedArray, aval_of, aval_rules
+from veery._core.refs import AbstractRef
 
 
 class ShapeDtypeStruct:
@@ -17,21 +18,25 @@ class ShapeDtypeStruct:
         dtype: the dtype.
         weak_type: whether the dtype gives way to others.
         sharding: accepted for compatibility.
+        is_ref: whether it stands for a reference to such an array.
 
     >>> import veery
     >>> veery.ShapeDtypeStruct((2, 3), "float32")
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "sharding")
+    __slots__ = ("shape", "dtype", "weak_type", "sharding", "is_ref")
 
-    def __init__(self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False, sharding: Any = None):
+    def __init__(
+        self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False, sharding: Any = None, is_ref: bool = False
+    ):
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
         self.shape = tuple(shape)
         self.dtype = dtypes.as_dtype(dtype)
         self.weak_type = weak_type
         self.sharding = sharding
+        self.is_ref = is_ref
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
@@ -48,8 +53,8 @@ class ShapeDtypeStruct:
         return ShapedArray(self.shape, self.dtype).size
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
-        """The struct with some of shape, dtype and weak_type replaced."""
-        fields = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type} | changes
+        """The struct with some of shape, dtype, weak_type and is_ref replaced."""
+        fields = {name: getattr(self, name) for name in ("shape", "dtype", "weak_type", "is_ref")} | changes
         return ShapeDtypeStruct(fields.pop("shape"), fields.pop("dtype"), **fields)
 
     def __len__(self) -> int:
@@ -60,19 +65,29 @@ class ShapeDtypeStruct:
     def __eq__(self, other: Any) -> bool:
         if not isinstance(other, ShapeDtypeStruct):
             return NotImplemented
-        return (self.shape, self.dtype, self.weak_type) == (other.shape, other.dtype, other.weak_type)
+        return (self.shape, self.dtype, self.weak_type, self.is_ref) == (
+            other.shape,
+            other.dtype,
+            other.weak_type,
+            other.is_ref,
+        )
 
     def __hash__(self) -> int:
-        return hash((self.shape, self.dtype, self.weak_type))
+        return hash((self.shape, self.dtype, self.weak_type, self.is_ref))
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak})"
+        ref = ", is_ref=True" if self.is_ref else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak}{ref})"
 
 
-aval_rules[ShapeDtypeStruct] = lambda s: ShapedArray(
-    s.shape, dtypes.canonicalize_dtype(s.dtype, allow_extended_dtype=True), s.weak_type
-)
+def _aval(struct: ShapeDtypeStruct) -> Any:
+    dtype = dtypes.canonicalize_dtype(struct.dtype, allow_extended_dtype=True)
+    array = ShapedArray(struct.shape, dtype, struct.weak_type)
+    return AbstractRef(array) if struct.is_ref else array
+
+
+aval_rules[ShapeDtypeStruct] = _aval
 
 
 def out_struct(avals: Sequence[ShapedArray], out_tree: Any) -> Any:

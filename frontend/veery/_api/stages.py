@@ -17,6 +17,7 @@ from veery._core.compiler_options import pairs
 from veery._core.dimensions import may_fit
 from veery._core.jaxpr import ClosedJaxpr
 from veery._transforms.costs import nbytes, total_costs
+from veery._transforms.discharge import contents, store
 from veery._transforms.float0 import inputs_without_float0, outputs_with_float0, without_float0
 from veery._transforms.staging import with_consts
 
@@ -102,7 +103,7 @@ class Traced:
         device = None if lowering_platforms else self._device or _dispatch.default_device()
         target = lowering_platforms[0] if lowering_platforms else _dispatch.target_of(device)
         asked = self._function._options.compiler_options
-        closed = self._traced.closed
+        closed = self._traced.program
         donated = (*[False] * (len(closed.in_avals) - len(self._donated)), *self._donated)
         rest = tuple(inputs_without_float0(closed, donated))
         lowered = _dispatch.lower_jaxpr(without_float0(closed), self._traced.name, target, rest, asked, **choices)
@@ -260,7 +261,7 @@ class Compiled:
         >>> twice.memory_analysis().temp_size_in_bytes
         16384
         """
-        closed = without_float0(self._traced._traced.closed)
+        closed = without_float0(self._traced._traced.program)
         overwritten = self._program.metadata.get("overwritten", "").split()
         return CompiledMemoryStats(
             generated_code_size_in_bytes=len(self._program.vmfb),
@@ -284,8 +285,9 @@ class Compiled:
         """
         leaves = self._checked(args, kwargs)
         traced = self._traced._traced
-        closed = traced.closed
-        arrays = [_dispatch.as_array(x) for x in inputs_without_float0(closed, (*traced.consts, *leaves))]
+        closed = traced.program
+        inputs = [*traced.consts, *leaves]
+        arrays = [_dispatch.as_array(x) for x in inputs_without_float0(closed, contents(inputs))]
         committed = _dispatch.committed_device(arrays, traced.name)
         if self._device is None:  # compiled for a platform
             self._device = committed or _dispatch.first_device(self._program.backend)
@@ -300,7 +302,8 @@ class Compiled:
         rest = without_float0(closed)
         outs = _dispatch.results(rest.out_avals, buffers, committed is not None)
         _dispatch.check_special(outs, f"jit({traced.name})", rest, arrays)
-        return tree.tree_unflatten(traced.out_tree, outputs_with_float0(closed, outs))
+        kept = store(inputs, traced.discharged.written, outputs_with_float0(closed, outs))
+        return tree.tree_unflatten(traced.out_tree, kept)
 
     def _checked(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
         leaves, treedef = tree.tree_flatten((args, kwargs))

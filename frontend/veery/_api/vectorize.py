@@ -13,7 +13,10 @@ from veery._api.arguments import argument_names, function_name
 from veery._core import source, tree, tree_registry
 from veery._core.avals import aval_of, maybe_aval_of
 from veery._core.dimensions import as_dimension
+from veery._core.refs import Ref
+from veery._core.trace import current_trace
 from veery._transforms import batching
+from veery.lax._refs import new_ref
 
 
 def vmap(
@@ -74,11 +77,14 @@ def vmap(
         dims = [None if d is None else normalize_axis(d, x, "vmap", fun) for d, x in zip(in_dims, leaves)]
         size = mapped_size(fun, args, kwargs, leaves, dims, axis_size, "vmap")
         out_tree: Any = None
+        made: list[bool] = []  # which outputs are references to batches
 
         def flat(*xs: Any) -> list[Any]:
             nonlocal out_tree
             a, k = tree.tree_unflatten(in_tree, xs)
             out_leaves, out_tree = tree.tree_flatten(fun(*a, **k))
+            made[:] = [type(leaf) is Ref and leaf._trace is current_trace() for leaf in out_leaves]
+            out_leaves = [leaf._value if own else leaf for leaf, own in zip(out_leaves, made)]
             for leaf in out_leaves:
                 if maybe_aval_of(leaf) is None:
                     raise TypeError(
@@ -89,7 +95,8 @@ def vmap(
 
         outs, out_dims = batching.batch(flat, batching.AxisData(axis_name, size), leaves, dims)
         wanted = _flat_axes("vmap out_axes", out_tree, out_axes, None)
-        return tree.tree_unflatten(out_tree, [_place(x, d, w, size) for x, d, w in zip(outs, out_dims, wanted)])
+        placed = [_place(x, d, w, size) for x, d, w in zip(outs, out_dims, wanted)]
+        return tree.tree_unflatten(out_tree, [new_ref(x) if own else x for x, own in zip(placed, made)])
 
     return vmap_fun
 

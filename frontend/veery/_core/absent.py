@@ -40,7 +40,7 @@ NAMES: dict[str, dict[str, str]] = {
         _PROFILING: "make_user_context",
         "Deprecated in JAX, for process_count, process_index and process_indices.": "host_count host_id host_ids",
         "JAX's own, without documentation.": "ad",
-        _REFERENCES: "Ref ds empty_ref free_ref freeze fwd_and_bwd new_ref",
+        _REFERENCES: "ds",
     },
     "veery.core": {
         _INNER: """
@@ -207,7 +207,7 @@ MODULES: dict[str, str] = {
     _TOOLS: """
         veery.collect_profile veery.experimental.roofline veery.experimental.source_mapper veery.tools
     """,
-    _REFERENCES: "veery.experimental.hijax veery.ref",
+    _REFERENCES: "veery.experimental.hijax",
 }
 
 

@@ -22,7 +22,7 @@ class _ArrayMeta(type):
     def __instancecheck__(cls, x: Any) -> bool:
         if type.__instancecheck__(cls, x):
             return True
-        return cls is Array and isinstance(x, Tracer)
+        return cls is Array and isinstance(x, Tracer) and x.is_array
 
 
 class Array(metaclass=_ArrayMeta):

@@ -30,6 +30,24 @@ class AbstractValue:
         raise TypeError(f"{type(self).__name__} has no tangent space")
 
 
+class aval_method:
+    """A method of values, which their abstract value has: a function of the value and the arguments."""
+
+    def __init__(self, fun: Callable[..., Any]):
+        self.fun = fun.__func__ if isinstance(fun, staticmethod) else fun
+
+    def of(self, value: Any) -> Callable[..., Any]:
+        """The method of a value."""
+        return functools.partial(self.fun, value)
+
+
+class aval_property:
+    """A property of values, which their abstract value has: a function of the value."""
+
+    def __init__(self, fget: Callable[[Any], Any]):
+        self.fget = fget
+
+
 class ShapedArray(AbstractValue):
     """An array of known shape, dtype and weak type.
 

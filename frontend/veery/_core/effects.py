@@ -1,11 +1,16 @@
-"""The effects of Python functions that programs call."""
+"""What equations do besides computing results."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from veery._core.jaxpr import Effect
+
+class Effect:
+    """A side effect of an equation: it is neither removed nor reordered with its like."""
+
+    def __repr__(self) -> str:
+        return type(self).__name__
 
 
 class IOEffect(Effect):
@@ -24,6 +29,11 @@ class OrderedDebugEffect(Effect):
     """A function that shows values, in program order."""
 
 
+class RefEffect(Effect):
+    """The equation makes a reference or writes to one (see veery._core.refs)."""
+
+
+ref_effect = RefEffect()
 io_effect, ordered_io_effect = IOEffect(), OrderedIOEffect()
 debug_effect, ordered_debug_effect = DebugEffect(), OrderedDebugEffect()
 

@@ -12,17 +12,11 @@ import numpy as np
 
 from veery._core import dtypes, source
 from veery._core.avals import AbstractValue, ShapedArray, aval_of
+from veery._core.effects import Effect as Effect
 from veery._core.errors import JaxprTypeError as JaxprTypeError
 from veery._core.primitive import Primitive
 
 no_effects: frozenset[Any] = frozenset()
-
-
-class Effect:
-    """A side effect of an equation: it is neither removed nor reordered with its like."""
-
-    def __repr__(self) -> str:
-        return type(self).__name__
 
 
 @dataclass(frozen=True)

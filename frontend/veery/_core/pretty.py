@@ -97,6 +97,9 @@ def _atom(atom: Atom, names: Names) -> str:
 
 
 def _eqn_lines(eqn: JaxprEqn, style: _Style, width: int) -> list[str]:
+    if eqn.primitive.shown is not None:
+        results = [_typed(v, style.names) for v in eqn.outvars]
+        return [eqn.primitive.shown(eqn, [_atom(a, style.names) for a in eqn.invars], results) + _comment(eqn, style)]
     left = " ".join(_typed(v, style.names) for v in eqn.outvars)
     prefix = (f"{left} = " if left else "") + eqn.primitive.name
     operands = " ".join(_atom(a, style.names) for a in eqn.invars)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakSet
 
-from veery._core import ad, provided
+from veery._core import ad, provided, refs
 from veery._core.ad import LINEAR, MULTILINEAR, NONDIFFERENTIABLE, Zero, instantiate_zeros
 from veery._core.avals import aval_of
 from veery._core.cost import per_result
@@ -46,6 +46,11 @@ class Primitive:
         host: `(eqn, known)` -> how NumPy evaluates it with the bits of a compiled program (see veery._core.host);
             None compiles it.
         stands_for: the parameter with the function that it is once it is lowered: its derivative or memory is special.
+        with_refs: `(primitive, args, params)` -> results, in a trace that knows the values of references among the
+            arguments or made inside, for operations with functions in them (see veery._transforms.discharge).
+        takes_refs: whether its rules for transformations take references as constants.
+        shown: `(eqn, operands, results)` -> the equation as text, given how operands and results are printed, where it
+            does not look like a call.
         inert: parameters that do not change what is computed.
         multiple_results: whether rules take and give lists of results.
     """
@@ -69,6 +74,9 @@ class Primitive:
         checks: Sequence[str] = (),
         host: Rule | None = None,
         stands_for: str | None = None,
+        with_refs: Rule | None = None,
+        takes_refs: bool = False,
+        shown: Rule | None = None,
         inert: Sequence[str] = (),
         multiple_results: bool = False,
     ):
@@ -88,6 +96,9 @@ class Primitive:
         self.checks = frozenset(checks)
         self.host = host
         self.stands_for = stands_for
+        self.with_refs = with_refs
+        self.takes_refs = takes_refs
+        self.shown = shown
         self.inert = frozenset(inert)
         self.multiple_results = multiple_results
         all_primitives.add(self)
@@ -115,6 +126,8 @@ class Primitive:
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """Apply the operation in the current trace."""
+        if self.with_refs is not None:
+            return refs.bind(self, args, params)
         return current_trace().process_primitive(self, args, params)
 
     def run(self, *args: Any, **params: Any) -> Any:

@@ -43,6 +43,12 @@ class Operations(Protocol):
     def sum_over(self, x: Any, axes: Sequence[int]) -> Any:
         """The sum over some dimensions."""
 
+    def read(self, ref: Any) -> Any:
+        """What a reference holds."""
+
+    def write(self, ref: Any, value: Any) -> None:
+        """Replace what a reference holds."""
+
     def stage(self, fun: Callable[..., Sequence[Any]], in_avals: Sequence[AbstractValue]) -> ClosedJaxpr:
         """The jaxpr of a function of flat arguments."""
 

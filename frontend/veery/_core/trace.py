@@ -25,6 +25,8 @@ class Trace:
 
     __slots__ = ("parent", "alive", "__weakref__")
     parent: Trace | None
+    records = False  # whether operations on references are recorded, as equations
+    evaluates = False  # whether no transformation is to come: what operations with references in them are is settled
 
     def __init__(self, parent: Trace | None):
         self.parent = parent
@@ -46,6 +48,10 @@ class Trace:
         """What tells it from others."""
         return self
 
+    def owns(self, x: Any) -> bool:
+        """Whether a value is a tracer of this trace."""
+        return isinstance(x, Tracer) and x._trace is self
+
     def __repr__(self) -> str:
         return type(self).__name__
 
@@ -56,6 +62,7 @@ class Tracer:
     __slots__ = ("_trace", "__weakref__")
     __array_priority__ = 1000
     __hash__ = None  # type: ignore[assignment]
+    is_array = True  # and no value of another type, such as a reference
 
     _trace: Trace
 
@@ -103,6 +110,7 @@ class EvalTrace(Trace):
     """Evaluates operations at once."""
 
     __slots__ = ()
+    evaluates = True
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         for arg in args:

@@ -12,6 +12,7 @@ from veery._core.avals import aval_of
 from veery._core.dtypes import float0
 from veery._core.jaxpr import ClosedJaxpr, NamedAxisEffect, eval_jaxpr, memoized, subjaxprs
 from veery._core.primitive import Primitive
+from veery._core.refs import Ref, is_ref, refuse_own
 from veery._core.trace import (
     Trace,
     Tracer,
@@ -79,7 +80,7 @@ class BatchTrace(Trace):
 
     def pair(self, x: Any) -> tuple[Any, int | None]:
         """Value and batch dimension (None for what is the same for the whole batch)."""
-        if isinstance(x, VmapTracer) and (x._trace is self or x._trace is self.origin):
+        if self.owns(x):
             return x.val, x.dim
         return x, not_mapped
 
@@ -116,7 +117,11 @@ class BatchTrace(Trace):
             return True
         return any(NamedAxisEffect(self.axis.name) in jaxpr.effects for jaxpr in subjaxprs(params))
 
+    def owns(self, x: Any) -> bool:
+        return isinstance(x, VmapTracer) and (x._trace is self or x._trace is self.origin)
+
     def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        refuse_own(args, self, call.name)
         vals, dims = unzip([self.pair(x) for x in args])
         with set_current_trace(self.parent):  # type: ignore[arg-type]
             out, out_dims = call.apply_batch(self.axis, vals, dims, self.origin or self)
@@ -138,7 +143,7 @@ def batch(
     Args:
         fun: flat function of single elements.
         axis: name and size of the mapped axis.
-        args: batches.
+        args: batches, or references to them.
         dims: the batch dimension of each, None for what is not mapped.
         origin: the trace of this vmap whose tracers the function may close over.
 
@@ -146,9 +151,19 @@ def batch(
         The outputs, and the batch dimension of each.
     """
     trace = BatchTrace(current_trace(), axis, origin)
+    refs = [i for i, (x, d) in enumerate(zip(args, dims, strict=True)) if d is not None and is_ref(x)]
+    inputs = [
+        trace.wrap(provided.operations.read(x) if i in refs else x, d) for i, (x, d) in enumerate(zip(args, dims))
+    ]
+    held = {i: Ref(unbatched_aval(aval_of(args[i]), dims[i]), trace, inputs[i]) for i in refs}
     with new_trace(trace), extend_axis_env(axis.name, axis.size), source.transformation("vmap"):
-        outs = fun(*(trace.wrap(x, d) for x, d in zip(args, dims, strict=True)))
-        return unzip([trace.pair(x) for x in outs])
+        outs = fun(*(held.get(i, x) for i, x in enumerate(inputs)))
+        result = unzip([trace.pair(x) for x in outs])
+    for i, ref in held.items():
+        if ref._value is not inputs[i]:
+            value, dim = trace.pair(ref._value)
+            provided.operations.write(args[i], move_batch(value, dim, dims[i], axis.size))  # type: ignore[arg-type]
+    return result
 
 
 def move_batch(x: Any, dim: int | None, to: int, size: int) -> Any:

@@ -10,6 +10,7 @@ from veery._core.ad import Zero, is_undefined_primal
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr
 from veery._core.primitive import Primitive
 from veery._transforms.batching import AxisData, batch_jaxpr
+from veery._transforms.discharge import replacing
 from veery._transforms.jvp import jvp_jaxpr
 from veery._transforms.linearize import linearize_jaxpr
 from veery._transforms.transpose import transpose_jaxpr
@@ -65,10 +66,12 @@ def _batch(
 
 jit_p = Primitive(
     "jit",
+    with_refs=replacing("jaxpr"),
+    takes_refs=True,
     inert=("name",),
     multiple_results=True,
     abstract_eval=lambda *avals, jaxpr, name: jaxpr.out_avals,
-    effects=lambda *avals, jaxpr, name: jaxpr.effects,
+    effects=lambda *avals, jaxpr, **_: jaxpr.effects,
     impl=_impl,
     jvp=_jvp,
     linearize=_linearize,

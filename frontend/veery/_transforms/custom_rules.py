@@ -18,6 +18,7 @@ from veery._core.ad import Zero, instantiate_zeros, is_undefined_primal
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr, jaxpr_as_fun, reference_eval
 from veery._core.primitive import Primitive
+from veery._core.refs import refuse_own
 from veery._core.trace import Trace, Tracer, current_trace
 from veery._transforms import staging
 from veery._transforms.batching import AxisData, batch, batched_aval, move_batch, unbatched_aval
@@ -377,12 +378,20 @@ def _eval_call(*args: Any, call_jaxpr: ClosedJaxpr, **_params: Any) -> list[Any]
     return eval_jaxpr(call_jaxpr.jaxpr, call_jaxpr.consts, *args)
 
 
+def _call_with_refs(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    if not current_trace().evaluates:
+        refuse_own(args, current_trace(), params["name"])
+    return _eval_call(*args, **params)
+
+
 def _reference(*args: Any, call_jaxpr: ClosedJaxpr, **_params: Any) -> list[np.ndarray]:
     return reference_eval(call_jaxpr, *args)
 
 
 custom_jvp_call_p = Primitive(
     "custom_jvp_call",
+    with_refs=_call_with_refs,
+    takes_refs=True,
     stands_for="call_jaxpr",
     multiple_results=True,
     abstract_eval=lambda *avals, call_jaxpr, **_: call_jaxpr.out_avals,
@@ -397,6 +406,8 @@ custom_jvp_call_p = Primitive(
 
 custom_vjp_call_p = Primitive(
     "custom_vjp_call",
+    with_refs=_call_with_refs,
+    takes_refs=True,
     stands_for="call_jaxpr",
     multiple_results=True,
     abstract_eval=lambda *avals, call_jaxpr, **_: call_jaxpr.out_avals,
@@ -457,8 +468,14 @@ def _batch_custom_lin(
     return outs, [0] * len(outs)
 
 
+def _lin_with_refs(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    return _forward_mode_error(*args, **params)
+
+
 custom_lin_p = Primitive(
     "custom_lin",
+    with_refs=_lin_with_refs,
+    takes_refs=True,
     multiple_results=True,
     abstract_eval=lambda *avals, out_avals, **_: out_avals,
     impl=_forward_mode_error,

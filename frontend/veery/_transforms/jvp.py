@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from veery._core import leaks, source
+from veery._core import leaks, provided, source
 from veery._core.ad import Zero, instantiate_zeros
 from veery._core.avals import aval_of
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr, memoized
 from veery._core.primitive import Primitive
+from veery._core.refs import Ref, is_ref, refuse_own
 from veery._core.trace import Trace, Tracer, current_trace, new_trace, set_current_trace
 from veery._transforms.dce import dce
 from veery._transforms.staging import stage
@@ -62,6 +63,7 @@ class JVPTrace(Trace):
         return self.wrap(out, tangent)
 
     def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        refuse_own(args, self, call.name)
         primals, tangents = unzip([self.pair(x) for x in args])
         with set_current_trace(self.parent):  # type: ignore[arg-type]
             if all(type(t) is Zero for t in tangents):
@@ -71,6 +73,7 @@ class JVPTrace(Trace):
         return [self.wrap(p, t) for p, t in zip(out, tangent, strict=True)]
 
     def process_custom_vjp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        refuse_own(args, self, call.name)
         primals, tangents = unzip([self.pair(x) for x in args])
         with set_current_trace(self.parent):  # type: ignore[arg-type]
             if all(type(t) is Zero for t in tangents):
@@ -89,11 +92,26 @@ def unzip(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
 def jvp(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any]
 ) -> tuple[list[Any], list[Any]]:
-    """Outputs and output tangents of a flat function; tangents may be symbolic Zeros on both sides."""
+    """Outputs and output tangents of a flat function; tangents may be symbolic Zeros on both sides.
+
+    A reference has a reference as its tangent, and both are written back.
+    """
     trace = JVPTrace(current_trace())
+    inputs = [_held(trace, p, t) if is_ref(t) else trace.wrap(p, t) for p, t in zip(primals, tangents, strict=True)]
     with new_trace(trace), source.transformation("jvp"):
-        outs = fun(*(trace.wrap(p, t) for p, t in zip(primals, tangents, strict=True)))
-        return unzip([trace.pair(x) for x in outs])
+        outs = fun(*inputs)
+        result = unzip([trace.pair(x) for x in outs])
+    for primal, tangent, x in zip(primals, tangents, inputs):
+        if is_ref(tangent):
+            for ref, value in zip((primal, tangent), trace.pair(x._value)):
+                provided.operations.write(ref, instantiate_zeros(value))
+    return result
+
+
+def _held(trace: JVPTrace, primal: Any, tangent: Any) -> Ref:
+    """The reference of a trace that holds what references hold: a value and its tangent."""
+    value = trace.wrap(provided.operations.read(primal), provided.operations.read(tangent))
+    return Ref(primal.aval, trace, value)
 
 
 @memoized

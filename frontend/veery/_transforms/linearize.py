@@ -14,6 +14,7 @@ from veery._core.ad import Zero, instantiate_zeros
 from veery._core.avals import aval_of
 from veery._core.jaxpr import ClosedJaxpr, Literal, eval_jaxpr, memoized
 from veery._core.primitive import Primitive
+from veery._core.refs import refuse_own
 from veery._core.trace import Trace, Tracer, current_trace, new_trace, set_current_trace
 from veery._transforms.dce import dce
 from veery._transforms.jvp import unzip
@@ -53,6 +54,9 @@ class PartialTrace(Trace):
     def is_linear(self, x: Any) -> bool:
         """Whether a value depends on the tangents."""
         return isinstance(x, JitTracer) and x._trace is self.linear
+
+    def owns(self, x: Any) -> bool:
+        return self.is_linear(x)
 
     def target(self, args: Sequence[Any]) -> Trace:
         """Where an operation on these values goes."""
@@ -143,6 +147,7 @@ class LinearizeTrace(Trace):
         return wrapped if primitive.multiple_results else wrapped[0]
 
     def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        refuse_own(args, self, call.name)
         primals, tangents = unzip([self.pair(x) for x in args])
         if all(type(t) is Zero for t in tangents):
             with set_current_trace(self.parent):  # type: ignore[arg-type]

@@ -29,6 +29,7 @@ from veery._core.primitive import Primitive
 from veery._transforms import staging
 from veery._transforms.batching import AxisData, batch_jaxpr
 from veery._transforms.dce import dce, dce_jaxpr
+from veery._transforms.discharge import replacing
 from veery._transforms.jvp import jvp_jaxpr
 from veery._transforms.linearize import LinearizedJaxpr, linearize_jaxpr
 from veery._transforms.transpose import transpose_jaxpr
@@ -290,6 +291,7 @@ def _batch(
 
 checkpoint_p = Primitive(
     "remat2",
+    with_refs=replacing("jaxpr"),
     inert=("policy",),
     multiple_results=True,
     abstract_eval=lambda *avals, jaxpr, **_: jaxpr.out_avals,

@@ -24,6 +24,7 @@ from veery._core.jaxpr import (
     no_effects,
 )
 from veery._core.primitive import Primitive
+from veery._core.refs import AbstractRef, attribute_of_aval
 from veery._core.trace import Trace, Tracer, check_alive, current_trace, new_trace
 
 
@@ -46,8 +47,39 @@ class JitTracer(Tracer):
         return f"JitTracer({weak}{self.aval.str_short(short_dtypes=False)})"
 
 
+class TypedTracer(JitTracer):
+    """A value of a type that brings its own methods: a reference, or a type of the user's."""
+
+    __slots__ = ()
+    is_array = False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_") or name in _OF_TRACERS:
+            return object.__getattribute__(self, name)
+        return attribute_of_aval(self, self._var.aval, name)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._var.aval._getitem(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._var.aval._setitem(self, index, value)
+
+    def __len__(self) -> int:
+        return len(self._var.aval)
+
+
+_OF_TRACERS = ("aval", "source_info", "is_array", "concrete_value")
+
+
+def tracer_of(trace: StagingTrace, var: Var, info: source.SourceInfo | None) -> JitTracer:
+    """The tracer for a variable."""
+    return (JitTracer if isinstance(var.aval, ShapedArray) else TypedTracer)(trace, var, info)
+
+
 class StagingTrace(Trace):
     """Records operations as the equations of a jaxpr."""
+
+    records = True
 
     __slots__ = ("invars", "constvars", "consts", "eqns", "_const_vars", "debug_info", "_keep")
 
@@ -64,7 +96,7 @@ class StagingTrace(Trace):
         """A tracer for a new argument of the jaxpr."""
         var = Var(aval)
         self.invars.append(var)
-        return JitTracer(self, var, None)
+        return tracer_of(self, var, None)
 
     def atom(self, x: Any) -> Atom:
         """The variable or literal that stands for a value: constants become literals or constvars."""
@@ -83,7 +115,7 @@ class StagingTrace(Trace):
         """Let tracers of other traces, where they are met, stand for these values (which become constants)."""
         for tracer, value in zip(tracers, values, strict=True):
             var = Var(aval_of(value))
-            self._const_vars[id(tracer)] = JitTracer(self, var, None)
+            self._const_vars[id(tracer)] = tracer_of(self, var, None)
             self.constvars.append(var)
             self.consts.append(value)
 
@@ -98,7 +130,7 @@ class StagingTrace(Trace):
             return Literal(x if aval.weak_type or type(x) is bool else value, aval)
         known = self._const_vars.get(id(x))
         if known is None:
-            known = JitTracer(self, Var(aval_of(x)), None)
+            known = tracer_of(self, Var(aval_of(x)), None)
             self._const_vars[id(x)] = known
             self.constvars.append(known._var)
             self.consts.append(x)  # also keeps x alive, and so its id unique
@@ -109,12 +141,14 @@ class StagingTrace(Trace):
         avals = [a.aval for a in atoms]
         if primitive.abstract_eval is None:
             raise NotImplementedError(f"Abstract evaluation for '{primitive}' not implemented")
+        if primitive.with_refs is None:
+            refuse_refs(primitive, avals)
         out = primitive.abstract_eval(*avals, **params)
         effects = frozenset(primitive.effects(*avals, **params)) if primitive.effects else no_effects
         info = source.current()
         outvars = [Var(aval) for aval in (out if primitive.multiple_results else (out,))]
         self.eqns.append(JaxprEqn(atoms, outvars, primitive, params, effects, info))
-        tracers = [JitTracer(self, var, info) for var in outvars]
+        tracers = [tracer_of(self, var, info) for var in outvars]
         return tracers if primitive.multiple_results else tracers[0]
 
     def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
@@ -125,9 +159,29 @@ class StagingTrace(Trace):
         result: list[Any] = call.stage(self, args)
         return result
 
+    def _check_no_refs(self, outvars: Sequence[Atom]) -> None:
+        """Raise ValueError if a reference is returned."""
+        for atom in outvars:
+            if type(atom.aval) is not AbstractRef:
+                continue
+            info = self.debug_info
+            origin = ""
+            if atom in self.invars:
+                i = self.invars.index(atom)
+                name = (*(info.arg_names or ()), *map(str, range(i + 1)))[i]
+                origin = f"\n\nThe returned mutable array was passed in as the argument {name}."
+            made = next((eqn.source_info for eqn in self.eqns if atom in eqn.outvars), None)
+            if made is not None:
+                origin = f"\n\nThe returned mutable array was created on line {made}."
+            raise ValueError(
+                f"function {info.name} traced for {info.traced_for} returned a mutable array reference of type "
+                f"{atom.aval}, but mutable array references cannot be returned.{origin}"
+            )
+
     def close(self, outs: Sequence[Any]) -> ClosedJaxpr:
         """The finished jaxpr with these outputs."""
         outvars = [self.atom(x) for x in outs]
+        self._check_no_refs(outvars)
         effects = frozenset().union(*(e.effects for e in self.eqns)) if self.eqns else no_effects
         jaxpr = Jaxpr(self.constvars, self.invars, outvars, self.eqns, effects, self.debug_info)
         self._const_vars = {}
@@ -135,6 +189,16 @@ class StagingTrace(Trace):
         if config.jax_enable_checks:
             check_jaxpr(closed)
         return closed
+
+
+def refuse_refs(primitive: Primitive, avals: Sequence[Any]) -> None:
+    """Raise ValueError if an operation of arrays is given a reference."""
+    for aval in avals:
+        if type(aval) is AbstractRef:
+            raise ValueError(
+                f"Attempting to pass a Ref {aval} to a primitive: {primitive} -- did you forget to unpack ([...]) the "
+                "ref?"
+            )
 
 
 def _used(jaxpr: Jaxpr) -> set[Var]:

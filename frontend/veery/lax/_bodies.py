@@ -69,7 +69,7 @@ def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Any], what
         f"{tree_registry.keystr(path)}"
         for path, _ in tree.tree_flatten_with_path(tree.tree_unflatten(in_tree, list(avals)))[0]
     )
-    info = DebugInfo(function_name(fun), where.file, where.line, paths)
+    info = DebugInfo(function_name(fun), where.file, where.line, paths, traced_for=what)
     closed, consts = staging.close_over(staging.stage(flat, avals, info))
     return Body(closed, consts, out_tree)
 

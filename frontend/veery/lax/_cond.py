@@ -13,6 +13,7 @@ from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Var, eval_jaxpr, reference_eval
 from veery._core.primitive import Primitive
+from veery._core.refs import check_aliases, is_ref
 from veery._core.trace import Tracer
 from veery._transforms import staging
 from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
@@ -22,6 +23,7 @@ from veery._transforms.linearize import LinearizedJaxpr, linearize_jaxpr
 from veery._transforms.remat import Piece, Policy, inline_calls, partition
 from veery._transforms.transpose import transpose_jaxpr
 from veery.lax import _bodies, _compare, _convert, _shape, _stop_gradient
+from veery.lax._control_refs import cond_with_refs
 
 _missing = object()
 
@@ -123,6 +125,7 @@ def _switch(name: str, index: Any, funs: Sequence[Any], operands: tuple, names: 
     bodies = _common_types(bodies)
     _check_outputs(name, funs, bodies, names)
     jaxprs, consts = _bodies.share_consts(bodies)
+    check_aliases(_bodies.function_name(funs[-1]), name, leaves, consts)
     outs = cond_p.bind(index, *consts, *leaves, branches=tuple(jaxprs))
     return tree.tree_unflatten(bodies[0].out_tree, outs)
 
@@ -314,6 +317,11 @@ def _batch(
         return cond_p.bind(index, *ops, branches=jaxprs), [0 if b else None for b in batched]
     if effects.has_io(_effects(branches=branches)):
         raise NotImplementedError("IO effect not supported in vmap-of-cond.")
+    if effects.ref_effect in _effects(branches=branches):
+        raise NotImplementedError(
+            "State effect not supported in vmap-of-cond: a branch writes to an array reference from outside of vmap. "
+            "Pass the reference as an argument that is mapped."
+        )
     # A batch of indices: all branches are evaluated for all elements, and each element chooses.
     index = move_batch(index, index_dim, 0, axis.size)
     pairs = [_spread_inexact(x, d, axis.size) for x, d in zip(ops, op_dims)]
@@ -333,7 +341,7 @@ def _spread_inexact(x: Any, dim: int | None, size: int) -> tuple[Any, int | None
 
 
 def _is_inexact(x: Any) -> bool:
-    return dtypes.issubdtype(aval_of(x).dtype, np.inexact)  # type: ignore[attr-defined]
+    return not is_ref(x) and dtypes.issubdtype(aval_of(x).dtype, np.inexact)  # type: ignore[attr-defined]
 
 
 def _differentiated_where(chosen: Any, x: Any) -> Any:
@@ -385,6 +393,8 @@ def _divide(eqn: JaxprEqn, needed: set[Var], policy: Policy) -> tuple[Piece, lis
 
 cond_p = Primitive(
     "cond",
+    with_refs=cond_with_refs,
+    takes_refs=True,
     multiple_results=True,
     abstract_eval=_abstract_eval,
     effects=_effects,

@@ -10,6 +10,7 @@ from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr, reference_eval
 from veery._core.primitive import Primitive
 from veery._transforms.batching import AxisData, batch, move_batch
 from veery._transforms.custom_rules import Rule
+from veery._transforms.discharge import replacing
 from veery._transforms.jvp import jvp, jvp_jaxpr
 from veery.lax import _shape, _slicing
 
@@ -87,10 +88,11 @@ def _eval(*args: Any, call: ClosedJaxpr, rule: Rule) -> list[Any]:
 
 custom_vmap_p = Primitive(
     "custom_vmap_call",
+    with_refs=replacing("call"),
     stands_for="call",
     multiple_results=True,
     abstract_eval=lambda *avals, call, rule: call.out_avals,
-    effects=lambda *avals, call, rule: call.effects,
+    effects=lambda *avals, call, **_: call.effects,
     impl=_eval,
     jvp=_jvp,
     linearize=_linearize,

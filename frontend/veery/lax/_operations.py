@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from veery._transforms.staging import stage as stage
-from veery.lax import _arithmetic, _reduce, _shape
+from veery.lax import _arithmetic, _reduce, _refs, _shape
 from veery.lax._dimension import dimension_value as dimension_value
 from veery.lax._shape import broadcast_in_dim as broadcast_in_dim, moveaxis as moveaxis, zeros as zeros
 
@@ -19,6 +19,16 @@ def add(x: Any, y: Any) -> Any:
 def copy(x: Any) -> Any:
     """The same value, as the result of an equation."""
     return _shape.copy_p.bind(x)
+
+
+def read(ref: Any) -> Any:
+    """What a reference holds."""
+    return _refs.get_p.bind(ref, indexers=())
+
+
+def write(ref: Any, value: Any) -> None:
+    """Replace what a reference holds."""
+    _refs.swap_p.bind(ref, value, indexers=())
 
 
 def sum_over(x: Any, axes: Sequence[int]) -> Any:

@@ -14,6 +14,7 @@ from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, memoized, reference_eval
 from veery._core.primitive import Primitive
+from veery._core.refs import check_aliases
 from veery._core.trace import Tracer
 from veery._transforms import staging
 from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
@@ -23,6 +24,7 @@ from veery._transforms.linearize import LinearizedJaxpr, linearize_jaxpr
 from veery._transforms.remat import Piece, Policy, inline_calls, partition
 from veery._transforms.transpose import backward_pass
 from veery.lax import _bodies, _carry, _shape
+from veery.lax._control_refs import scan_with_refs
 from veery.lax._scan_residuals import plan_residuals
 
 
@@ -75,6 +77,7 @@ def scan(
     carry_avals = [aval_of(x) for x in carry_leaves]
     y_tree = _check_outputs(f, body, carry_tree, carry_avals)
     unroll = _checked_unroll(unroll, size)
+    check_aliases(_bodies.function_name(f), "scan", [*carry_leaves, *x_leaves], body.consts)
     outs = scan_p.bind(
         *body.consts,
         *carry_leaves,
@@ -456,6 +459,8 @@ def _divide(eqn: JaxprEqn, needed: set[Var], policy: Policy) -> tuple[Piece, lis
 
 scan_p = Primitive(
     "scan",
+    with_refs=scan_with_refs,
+    takes_refs=True,
     multiple_results=True,
     abstract_eval=_abstract_eval,
     effects=lambda *avals, jaxpr, **_: jaxpr.effects,

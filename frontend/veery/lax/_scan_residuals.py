@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from veery._core.jaxpr import ClosedJaxpr, Literal, eval_jaxpr, memoized
+from veery._core.refs import AbstractRef
 from veery._transforms import staging
 from veery._transforms.dce import dce, dce_jaxpr, side_effects
 
@@ -95,6 +96,7 @@ def _invariant_outputs(closed: ClosedJaxpr, num_consts: int) -> set[int]:
     """The outputs that depend on the leading constants, and on the jaxpr's own, alone."""
     invariant = {*closed.jaxpr.constvars, *closed.jaxpr.invars[:num_consts]}
     for eqn in closed.jaxpr.eqns:
-        if not side_effects(eqn.effects) and all(type(a) is Literal or a in invariant for a in eqn.invars):
+        reads = any(type(a.aval) is AbstractRef for a in eqn.invars)
+        if not (reads or side_effects(eqn.effects)) and all(type(a) is Literal or a in invariant for a in eqn.invars):
             invariant.update(eqn.outvars)
     return {i for i, a in enumerate(closed.jaxpr.outvars) if type(a) is Literal or a in invariant}

@@ -22,6 +22,7 @@ from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
 from veery._transforms.jvp import jvp_jaxpr
 from veery.lax import _bodies, _carry, _compare, _convert, _reduce, _shape
 from veery.lax._arithmetic import add
+from veery.lax._control_refs import while_with_refs
 from veery.lax._scan import scan
 
 
@@ -308,6 +309,7 @@ def _effects(*avals: ShapedArray, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJax
 
 while_p = Primitive(
     "while",
+    with_refs=while_with_refs,
     multiple_results=True,
     abstract_eval=lambda *avals, body_jaxpr, **_: body_jaxpr.out_avals,
     effects=_effects,

@@ -24,7 +24,9 @@ Array = Any  # an Array or a tracer
 
 def is_arraylike(x: Any) -> bool:
     """Whether x is an array, a tracer, a NumPy array or scalar, a Python scalar, or has `__jax_array__`."""
-    return isinstance(x, (ArrayImpl, Tracer)) or maybe_aval_of_safe(x) is not None
+    if isinstance(x, Tracer):
+        return x.is_array
+    return isinstance(x, ArrayImpl) or isinstance(maybe_aval_of_safe(x), ShapedArray)
 
 
 def maybe_aval_of_safe(x: Any) -> Any:
