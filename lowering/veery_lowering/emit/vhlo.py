@@ -190,6 +190,9 @@ def _window(name: str, attributes: Attributes) -> Attributes:
         rank = attributes["dimension_numbers"].partition("x[")[0].count(",") - 1
     else:
         rank = len(split(attributes["window_dimensions"].partition(": ")[2].rstrip(">")))
+    if not rank:  # of which there is no element to repeat
+        empty = {"padding": "dense<> : tensor<0x2xi64>", "window_reversal": "array<i1>"}
+        return {key: empty.get(key, "array<i64>") for key in _WINDOWS[name]}
     values = {"padding": f"dense<0> : tensor<{rank}x2xi64>", "window_reversal": f"dense<false> : tensor<{rank}xi1>"}
     return {key: values.get(key, f"dense<1> : tensor<{rank}xi64>") for key in _WINDOWS[name]}
 
