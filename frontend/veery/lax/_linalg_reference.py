@@ -64,7 +64,7 @@ def triangular_solve(
     conjugate_a: bool,
     unit_diagonal: bool,
 ) -> np.ndarray:
-    from scipy.linalg.blas import get_blas_funcs
+    from scipy.linalg import get_blas_funcs
 
     if not b.size:
         return b.copy()
@@ -78,7 +78,7 @@ def triangular_solve(
 
 
 def lu(x: np.ndarray) -> list[np.ndarray]:
-    from scipy.linalg.lapack import get_lapack_funcs
+    from scipy.linalg import get_lapack_funcs
 
     m, n = x.shape[-2:]
     k = min(m, n)
@@ -128,7 +128,7 @@ def qr(x: np.ndarray, *, full_matrices: bool, pivoting: bool) -> list[np.ndarray
 
 
 def householder_product(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
-    from scipy.linalg.lapack import get_lapack_funcs
+    from scipy.linalg import get_lapack_funcs
 
     if not a.size or not taus.size:
         return np.broadcast_to(np.eye(*a.shape[-2:], dtype=a.dtype), a.shape).copy()
@@ -166,7 +166,7 @@ def svd(x: np.ndarray, *, full_matrices: bool, compute_uv: bool) -> list[np.ndar
 def eig(
     x: np.ndarray, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool, enable_eigvec_derivs: bool
 ) -> list[np.ndarray]:
-    from scipy.linalg.lapack import get_lapack_funcs
+    from scipy.linalg import get_lapack_funcs
 
     n = x.shape[-1]
     dtype = np.result_type(x.dtype, np.complex64)
@@ -199,7 +199,7 @@ def _eigenvectors(v: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def ormqr(a: np.ndarray, taus: np.ndarray, c: np.ndarray, *, left: bool, transpose: bool) -> np.ndarray:
-    from scipy.linalg.lapack import get_lapack_funcs
+    from scipy.linalg import get_lapack_funcs
 
     if not c.size or not taus.size:
         return c.copy()
@@ -216,7 +216,7 @@ def ormqr(a: np.ndarray, taus: np.ndarray, c: np.ndarray, *, left: bool, transpo
 
 
 def schur(x: np.ndarray, *, compute_schur_vectors: bool) -> list[np.ndarray]:
-    from scipy.linalg.lapack import get_lapack_funcs
+    from scipy.linalg import get_lapack_funcs
 
     n = x.shape[-1]
     outs = [((n, n), x.dtype)] * (1 + compute_schur_vectors)
@@ -232,7 +232,7 @@ def schur(x: np.ndarray, *, compute_schur_vectors: bool) -> list[np.ndarray]:
 
 
 def hessenberg(a: np.ndarray) -> list[np.ndarray]:
-    from scipy.linalg.lapack import get_lapack_funcs
+    from scipy.linalg import get_lapack_funcs
 
     n = a.shape[-1]
     gehrd = get_lapack_funcs("gehrd", (a,))
@@ -241,7 +241,7 @@ def hessenberg(a: np.ndarray) -> list[np.ndarray]:
 
 
 def tridiagonal(a: np.ndarray, *, lower: bool) -> list[np.ndarray]:
-    from scipy.linalg.lapack import get_lapack_funcs
+    from scipy.linalg import get_lapack_funcs
 
     n = a.shape[-1]
     hetrd = get_lapack_funcs("hetrd" if a.dtype.kind == "c" else "sytrd", (a,))
@@ -253,7 +253,7 @@ def tridiagonal(a: np.ndarray, *, lower: bool) -> list[np.ndarray]:
 def tridiagonal_solve(
     dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray, *, perturb_singular: bool
 ) -> np.ndarray:
-    from scipy.linalg.lapack import get_lapack_funcs
+    from scipy.linalg import get_lapack_funcs
 
     if not b.size:
         return b.copy()
