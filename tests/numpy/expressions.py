@@ -2,9 +2,7 @@
 
     python tests/numpy/expressions.py veery --interpreted < expressions.txt
     python tests/numpy/expressions.py jax < expressions.txt         # how recorded_expressions.json was made
-
-An outcome is the name of an exception's class after "!", or the value: arrays as [type, elements], the type with "~" in
-front if it is weak.
+For what outcomes look like see tests/support/outcomes.py.
 """
 
 from __future__ import annotations
@@ -12,9 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -37,42 +33,12 @@ Z = jnp.float32(2.5)
 npF = np.array([1.0, 2.0, 3.0])
 npI = np.arange(3)
 """
-ELEMENTS = 40  # no more of an array are kept
-
-
-def described(value: Any, array: type) -> Any:
-    """A value as JSON has it."""
-    if isinstance(value, (tuple, list)):
-        return [described(v, array) for v in value]
-    if isinstance(value, dict):
-        return {str(key): described(v, array) for key, v in value.items()}
-    if isinstance(value, (array, np.ndarray, np.generic)):
-        kind = f"{value.dtype}{list(value.shape)}"
-        if isinstance(value, array):
-            kind = ("~" if value.weak_type else "") + kind
-        elements = np.asarray(value).ravel()[:ELEMENTS]
-        if elements.dtype.kind == "c":
-            return [kind, [[number(x.real), number(x.imag)] for x in elements.tolist()]]
-        wide = elements if elements.dtype.kind in "biuf" else elements.astype(np.float32)
-        return [kind, [number(x) for x in wide.tolist()]]
-    return value if value is None or isinstance(value, (bool, int, float, str)) else type(value).__name__
-
-
-def number(x: Any) -> Any:
-    return float(f"{x:.7g}") if isinstance(x, float) else x
-
-
-def outcome(expression: str, names: dict[str, Any], array: type) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return described(eval(expression, dict(names)), array)
-        except Exception as error:
-            return f"!{type(error).__name__}"
 
 
 def main(package: str, *options: str) -> None:
     sys.path.insert(0, str(Path(__file__).parents[1]))
+    from support.outcomes import outcome
+
     if "--interpreted" in options:
         from support.interpreted_programs import install
 

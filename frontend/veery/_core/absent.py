@@ -174,16 +174,15 @@ MODULES: dict[str, str] = {
         veery.experimental.sparse.bcoo veery.experimental.sparse.bcsr veery.experimental.sparse.coo
         veery.experimental.sparse.csr veery.experimental.sparse.linalg veery.experimental.sparse.random
         veery.experimental.sparse.test_util veery.experimental.sparse.transform veery.experimental.sparse.util
-        veery.image veery.scipy.cluster veery.scipy.cluster.vq veery.scipy.fft veery.scipy.integrate
-        veery.scipy.interpolate veery.scipy.linalg veery.scipy.ndimage veery.scipy.optimize veery.scipy.signal
-        veery.scipy.sparse veery.scipy.sparse.linalg veery.scipy.spatial veery.scipy.spatial.transform veery.scipy.stats
-        veery.scipy.stats.bernoulli veery.scipy.stats.beta veery.scipy.stats.betabinom veery.scipy.stats.binom
-        veery.scipy.stats.cauchy veery.scipy.stats.chi2 veery.scipy.stats.dirichlet veery.scipy.stats.expon
-        veery.scipy.stats.gamma veery.scipy.stats.gennorm veery.scipy.stats.geom veery.scipy.stats.gumbel_l
-        veery.scipy.stats.gumbel_r veery.scipy.stats.laplace veery.scipy.stats.logistic veery.scipy.stats.multinomial
-        veery.scipy.stats.multivariate_normal veery.scipy.stats.nbinom veery.scipy.stats.norm veery.scipy.stats.pareto
-        veery.scipy.stats.poisson veery.scipy.stats.t veery.scipy.stats.truncnorm veery.scipy.stats.uniform
-        veery.scipy.stats.vonmises veery.scipy.stats.wrapcauchy
+        veery.image veery.scipy.optimize veery.scipy.sparse veery.scipy.sparse.linalg veery.scipy.spatial
+        veery.scipy.spatial.transform veery.scipy.stats veery.scipy.stats.bernoulli veery.scipy.stats.beta
+        veery.scipy.stats.betabinom veery.scipy.stats.binom veery.scipy.stats.cauchy veery.scipy.stats.chi2
+        veery.scipy.stats.dirichlet veery.scipy.stats.expon veery.scipy.stats.gamma veery.scipy.stats.gennorm
+        veery.scipy.stats.geom veery.scipy.stats.gumbel_l veery.scipy.stats.gumbel_r veery.scipy.stats.laplace
+        veery.scipy.stats.logistic veery.scipy.stats.multinomial veery.scipy.stats.multivariate_normal
+        veery.scipy.stats.nbinom veery.scipy.stats.norm veery.scipy.stats.pareto veery.scipy.stats.poisson
+        veery.scipy.stats.t veery.scipy.stats.truncnorm veery.scipy.stats.uniform veery.scipy.stats.vonmises
+        veery.scipy.stats.wrapcauchy
     """,
     _SHARDING: """
         veery.distributed veery.experimental.custom_partitioning veery.experimental.layout veery.experimental.mesh_utils

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-_MODULES = ("special",)
+_MODULES = ("cluster", "fft", "integrate", "interpolate", "linalg", "ndimage", "signal", "special")
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -1,0 +1,3 @@
+"""Clusters of observations."""
+
+from veery.scipy.cluster import vq as vq

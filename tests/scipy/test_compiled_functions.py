@@ -1,0 +1,65 @@
+"""The functions of the table compiled, in float32: values, gradients and batches; and traced under strict settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from smooth_functions import SMOOTH
+from support.compiled import results
+from support.numpy_trace import numpy_evaluation
+
+import veery
+import veery.numpy as jnp
+
+# Their derivatives are functions of matrices that a float32 product does not tell from singular ones.
+LOOSE = {"eigh_tridiagonal": 1e-3, "sqrtm": 1e-3, "sqrtm-complex": 1e-3, "solve_sylvester": 1e-2}
+
+
+def narrow(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.complex64 if np.iscomplexobj(x) else np.float32)
+
+
+def with_gradient(name: str) -> tuple[Callable[..., Any], tuple[np.ndarray, ...]]:
+    """A function that gives the table's value, the gradient of a sum of squares, and the values of two operands."""
+    fun, operands = SMOOTH[name]
+
+    def evaluated(x: Any, *rest: Any) -> Any:
+        square = lambda x: jnp.sum(jnp.square(jnp.abs(fun(x, *rest))))
+        batched = veery.vmap(lambda x: fun(x, *rest))(jnp.stack([x, 1.1 * x]))
+        return fun(x, *rest), veery.grad(square, holomorphic=False)(x), batched
+
+    return evaluated, operands
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict[str, Any]:
+    calls = {name: with_gradient(name) for name in SMOOTH}
+    outs = results([(fun, tuple(map(narrow, operands))) for fun, operands in calls.values()])
+    return dict(zip(calls, outs))
+
+
+@pytest.mark.compiler
+@pytest.mark.xdist_group("scipy_compiled")
+@pytest.mark.parametrize("name", SMOOTH)
+def test_compiled_as_in_double_precision(name: str, compiled: dict[str, Any]) -> None:
+    actual = compiled[name]
+    if isinstance(actual, Exception):
+        raise actual
+    fun, operands = with_gradient(name)
+    with veery.enable_x64(True), numpy_evaluation():
+        expected = fun(*operands)
+    for ours, theirs in zip(actual, expected, strict=True):
+        theirs = np.asarray(theirs)
+        assert ours.dtype == narrow(theirs).dtype
+        tolerance = LOOSE.get(name, 1e-4) * max(1.0, np.max(np.abs(theirs)))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_no_implicit_promotion_within(name: str) -> None:
+    fun, operands = with_gradient(name)
+    with veery.numpy_rank_promotion("raise"), veery.numpy_dtype_promotion("strict"):
+        veery.make_jaxpr(fun)(*map(narrow, operands))
