@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veery_runtime import buffer_protocol, completion, iree, workers
+from veery_runtime import buffer_protocol, completion, workers
 from veery_runtime.completion import DELETED, Deferred, Pending
 from veery_runtime.errors import DeletedBufferError
 
@@ -55,9 +54,10 @@ class Spec:
         self.dtype = dtype
         self.nbytes = math.prod(shape) * dtype.itemsize
         self.device = device
-        self.element_type = iree.ELEMENT_TYPES.get(dtype)
+        self.element_type = device.element_types.get(dtype)
         if self.element_type is None:
-            iree.dtype_from_name(dtype.name)
+            known = ", ".join(each.name for each in device.element_types)
+            raise TypeError(f"no device buffer can hold dtype {dtype.name!r}; {device!r} supports {known}")
         # Dtypes that Python's buffer protocol does not know travel as integers of their size.
         self.raw = None if dtype.kind in "biufc" and dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}")
         self.exports = device.host_visible and self.raw is None and _EXPORTS_IN_C
@@ -226,7 +226,7 @@ class Buffer(_Referenced):
             host = np.empty(spec.shape, spec.dtype)
             host.flags.writeable = False
         else:
-            host = spec.device.read(ref.deref(iree.HalBufferView), spec)
+            host = spec.device.read(ref, spec)
         return host
 
     def copy_to_host_async(self) -> None:
@@ -272,8 +272,7 @@ class Buffer(_Referenced):
         spec = self._spec.device.spec(shape, self.dtype)
         if self._host is None:
             self._host = SHARED
-        memory = self._ref.deref(iree.HalBufferView).get_buffer()
-        other = Buffer(iree.HalBufferView(memory, shape, spec.element_type).__iree_vm_ref__, spec)
+        other = Buffer(spec.device.reshape(self._ref, spec), spec)
         other._host = SHARED
         other._tally = None  # the memory is counted once
         return other
@@ -321,8 +320,7 @@ class Buffer(_Referenced):
             raise BufferError(f"Buffer.__dlpack__: the contents are on {device!r}, not on DLPack device {dl_device}")
         if type(self._host) is not np.ndarray:
             self._host = SHARED
-        view = self._ref.deref(iree.HalBufferView)
-        return device.hal.create_dlpack_capsule(view, *device.dlpack_device)
+        return device.export(self._ref, self._spec)
 
 
 class ReadBuffer(Buffer):
@@ -341,22 +339,6 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[An
     raw = np.empty(nbytes + ALIGNMENT, np.uint8)
     offset = -raw.ctypes.data % ALIGNMENT
     return raw[offset : offset + nbytes].view(dtype).reshape(shape)
-
-
-def _writable_alias(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The same memory without the read-only mark, which NumPy's DLPack export refuses to lose."""
-    raw = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
-    raw.owner = array  # type: ignore[attr-defined]
-    return np.frombuffer(memoryview(raw), array.dtype).reshape(array.shape)
-
-
-def import_view(array: np.ndarray[Any, Any], spec: Spec) -> iree.HalBufferView:
-    """A buffer view on the memory of `array` (C-contiguous, 64-byte aligned, not empty), which it keeps alive."""
-    if not array.flags.writeable:
-        array = _writable_alias(array)
-    # As bytes: DLPack has no name for some dtypes, and the view gets its own element type anyway.
-    view = spec.device.hal.from_dlpack_capsule(array.reshape(-1).view(np.uint8).__dlpack__())
-    return iree.HalBufferView(view.get_buffer(), spec.shape, spec.element_type)
 
 
 def put(array: np.ndarray[Any, Any], device: Device, copy: bool = True, sole: bool = False) -> Buffer:
@@ -390,11 +372,11 @@ def put(array: np.ndarray[Any, Any], device: Device, copy: bool = True, sole: bo
         return Buffer(device.upload(np.array(array, order="C", copy=None), spec), spec)
     contiguous = array.flags.c_contiguous
     if not copy and contiguous and array.ctypes.data % ALIGNMENT == 0:
-        buffer = Buffer(import_view(array, spec).__iree_vm_ref__, spec)
+        buffer = Buffer(device.share(array, spec), spec)
         buffer._host = None if sole else SHARED
         return buffer
     if spec.small:
         return Buffer(device.upload(array if contiguous else np.array(array, order="C"), spec), spec)
     own = aligned_empty(spec.shape, spec.dtype)
     np.copyto(own, array)
-    return Buffer(import_view(own, spec).__iree_vm_ref__, spec)
+    return Buffer(device.share(own, spec), spec)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ class Device:
     platform = "none"
     target = "none"  # what the compiler calls the device
     host_visible = True
+    element_types: Mapping[np.dtype[Any], Any] = iree.ELEMENT_TYPES
     dlpack_device = (1, 0)
     loss: BaseException | None = None  # the last time that the device was lost
 
@@ -71,8 +73,8 @@ class Device:
             found = self._specs[key] = Spec(tuple(map(int, shape)), dtype, self)
         return found
 
-    def upload(self, array: np.ndarray[Any, Any], spec: Spec) -> iree.VmRef:
-        """Copies a C-contiguous array into fresh device memory."""
+    def upload(self, array: np.ndarray[Any, Any], spec: Spec) -> Any:
+        """Copies a C-contiguous array into fresh device memory; returns a reference to that."""
         hal = self.inline or self.hal
         if spec.nbytes == 0:
             empty = iree.allocate_visible(hal, 1)
@@ -82,9 +84,30 @@ class Device:
             _DEVICE_LOCAL, _DEFAULT_USAGE, hal, data, spec.element_type
         ).__iree_vm_ref__
 
-    def read(self, view: iree.HalBufferView, spec: Spec) -> np.ndarray[Any, Any]:
-        """The ready, non-empty contents of `view` as a read-only array."""
+    def share(self, array: np.ndarray[Any, Any], spec: Spec) -> Any:
+        """A reference to the memory of `array` (C-contiguous, 64-byte aligned, not empty), which it keeps alive."""
+        if not array.flags.writeable:
+            array = writable_alias(array)
+        # As bytes: DLPack has no name for some dtypes, and the view gets its own element type anyway.
+        view = self.hal.from_dlpack_capsule(array.reshape(-1).view(np.uint8).__dlpack__())
+        return iree.HalBufferView(view.get_buffer(), spec.shape, spec.element_type).__iree_vm_ref__
+
+    def read(self, ref: Any, spec: Spec) -> np.ndarray[Any, Any]:
+        """The ready, non-empty contents behind a reference as a read-only array."""
+        return self.read_view(ref.deref(iree.HalBufferView), spec)
+
+    def read_view(self, view: iree.HalBufferView, spec: Spec) -> np.ndarray[Any, Any]:
+        """As `read`, of a view."""
         return np.frombuffer(view.map(), spec.dtype).reshape(spec.shape)
+
+    def reshape(self, ref: Any, spec: Spec) -> Any:
+        """A reference to the same memory in the shape of another description."""
+        memory = ref.deref(iree.HalBufferView).get_buffer()
+        return iree.HalBufferView(memory, spec.shape, spec.element_type).__iree_vm_ref__
+
+    def export(self, ref: Any, spec: Spec) -> Any:
+        """A DLPack capsule of ready contents."""
+        return self.hal.create_dlpack_capsule(ref.deref(iree.HalBufferView), *self.dlpack_device)
 
     def synchronize(self) -> None:
         """Blocks until all submitted work is done; raises the first failure that nobody has seen."""
@@ -123,3 +146,10 @@ class Device:
 
 _DEVICE_LOCAL = int(iree.MemoryType.DEVICE_LOCAL)
 _DEFAULT_USAGE = int(iree.BufferUsage.DEFAULT)
+
+
+def writable_alias(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same memory without the read-only mark, which NumPy's DLPack export refuses to lose."""
+    raw = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
+    raw.owner = array  # type: ignore[attr-defined]
+    return np.frombuffer(memoryview(raw), array.dtype).reshape(array.shape)

@@ -15,6 +15,7 @@ from veery_runtime.device import Device
 from veery_runtime.errors import DeviceUnavailableError
 from veery_runtime.flight import Flight
 from veery_runtime.gpu_device import GpuDevice
+from veery_runtime.pjrt import plugins
 
 _lock = threading.Lock()
 _devices: list[Device] | None = None
@@ -113,8 +114,8 @@ def devices(platform: str | None = None) -> list[Device]:
     """The devices of this machine.
 
     Args:
-      platform: "cpu", "vulkan" or "cuda" ("gpu" is whichever of the two is there); None lists the CPU devices first
-        and then every GPU.
+      platform: "cpu", "vulkan" or "cuda" ("gpu" is whichever of the two is there), or one of PJRT plugins: "xla", "tpu",
+        ... None lists the CPU devices first and then every GPU, but loads no plugin.
 
     Raises:
       RuntimeError: the platform is unknown or absent; the message says what was looked for.
@@ -129,7 +130,10 @@ def devices(platform: str | None = None) -> list[Device]:
         found = _platform("cuda") or _platform("vulkan")
         return found or _missing("gpu", "; ".join(f"{name}: {cause}" for name, cause in _absent.items()))
     if platform not in ("cpu", "vulkan", "cuda"):
-        raise DeviceUnavailableError(f"Unknown backend {platform!r}; veery knows cpu, vulkan and cuda")
+        if plugins.is_platform(platform):
+            return [*plugins.devices(platform)]
+        known = ", ".join(["cpu", "vulkan", "cuda", *plugins.platforms()])
+        raise DeviceUnavailableError(f"Unknown backend {platform!r}; veery knows {known}")
     return _platform(platform) or _missing(platform, _absent.get(platform, "no device"))
 
 
@@ -145,7 +149,7 @@ def absent() -> dict[str, str]:
 
 
 def _opened() -> list[Device]:
-    return [*(_devices or ()), *(device for found in _gpus.values() for device in found)]
+    return [*(_devices or ()), *(device for found in _gpus.values() for device in found), *plugins.opened()]
 
 
 def synchronize() -> None:

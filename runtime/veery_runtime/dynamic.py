@@ -14,6 +14,8 @@ from veery_runtime.discovery import devices
 from veery_runtime.errors import DeviceUnavailableError
 from veery_runtime.executable import Executable, Loaded
 from veery_runtime.loading import choose_queue
+from veery_runtime.pjrt.device import PjrtDevice
+from veery_runtime.pjrt.executable import PjrtExecutable
 
 # For so many shapes of one program the concrete signatures are remembered; the oldest go first.
 _REMEMBERED_SHAPES = 1024
@@ -84,8 +86,13 @@ class DynamicExecutable:
 
 
 def load(
-    program: Any, device: Device | None = None, *, queue: str | None = None, names: Sequence[str] = ()
-) -> Executable | DynamicExecutable:
+    program: Any,
+    device: Device | None = None,
+    *,
+    queue: str | None = None,
+    names: Sequence[str] = (),
+    compiled: bytes | None = None,
+) -> Executable | DynamicExecutable | PjrtExecutable:
     """Loads a compiled program onto a device.
 
     Args:
@@ -94,6 +101,7 @@ def load(
       device: where to; by default the first device of the program's platform.
       queue: "inline", "threaded" or "deferred" overrules the choice by the program's work.
       names: of the arguments, for messages about their shapes.
+      compiled: for a device of a PJRT plugin, what `PjrtExecutable.serialize` gave for this program.
 
     Returns:
       The callable program.
@@ -109,6 +117,8 @@ def load(
         raise ValueError(f"load: queue must be 'inline', 'threaded' or 'deferred', got {queue!r}")
     if queue == "inline" and device.inline is None:
         raise ValueError(f"load: {device!r} has no inline queue")
+    if isinstance(device, PjrtDevice):
+        return PjrtExecutable(program, device, compiled)
     if program.symbols.sources:
         return DynamicExecutable(program, device, queue, names)
     return Executable(program, device, queue or choose_queue(program, device))

@@ -54,7 +54,7 @@ class GpuDevice(Device):
             for buffer in self.live_buffers():
                 buffer._ref, buffer._pending = None, completion.Failed(error)
 
-    def upload(self, array: np.ndarray[Any, Any], spec: Spec) -> iree.VmRef:
+    def upload(self, array: np.ndarray[Any, Any], spec: Spec) -> Any:
         hal = self.hal
         try:
             return super().upload(array, spec)
@@ -64,7 +64,7 @@ class GpuDevice(Device):
             cause = self.failure(f"copy to {self!r}", error, hal)
         raise cause
 
-    def read(self, view: iree.HalBufferView, spec: Spec) -> np.ndarray[Any, Any]:
+    def read_view(self, view: iree.HalBufferView, spec: Spec) -> np.ndarray[Any, Any]:
         hal = self.hal
         staging = hal.allocator.allocate_buffer(
             memory_type=int(iree.MemoryType.HOST_LOCAL) | int(iree.MemoryType.DEVICE_VISIBLE),

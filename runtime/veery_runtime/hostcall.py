@@ -27,8 +27,8 @@ def host_module(calls: Sequence[Any], device: Device, hal: iree.HalDevice, inlin
     interface = iree.PyModuleInterface("host", lambda _: None)
     synchronous = has_effects(calls)
     for call in calls:
-        inputs = _specs(device, call.inputs)
-        outputs = _specs(device, call.outputs)
+        inputs = specs(device, call.inputs)
+        outputs = specs(device, call.outputs)
         # tensors are references; the two fences follow the arguments
         arguments = "r" * (len(inputs) + (0 if synchronous else 2))
         convention = f"0{arguments or 'v'}_{'r' * len(outputs) or 'v'}"
@@ -47,7 +47,8 @@ def has_effects(calls: Sequence[Any]) -> bool:
     return any(not call.pure for call in calls)
 
 
-def _specs(device: Device, signature: Sequence[tuple[tuple[int, ...], str]]) -> list[Spec]:
+def specs(device: Device, signature: Sequence[tuple[tuple[int, ...], str]]) -> list[Spec]:
+    """The descriptions of a signature's arrays on a device."""
     return [device.spec(tuple(shape), iree.dtype_from_name(name)) for shape, name in signature]
 
 
@@ -64,15 +65,20 @@ class HostFunction:
         self.device = device
 
     def run(self, views: Sequence[iree.HalBufferView]) -> list[np.ndarray[Any, Any]]:
-        """Calls the function with copies of finished arguments; the function may keep and change them.
+        """Calls the function with copies of finished arguments; see `call`."""
+        return self.call(
+            [
+                np.array(self.device.read_view(view, spec)) if spec.nbytes else np.empty(spec.shape, spec.dtype)
+                for view, spec in zip(views, self.inputs)
+            ]
+        )
+
+    def call(self, arguments: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """Calls the function with arrays, which it may keep and change.
 
         Raises:
           TypeError, ValueError: the results do not have the declared number, shapes or dtypes.
         """
-        arguments = [
-            np.array(self.device.read(view, spec)) if spec.nbytes else np.empty(spec.shape, spec.dtype)
-            for view, spec in zip(views, self.inputs)
-        ]
         with workers.nesting():
             results = self.function(*arguments)
         if not self.outputs:

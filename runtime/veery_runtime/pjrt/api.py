@@ -1,0 +1,131 @@
+"""A plugin's table of functions: loading it, calling them, and their errors as exceptions."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from veery_runtime.errors import DeviceUnavailableError
+from veery_runtime.pjrt import abi
+
+Function = Callable[[int], int | None]
+_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+
+
+class PjrtError(RuntimeError):
+    """What a plugin answered: its words begin with the code, as in "INVALID_ARGUMENT: ...".
+
+    Attributes:
+        code: the number of the code.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+_CODES = (
+    "OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED"
+    " RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS"
+    " UNAUTHENTICATED".split()
+)
+
+
+class Api:
+    """The functions of a plugin, each as an attribute by its name without "PJRT_".
+
+    Attributes:
+        path: the shared library.
+        version: (major, minor) of the interface.
+        attributes: what the plugin says about itself: "xla_version", "stablehlo_current_version", ...
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            library = ctypes.CDLL(path)
+            get = library.GetPjrtApi
+        except (OSError, AttributeError) as error:
+            raise DeviceUnavailableError(f"{path} is not a PJRT plugin that can be loaded: {error}") from None
+        get.restype = ctypes.c_void_p
+        address = get()
+        table = abi.Table.from_address(address)
+        self.version = (table.major, table.minor)
+        size = ctypes.sizeof(abi.Table) + 8 * len(abi.FUNCTIONS)
+        if table.major != abi.MAJOR or table.minor < abi.OLDEST_MINOR or table.struct_size < size:
+            raise DeviceUnavailableError(
+                f"{path} has version {table.major}.{table.minor} of PJRT's interface; veery speaks "
+                f"{abi.MAJOR}.{abi.OLDEST_MINOR} and later ones of {abi.MAJOR}. Install another release of the plugin"
+            )
+        self._extensions = table.extension_start
+        pointers = (ctypes.c_void_p * len(abi.FUNCTIONS)).from_address(address + ctypes.sizeof(abi.Table))
+        for name, pointer in zip(abi.FUNCTIONS, pointers):
+            setattr(self, name, _FUNCTION(pointer) if pointer else functools.partial(self._lacks, name))
+        self.call("Plugin_Initialize", abi.PluginInitialize())
+        found = self.call("Plugin_Attributes", abi.PluginAttributes())
+        self.attributes = named_values(found.attributes, found.num_attributes)
+
+    def __getattr__(self, name: str) -> Function:
+        raise AttributeError(f"PJRT has no function {name}")
+
+    def _lacks(self, name: str, _: int) -> None:
+        raise PjrtError(f"UNIMPLEMENTED: {self.path} has no function PJRT_{name}", _CODES.index("UNIMPLEMENTED"))
+
+    def call(self, name: str, arguments: Any) -> Any:
+        """Call a function with a struct, and return the struct.
+
+        Raises:
+            PjrtError: with the plugin's words.
+        """
+        error = getattr(self, name)(ctypes.addressof(arguments))
+        if error:
+            raise self.exception(error)
+        return arguments
+
+    def exception(self, error: int) -> PjrtError:
+        """The exception for an error of the plugin, which is freed."""
+        said = abi.ErrorMessage(error=error)
+        self.Error_Message(ctypes.addressof(said))
+        message = ctypes.string_at(said.message, said.message_size).decode(errors="replace")
+        coded = abi.ErrorGetCode(error=error)
+        self.Error_GetCode(ctypes.addressof(coded))
+        self.Error_Destroy(ctypes.addressof(abi.ErrorDestroy(error=error)))
+        name = _CODES[coded.code] if 0 <= coded.code < len(_CODES) else f"error {coded.code}"
+        return PjrtError(message if message.startswith(name) else f"{name}: {message}", coded.code)
+
+    def text(self, name: str, arguments: Any) -> str:
+        """What a function that gives a text says."""
+        said = self.call(name, arguments)
+        return ctypes.string_at(said.text, said.size).decode(errors="replace")
+
+    def extension(self, number: int) -> int | None:
+        """The address of an extension of the interface; None where the plugin lacks it."""
+        return next((address for address, kind in self._listed() if kind == number), None)
+
+    def _listed(self) -> Iterator[tuple[int, int]]:
+        address = self._extensions
+        while address:
+            extension = abi.Extension.from_address(address)
+            yield address, extension.type
+            address = extension.next
+
+
+def named_values(address: int | None, count: int) -> dict[str, Any]:
+    """PJRT_NamedValues as a dictionary."""
+    found: dict[str, Any] = {}
+    for each in (abi.NamedValue * count).from_address(address) if address else ():  # type: ignore[operator]
+        name = ctypes.string_at(each.name, each.name_size).decode()
+        raw = ctypes.c_uint64(each.value)
+        if each.type == 0:
+            found[name] = ctypes.string_at(each.value, each.value_size).decode(errors="replace")
+        elif each.type == 1:
+            found[name] = ctypes.c_int64(each.value).value
+        elif each.type == 2:
+            found[name] = list((ctypes.c_int64 * each.value_size).from_address(each.value)) if each.value_size else []
+        elif each.type == 3:
+            found[name] = ctypes.c_float.from_buffer(raw).value
+        else:
+            found[name] = bool(ctypes.c_bool.from_buffer(raw).value)
+    return found

@@ -1,0 +1,241 @@
+"""Programs that a plugin has compiled, and their calls."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from veery_runtime import completion, workers
+from veery_runtime.buffer import Buffer, put
+from veery_runtime.completion import DELETED, Failed
+from veery_runtime.donation import binding_call
+from veery_runtime.errors import execution_error, translate
+from veery_runtime.hostcall import has_effects, specs
+from veery_runtime.pjrt import abi, host
+from veery_runtime.pjrt.api import PjrtError
+from veery_runtime.pjrt.client import Client
+from veery_runtime.pjrt.device import PjrtDevice
+from veery_runtime.pjrt.handle import LONG_WORK, Handle, one_field
+
+Call = Callable[[Sequence[Buffer]], list[Buffer]]
+
+# What XLA computes together in bfloat16 and float16 is rounded where the operations say so, as eagerly.
+_OVERRIDES: dict[str, Any] = {"xla_allow_excess_precision": False}
+
+
+class Frame:
+    """The memory of one call: what is passed and what comes back. Kept for the next one."""
+
+    __slots__ = ("arguments", "results", "options", "non_donatable", "event", "call", "address", "_lists")
+
+    def __init__(self, loaded: int, inputs: int, outputs: int, device: int | None, tells: bool) -> None:
+        word = ctypes.c_size_t
+        self.arguments = (word * max(inputs, 1))()
+        self.results = (word * max(outputs, 1))()
+        self.event = word()
+        self.non_donatable = (ctypes.c_int64 * max(inputs, 1))()
+        self._lists = (word * 2)(ctypes.addressof(self.arguments), ctypes.addressof(self.results))
+        self.options = abi.ExecuteOptions(non_donatable=ctypes.addressof(self.non_donatable))
+        self.call = abi.Execute(
+            executable=loaded,
+            options=ctypes.addressof(self.options),
+            argument_lists=ctypes.addressof(self._lists),
+            num_devices=1,
+            num_args=inputs,
+            output_lists=ctypes.addressof(self._lists) + ctypes.sizeof(word),
+            device_complete_events=ctypes.addressof(self.event) if tells else None,
+            execute_device=device,
+        )
+        self.address = ctypes.addressof(self.call)
+
+
+class PjrtExecutable:
+    """A program on a plugin's device; see veery_runtime.Executable, whose attributes it has."""
+
+    queue = "pjrt"
+    overwritten: tuple[int, ...] = ()
+    needs_ready = False
+
+    def __init__(self, program: Any, device: PjrtDevice, compiled: bytes | None = None) -> None:
+        self.name: str = program.name
+        place = program.metadata.get("source")
+        self._where = f"{self.name} ({place})" if place else self.name
+        self.device = device
+        self._client: Client = device.client
+        self._program = program
+        constants = getattr(program, "constants", ())
+        self.constants = tuple(c if isinstance(c, Buffer) else put(c, device) for c in constants)
+        self.inputs = tuple(specs(device, program.inputs[len(constants) :]))
+        self.outputs = tuple(specs(device, program.outputs))
+        self.donated = tuple(i for i, given in enumerate(program.donated[len(constants) :]) if given)
+        self.has_effects = has_effects(program.host_calls)
+        self._is_long = isinstance(program.work, str) or program.blocking or program.work > LONG_WORK
+        self._functions = host.functions(program, device) if program.host_calls else None
+        self._loaded = self._load(compiled)
+        self.call: Call = self._choose_call()
+
+    def _load(self, compiled: bytes | None) -> int:
+        client = self._client
+        if compiled is not None and self._functions is None:
+            try:
+                return client.deserialize(compiled)
+            except PjrtError:  # of another version of the plugin: compiled anew
+                pass
+        code = self._program.vmfb if self._functions is None else self._functions.bound(self._program.vmfb)
+        try:
+            return client.compile(code, [self.device.plugin_id], overrides=_OVERRIDES)
+        except PjrtError as error:
+            cause = execution_error(f"{self._where}: XLA cannot compile it for {self.device!r}: {error}")
+        raise cause
+
+    def __del__(self) -> None:
+        loaded = getattr(self, "_loaded", None)
+        if loaded:
+            self._client.destroy_executable(loaded)
+
+    def __call__(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """Runs the program; see veery_runtime.Executable."""
+        return self.call(buffers)
+
+    def at(self, shapes: Sequence[tuple[int, ...]]) -> PjrtExecutable:
+        """The program for arguments of these shapes: itself."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"PjrtExecutable({self.name!r}, {self.device!r})"
+
+    def serialize(self) -> bytes:
+        """The compiled program, which the same release of the plugin loads again.
+
+        Raises:
+            ExecutionError: the program calls Python functions, or the plugin cannot.
+        """
+        if self._functions is not None:
+            raise execution_error(f"{self._where}: a program that calls Python functions cannot be serialized")
+        try:
+            return self._client.serialize(self._loaded)
+        except PjrtError as error:
+            raise execution_error(f"{self._where}: the plugin cannot serialize it: {error}") from None
+
+    # Calls.
+
+    def _choose_call(self) -> Call:
+        call = self._effectful_call if self.has_effects else self._plain_call()
+        if self.donated:
+            call = self._donating_call()
+        return binding_call(self.constants, call) if self.constants else call
+
+    def _frame(self, device: int | None = None) -> Frame:
+        inputs = len(self.constants) + len(self.inputs)
+        return Frame(self._loaded, inputs, len(self.outputs), device, tells=self.has_effects)
+
+    def _plain_call(self) -> Call:
+        """The hot path; a closure, so that all constants are cell variables.
+
+        x + 1 on 8 floats takes 3.3 us, 1.3 of them XLA's, 0.5 to free the result.
+        """
+        execute = self._client.api.LoadedExecutable_Execute
+        client, name, is_long = self._client, self._where, self._is_long
+        outputs = self.outputs
+        frames: list[Frame] = []
+        failed = self._failure
+        single = outputs[0] if len(outputs) == 1 else None
+        check, begun = self._client.check_process, completion.generation
+
+        def call(buffers: Sequence[Buffer]) -> list[Buffer]:
+            try:
+                frame = frames.pop()
+            except IndexError:
+                frame = self._frame()
+            try:
+                frame.arguments[:] = [buffer._ref.address for buffer in buffers] or _NOTHING
+            except AttributeError:
+                return self._with_missing(buffers)
+            if completion.generation != begun:
+                check(name)
+            error = execute(frame.address)
+            if error:
+                return failed(error)
+            results = frame.results
+            if single is not None:
+                handle = Handle(results[0], client, name, is_long)
+                frames.append(frame)
+                return [Buffer(handle, single, handle)]
+            handles = [Handle(address, client, name, is_long) for address in results[: len(outputs)]]
+            frames.append(frame)
+            return [Buffer(handle, spec, handle) for handle, spec in zip(handles, outputs)]
+
+        return call
+
+    def _failure(self, error: int) -> list[Buffer]:
+        raise translate(self._where, self._client.api.exception(error))
+
+    def _with_missing(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """For arguments some of which are deleted or failed."""
+        for buffer in buffers:
+            if buffer._pending is DELETED:
+                raise buffer.deleted_error()
+        failed = next(b._pending for b in buffers if b._ref is None)
+        return [Buffer(None, spec, failed) for spec in self.outputs]
+
+    def _donating_call(self) -> Call:
+        """Passes donated arguments on; memory that others see too is kept by the plugin, which copies it."""
+        donated = self.donated
+        first = len(self.constants)
+
+        def call(buffers: Sequence[Buffer]) -> list[Buffer]:
+            own = buffers[first:]
+            for index in donated:
+                if any(other is own[index] for i, other in enumerate(own) if i != index):
+                    raise execution_error(
+                        f"INVALID_ARGUMENT: {self.name}: the same array is donated and passed as another argument"
+                    )
+            kept = [first + index for index in donated if own[index]._host is not None]
+            results = self._run(buffers, kept)
+            for index in donated:
+                own[index].delete()
+            return results
+
+        return call
+
+    def _effectful_call(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        return self._run(buffers, [])
+
+    def _run(self, buffers: Sequence[Buffer], kept: list[int]) -> list[Buffer]:
+        """A call with all that a plain one does without: effects, and arguments that may not be overwritten."""
+        self._client.check_process(self._where)
+        frame = self._frame()
+        try:
+            frame.arguments[:] = [buffer._ref.address for buffer in buffers] or _NOTHING
+        except AttributeError:
+            return self._with_missing(buffers)
+        frame.non_donatable[: len(kept)] = kept
+        frame.options.num_non_donatable = len(kept)
+        error = self._client.api.LoadedExecutable_Execute(frame.address)
+        if error:
+            return self._failure(error)
+        addresses = frame.results[: len(self.outputs)]
+        handles = [Handle(address, self._client, self._where, self._is_long) for address in addresses]
+        if self.has_effects:
+            failure = self._finished(frame.event.value)
+            if failure is not None:
+                return self._failed(failure)
+        return [Buffer(handle, spec, handle) for handle, spec in zip(handles, self.outputs)]
+
+    def _finished(self, event: int) -> BaseException | None:
+        """Waits for a program with effects, which are ordered by that; what it failed with."""
+        error = self._client.wait(event)
+        self._client.destroy_event(one_field(event))
+        return None if error is None else translate(self._where, error)
+
+    def _failed(self, error: BaseException) -> list[Buffer]:
+        if not isinstance(error, Exception):  # Ctrl-C in a function is not kept for later
+            raise error
+        failed = Failed(error)
+        if not workers.nested():
+            self.device.in_flight.admit(failed, 0, True)
+        return [Buffer(None, spec, failed) for spec in self.outputs]
+
+
+_NOTHING = [0]

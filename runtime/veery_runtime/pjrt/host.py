@@ -1,0 +1,253 @@
+"""Python functions that programs call, through XLA's foreign function interface.
+
+All are one function to XLA, `veery.host_call`, which is told the program and the position of the function in it. XLA
+calls it on one of its threads with the addresses of arguments and results.
+
+Source: xla/ffi/api/c_api.h of OpenXLA.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import weakref
+from typing import Any
+
+import numpy as np
+
+from veery_runtime.buffer import Spec
+from veery_runtime.errors import DeviceUnavailableError, remember
+from veery_runtime.hostcall import HostFunction, specs
+from veery_runtime.pjrt import abi
+from veery_runtime.pjrt.client import Client
+from veery_runtime.pjrt.handle import text_buffer
+
+NAME = b"veery.host_call"
+# In a program's code, where the number of the program is put when it is loaded.
+PLACE_OF_PROGRAM = b"veery-program-0000000000"
+_PREFIX = b"veery-program-"
+
+_EXECUTE = 3  # XLA_FFI_ExecutionStage
+_METADATA = 1  # XLA_FFI_Extension_Type
+_INTERNAL = 13  # XLA_FFI_Error_Code
+
+
+def _header(*fields: tuple[str, Any]) -> list[tuple[str, Any]]:
+    return [("struct_size", ctypes.c_size_t), ("extension_start", ctypes.c_void_p), *fields]
+
+
+class _Version(ctypes.Structure):
+    _fields_ = _header(("major", ctypes.c_int), ("minor", ctypes.c_int))
+
+
+class _Values(ctypes.Structure):
+    """XLA_FFI_Args and XLA_FFI_Rets."""
+
+    _fields_ = _header(("size", ctypes.c_int64), ("types", ctypes.c_void_p), ("values", ctypes.c_void_p))
+
+
+class _Attributes(ctypes.Structure):
+    _fields_ = _header(
+        ("size", ctypes.c_int64), ("types", ctypes.c_void_p), ("names", ctypes.c_void_p), ("values", ctypes.c_void_p)
+    )
+
+
+class _Frame(ctypes.Structure):
+    """XLA_FFI_CallFrame."""
+
+    _fields_ = _header(
+        ("api", ctypes.c_void_p), ("context", ctypes.c_void_p), ("stage", ctypes.c_int), ("args", _Values),
+        ("rets", _Values), ("attributes", _Attributes),
+    )  # fmt: skip
+
+
+class _Buffer(ctypes.Structure):
+    _fields_ = _header(
+        ("dtype", ctypes.c_int), ("data", ctypes.c_void_p), ("rank", ctypes.c_int64), ("dims", ctypes.c_void_p)
+    )
+
+
+class _Span(ctypes.Structure):
+    _fields_ = [("address", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+
+
+class _Scalar(ctypes.Structure):
+    _fields_ = [("dtype", ctypes.c_int), ("value", ctypes.c_void_p)]
+
+
+class _Api(ctypes.Structure):
+    """XLA_FFI_Api up to the function that makes errors."""
+
+    _fields_ = _header(("version", _Version), ("internal", ctypes.c_void_p), ("create_error", ctypes.c_void_p))
+
+
+class _ErrorCreate(ctypes.Structure):
+    _fields_ = _header(("message", ctypes.c_char_p), ("code", ctypes.c_int))
+
+
+class _Metadata(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("version", _Version), ("traits", ctypes.c_uint32)]
+
+
+class _MetadataExtension(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t), ("type", ctypes.c_int), ("next", ctypes.c_void_p), ("metadata", ctypes.c_void_p)
+    ]  # fmt: skip
+
+
+class _Register(ctypes.Structure):
+    """PJRT_FFI_Register_Handler_Args."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t), ("name", ctypes.c_void_p), ("name_size", ctypes.c_size_t),
+        ("handler", ctypes.c_void_p), ("platform", ctypes.c_void_p), ("platform_size", ctypes.c_size_t),
+        ("traits", ctypes.c_uint32),
+    ]  # fmt: skip
+
+
+class _Extension(ctypes.Structure):
+    """PJRT_FFI_Extension."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t), ("type", ctypes.c_int), ("next", ctypes.c_void_p),
+        ("register_type", ctypes.c_void_p), ("add_user_data", ctypes.c_void_p), ("register", ctypes.c_void_p),
+    ]  # fmt: skip
+
+
+_HANDLER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+
+
+class Functions:
+    """The Python functions of one loaded program; XLA finds them as long as this is there."""
+
+    def __init__(self, functions: list[HostFunction]) -> None:
+        self.functions = functions
+        self.key = _PREFIX + b"%010d" % next(_numbers)
+        _programs[self.key] = self
+
+    def bound(self, code: bytes) -> bytes:
+        """The code of the program, in which calls say that they are of this program."""
+        return code.replace(PLACE_OF_PROGRAM, self.key)
+
+
+_numbers = itertools.count(1)
+_programs: weakref.WeakValueDictionary[bytes, Functions] = weakref.WeakValueDictionary()
+
+
+def functions(program: Any, device: Any) -> Functions:
+    """The functions of a program for a device.
+
+    Raises:
+        DeviceUnavailableError: programs of this plugin cannot call Python functions.
+    """
+    if not device.host_visible:
+        raise DeviceUnavailableError(
+            f"{program.name} calls Python functions, which programs on {device!r} cannot: their memory is not the "
+            "host's. Use a CPU device for it, or leave the calls out"
+        )
+    _register(device.client)
+    return Functions(
+        [
+            HostFunction(call.symbol, call.function, specs(device, call.inputs), specs(device, call.outputs), device)
+            for call in program.host_calls
+        ]
+    )
+
+
+@functools.cache
+def _register(client: Client) -> None:
+    """Tell a plugin of the function, once."""
+    address = client.api.extension(abi.FFI_EXTENSION)
+    register = _Extension.from_address(address).register if address else None
+    if not register:
+        raise DeviceUnavailableError(f"{client.api.path} does not let programs call functions of the host")
+    (held_name, name), (held_platform, platform) = text_buffer(NAME), text_buffer(b"Host")
+    arguments = _Register(
+        struct_size=ctypes.sizeof(_Register), name=name, name_size=len(NAME),
+        handler=ctypes.cast(_handler, ctypes.c_void_p), platform=platform, platform_size=4,
+    )  # fmt: skip
+    error = _FUNCTION(register)(ctypes.addressof(arguments))
+    if error:
+        raise client.api.exception(error)
+
+
+@_HANDLER
+def _handler(address: int) -> int | None:
+    """What XLA calls: asked for the version that it speaks, which is the caller's; and to run a function."""
+    frame = _Frame.from_address(address)
+    extension = frame.extension_start
+    while extension:
+        found = _MetadataExtension.from_address(extension)
+        if found.type == _METADATA:
+            _describe(frame, found)
+            return None
+        extension = found.next
+    if frame.stage != _EXECUTE:
+        return None
+    try:
+        _run(frame)
+        return None
+    except BaseException as error:  # none may reach XLA's own code
+        return _error(frame, remember(error))
+
+
+def _describe(frame: _Frame, extension: _MetadataExtension) -> None:
+    metadata = _Metadata.from_address(extension.metadata)
+    spoken = _Api.from_address(frame.api).version if frame.api else None
+    metadata.version.major, metadata.version.minor = (spoken.major, spoken.minor) if spoken else (0, 1)
+    metadata.traits = 0
+
+
+def _run(frame: _Frame) -> None:
+    attributes = _attributes(frame.attributes)
+    program = _programs.get(attributes["program"])
+    if program is None:
+        raise RuntimeError("the program whose Python function is called was freed")
+    function = program.functions[attributes["index"]]
+    arguments = [_array(at, spec).copy() for at, spec in zip(_pointers(frame.args), function.inputs)]
+    results = function.call(arguments)
+    for at, spec, result in zip(_pointers(frame.rets), function.outputs, results):
+        if spec.nbytes:
+            _array(at, spec)[...] = result
+
+
+def _pointers(values: _Values) -> list[int]:
+    return list((ctypes.c_size_t * values.size).from_address(values.values)) if values.size else []
+
+
+def _array(address: int, spec: Spec) -> np.ndarray[Any, Any]:
+    """The memory of an argument or result as an array."""
+    if not spec.nbytes:
+        return np.empty(spec.shape, spec.dtype)
+    memory = (ctypes.c_char * spec.nbytes).from_address(_Buffer.from_address(address).data)
+    return np.frombuffer(memory, np.uint8).view(spec.dtype).reshape(spec.shape)
+
+
+def _attributes(attributes: _Attributes) -> dict[str, Any]:
+    """The two attributes of a call: texts as bytes, and integers of 64 bits."""
+    words = lambda address: (ctypes.c_size_t * attributes.size).from_address(address)
+    kinds = (ctypes.c_int * attributes.size).from_address(attributes.types)
+    found: dict[str, Any] = {}
+    for kind, name, value in zip(kinds, words(attributes.names), words(attributes.values)):
+        if kind == 4:  # XLA_FFI_AttrType_STRING
+            read: Any = _text(value)
+        else:
+            read = ctypes.c_int64.from_address(_Scalar.from_address(value).value).value
+        found[_text(name).decode()] = read
+    return found
+
+
+def _text(address: int) -> bytes:
+    span = _Span.from_address(address)
+    return ctypes.string_at(span.address, span.size)
+
+
+def _error(frame: _Frame, message: str) -> int | None:
+    create = _FUNCTION(_Api.from_address(frame.api).create_error)
+    arguments = _ErrorCreate(
+        struct_size=ctypes.sizeof(_ErrorCreate), message=message.encode(errors="replace"), code=_INTERNAL
+    )
+    made: int | None = create(ctypes.addressof(arguments))
+    return made
