@@ -8,6 +8,7 @@ from typing import Any
 
 from veery_lowering.compiler import steps
 from veery_lowering.compiler.compile import code_situation, compile_emission
+from veery_lowering.compiler.handover import hand_over
 from veery_lowering.compiler.inspection import intermediate, temporary_bytes
 from veery_lowering.emit.module import Emission, emit_module
 from veery_lowering.emit.work import estimate_work, is_blocking
@@ -75,7 +76,10 @@ class Lowered:
 
         Raises CompileError, naming the primitive and the user's line.
         """
-        vmfb, metadata, key = compile_emission(self.emission, self.name, self.target, self.options, self.source)
+        if self.target.backend == "xla":
+            vmfb, metadata, key = hand_over(self.emission, self.target, self.options)
+        else:
+            vmfb, metadata, key = compile_emission(self.emission, self.name, self.target, self.options, self.source)
         return Program(
             name=self.name,
             vmfb=vmfb,
@@ -107,7 +111,7 @@ def lower(
     Args:
         closed_jaxpr: what to lower.
         name: of the function, for people.
-        target: "cpu[:processor]", "vulkan[:chip]" or "cuda[:chip]".
+        target: "cpu[:processor]", "vulkan[:chip]", "cuda[:chip]" or "xla[:kind]".
         donated: for each argument, whether the program may overwrite it; none by default.
         options: see Options.
         symbols: where the dimension variables of symbolic shapes are found; see Symbols.
@@ -119,7 +123,12 @@ def lower(
     resolved = resolve(target)
     donations = tuple(donated) or (False,) * len(closed_jaxpr.in_avals)
     symbols = Symbols(*symbols)
-    choices = dict(protect=options.protect_arguments, self_contained=options.self_contained, symbols=symbols)
+    choices = dict(
+        hardware=resolved.hardware,
+        protect=options.protect_arguments,
+        self_contained=options.self_contained,
+        symbols=symbols,
+    )
     emission = emit_module(closed_jaxpr, name, resolved.backend, donations, **choices)
     jaxpr = closed_jaxpr.jaxpr
     work, blocking = estimate_work(jaxpr), is_blocking(jaxpr)

@@ -111,14 +111,14 @@ def load(
     """
     if device is None:
         device = devices(program.backend)[0]
+    if isinstance(device, PjrtDevice) and program.target == device.target:
+        return PjrtExecutable(program, device, compiled)
     if device.platform != program.backend:
-        raise DeviceUnavailableError(f"load: {program.name} was compiled for {program.backend}, not for {device!r}")
+        raise DeviceUnavailableError(f"load: {program.name} was compiled for {program.target}, not for {device!r}")
     if queue not in (None, "inline", "threaded", "deferred"):
         raise ValueError(f"load: queue must be 'inline', 'threaded' or 'deferred', got {queue!r}")
     if queue == "inline" and device.inline is None:
         raise ValueError(f"load: {device!r} has no inline queue")
-    if isinstance(device, PjrtDevice):
-        return PjrtExecutable(program, device, compiled)
     if program.symbols.sources:
         return DynamicExecutable(program, device, queue, names)
     return Executable(program, device, queue or choose_queue(program, device))

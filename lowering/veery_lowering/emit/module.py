@@ -20,6 +20,7 @@ from veery_lowering.passes.pipeline import Situation, Stage
 from veery_lowering.program import STATIC, HostCall, Signature, Symbols
 from veery_lowering.types import aval_type, entry_dtype, is_static, numpy_dtype, physical_dtype, tensor_type
 
+PLACE_OF_PROGRAM = "veery-program-0000000000"  # as in veery_runtime.pjrt.host
 Value: TypeAlias = ir.Value
 Place = tuple[str, int]  # file, line
 
@@ -51,6 +52,7 @@ def emit_module(
     target: str,
     donated: Sequence[bool],
     *,
+    hardware: str = "",
     protect: bool = True,
     self_contained: bool = False,
     symbols: Symbols = STATIC,
@@ -60,14 +62,15 @@ def emit_module(
     Args:
         closed_jaxpr: what to lower; its consts become constants of the module.
         name: of the module, for people.
-        target: "cpu", "vulkan" or "cuda".
+        target: "cpu", "vulkan", "cuda" or "xla".
         donated: for each argument, whether the program may overwrite it.
+        hardware: what the program runs on; the target by default.
         protect: whether arguments that are not donated are kept from being written to.
         self_contained: whether calls of Python functions are refused.
         symbols: where the dimension variables are found in the arguments' shapes.
     """
     with context():
-        emitter = ModuleEmitter(name, target, self_contained, symbols)
+        emitter = ModuleEmitter(name, target, self_contained, symbols, hardware or target)
         emitter.emit_entry(closed_jaxpr)
         with clear_errors(name, symbols):
             passes.run(Stage.EMITTED, emitter.module, Situation(target, tuple(donated), protect))
@@ -104,6 +107,7 @@ class ModuleEmitter:
     target: str
     self_contained: bool = False
     symbols: Symbols = STATIC
+    hardware: str = ""
     module: ir.Module = field(init=False)
     host_calls: list[HostCall] = field(default_factory=list)
     primitives: dict[Place, list[str]] = field(default_factory=dict)
@@ -244,7 +248,7 @@ class ModuleEmitter:
         lowering = lookup(name, self.target)
         if lowering is None:
             raise LoweringError(f"{name}: no lowering for target {self.target!r}")
-        ctx = Context(name, self.target, avals_in, avals_out, self, definition)
+        ctx = Context(name, self.target, avals_in, avals_out, self, definition, self.hardware)
         apply: Callable[..., Any] = lambda ctx, *operands: self._apply(lowering, ctx, operands, params)
         produced = in_float32(apply, ctx, operands) if computes_in_float8(ctx) else apply(ctx, *operands)
         results = [produced] if isinstance(produced, ir.Value) else list(produced)
@@ -297,8 +301,14 @@ class ModuleEmitter:
             host = HostCall(f"cb{len(self.host_calls)}", function, inputs, entry_signature(avals_out), pure)
             self.host_calls.append(host)
             self._host_symbols[key] = host
-            self._declare(f"host.{host.symbol}", input_types, output_types, pure)
-        results = hlo.call(f"host.{host.symbol}", operands, output_types)
+            if self.target != "xla":
+                self._declare(f"host.{host.symbol}", input_types, output_types, pure)
+        if self.target == "xla":
+            # The runtime puts the number of the loaded program in its place.
+            config = {"program": PLACE_OF_PROGRAM, "index": self.host_calls.index(host)}
+            results = hlo.custom_call("veery.host_call", operands, output_types, config, has_side_effect=not pure)
+        else:
+            results = hlo.call(f"host.{host.symbol}", operands, output_types)
         return [_to_type(x, aval_type(aval)) for x, aval in zip(results, avals_out)]
 
     def _declare(self, symbol: str, inputs: Sequence[ir.Type], outputs: Sequence[ir.Type], pure: bool) -> None:

@@ -40,7 +40,8 @@ class Context:
     """What a rule knows about the equation that it lowers.
 
     avals_in, avals_out: the ShapedArrays of the operands and of the results.
-    target: "cpu", "vulkan" or "cuda".
+    target: "cpu", "vulkan", "cuda" or "xla".
+    hardware: what the program runs on: the target, but for XLA "cpu", "cuda", "tpu", ...
     definition: the primitive itself, for its NumPy reference and its composition of other primitives.
     """
 
@@ -50,6 +51,7 @@ class Context:
     avals_out: tuple[Any, ...]
     emitter: Emitter
     definition: Any = None
+    hardware: str = ""
 
     def call(self, closed_jaxpr: Any, *operands: Value, name: str | None = None) -> list[Value]:
         """Call the function of a jaxpr; equal jaxprs share one function."""
@@ -114,7 +116,7 @@ def takes_any_shape(name: str) -> bool:
 
 
 def lookup(name: str, target: str) -> Rule | None:
-    """The rule of primitive `name` for `target` ("cpu", "vulkan", "cuda"), or None."""
+    """The rule of primitive `name` for `target` ("cpu", "vulkan", "cuda", "xla"), or None."""
     _load_rules()
     return _rules.get((name, target)) or _rules.get((name, None))
 

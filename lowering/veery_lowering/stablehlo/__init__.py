@@ -113,6 +113,7 @@ from veery_lowering.stablehlo._elementwise import (
 from veery_lowering.stablehlo._region import (
     call as call,
     case as case,
+    custom_call as custom_call,
     if_ as if_,
     map_ as map_,
     reduce as reduce,

@@ -5,7 +5,7 @@ A body is a Python function from block arguments to the values (one or several) 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from veery_lowering.mlir import ir
@@ -211,3 +211,30 @@ def map_(operands: Sequence[Value], body: Body, result: ir.Type) -> Value:
 def call(symbol: str, operands: Sequence[Value], results: Sequence[ir.Type]) -> list[Value]:
     """Call a function of the module."""
     return call_operation("func.call", symbol, operands, results)
+
+
+def custom_call(
+    name: str,
+    operands: Sequence[Value],
+    results: Sequence[ir.Type],
+    config: Mapping[str, str | int],
+    *,
+    has_side_effect: bool,
+) -> list[Value]:
+    """Call a function that was registered with XLA's foreign function interface.
+
+    Args:
+        name: of the function.
+        operands: what it reads.
+        results: the types of what it writes.
+        config: further texts and integers (of 64 bits) that it is told.
+        has_side_effect: whether it is called although nobody reads its results.
+    """
+    told = {k: ir.StringAttr.get(v) if isinstance(v, str) else integer(v) for k, v in config.items()}
+    attributes = {
+        "call_target_name": ir.StringAttr.get(name),
+        "api_version": integer(4, 32),
+        "backend_config": ir.DictAttr.get(told),
+        "has_side_effect": boolean(has_side_effect),
+    }
+    return list(operation("stablehlo.custom_call", operands, results, attributes).results)

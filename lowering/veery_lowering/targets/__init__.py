@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from veery_lowering.errors import UnknownTargetError
-from veery_lowering.targets import cpu, cuda, vulkan
+from veery_lowering.targets import cpu, cuda, vulkan, xla
 from veery_lowering.targets.target import (
     GOAL_FLAGS as GOAL_FLAGS,
     Flags as Flags,
@@ -22,9 +22,14 @@ def resolve(name: str) -> Target:
     Raises UnknownTargetError for an unknown name.
     """
     backend, _, chip = name.partition(":")
-    makers: dict[str, Callable[[str], Target]] = {"cpu": cpu.target, "vulkan": vulkan.target, "cuda": cuda.target}
+    makers: dict[str, Callable[[str], Target]] = {
+        "cpu": cpu.target,
+        "vulkan": vulkan.target,
+        "cuda": cuda.target,
+        "xla": xla.target,
+    }
     if backend not in makers:
-        known = "cpu[:processor], vulkan[:chip] or cuda[:chip]"
+        known = "cpu[:processor], vulkan[:chip], cuda[:chip] or xla[:kind]"
         raise UnknownTargetError(f"compile: unknown target {name!r}; expected {known}")
     try:
         return makers[backend](chip)

@@ -37,10 +37,11 @@ class Traits:
 class Target:
     """A way to compile.
 
-    name: as the user wrote it; backend: "cpu", "vulkan" or "cuda".
+    name: as the user wrote it; backend: "cpu", "vulkan", "cuda" or "xla", by which rules are chosen.
     attempts: option lists for a program, the preferred one first; the next is tried when the compiler fails.
     machine: what the code depends on beside the name (the CPU's features); enters the cache key.
     compiles_shortly: whether the short pipeline (compiler/short.py) is right for options.
+    hardware: what the programs run on: the backend, but for XLA, which has several.
     """
 
     name: str
@@ -48,6 +49,11 @@ class Target:
     attempts: Callable[[Traits], list[Flags]]
     machine: str = ""
     compiles_shortly: Callable[[Flags], bool] = lambda flags: False
+    hardware: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.hardware:
+            object.__setattr__(self, "hardware", self.backend)
 
 
 COMMON_FLAGS: Flags = (

@@ -25,6 +25,7 @@ class PjrtDevice(Device):
     """A device of a plugin.
 
     Attributes:
+        target: "xla:" and what XLA calls the hardware.
         client: the plugin's client; address: the device there.
     """
 
@@ -36,7 +37,8 @@ class PjrtDevice(Device):
     }
 
     def __init__(self, id: int, platform: str, client: Client, address: int) -> None:
-        self.platform = self.target = platform
+        self.platform = platform
+        self.target = f"xla:{client.platform_name}"
         description = client.api.call("Device_GetDescription", abi.DeviceGetDescription(device=address)).description
         kind = client.api.text("DeviceDescription_Kind", abi.DescriptionText(description=description))
         super().__init__(id, kind)
@@ -58,7 +60,7 @@ class PjrtDevice(Device):
 
     def _put(self, array: np.ndarray[Any, Any], spec: Spec, *, shared: bool) -> Handle:
         try:
-            return self.client.upload(array, spec.element_type, self.address, shared=shared)
+            return self.client.upload(np.asarray(array), spec.element_type, self.address, shared=shared)
         except PjrtError as error:
             cause = translate(f"copy to {self!r}", error)
         raise cause

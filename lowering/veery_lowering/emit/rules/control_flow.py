@@ -81,12 +81,12 @@ def _check(ctx: Context, *operands: Value, site: Any, debug: bool) -> list[Value
 
 @rule("platform_index")
 def _platform_index(ctx: Context, *, platforms: Sequence[str], has_default: bool) -> Value:
-    if ctx.target in platforms:
-        return hlo.constant(np.int32(platforms.index(ctx.target)))
+    if ctx.hardware in platforms:
+        return hlo.constant(np.int32(platforms.index(ctx.hardware)))
     if has_default:
         return hlo.constant(np.int32(len(platforms)))
     raise NotImplementedError(
-        f"lax.platform_dependent: no branch for platform {ctx.target!r}; there are {', '.join(platforms)}, no default"
+        f"lax.platform_dependent: no branch for platform {ctx.hardware!r}; there are {', '.join(platforms)}, no default"
     )
 
 

@@ -151,19 +151,19 @@ class _Order:
         """Whether each left element comes before the right one; the last columns are the positions."""
         before = hlo.compare(left[-1], right[-1], "LT")
         for a, b in reversed(list(zip(left[: self.num_keys], right[: self.num_keys]))):
-            less, equal = _compare(a, b)
+            less, equal = compare_keys(a, b)
             if self.descending:
                 less = hlo.not_(hlo.or_(less, equal))
             before = hlo.or_(less, hlo.and_(equal, before))
         return before
 
 
-def _compare(a: Value, b: Value) -> tuple[Value, Value]:
+def compare_keys(a: Value, b: Value) -> tuple[Value, Value]:
     """(a < b, a == b) in the order of a sort: NaNs equal each other and follow all numbers; complex lexicographic."""
     kind = hlo.dtype_of(a).kind
     if kind == "c":
-        real_less, real_equal = _compare(hlo.real(a), hlo.real(b))
-        imag_less, imag_equal = _compare(hlo.imag(a), hlo.imag(b))
+        real_less, real_equal = compare_keys(hlo.real(a), hlo.real(b))
+        imag_less, imag_equal = compare_keys(hlo.imag(a), hlo.imag(b))
         return hlo.or_(real_less, hlo.and_(real_equal, imag_less)), hlo.and_(real_equal, imag_equal)
     less, equal = hlo.compare(a, b, "LT"), hlo.compare(a, b, "EQ")
     if kind in "biu":

@@ -1,0 +1,108 @@
+"""Elementwise functions as operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.emit.registry import lookup, rule
+from veery_lowering.emit.rules.convert import convert_dtype
+from veery_lowering.emit.rules.elementwise import elementwise, integer_power
+from veery_lowering.stablehlo import Value
+
+_OPERATIONS: dict[str, Callable[..., Value]] = {
+    "exp": hlo.exponential,
+    "log": hlo.log,
+    "log1p": hlo.log_plus_one,
+    "expm1": hlo.exponential_minus_one,
+    "sin": hlo.sine,
+    "cos": hlo.cosine,
+    "tan": hlo.tan,
+    "asin": hlo.asin,
+    "acos": hlo.acos,
+    "atan": hlo.atan,
+    "sinh": hlo.sinh,
+    "cosh": hlo.cosh,
+    "tanh": hlo.tanh,
+    "asinh": hlo.asinh,
+    "acosh": hlo.acosh,
+    "atanh": hlo.atanh,
+    "cbrt": hlo.cbrt,
+    "logistic": hlo.logistic,
+    "sqrt": hlo.sqrt,
+    "rsqrt": hlo.rsqrt,
+    "abs": hlo.abs,
+    "floor": hlo.floor,
+    "ceil": hlo.ceil,
+    "clz": hlo.count_leading_zeros,
+    "div": hlo.divide,
+    "rem": hlo.remainder,
+    "atan2": hlo.atan2,
+    "erf": hlo.erf,
+    "erfc": hlo.erfc,
+    "erf_inv": hlo.erf_inv,
+    "lgamma": hlo.lgamma,
+    "digamma": hlo.digamma,
+    "polygamma": hlo.polygamma,
+    "zeta": hlo.zeta,
+    "bessel_i1e": hlo.bessel_i1e,
+    "nextafter": hlo.next_after,
+}
+
+
+def _direct(name: str, operation: Callable[..., Value]) -> None:
+    elementwise(name, target="xla")(lambda ctx, *operands, **_: operation(*operands))
+
+
+for _name, _operation in _OPERATIONS.items():
+    _direct(_name, _operation)
+
+
+@elementwise("exp2", target="xla")
+def _exp2(ctx: Any, x: Value, **_: Any) -> Value:
+    return hlo.power(hlo.full_like(x, 2), x)
+
+
+@elementwise("round", target="xla")
+def _round(ctx: Any, x: Value, *, rounding_method: Any) -> Value:
+    return hlo.round_nearest_even(x) if int(rounding_method) == 1 else hlo.round_nearest_afz(x)
+
+
+@elementwise("sign", target="xla")
+def _sign(ctx: Any, x: Value) -> Value:
+    if hlo.dtype_of(x).kind == "u":
+        return hlo.convert(hlo.compare(x, hlo.full_like(x, 0), "NE"), hlo.dtype_of(x))
+    return hlo.sign(x)
+
+
+@elementwise("integer_pow", target="xla")
+def _integer_pow(ctx: Any, x: Value, *, y: int, **_: Any) -> Value:
+    return integer_power(x, y)
+
+
+@elementwise("pow", target="xla")
+def _pow(ctx: Any, x: Value, y: Value) -> Value:
+    """The exponent may be an integer. Integers to negative powers are what the general rule has them be."""
+    dtype = hlo.dtype_of(x)
+    if dtype.kind in "iu":
+        general = lookup("pow", "any")
+        assert general is not None
+        result: Value = general(ctx, x, y)
+        return result
+    return hlo.power(x, convert_dtype(y, dtype))
+
+
+@rule("convert_element_type", target="xla")
+def _convert_element_type(ctx: Any, x: Value, *, new_dtype: Any, **_: Any) -> Value:
+    """Conversions between floats are operations; others have the general rule's meaning out of range."""
+    old, new = hlo.dtype_of(x), np.dtype(getattr(new_dtype, "physical", new_dtype))
+    if _is_float(old) and _is_float(new):
+        return hlo.convert(x, new)
+    return convert_dtype(x, new_dtype)
+
+
+def _is_float(dtype: np.dtype) -> bool:
+    return dtype.kind == "f" or (dtype.kind == "V" and "float" in dtype.name)

@@ -1,0 +1,115 @@
+"""gather and scatter: XLA's own leave out updates that are out of bounds, and clamp what is gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.emit.registry import Context, Value, rule
+from veery_lowering.emit.rules.elementwise import add, maximum, minimum, multiply
+from veery_lowering.emit.rules.gather_scatter import bound, fill_value_of, fills
+
+
+@rule("gather", target="xla")
+def _gather(
+    ctx: Context,
+    operand: Value,
+    indices: Value,
+    *,
+    dimension_numbers: Any,
+    slice_sizes: Sequence[int],
+    mode: Any = None,
+    fill_value: Any = None,
+    indices_are_sorted: bool = False,
+    **_: Any,
+) -> Value:
+    numbers, shape = dimension_numbers, ctx.avals_in[0].shape
+    out = tuple(ctx.avals_out[0].shape)
+    dtype = hlo.dtype_of(operand)
+    fill = fill_value_of(dtype, fill_value) if fills(mode) else 0
+    limits = [shape[axis] - slice_sizes[axis] for axis in numbers.start_index_map]
+    if 0 in out or any(n < 0 for n in limits):
+        return hlo.full(fill, out, dtype)
+    bounded = bound(indices, limits, fills(mode))
+    result = hlo.gather(
+        operand,
+        bounded.indices,
+        offset_dims=numbers.offset_dims,
+        collapsed_slice_dims=numbers.collapsed_slice_dims,
+        start_index_map=numbers.start_index_map,
+        operand_batching_dims=getattr(numbers, "operand_batching_dims", ()),
+        start_indices_batching_dims=getattr(numbers, "start_indices_batching_dims", ()),
+        index_vector_dim=len(hlo.shape_of(indices)) - 1,
+        slice_sizes=slice_sizes,
+        indices_are_sorted=indices_are_sorted,
+        shape=out,
+    )
+    if bounded.valid is None:
+        return result
+    batch_dims = [axis for axis in range(len(out)) if axis not in numbers.offset_dims]
+    valid = hlo.broadcast_in_dim(bounded.valid, out, batch_dims)
+    return hlo.select(valid, result, hlo.full(fill, out, dtype))
+
+
+_COMBINERS: dict[str, Callable[[Value, Value], Value]] = {
+    "scatter": lambda old, new: new,
+    "scatter_add": add,
+    "scatter_sub": hlo.subtract,
+    "scatter_mul": multiply,
+    "scatter_min": minimum,
+    "scatter_max": maximum,
+}
+
+
+def _register(name: str, combine: Callable[[Value, Value], Value]) -> None:
+    @rule(name, target="xla")
+    def lower(
+        ctx: Context,
+        operand: Value,
+        indices: Value,
+        updates: Value,
+        *,
+        dimension_numbers: Any,
+        mode: Any = None,
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+        **_: Any,
+    ) -> Value:
+        numbers = dimension_numbers
+        shape, update_shape = ctx.avals_in[0].shape, ctx.avals_in[2].shape
+        window = _window_sizes(shape, update_shape, numbers)
+        limits = [shape[axis] - window[axis] for axis in numbers.scatter_dims_to_operand_dims]
+        if 0 in update_shape or any(n < 0 for n in limits):
+            return operand
+        if not fills(mode):
+            indices = bound(indices, limits, mask=False).indices
+        elif hlo.dtype_of(indices).itemsize < 4:  # whose sizes may not hold the operand's
+            indices = hlo.convert(indices, np.int64 if hlo.dtype_of(indices).kind == "u" else np.int32)
+        (result,) = hlo.scatter(
+            [operand],
+            indices,
+            [updates],
+            combine,
+            update_window_dims=numbers.update_window_dims,
+            inserted_window_dims=numbers.inserted_window_dims,
+            scatter_dims_to_operand_dims=numbers.scatter_dims_to_operand_dims,
+            input_batching_dims=getattr(numbers, "operand_batching_dims", ()),
+            scatter_indices_batching_dims=getattr(numbers, "scatter_indices_batching_dims", ()),
+            index_vector_dim=len(hlo.shape_of(indices)) - 1,
+            indices_are_sorted=indices_are_sorted,
+            unique_indices=unique_indices,
+        )
+        return result
+
+
+for _name, _combine in _COMBINERS.items():
+    _register(_name, _combine)
+
+
+def _window_sizes(shape: Sequence[int], update_shape: Sequence[int], numbers: Any) -> list[int]:
+    absent = {*numbers.inserted_window_dims, *getattr(numbers, "operand_batching_dims", ())}
+    sizes = iter([update_shape[axis] for axis in numbers.update_window_dims])
+    return [1 if axis in absent else next(sizes) for axis in range(len(shape))]
