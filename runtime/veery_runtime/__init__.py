@@ -14,6 +14,7 @@ from veery_runtime.discovery import (
     absent as absent,
     configure as configure,
     devices as devices,
+    plugins as plugins,
     synchronize as synchronize,
 )
 from veery_runtime.errors import (

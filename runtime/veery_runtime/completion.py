@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from veery_runtime import iree
 from veery_runtime.errors import ForkedProcessError, tells_of_loss, translate
@@ -171,4 +172,15 @@ class Deferred:
             self.after.wait()
 
 
-Pending = Completion | Failed | Deleted | Deferred
+class Pending(Protocol):
+    """What the states of a buffer's work have in common.
+
+    Attributes:
+        reported: whether somebody has seen its failure.
+    """
+
+    reported: bool
+
+    def done(self) -> bool: ...
+    def failed(self) -> bool: ...
+    def wait(self) -> None: ...

@@ -109,6 +109,10 @@ class Device:
         """A DLPack capsule of ready contents."""
         return self.hal.create_dlpack_capsule(ref.deref(iree.HalBufferView), *self.dlpack_device)
 
+    def load(self, program: Any, compiled: bytes | None) -> Any:
+        """A program that another compiler than IREE's makes for this device, as something to call."""
+        raise TypeError(f"{self!r} runs programs of IREE's compiler")
+
     def synchronize(self) -> None:
         """Blocks until all submitted work is done; raises the first failure that nobody has seen."""
         self.in_flight.drain()

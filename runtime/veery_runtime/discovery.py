@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import threading
+from typing import Any
 
 from veery_runtime import completion, effects, iree, vulkan, workers
 from veery_runtime.cpu_device import CpuDevice
@@ -15,7 +16,6 @@ from veery_runtime.device import Device
 from veery_runtime.errors import DeviceUnavailableError
 from veery_runtime.flight import Flight
 from veery_runtime.gpu_device import GpuDevice
-from veery_runtime.pjrt import plugins
 
 _lock = threading.Lock()
 _devices: list[Device] | None = None
@@ -114,8 +114,8 @@ def devices(platform: str | None = None) -> list[Device]:
     """The devices of this machine.
 
     Args:
-      platform: "cpu", "vulkan" or "cuda" ("gpu" is whichever of the two is there), or one of PJRT plugins: "xla", "tpu",
-        ... None lists the CPU devices first and then every GPU, but loads no plugin.
+      platform: "cpu", "vulkan" or "cuda" ("gpu" is whichever of the two is there), or one of PJRT plugins: "xla",
+        "tpu", ... None lists the CPU devices first and then every GPU, but loads no plugin.
 
     Raises:
       RuntimeError: the platform is unknown or absent; the message says what was looked for.
@@ -130,11 +130,25 @@ def devices(platform: str | None = None) -> list[Device]:
         found = _platform("cuda") or _platform("vulkan")
         return found or _missing("gpu", "; ".join(f"{name}: {cause}" for name, cause in _absent.items()))
     if platform not in ("cpu", "vulkan", "cuda"):
-        if plugins.is_platform(platform):
-            return [*plugins.devices(platform)]
-        known = ", ".join(["cpu", "vulkan", "cuda", *plugins.platforms()])
+        found = plugins()
+        if found.is_platform(platform):
+            return [*found.devices(platform)]
+        known = ", ".join(["cpu", "vulkan", "cuda", *found.platforms()])
         raise DeviceUnavailableError(f"Unknown backend {platform!r}; veery knows {known}")
     return _platform(platform) or _missing(platform, _absent.get(platform, "no device"))
+
+
+def plugins() -> Any:
+    """What knows of PJRT plugins (see veery_runtime.pjrt.plugins)."""
+    global _plugins
+    if _plugins is None:
+        from veery_runtime.pjrt import plugins
+
+        _plugins = plugins
+    return _plugins
+
+
+_plugins: Any = None
 
 
 def _missing(platform: str, cause: str) -> list[Device]:
@@ -149,7 +163,8 @@ def absent() -> dict[str, str]:
 
 
 def _opened() -> list[Device]:
-    return [*(_devices or ()), *(device for found in _gpus.values() for device in found), *plugins.opened()]
+    others = _plugins.opened() if _plugins is not None else ()
+    return [*(_devices or ()), *(device for found in _gpus.values() for device in found), *others]
 
 
 def synchronize() -> None:

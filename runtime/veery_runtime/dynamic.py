@@ -14,8 +14,6 @@ from veery_runtime.discovery import devices
 from veery_runtime.errors import DeviceUnavailableError
 from veery_runtime.executable import Executable, Loaded
 from veery_runtime.loading import choose_queue
-from veery_runtime.pjrt.device import PjrtDevice
-from veery_runtime.pjrt.executable import PjrtExecutable
 
 # For so many shapes of one program the concrete signatures are remembered; the oldest go first.
 _REMEMBERED_SHAPES = 1024
@@ -92,7 +90,7 @@ def load(
     queue: str | None = None,
     names: Sequence[str] = (),
     compiled: bytes | None = None,
-) -> Executable | DynamicExecutable | PjrtExecutable:
+) -> Any:
     """Loads a compiled program onto a device.
 
     Args:
@@ -104,15 +102,15 @@ def load(
       compiled: for a device of a PJRT plugin, what `PjrtExecutable.serialize` gave for this program.
 
     Returns:
-      The callable program.
+      The callable program: an Executable, a DynamicExecutable where it has symbolic shapes, or a PjrtExecutable.
 
     Raises:
       RuntimeError: there is no device for the program, or IREE refuses it.
     """
     if device is None:
         device = devices(program.backend)[0]
-    if isinstance(device, PjrtDevice) and program.target == device.target:
-        return PjrtExecutable(program, device, compiled)
+    if program.backend == "xla" and device.target == program.target:
+        return device.load(program, compiled)
     if device.platform != program.backend:
         raise DeviceUnavailableError(f"load: {program.name} was compiled for {program.target}, not for {device!r}")
     if queue not in (None, "inline", "threaded", "deferred"):

@@ -305,7 +305,7 @@ class ModuleEmitter:
                 self._declare(f"host.{host.symbol}", input_types, output_types, pure)
         if self.target == "xla":
             # The runtime puts the number of the loaded program in its place.
-            config = {"program": PLACE_OF_PROGRAM, "index": self.host_calls.index(host)}
+            config: dict[str, str | int] = {"program": PLACE_OF_PROGRAM, "index": self.host_calls.index(host)}
             results = hlo.custom_call("veery.host_call", operands, output_types, config, has_side_effect=not pure)
         else:
             results = hlo.call(f"host.{host.symbol}", operands, output_types)

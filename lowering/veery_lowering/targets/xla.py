@@ -11,7 +11,9 @@ def target(hardware: str) -> Target:
     """The target of XLA's devices of a kind, in XLA's words: "cpu" (the default), "cuda", "rocm", "tpu"."""
     hardware = hardware or "cpu"
     if not re.fullmatch(r"[\w.-]+", hardware):
-        raise ValueError(f"compile: unknown kind of XLA's devices {hardware!r}; expected xla:cpu, xla:cuda, xla:tpu, ...")
+        raise ValueError(
+            f"compile: unknown kind of XLA's devices {hardware!r}; expected xla:cpu, xla:cuda, xla:tpu, ..."
+        )
 
     def attempts(traits: Traits) -> list[Flags]:
         return []

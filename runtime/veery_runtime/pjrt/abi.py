@@ -1,8 +1,8 @@
 """The part of PJRT's C interface that is used here: its functions, structs and numbers.
 
 A plugin exports `GetPjrtApi`, which returns a table of functions. Each takes one struct, which begins with its own size,
-so that both sides may be of different versions: fields are added at the end, and zero is what they were before. All
-structs have room for fields to come, and say so, since plugins refuse those that are shorter than they know them.
+so that both sides may be of different versions: fields are added at the end, and zero is what they were before.
+All structs have room for fields to come, and say so: plugins refuse those that are shorter than they know them.
 
 Source: xla/pjrt/c/pjrt_c_api.h of OpenXLA, whose order and names these tables follow.
 """
@@ -124,22 +124,42 @@ BufferPointer = _struct("BufferPointer", "buffer:p pointer:p")
 BufferToHost = _struct("BufferToHost", "buffer:p layout:p dst:p dst_size:z event:p")
 BufferIsOnCpu = _struct("BufferIsOnCpu", "buffer:p is_on_cpu:b")
 BufferCopyToDevice = _struct("BufferCopyToDevice", "buffer:p device:p copy:p")
-# PJRT_Buffer_MemoryLayout, of the tiled kind, without tiles: the dimensions from the fastest to the slowest.
-MemoryLayout = type(
-    "MemoryLayout",
-    (ctypes.Structure,),
-    {"_fields_": [*_HEADER, ("tiled_size", ctypes.c_size_t), ("tiled_extension", ctypes.c_void_p),
-                  ("minor_to_major", ctypes.c_void_p), ("minor_to_major_size", ctypes.c_size_t),
-                  ("tile_dims", ctypes.c_void_p), ("tile_dim_sizes", ctypes.c_void_p), ("num_tiles", ctypes.c_size_t),
-                  ("type", ctypes.c_int), ("room", ctypes.c_size_t)]},
-)  # fmt: skip
+
+
+class MemoryLayout(ctypes.Structure):
+    """PJRT_Buffer_MemoryLayout, of the tiled kind, without tiles: the dimensions from the fastest to the slowest."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("extension_start", ctypes.c_void_p),
+        ("tiled_size", ctypes.c_size_t),
+        ("tiled_extension", ctypes.c_void_p),
+        ("minor_to_major", ctypes.c_void_p),
+        ("minor_to_major_size", ctypes.c_size_t),
+        ("tile_dims", ctypes.c_void_p),
+        ("tile_dim_sizes", ctypes.c_void_p),
+        ("num_tiles", ctypes.c_size_t),
+        ("type", ctypes.c_int),
+        ("room", ctypes.c_size_t),
+    ]
+
+
 TILED_SIZE = 7 * 8
-NamedValue = type(
-    "NamedValue",
-    (ctypes.Structure,),
-    {"_fields_": [*_HEADER, ("name", ctypes.c_void_p), ("name_size", ctypes.c_size_t), ("type", ctypes.c_int),
-                  ("value", ctypes.c_uint64), ("value_size", ctypes.c_size_t)]},
-)  # fmt: skip
+
+
+class NamedValue(ctypes.Structure):
+    """PJRT_NamedValue, its union as the word that it is."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("extension_start", ctypes.c_void_p),
+        ("name", ctypes.c_void_p),
+        ("name_size", ctypes.c_size_t),
+        ("type", ctypes.c_int),
+        ("value", ctypes.c_uint64),
+        ("value_size", ctypes.c_size_t),
+    ]
+
 
 # PJRT_HostBufferSemantics.
 COPIED_DURING_CALL = 0
@@ -161,7 +181,8 @@ class Table(ctypes.Structure):
     """PJRT_Api up to its functions."""
 
     _fields_ = [
-        *_HEADER,
+        ("struct_size", ctypes.c_size_t),
+        ("extension_start", ctypes.c_void_p),
         ("version_size", ctypes.c_size_t),
         ("version_extension", ctypes.c_void_p),
         ("major", ctypes.c_int),

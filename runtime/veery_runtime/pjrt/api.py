@@ -79,19 +79,24 @@ class Api:
         Raises:
             PjrtError: with the plugin's words.
         """
-        error = getattr(self, name)(ctypes.addressof(arguments))
+        error = self.try_call(name, arguments)
         if error:
             raise self.exception(error)
         return arguments
 
+    def try_call(self, name: str, arguments: Any) -> int | None:
+        """Call a function with a struct, which lives until it returns; the address of its error, if there is one."""
+        error: int | None = getattr(self, name)(ctypes.addressof(arguments))
+        return error
+
     def exception(self, error: int) -> PjrtError:
         """The exception for an error of the plugin, which is freed."""
         said = abi.ErrorMessage(error=error)
-        self.Error_Message(ctypes.addressof(said))
+        self.try_call("Error_Message", said)
         message = ctypes.string_at(said.message, said.message_size).decode(errors="replace")
         coded = abi.ErrorGetCode(error=error)
-        self.Error_GetCode(ctypes.addressof(coded))
-        self.Error_Destroy(ctypes.addressof(abi.ErrorDestroy(error=error)))
+        self.try_call("Error_GetCode", coded)
+        self.try_call("Error_Destroy", abi.ErrorDestroy(error=error))
         name = _CODES[coded.code] if 0 <= coded.code < len(_CODES) else f"error {coded.code}"
         return PjrtError(message if message.startswith(name) else f"{name}: {message}", coded.code)
 
@@ -115,7 +120,7 @@ class Api:
 def named_values(address: int | None, count: int) -> dict[str, Any]:
     """PJRT_NamedValues as a dictionary."""
     found: dict[str, Any] = {}
-    for each in (abi.NamedValue * count).from_address(address) if address else ():  # type: ignore[operator]
+    for each in (abi.NamedValue * count).from_address(address) if address else ():
         name = ctypes.string_at(each.name, each.name_size).decode()
         raw = ctypes.c_uint64(each.value)
         if each.type == 0:

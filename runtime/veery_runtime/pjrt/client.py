@@ -63,12 +63,12 @@ class Client:
 
     def error_of(self, event: int) -> PjrtError | None:
         """What finished work failed with."""
-        error = self.api.Event_Error(ctypes.addressof(abi.Event(event=event)))
+        error = self.api.try_call("Event_Error", abi.Event(event=event))
         return self.api.exception(error) if error else None
 
     def wait(self, event: int) -> PjrtError | None:
         """Blocks until an event has happened; returns what the work failed with."""
-        error = self.api.Event_Await(ctypes.addressof(abi.Event(event=event)))
+        error = self.api.try_call("Event_Await", abi.Event(event=event))
         return self.api.exception(error) if error else None
 
     def when_ready(self, event: int, then: Callable[[], Any]) -> None:
@@ -79,7 +79,7 @@ class Client:
 
     def _call_waiting(self, error: int | None, number: int) -> None:
         if error:
-            self.api.Error_Destroy(ctypes.addressof(abi.ErrorDestroy(error=error)))
+            self.api.try_call("Error_Destroy", abi.ErrorDestroy(error=error))
         self._waiting.pop(number)()
 
     # Buffers.
@@ -186,13 +186,13 @@ class Client:
             PjrtError: it is of another plugin, or damaged.
         """
         self.check_process("load")
-        held, at = text_buffer(content)
+        _held, at = text_buffer(content)
         arguments = abi.DeserializeAndLoad(client=self.address, bytes=at, size=len(content))
         return int(self.api.call("Executable_DeserializeAndLoad", arguments).loaded)
 
     def destroy_executable(self, loaded: int) -> None:
         """Frees a loaded executable."""
-        self.api.LoadedExecutable_Destroy(ctypes.addressof(abi.Executable(executable=loaded)))
+        self.api.try_call("LoadedExecutable_Destroy", abi.Executable(executable=loaded))
 
 
 def _taking_bytes(function: Any) -> Callable[[bytes], Any]:

@@ -14,6 +14,7 @@ from veery_runtime.errors import execution_error, translate
 from veery_runtime.pjrt import abi
 from veery_runtime.pjrt.api import PjrtError
 from veery_runtime.pjrt.client import Client
+from veery_runtime.pjrt.executable import PjrtExecutable
 from veery_runtime.pjrt.handle import Handle
 
 
@@ -60,7 +61,7 @@ class PjrtDevice(Device):
 
     def _put(self, array: np.ndarray[Any, Any], spec: Spec, *, shared: bool) -> Handle:
         try:
-            return self.client.upload(np.asarray(array), spec.element_type, self.address, shared=shared)
+            return self.client.upload(np.asarray(array), int(spec.element_type or 0), self.address, shared=shared)
         except PjrtError as error:
             cause = translate(f"copy to {self!r}", error)
         raise cause
@@ -69,7 +70,7 @@ class PjrtDevice(Device):
         if self.host_visible:
             held = (ctypes.c_char * spec.nbytes).from_address(self.client.pointer(ref))
             held.owner = ref  # type: ignore[attr-defined]
-            host = np.frombuffer(held, spec.dtype).reshape(spec.shape)
+            host: np.ndarray[Any, Any] = np.frombuffer(memoryview(held), spec.dtype).reshape(spec.shape)
         else:
             host = np.empty(spec.shape, spec.dtype)
             try:
@@ -87,6 +88,9 @@ class PjrtDevice(Device):
         if not self.host_visible:
             raise BufferError(f"the memory of {self!r} cannot be shared; copy it with numpy.asarray")
         return writable_alias(self.read(ref, spec)).__dlpack__()
+
+    def load(self, program: Any, compiled: bytes | None) -> PjrtExecutable:
+        return PjrtExecutable(program, self, compiled)
 
     def memory_stats(self) -> dict[str, int]:
         """Bytes in use by the plugin's account, or by veery's own where the plugin keeps none."""

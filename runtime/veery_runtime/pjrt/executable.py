@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from veery_runtime import completion, workers
 from veery_runtime.buffer import Buffer, put
@@ -15,13 +15,15 @@ from veery_runtime.hostcall import has_effects, specs
 from veery_runtime.pjrt import abi, host
 from veery_runtime.pjrt.api import PjrtError
 from veery_runtime.pjrt.client import Client
-from veery_runtime.pjrt.device import PjrtDevice
 from veery_runtime.pjrt.handle import LONG_WORK, Handle, one_field
+
+if TYPE_CHECKING:
+    from veery_runtime.pjrt.device import PjrtDevice
 
 Call = Callable[[Sequence[Buffer]], list[Buffer]]
 
 # What XLA computes together in bfloat16 and float16 is rounded where the operations say so, as eagerly.
-_OVERRIDES: dict[str, Any] = {"xla_allow_excess_precision": False}
+_OVERRIDES: dict[str, Any] = {"xla_allow_excess_precision": False, "xla_cpu_enable_fast_min_max": False}
 
 
 class Frame:
@@ -140,6 +142,7 @@ class PjrtExecutable:
         outputs = self.outputs
         frames: list[Frame] = []
         failed = self._failure
+        count = len(self.constants) + len(self.inputs)
         single = outputs[0] if len(outputs) == 1 else None
         check, begun = self._client.check_process, completion.generation
 
@@ -149,7 +152,7 @@ class PjrtExecutable:
             except IndexError:
                 frame = self._frame()
             try:
-                frame.arguments[:] = [buffer._ref.address for buffer in buffers] or _NOTHING
+                frame.arguments[:count] = [buffer._ref.address for buffer in buffers]
             except AttributeError:
                 return self._with_missing(buffers)
             if completion.generation != begun:
@@ -207,10 +210,11 @@ class PjrtExecutable:
         self._client.check_process(self._where)
         frame = self._frame()
         try:
-            frame.arguments[:] = [buffer._ref.address for buffer in buffers] or _NOTHING
+            frame.arguments[: len(buffers)] = [buffer._ref.address for buffer in buffers]
         except AttributeError:
             return self._with_missing(buffers)
-        frame.non_donatable[: len(kept)] = kept
+        for i, index in enumerate(kept):
+            frame.non_donatable[i] = index
         frame.options.num_non_donatable = len(kept)
         error = self._client.api.LoadedExecutable_Execute(frame.address)
         if error:
@@ -236,6 +240,3 @@ class PjrtExecutable:
         if not workers.nested():
             self.device.in_flight.admit(failed, 0, True)
         return [Buffer(None, spec, failed) for spec in self.outputs]
-
-
-_NOTHING = [0]

@@ -12,6 +12,7 @@ import ctypes
 import functools
 import itertools
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -92,8 +93,11 @@ class _Metadata(ctypes.Structure):
 
 class _MetadataExtension(ctypes.Structure):
     _fields_ = [
-        ("struct_size", ctypes.c_size_t), ("type", ctypes.c_int), ("next", ctypes.c_void_p), ("metadata", ctypes.c_void_p)
-    ]  # fmt: skip
+        ("struct_size", ctypes.c_size_t),
+        ("type", ctypes.c_int),
+        ("next", ctypes.c_void_p),
+        ("metadata", ctypes.c_void_p),
+    ]
 
 
 class _Register(ctypes.Structure):
@@ -163,7 +167,7 @@ def _register(client: Client) -> None:
     register = _Extension.from_address(address).register if address else None
     if not register:
         raise DeviceUnavailableError(f"{client.api.path} does not let programs call functions of the host")
-    (held_name, name), (held_platform, platform) = text_buffer(NAME), text_buffer(b"Host")
+    (_held_name, name), (_held_platform, platform) = text_buffer(NAME), text_buffer(b"Host")
     arguments = _Register(
         struct_size=ctypes.sizeof(_Register), name=name, name_size=len(NAME),
         handler=ctypes.cast(_handler, ctypes.c_void_p), platform=platform, platform_size=4,
@@ -173,8 +177,7 @@ def _register(client: Client) -> None:
         raise client.api.exception(error)
 
 
-@_HANDLER
-def _handler(address: int) -> int | None:
+def _handle(address: int) -> int | None:
     """What XLA calls: asked for the version that it speaks, which is the caller's; and to run a function."""
     frame = _Frame.from_address(address)
     extension = frame.extension_start
@@ -222,12 +225,13 @@ def _array(address: int, spec: Spec) -> np.ndarray[Any, Any]:
     if not spec.nbytes:
         return np.empty(spec.shape, spec.dtype)
     memory = (ctypes.c_char * spec.nbytes).from_address(_Buffer.from_address(address).data)
-    return np.frombuffer(memory, np.uint8).view(spec.dtype).reshape(spec.shape)
+    array: np.ndarray[Any, Any] = np.frombuffer(memoryview(memory), np.uint8).view(spec.dtype).reshape(spec.shape)
+    return array
 
 
 def _attributes(attributes: _Attributes) -> dict[str, Any]:
     """The two attributes of a call: texts as bytes, and integers of 64 bits."""
-    words = lambda address: (ctypes.c_size_t * attributes.size).from_address(address)
+    words: Callable[[int], Any] = lambda address: (ctypes.c_size_t * attributes.size).from_address(address)
     kinds = (ctypes.c_int * attributes.size).from_address(attributes.types)
     found: dict[str, Any] = {}
     for kind, name, value in zip(kinds, words(attributes.names), words(attributes.values)):
@@ -242,6 +246,9 @@ def _attributes(attributes: _Attributes) -> dict[str, Any]:
 def _text(address: int) -> bytes:
     span = _Span.from_address(address)
     return ctypes.string_at(span.address, span.size)
+
+
+_handler = _HANDLER(_handle)
 
 
 def _error(frame: _Frame, message: str) -> int | None:

@@ -5,6 +5,7 @@ Source: xla/pjrt/proto/compile_options.proto and xla/xla_data.proto (DeviceAssig
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 
 # CompileOptionsProto
@@ -51,8 +52,6 @@ def _override(value: str | bool | int | float) -> bytes:
     if isinstance(value, int):
         return _number(_INT, value)
     if isinstance(value, float):
-        import struct
-
         return _varint(_DOUBLE << 3 | 1) + struct.pack("<d", value)
     return _message(_STRING, value.encode())
 

@@ -244,8 +244,8 @@ def _try_in_a_child(plugin: Plugin) -> None:
         said = [line for line in tried.stderr.splitlines() if line.strip()]
         reason = f"; its last words: {said[-1]}" if said else ""
         raise DeviceUnavailableError(
-            f"No {plugin.platform} device: {plugin.path} ({plugin.origin}) dies with signal {-tried.returncode} when it "
-            f"is started{reason}"
+            f"No {plugin.platform} device: {plugin.path} ({plugin.origin}) dies with signal {-tried.returncode} when "
+            f"it is started{reason}"
         )
     _keep_trial(record)
 

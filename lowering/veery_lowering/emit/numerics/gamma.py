@@ -20,7 +20,7 @@ from veery_lowering.emit.numerics._expr import (
     sqrt,
     where,
 )
-from veery_lowering.emit.numerics.real import exp, log
+from veery_lowering.emit.numerics.elementary import exp, is_native, log
 from veery_lowering.emit.numerics.trigonometry import sin_cos_of_angle
 
 _INF = math.inf
@@ -163,6 +163,8 @@ def sin_pi(x: Expr) -> Expr:
 
 def lgamma(x: Expr) -> Expr:
     """log |gamma(x)|; exactly 0 at 1 and 2, infinite at 0, -1, -2, ..."""
+    if is_native():
+        return Expr(hlo.lgamma(x.value))
     reflected = x <= -0.5
     a = where(reflected, -x, x)
     # Steps up to, or down to, [1.5, 2.5); with t = result - 2 exact.
@@ -193,6 +195,8 @@ def _stirling(w: Expr) -> Expr:
 
 def digamma(x: Expr) -> Expr:
     """The derivative of lgamma; NaN at 0, -1, -2, ..."""
+    if is_native():
+        return Expr(hlo.digamma(x.value))
     reflected = x < 0.5
     a = where(reflected, 1.0 - x, x)
     correction, y = a.constant(0.0), a

@@ -12,8 +12,8 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.numerics._expr import Expr, is_nan, maximum, where
+from veery_lowering.emit.numerics.elementary import exp, log, log1p
 from veery_lowering.emit.numerics.gamma import digamma, lgamma
-from veery_lowering.emit.numerics.real import exp, log, log1p
 
 _INF = math.inf
 _NAN = math.nan

@@ -29,9 +29,7 @@ def _accumulator(out: np.dtype) -> np.dtype:
 
 
 @rule("dot_general", target="xla")
-def _dot_general(
-    ctx: Context, a: Value, b: Value, *, dimension_numbers: Any, precision: Any = None, **_: Any
-) -> Value:
+def _dot_general(ctx: Context, a: Value, b: Value, *, dimension_numbers: Any, precision: Any = None, **_: Any) -> Value:
     contracting, batch = dimension_numbers
     out = np.dtype(ctx.avals_out[0].dtype)
     if hlo.dtype_of(a) == np.bool_:

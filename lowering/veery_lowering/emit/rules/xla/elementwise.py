@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
+from veery_lowering.emit.numerics.elementary import native
 from veery_lowering.emit.registry import lookup, rule
 from veery_lowering.emit.rules.convert import convert_dtype
 from veery_lowering.emit.rules.elementwise import elementwise, integer_power
@@ -59,6 +60,24 @@ def _direct(name: str, operation: Callable[..., Value]) -> None:
 
 for _name, _operation in _OPERATIONS.items():
     _direct(_name, _operation)
+
+
+def _by_formula(name: str) -> None:
+    """Lower a primitive that is no operation to its formula, made of operations."""
+
+    @elementwise(name, target="xla")
+    def lower(ctx: Any, *operands: Value, **params: Any) -> Value:
+        general = lookup(name, "any")
+        assert general is not None
+        with native():
+            result: Value = general(ctx, *operands, **params)
+        return result
+
+
+for _name in (
+    "igamma", "igammac", "igamma_grad_a", "random_gamma_grad", "regularized_incomplete_beta", "bessel_i0e",
+):  # fmt: skip
+    _by_formula(_name)
 
 
 @elementwise("exp2", target="xla")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.emit.registry import Context, Value, rule
+from veery_lowering.emit.registry import Context, Value, lookup, rule
 from veery_lowering.emit.rules.reduce import fold, highest, lowest
 
 Combine = Callable[[Value, Value], Value]
@@ -180,8 +180,7 @@ def _scanned(x: Value, axis: int, reverse: bool, combine: Combine, init: Value) 
     if reverse:
         return hlo.reverse(_scanned(hlo.reverse(x, (axis,)), axis, False, combine, init), (axis,))
     half = math.ceil(length / 2)
-    every = lambda start, stop: _strided(x, axis, start, stop)
-    even, odd = every(0, length), every(1, length)
+    even, odd = (_strided(x, axis, start, length) for start in (0, 1))
     pairs = combine(_strided(x, axis, 0, 2 * (length // 2)), odd)
     ends = _scanned(pairs, axis, False, combine, init)  # of the places 1, 3, 5, ...
     inner = combine(_cut(ends, axis, 0, half - 1), _cut(even, axis, 1, half)) if half > 1 else None
@@ -210,7 +209,7 @@ def _interleaved(even: Value, odd: Value, axis: int, length: int) -> Value:
 
     def apart(x: Value, low: int) -> Value:
         high = length - low - (2 * hlo.shape_of(x)[axis] - 1)
-        at = lambda n: [n if i == axis else 0 for i in range(rank)]
+        at: Callable[[int], list[int]] = lambda n: [n if i == axis else 0 for i in range(rank)]
         return hlo.pad(x, zero, at(low), at(high), at(1))
 
     place = hlo.iota(np.int32, tuple(length if i == axis else n for i, n in enumerate(hlo.shape_of(even))), axis)
@@ -237,8 +236,6 @@ def _reduce_min(ctx: Context, x: Value, *, axes: Sequence[int], **_: Any) -> Val
 def _reduce_extreme(
     ctx: Context, x: Value, axes: Sequence[int], combine: Combine, neutral: Callable[[np.dtype], Any]
 ) -> Value:
-    from veery_lowering.emit.registry import lookup
-
     if hlo.dtype_of(x).kind == "c":
         general = lookup(ctx.primitive, "any")
         assert general is not None

@@ -1,0 +1,46 @@
+"""The elementary functions that formulas of special functions are made of: those of this package, or a compiler's own.
+
+Ours rely on the rounding of each operation, which XLA does not promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.emit.numerics import real
+from veery_lowering.emit.numerics._expr import Expr
+
+_native: ContextVar[bool] = ContextVar("native", default=False)
+
+
+@contextmanager
+def native() -> Iterator[None]:
+    """A context in which formulas are made of StableHLO's operations."""
+    token = _native.set(True)
+    try:
+        yield
+    finally:
+        _native.reset(token)
+
+
+def is_native() -> bool:
+    """Whether formulas are made of StableHLO's operations now."""
+    return _native.get()
+
+
+def exp(x: Expr) -> Expr:
+    """e**x."""
+    return Expr(hlo.exponential(x.value)) if is_native() else real.exp(x)
+
+
+def log(x: Expr) -> Expr:
+    """The natural logarithm."""
+    return Expr(hlo.log(x.value)) if is_native() else real.log(x)
+
+
+def log1p(x: Expr) -> Expr:
+    """log(1 + x)."""
+    return Expr(hlo.log_plus_one(x.value)) if is_native() else real.log1p(x)
