@@ -45,6 +45,7 @@ def runtime() -> Any:
     veery_runtime.buffer_protocol.redirect(ArrayImpl, "_a")
     if config.jax_num_cpu_devices and config.jax_num_cpu_devices > 0:
         veery_runtime.configure(num_cpu_devices=config.jax_num_cpu_devices)
+    veery_runtime.configure(records=lambda: lowering().disk_cache().directory)
     veery_runtime.errors.raise_also_as(JaxRuntimeError)
     return veery_runtime
 
@@ -190,6 +191,10 @@ def compile_jaxpr(
     if private is not None:
         compile = functools.partial(private.backend_compile_and_load, device, compile)
     program = _recorded(compile, name, options.cache)
+    if program.backend == "xla":
+        executable = load(program, device)
+        log_compilation("Finished XLA compilation of jit(%s) in %.9f sec", name, time.perf_counter() - start)
+        return executable
     log_compilation("Finished IREE compilation of jit(%s) in %.9f sec", name, time.perf_counter() - start)
     log_fallback(program)
     return load(program, device)
@@ -369,8 +374,15 @@ def compile_lowered(lowered: Any, device: Any) -> tuple[Any, Any]:
 
 
 def load(program: Any, device: Any) -> Any:
-    """Load a program on a device."""
-    return runtime().load(program, device)
+    """Load a program on a device; XLA's plugins compile it then, unless what they made of it is on disk."""
+    if program.backend != "xla" or program.host_calls or not config.jax_enable_compilation_cache:
+        return runtime().load(program, device)
+    known, compiler = lowering().executables, device.client.identity
+    compiled = known.recall(program, compiler)
+    executable = runtime().load(program, device, compiled=compiled)
+    if compiled is None and (serialized := executable.serialized()) is not None:
+        known.remember(program, compiler, serialized)
+    return executable
 
 
 def device_of(args: Sequence[ArrayImpl], name: str) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from veery_lowering.compiler import isolation, steps, tuning
 from veery_lowering.errors import CacheWarning, CompileError, LoweringError
 from veery_lowering.program import STATIC, HostCall, Options, Program, Symbols, place_of
-from veery_lowering.store import links
+from veery_lowering.store import executables, links
 from veery_lowering.store.cache import CacheInfo, CacheSettings, configure_cache, disk_cache
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ __all__ = [
     "clear_cache",
     "compile",
     "configure_cache",
+    "disk_cache",
+    "executables",
     "lower",
     "pass_report",
     "read_module",

@@ -8,6 +8,8 @@ import logging
 import os
 import re
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from veery_runtime import completion, effects, iree, vulkan, workers
@@ -28,13 +30,19 @@ _LOOKED_FOR = {
 }
 
 
-def configure(*, num_cpu_devices: int) -> None:
-    """Sets the number of virtual CPU devices. More can be asked for at any time; fewer only before the first use.
+def configure(*, num_cpu_devices: int | None = None, records: Callable[[], Path] | None = None) -> None:
+    """Sets the number of virtual CPU devices, and the folder for what is remembered of plugins.
 
-    The environment variable VEERY_NUM_CPU_DEVICES gives the number where this was not called, or what programs for
-    JAX set, XLA_FLAGS=--xla_force_host_platform_device_count=8 (default 1).
+    Args:
+      num_cpu_devices: more can be asked for at any time; fewer only before the first use. The environment variable
+        VEERY_NUM_CPU_DEVICES gives the number where this was not called, or what programs for JAX set,
+        XLA_FLAGS=--xla_force_host_platform_device_count=8 (default 1).
+      records: says the folder when it is needed; without it nothing is remembered.
     """
-    global _cpu_count
+    global _cpu_count, _records
+    _records = records or _records
+    if num_cpu_devices is None:
+        return
     if num_cpu_devices < 1:
         raise ValueError(f"configure: num_cpu_devices must be at least 1, got {num_cpu_devices}")
     with _lock:
@@ -144,11 +152,13 @@ def plugins() -> Any:
     if _plugins is None:
         from veery_runtime.pjrt import plugins
 
+        plugins.remember_trials(_records)
         _plugins = plugins
     return _plugins
 
 
 _plugins: Any = None
+_records: Callable[[], Path] | None = None
 
 
 def _missing(platform: str, cause: str) -> list[Device]:

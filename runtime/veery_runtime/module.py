@@ -319,8 +319,10 @@ def choose(programs: tuple[Code, ...], wanted: Device | str | None, where: str) 
 @overload
 def load(program: str | os.PathLike[str] | bytes, device: Device | str | None = None) -> Module: ...
 @overload
-def load(program: Any, device: Device | None = None, *, queue: str | None = None) -> executable.Executable: ...
-def load(program: Any, device: Any = None, *, queue: str | None = None) -> Any:
+def load(
+    program: Any, device: Device | None = None, *, queue: str | None = None, compiled: bytes | None = None
+) -> executable.Executable: ...
+def load(program: Any, device: Any = None, *, queue: str | None = None, compiled: bytes | None = None) -> Any:
     """Loads an artifact from a file, or a program that was just compiled.
 
     Args:
@@ -328,6 +330,7 @@ def load(program: Any, device: Any = None, *, queue: str | None = None) -> Any:
       device: where to run: a device, a platform ("cpu", "vulkan", "cuda") or one of the artifact's targets. By default
         the first of the artifact's targets that can run here.
       queue: for compiled programs only: "inline", "threaded" or "deferred" overrules the choice by the program's work.
+      compiled: for a device of a PJRT plugin, what it made of the program before.
 
     Returns:
       A `Module` for an artifact: its functions take and return pytrees of NumPy arrays. For a compiled program an
@@ -349,4 +352,4 @@ def load(program: Any, device: Any = None, *, queue: str | None = None) -> Any:
         return Module(load_artifact(program), Path(program).name, device)
     if isinstance(program, (bytes, bytearray)):
         return Module(from_bytes(bytes(program)), "artifact", device)
-    return dynamic.load(program, device, queue=queue)
+    return dynamic.load(program, device, queue=queue, compiled=compiled)

@@ -1,7 +1,7 @@
 """The part of PJRT's C interface that is used here: its functions, structs and numbers.
 
-A plugin exports `GetPjrtApi`, which returns a table of functions. Each takes one struct, which begins with its own size,
-so that both sides may be of different versions: fields are added at the end, and zero is what they were before.
+A plugin exports `GetPjrtApi`, which returns a table of functions. Each takes one struct, which begins with its own
+size, so that both sides may be of different versions: fields are added at the end, and zero is what they were before.
 All structs have room for fields to come, and say so: plugins refuse those that are shorter than they know them.
 
 Source: xla/pjrt/c/pjrt_c_api.h of OpenXLA, whose order and names these tables follow.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -46,6 +47,12 @@ class Client:
         self._numbers = itertools.count(1)
         self._on_ready = _READY(self._call_waiting)
         self._on_ready_address = ctypes.cast(self._on_ready, ctypes.c_void_p).value
+
+    @property
+    def identity(self) -> str:
+        """What is another for plugins that do not load each other's executables: they have no version that tells."""
+        stat = os.stat(self.api.path)
+        return f"{self.api.version} {self.platform_name} {self.platform_version} {stat.st_size} {stat.st_mtime_ns}"
 
     def check_process(self, name: str) -> None:
         """Raises ForkedProcessError in a child: the plugin's threads are the parent's."""

@@ -120,6 +120,13 @@ class PjrtExecutable:
         except PjrtError as error:
             raise execution_error(f"{self._where}: the plugin cannot serialize it: {error}") from None
 
+    def serialized(self) -> bytes | None:
+        """As `serialize`; None where that is not possible."""
+        try:
+            return None if self._functions is not None else self._client.serialize(self._loaded)
+        except PjrtError:
+            return None
+
     # Calls.
 
     def _choose_call(self) -> Call:

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,10 +90,10 @@ class Account:
 _lock = threading.RLock()
 _opened: dict[str, list[PjrtDevice]] = {}
 _problems: dict[str, str] = {}
-_trials: Path | None = None
+_trials: Callable[[], Path] | None = None
 
 
-def remember_trials(folder: Path | None) -> None:
+def remember_trials(folder: Callable[[], Path] | None) -> None:
     """Where it is kept which plugins could be loaded, so that each is tried once on a machine; None for nowhere."""
     global _trials
     _trials = folder
@@ -153,7 +154,7 @@ def accounts() -> list[Account]:
 
 
 def version_of(client: Client) -> str:
-    """The versions of a loaded plugin, for people and as a key of what it compiled."""
+    """The versions of a loaded plugin, for people."""
     api = client.api
     told = [f"PJRT {api.version[0]}.{api.version[1]}", f"{client.platform_name} {client.platform_version}".strip()]
     stablehlo = api.attributes.get("stablehlo_current_version")
@@ -252,7 +253,7 @@ def _try_in_a_child(plugin: Plugin) -> None:
 
 def _known_trials() -> list[list[object]]:
     try:
-        known = json.loads((_trials / "plugins.json").read_text()) if _trials else []
+        known = json.loads((_trials() / "plugins.json").read_text()) if _trials else []
     except (OSError, ValueError):
         return []
     return known if isinstance(known, list) else []
@@ -262,10 +263,11 @@ def _keep_trial(record: list[object]) -> None:
     if _trials is None:
         return
     kept = [each for each in _known_trials() if isinstance(each, list) and each[:1] != record[:1]]
-    temporary = _trials / f"plugins.json.{os.getpid()}"
+    folder = _trials()
+    temporary = folder / f"plugins.json.{os.getpid()}"
     try:
-        _trials.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         temporary.write_text(json.dumps([*kept, record]))
-        temporary.replace(_trials / "plugins.json")
+        temporary.replace(folder / "plugins.json")
     except OSError:  # it is tried again next time
         temporary.unlink(missing_ok=True)
