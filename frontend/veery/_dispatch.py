@@ -131,7 +131,10 @@ def move(x: ArrayImpl, device: Any, explicit: bool = False) -> ArrayImpl:
     if x._buffer.device is device:
         return ArrayImpl(x.aval, x._buffer, True)
     guard("device_to_device", x.aval, device, explicit)
-    return ArrayImpl(x.aval, runtime().put(x._buffer.numpy(), device), True)
+    source = x._buffer.device
+    # Two compilers on one processor see the same memory; virtual devices stand for several.
+    shared = source.platform != device.platform and source.host_visible and device.host_visible
+    return ArrayImpl(x.aval, runtime().put(x._buffer.numpy(), device, copy=not shared), True)
 
 
 def host_array(value: np.ndarray) -> ArrayImpl:
@@ -140,10 +143,11 @@ def host_array(value: np.ndarray) -> ArrayImpl:
     return ArrayImpl(ShapedArray(value.shape, value.dtype), buffer)
 
 
-def default_platform() -> str:
-    """The name of the platform of the default device."""
-    platform: str = default_device().platform
-    return platform
+def default_hardware() -> str:
+    """What the default device is: its platform, but for XLA's, which are "cpu", "cuda", "tpu", ..."""
+    device = default_device()
+    hardware: str = device.target.removeprefix("xla:") if device.target.startswith("xla:") else device.platform
+    return hardware
 
 
 def exchanges() -> Any:

@@ -263,6 +263,8 @@ class Compiled:
         """
         closed = without_float0(self._traced._traced.program)
         overwritten = self._program.metadata.get("overwritten", "").split()
+        if self._executable is not None and self._program.backend == "xla":
+            return CompiledMemoryStats(**self._executable.memory_analysis())
         return CompiledMemoryStats(
             generated_code_size_in_bytes=len(self._program.vmfb),
             argument_size_in_bytes=nbytes(closed.in_avals),
@@ -270,6 +272,13 @@ class Compiled:
             alias_size_in_bytes=nbytes(closed.in_avals[int(i)] for i in overwritten),
             temp_size_in_bytes=self._lowered.temporary_bytes(),
         )
+
+    def runtime_executable(self) -> Any:
+        """The loaded program, which takes and returns buffers; None where it is not loaded.
+
+        That of a PJRT plugin has a method `serialize`.
+        """
+        return self._executable
 
     def as_text(self) -> str:
         """The StableHLO that the program was compiled from."""
@@ -335,13 +344,19 @@ class Compiled:
         Raises:
             OSError: the file cannot be written.
             LoweringError: the program cannot do without Python functions of this process (callbacks).
-            ValueError: an argument or result is held in containers other than dicts, lists, tuples and named tuples.
+            ValueError: an argument or result is held in containers other than dicts, lists, tuples and named tuples, or
+                the program is XLA's.
 
         >>> import veery, veery.numpy as jnp, veery_runtime, numpy as np
         >>> veery.jit(lambda x: {"y": 2 * x}).lower(jnp.ones(3)).compile().save("f.vmfb")
         >>> veery_runtime.load("f.vmfb")(np.ones(3, np.float32))
         {'y': array([2., 2., 2.], dtype=float32)}
         """
+        if self._program.backend == "xla":
+            raise ValueError(
+                f"{self._traced.fun_name} was compiled by XLA; artifacts hold programs of IREE, which run without a "
+                "compiler. Compile it for one of its targets: jit(f).trace(...).lower(lowering_platforms=['cpu'])"
+            )
         programs = [self._program]
         if self._program.host_calls or self._executable is None:
             programs = [compile_for(self._traced, self._program.target)]

@@ -80,8 +80,8 @@ class Backend(Protocol):
     def on_host(self) -> AbstractContextManager[None]:
         """A context in which new arrays go to the CPU."""
 
-    def default_platform(self) -> str:
-        """The name of the platform of the default device."""
+    def default_hardware(self) -> str:
+        """What the default device is: its platform, but for XLA's, which are "cpu", "cuda", "tpu", ..."""
 
     def effects_happened(self) -> None:
         """Wait for the effects of the calls so far."""

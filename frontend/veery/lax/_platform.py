@@ -73,7 +73,7 @@ def platform_position(platform: str, platforms: tuple[str, ...], has_default: bo
 
 
 def _impl(*, platforms: tuple[str, ...], has_default: bool) -> np.ndarray:
-    position = platform_position(provided.backend.default_platform(), platforms, has_default)
+    position = platform_position(provided.backend.default_hardware(), platforms, has_default)
     return np.asarray(position, np.int32)
 
 

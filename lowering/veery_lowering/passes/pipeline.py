@@ -32,9 +32,11 @@ from veery_lowering.passes.stablehlo.constants import (
 )
 from veery_lowering.passes.stablehlo.crossings import part_crossed_reads
 from veery_lowering.passes.stablehlo.donation import reuse_donated
+from veery_lowering.passes.stablehlo.donors import mark_donors
 from veery_lowering.passes.stablehlo.folding import fold_constants
 from veery_lowering.passes.stablehlo.lookups import compute_columns
 from veery_lowering.passes.stablehlo.loops import settle
+from veery_lowering.passes.stablehlo.ordering import order_effects
 from veery_lowering.passes.stablehlo.paddings import separate_paddings
 from veery_lowering.passes.stablehlo.products import settle_products
 from veery_lowering.passes.stablehlo.shaders.contractions import split_contractions
@@ -127,6 +129,8 @@ class Pass(NamedTuple):
 
 
 _on_vulkan: Callable[[Situation], bool] = lambda s: s.backend == "vulkan"
+_for_xla: Callable[[Situation], bool] = lambda s: s.backend == "xla"
+_by_iree: Callable[[Situation], bool] = lambda s: not _for_xla(s)
 _each_apart: Callable[[Situation], bool] = lambda s: s.fusion is Fusion.NONE
 
 PASSES = (
@@ -156,11 +160,16 @@ PASSES = (
         Stage.EMITTED, separate_loops, "loops that start from one array of unknown size share it",
         _on_vulkan, about="while",
     ),
+    Pass(
+        Stage.EMITTED, order_effects, "XLA runs calls with effects in any order",
+        _for_xla, about="custom_call",
+    ),
+    Pass(Stage.EMITTED, mark_donors, "XLA copies what it may overwrite", _for_xla, lambda s: (s.donated,)),
     # Before `protect_arguments`, which looks through barriers.
-    Pass(Stage.EMITTED, split_wide_fusions, "a dispatch of more than 32 buffers cannot be loaded"),
+    Pass(Stage.EMITTED, split_wide_fusions, "a dispatch of more than 32 buffers cannot be loaded", _by_iree),
     Pass(
         Stage.EMITTED, protect_arguments, "IREE updates arguments in place that nobody gave away",
-        lambda s: s.protect, lambda s: (s.donated,),
+        lambda s: s.protect and _by_iree(s), lambda s: (s.donated,),
     ),
     Pass(
         Stage.INLINED, separate_paddings, "of two paddings IREE makes one without what is between elements",

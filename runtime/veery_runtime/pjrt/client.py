@@ -171,6 +171,15 @@ class Client:
         """The executable behind a loaded one; to be destroyed."""
         return int(self.api.call("LoadedExecutable_GetExecutable", abi.GetExecutable(loaded=loaded)).executable)
 
+    def memory_of(self, loaded: int) -> Any:
+        """What a loaded executable needs of memory: a CompiledMemoryStats."""
+        executable = self.executable_of(loaded)
+        try:
+            stats = abi.CompiledMemoryStats(executable=executable)
+            return self.api.call("Executable_GetCompiledMemoryStats", stats)
+        finally:
+            self.api.call("Executable_Destroy", abi.Executable(executable=executable))
+
     def serialize(self, loaded: int) -> bytes:
         """A loaded executable as bytes, which the same plugin loads again.
 

@@ -55,7 +55,7 @@ class Frame:
 class PjrtExecutable:
     """A program on a plugin's device; see veery_runtime.Executable, whose attributes it has."""
 
-    queue = "pjrt"
+    queue = "xla"
     overwritten: tuple[int, ...] = ()
     needs_ready = False
 
@@ -127,6 +127,18 @@ class PjrtExecutable:
         except PjrtError:
             return None
 
+    def memory_analysis(self) -> dict[str, int]:
+        """The bytes of a call's arguments, results and temporary values, under JAX's names."""
+        found = self._client.memory_of(self._loaded)
+        return {
+            f"{side}{name}_size_in_bytes": getattr(found, f"{side}{field}")
+            for side in ("", "host_")
+            for name, field in (
+                ("generated_code", "generated_code"), ("argument", "arguments"), ("output", "outputs"),
+                ("alias", "alias"), ("temp", "temporary"),
+            )
+        }  # fmt: skip
+
     # Calls.
 
     def _choose_call(self) -> Call:
@@ -179,7 +191,11 @@ class PjrtExecutable:
         return call
 
     def _failure(self, error: int) -> list[Buffer]:
-        raise translate(self._where, self._client.api.exception(error))
+        """What a call that failed at once gives: errors of Python functions are raised where results are read."""
+        cause = translate(self._where, self._client.api.exception(error))
+        if self._functions is None:
+            raise cause from None
+        return self._failed(cause)
 
     def _with_missing(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         """For arguments some of which are deleted or failed."""
@@ -245,5 +261,5 @@ class PjrtExecutable:
             raise error
         failed = Failed(error)
         if not workers.nested():
-            self.device.in_flight.admit(failed, 0, True)
+            self.device.in_flight.admit(failed, 0, self.has_effects)
         return [Buffer(None, spec, failed) for spec in self.outputs]
