@@ -37,15 +37,35 @@ def devices_command(as_json: bool) -> None:
     output.table("", ["platform", "id", "kind", "target"], rows)
     for name, cause in found["absent"].items():
         click.echo(f"no {name}: {cause}")
+    for plugin in found["plugins"]:
+        click.echo(_plugin_line(plugin))
 
 
 def _devices() -> dict[str, Any]:
+    """The devices, those of PJRT plugins too, and what there is to say of those and of what is absent."""
     runtime = _dispatch.runtime()
+    accounts = runtime.plugins().accounts()
+    loaded = [d for a in accounts if a.devices for d in runtime.devices(a.plugin.platform)]
     devices = [
         {"platform": d.platform, "id": d.id, "kind": d.device_kind, "target": _dispatch.target_of(d)}
-        for d in runtime.devices()
+        for d in [*runtime.devices(), *loaded]
     ]
-    return {"devices": devices, "absent": runtime.absent()}
+    plugins = [
+        {
+            "platform": a.plugin.platform,
+            "origin": a.plugin.origin,
+            "path": a.plugin.path,
+            "version": a.version,
+            "problem": a.problem,
+        }
+        for a in accounts
+    ]
+    return {"devices": devices, "absent": runtime.absent(), "plugins": plugins}
+
+
+def _plugin_line(plugin: dict[str, str]) -> str:
+    state = plugin["version"] or f"not loaded: {plugin['problem']}"
+    return f"plugin {plugin['platform']}: {plugin['origin']}, {state}"
 
 
 @click.group("cache")
@@ -146,6 +166,8 @@ def _print(found: dict[str, Any]) -> None:
         click.echo(f"Device    {d['platform']}:{d['id']}  {d['kind']}  (target {d['target']})")
     for name, cause in found["absent"].items():
         click.echo(f"          no {name}: {cause}")
+    for plugin in found["plugins"]:
+        click.echo(f"          {_plugin_line(plugin)}")
     cache = found["cache"]
     state = "" if cache["writable"] else "  NOT WRITABLE: programs are compiled anew in each process"
     click.echo(f"Cache     {cache['directory']}  {cache['entries']} programs, {output.size(cache['bytes'])}{state}")

@@ -78,7 +78,7 @@ class Account:
         plugin: where it comes from.
         devices: how many it has; 0 where it is not loaded.
         version: of PJRT's interface, and what the plugin says of itself; empty where it is not loaded.
-        problem: why it could not be loaded; empty where it was, or was not tried.
+        problem: why it is not loaded; empty where it is.
     """
 
     plugin: Plugin
@@ -142,14 +142,17 @@ def opened() -> list[PjrtDevice]:
 
 
 def accounts() -> list[Account]:
-    """What there is to say of each plugin, without loading one that was not asked for."""
+    """What there is to say of each plugin; those that were not loaded are loaded."""
     told = []
     for plugin in found():
-        known = _opened.get(plugin.platform)
-        if known:
-            told.append(Account(plugin, len(known), version_of(known[0].client)))
-        else:
-            told.append(Account(plugin, problem=_problems.get(plugin.platform, "")))
+        try:
+            there = devices(plugin.platform)
+        except DeviceUnavailableError as error:
+            told.append(Account(plugin, problem=str(error)))
+            continue
+        used = there[0].client.api.path == plugin.path if there else False
+        problem = "" if used else f"another plugin is used for {plugin.platform}"
+        told.append(Account(plugin, len(there) if used else 0, version_of(there[0].client) if used else "", problem))
     return told
 
 

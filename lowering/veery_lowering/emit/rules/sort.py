@@ -55,13 +55,13 @@ def _top_k_without_host(ctx: Context, x: Value, k: int, axis: int) -> list[Value
     axis %= len(shape)
     index = hlo.iota(ctx.avals_out[1].dtype, shape, axis)
     floating = hlo.dtype_of(x).kind not in "biu"
-    found = ordered([_ranks(x) if floating else x, index], shape, axis, _Order(1, descending=True))
+    found = ordered([ranks(x) if floating else x, index], shape, axis, _Order(1, descending=True))
     limits = [k if i == axis else n for i, n in enumerate(shape)]
     values, indices = (hlo.slice(y, [0] * len(shape), limits) for y in found)
-    return [_of_ranks(values, hlo.dtype_of(x)) if floating else values, indices]
+    return [of_ranks(values, hlo.dtype_of(x)) if floating else values, indices]
 
 
-def _ranks(x: Value) -> Value:
+def ranks(x: Value) -> Value:
     """Integers that order like floating-point numbers: -0.0 before 0.0, NaN last."""
     wide = x if hlo.dtype_of(x).itemsize >= 4 else hlo.convert(x, np.dtype("float32"))
     bits = hlo.bitcast_convert(wide, np.dtype(f"int{8 * hlo.dtype_of(wide).itemsize}"))
@@ -69,8 +69,8 @@ def _ranks(x: Value) -> Value:
     return hlo.select(hlo.compare(wide, wide, "NE"), most, _mirrored(bits))
 
 
-def _of_ranks(ranks: Value, dtype: np.dtype) -> Value:
-    """The numbers of `_ranks`."""
+def of_ranks(ranks: Value, dtype: np.dtype) -> Value:
+    """The numbers of `ranks`."""
     wide = hlo.bitcast_convert(_mirrored(ranks), np.dtype(f"float{8 * hlo.dtype_of(ranks).itemsize}"))
     return hlo.convert(wide, dtype)
 
