@@ -112,7 +112,7 @@ def load(
     if program.backend == "xla" and device.target == program.target:
         return device.load(program, compiled)
     if device.platform != program.backend:
-        raise DeviceUnavailableError(f"load: {program.name} was compiled for {program.target}, not for {device!r}")
+        raise DeviceUnavailableError(f"load: {program.name} was compiled for {program.backend}, not for {device!r}")
     if queue not in (None, "inline", "threaded", "deferred"):
         raise ValueError(f"load: queue must be 'inline', 'threaded' or 'deferred', got {queue!r}")
     if queue == "inline" and device.inline is None:

@@ -20,7 +20,7 @@ from veery_lowering.emit.numerics._expr import (
     sqrt,
     where,
 )
-from veery_lowering.emit.numerics.elementary import exp, is_native, log
+from veery_lowering.emit.numerics.elementary import exp, log, nearest
 from veery_lowering.emit.numerics.trigonometry import sin_cos_of_angle
 
 _INF = math.inf
@@ -150,21 +150,19 @@ def _terms(x: Expr, table: dict[int, tuple[float, ...]]) -> tuple[float, ...]:
 
 def sin_pi(x: Expr) -> Expr:
     """sin(pi x) without the rounding of pi x: exactly 0 at integers."""
-    magic = 1.5 * 2.0 ** np.finfo(x.dtype).nmant
-    limited = clip(x, -magic / 4, magic / 4)
-    whole = (limited + magic) - magic
+    limit = 1.5 * 2.0 ** (np.finfo(x.dtype).nmant - 2)
+    limited = clip(x, -limit, limit)
+    whole = nearest(limited)
     r = limited - whole
     a = abs(r)
     steep = a > 0.25
     sine, cosine = sin_cos_of_angle(where(steep, 0.5 - a, a) * math.pi)
-    odd = (0.5 * whole).differs(((0.5 * whole) + magic) - magic)
+    odd = (0.5 * whole).differs(nearest(0.5 * whole))
     return flip_sign(copy_sign(where(steep, cosine, sine), r), odd)
 
 
 def lgamma(x: Expr) -> Expr:
     """log |gamma(x)|; exactly 0 at 1 and 2, infinite at 0, -1, -2, ..."""
-    if is_native():
-        return Expr(hlo.lgamma(x.value))
     reflected = x <= -0.5
     a = where(reflected, -x, x)
     # Steps up to, or down to, [1.5, 2.5); with t = result - 2 exact.
@@ -195,8 +193,6 @@ def _stirling(w: Expr) -> Expr:
 
 def digamma(x: Expr) -> Expr:
     """The derivative of lgamma; NaN at 0, -1, -2, ..."""
-    if is_native():
-        return Expr(hlo.digamma(x.value))
     reflected = x < 0.5
     a = where(reflected, 1.0 - x, x)
     correction, y = a.constant(0.0), a
@@ -220,11 +216,10 @@ def digamma(x: Expr) -> Expr:
 
 def _cos_pi(x: Expr) -> Expr:
     """cos(pi x)."""
-    magic = 1.5 * 2.0 ** np.finfo(x.dtype).nmant
-    whole = (x + magic) - magic
+    whole = nearest(x)
     # cos(pi x) = sin(pi (1/2 - |r|)) up to the sign of the whole part
     r = abs(x - whole)
-    odd = (0.5 * whole).differs(((0.5 * whole) + magic) - magic)
+    odd = (0.5 * whole).differs(nearest(0.5 * whole))
     return flip_sign(sin_pi(0.5 - r), odd)
 
 

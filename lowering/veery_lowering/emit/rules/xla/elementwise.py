@@ -45,9 +45,6 @@ _OPERATIONS: dict[str, Callable[..., Value]] = {
     "erf": hlo.erf,
     "erfc": hlo.erfc,
     "erf_inv": hlo.erf_inv,
-    "lgamma": hlo.lgamma,
-    "digamma": hlo.digamma,
-    "polygamma": hlo.polygamma,
     "zeta": hlo.zeta,
     "bessel_i1e": hlo.bessel_i1e,
     "nextafter": hlo.next_after,
@@ -76,6 +73,7 @@ def _by_formula(name: str) -> None:
 
 for _name in (
     "igamma", "igammac", "igamma_grad_a", "random_gamma_grad", "regularized_incomplete_beta", "bessel_i0e",
+    "lgamma", "digamma", "polygamma",
 ):  # fmt: skip
     _by_formula(_name)
 
