@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 
 from veery_lowering.emit.module import Emission
-from veery_lowering.mlir import bytecode
+from veery_lowering.emit.portable import portable
 from veery_lowering.program import Options
 from veery_lowering.store.cache import disk_cache
 from veery_lowering.targets import Target
 
-_KEY_FORMAT = "xla 1"
+_KEY_FORMAT = "xla 2"
 
 
 def hand_over(emission: Emission, target: Target, options: Options) -> tuple[bytes, dict[str, str], str]:
     """The module as a portable artifact, metadata, and its key on disk."""
-    code = bytecode(emission.module)
+    code = portable(emission.module)
     key = hashlib.sha256(b"\0".join((_KEY_FORMAT.encode(), target.name.encode(), code))).hexdigest()
     metadata = {"target": target.name}
     if options.cache:
