@@ -121,6 +121,7 @@ ROWS = {
     "veery/lax/_arithmetic": "primitives/test_elementwise",
     "veery/lax/_associative": "transforms/test_control_flow",
     "veery/lax/_barrier": "primitives/test_structural lowering/test_barriers",
+    "veery/lax/_bit_generator": "experimental/test_bit_generators",
     "veery/lax/_bitwise": "primitives/test_elementwise",
     "veery/lax/_bodies": "transforms/test_control_flow",
     "veery/lax/_callback": "transforms/test_callbacks",

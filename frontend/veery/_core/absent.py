@@ -19,7 +19,7 @@ _LATER = "A later version."
 _JETS = "Rules for JAX's own tracers: here all that has a derivative rule has a series."
 _COMPOSITION = "A primitive that is a composition of others here."
 _XLA = "Belongs to XLA's compiler and runtime, which veery does without."
-_GENERATORS = "Other random generators than threefry: a later version."
+_GENERATORS = "Generators of the user's own, and XLA's primitives of them: `lax.rng_bit_generator` is a composition."
 _SCALED = "Block-scaled products exist on NVIDIA's newest GPUs alone."
 _KERNELS = "IREE compiles no kernels written in Pallas, Mosaic or Triton; it makes its own from plain functions."
 _TENSORFLOW = "A bridge to TensorFlow: `veery.export` and `veery.aot` make files that run elsewhere."
@@ -89,11 +89,11 @@ NAMES: dict[str, dict[str, str]] = {
             random_fold_in_p random_gamma_p random_seed_p random_split_p select_and_scatter_p
         """,
         _SHARDING: "sharding_constraint_p",
-        _REFERENCES: "empty2_p get_p swap_p",
         _GENERATORS: "rng_bit_generator_p rng_uniform_p",
+        _REFERENCES: "empty2_p get_p swap_p",
     },
     "veery.extend.random": {
-        _GENERATORS: "define_prng_impl rbg_prng_impl unsafe_rbg_prng_impl",
+        _GENERATORS: "define_prng_impl",
     },
     "veery.extend.source_info_util": {
         _LATER: "NameStack new_name_stack set_name_stack transform_name_stack user_context",
@@ -137,7 +137,7 @@ NAMES: dict[str, dict[str, str]] = {
             pcast precv psend ragged_all_to_all ragged_all_to_all_p sharding_constraint_p with_sharding_constraint
         """,
         _SCALED: "scaled_dot",
-        _GENERATORS: "RandomAlgorithm rng_bit_generator rng_bit_generator_p rng_uniform rng_uniform_p",
+        _GENERATORS: "rng_bit_generator_p rng_uniform rng_uniform_p",
     },
     "veery.lax.linalg": {
         _COMPOSITION: "cholesky_update_p symmetric_product_p",

@@ -388,6 +388,7 @@ def array_repr(x: ArrayImpl) -> str:
     weak = ", weak_type=True" if x.weak_type else ""
     if isinstance(x.dtype, dtypes.KeyDType):
         words = np.atleast_1d(x.to_numpy()).view(np.uint32).reshape(*x.shape, 2)
+        words = np.concatenate([words] * (x.dtype.words // 2), axis=-1)
         return f"Array({x.shape}, dtype={x.dtype.name}) overlaying:\n{words}"
     name = x.dtype.name
     if x.size == 0:

@@ -117,7 +117,9 @@ OPTIONS: dict[str, Option] = {
     ),
     "jax_default_matmul_precision": Option(None, _MATMUL_PRECISION, True, "Precision of products without their own."),
     "jax_default_device": Option(None, _device, True, "Where arrays go that are not placed explicitly."),
-    "jax_default_prng_impl": Option("threefry2x32", _one_of("threefry2x32"), True, "Generator of new random keys."),
+    "jax_default_prng_impl": Option(
+        "threefry2x32", _one_of("threefry2x32", "rbg", "unsafe_rbg"), True, "Generator of new random keys."
+    ),
     "jax_threefry_partitionable": Option(True, _boolean, True, "Which bits threefry gives for a shape."),
     "jax_enable_custom_prng": Option(False, _boolean, True, "PRNGKey gives typed keys."),
     "jax_legacy_prng_key": Option("allow", _one_of("allow", "warn", "error"), True, "What a raw uint32 key does."),

@@ -106,7 +106,9 @@ class KeyDType(ExtendedDType):
     """The dtype of random keys, e.g. `key<fry>`; equal to itself alone. Made by `key_dtype`.
 
     Attributes:
-        impl: the generator's name, "threefry2x32".
+        impl: the generator's name, "threefry2x32", "rbg" or "unsafe_rbg".
+        tag: what jaxprs call it.
+        words: how many words of 32 bits a key has, as users see it. Those of rbg have the same two twice.
         physical: the dtype of its elements in memory: both words of a key in one uint64.
     """
 
@@ -114,6 +116,8 @@ class KeyDType(ExtendedDType):
 
     def __init__(self, impl: str, tag: str, physical: np.dtype):
         self.impl = impl
+        self.tag = tag
+        self.words = 2 if impl == "threefry2x32" else 4
         self.name = f"key<{tag}>"
         self.physical = physical
 
@@ -121,15 +125,17 @@ class KeyDType(ExtendedDType):
         return key_dtype, (self.impl,)
 
 
-_KEY_DTYPES = {"threefry2x32": KeyDType("threefry2x32", "fry", np.dtype("uint64"))}
+KEY_TAGS = {"threefry2x32": "fry", "rbg": "rbg", "unsafe_rbg": "urbg"}
+_KEY_DTYPES = {impl: KeyDType(impl, tag, np.dtype("uint64")) for impl, tag in KEY_TAGS.items()}
+_KEY_DTYPES |= {KEY_TAGS[impl]: dtype for impl, dtype in _KEY_DTYPES.items()}
 
 
 def key_dtype(impl: str = "threefry2x32") -> KeyDType:
-    """The one dtype object of keys of the generator `impl`; ValueError for an unknown one."""
+    """The one dtype object of keys of the generator `impl` (its name or tag); ValueError for an unknown one."""
     try:
         return _KEY_DTYPES[impl]
     except KeyError:
-        raise ValueError(f"unrecognized PRNG implementation {impl!r}. Available: {list(_KEY_DTYPES)}") from None
+        raise ValueError(f"unrecognized PRNG implementation {impl!r}. Available: {list(KEY_TAGS)}") from None
 
 
 # Weak types, and the dtypes of values.

@@ -15,6 +15,8 @@ from veery.lax._rng import threefry2x32_p as threefry2x32_p
 from veery.random import key as _key
 
 threefry_prng_impl = "threefry2x32"
+rbg_prng_impl = "rbg"
+unsafe_rbg_prng_impl = "unsafe_rbg"
 
 
 def random_seed(seeds: Any, impl: Any = threefry_prng_impl) -> Any:

@@ -58,6 +58,7 @@ from veery.lax._barrier import (
     optimization_barrier as optimization_barrier,
     optimization_barrier_p as optimization_barrier_p,
 )
+from veery.lax._bit_generator import RandomAlgorithm as RandomAlgorithm, rng_bit_generator as rng_bit_generator
 from veery.lax._bitwise import (
     and_p as and_p,
     bitwise_and as bitwise_and,

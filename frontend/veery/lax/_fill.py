@@ -107,7 +107,7 @@ def _full_of_keys(aval: ShapedArray, fill_value: ArrayLike) -> Array:
     from veery.lax import _rng
 
     words = full((*aval.shape, 2), fill_value, np.uint32)
-    return _rng.random_wrap_p.bind(words, impl=_rng.TAG)
+    return _rng.random_wrap_p.bind(words, impl=aval.dtype.tag)  # type: ignore[union-attr]
 
 
 def zeros_like_array(x: Any) -> Array:

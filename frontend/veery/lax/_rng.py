@@ -24,8 +24,6 @@ ArrayLike = Any
 Array = Any
 Dims = Sequence[int | None]
 
-KEY_DTYPE = dtypes.key_dtype("threefry2x32")
-TAG = "fry"  # how jaxprs name the generator
 _UINT32 = np.dtype("uint32")
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
@@ -111,7 +109,7 @@ def _align(args: Sequence[Any], dims: Dims) -> list[Any]:
 def _seed_abstract_eval(seeds: ShapedArray, *, impl: str) -> ShapedArray:
     if not dtypes.issubdtype(seeds.dtype, np.integer):
         raise TypeError(f"PRNG key seed must be an integer; got {seeds}")
-    return ShapedArray(seeds.shape, KEY_DTYPE)
+    return ShapedArray(seeds.shape, dtypes.key_dtype(impl))
 
 
 random_seed_p = Primitive(
@@ -130,9 +128,9 @@ def _wrap_abstract_eval(words: ShapedArray, *, impl: str) -> ShapedArray:
     if words.ndim < 1 or words.shape[-1] != 2:
         raise TypeError(
             f"JAX encountered invalid PRNG key data: expected key_data.shape to end with (2,); got shape={words.shape} "
-            "for impl=fry"
+            f"for impl={impl}"
         )
-    return ShapedArray(words.shape[:-1], KEY_DTYPE)
+    return ShapedArray(words.shape[:-1], dtypes.key_dtype(impl))
 
 
 def _wrap_batch(args: Sequence[Any], dims: Sequence[int], *, impl: str) -> tuple[Any, int]:
@@ -180,7 +178,7 @@ random_clone_p = Primitive(
 random_split_p = Primitive(
     "random_split",
     host=host.arithmetic(integers=24),
-    abstract_eval=lambda keys, *, shape: ShapedArray((*_check_keys("random_split", keys).shape, *shape), KEY_DTYPE),
+    abstract_eval=lambda keys, *, shape: ShapedArray((*_check_keys("random_split", keys).shape, *shape), keys.dtype),
     jvp=NONDIFFERENTIABLE,
     batch=_keep_dim("random_split"),
     reference=lambda keys, *, shape: _pack(*_stream(keys, shape)),
@@ -191,7 +189,7 @@ def _fold_in_abstract_eval(keys: ShapedArray, data: ShapedArray) -> ShapedArray:
     _check_keys("random_fold_in", keys)
     if data.dtype != _UINT32:
         raise TypeError(f"random_fold_in takes data of dtype uint32, got {data.dtype}")
-    return ShapedArray(broadcast_shapes(keys.shape, data.shape), KEY_DTYPE)
+    return ShapedArray(broadcast_shapes(keys.shape, data.shape), keys.dtype)
 
 
 def _fold_in_batch(args: Sequence[Any], dims: Dims) -> tuple[Any, int]:

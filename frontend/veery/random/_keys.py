@@ -1,4 +1,8 @@
-"""Keys: made from seeds, split, folded, and their words. Both kinds: key arrays, and raw uint32[..., 2] arrays."""
+"""Keys: made from seeds, split, folded, and their words. Both kinds: key arrays, and raw uint32[..., 2] arrays.
+
+Keys of rbg and unsafe_rbg are seeded, split and folded by threefry as well; their bits are Philox's, of the same two
+words twice, which is what users see as the four words of such a key.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes, provided, source
 from veery._core.array import Array as ArrayType
-from veery._core.avals import ShapedArray, maybe_aval_of
+from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.config import config
 from veery._core.shapes import canonicalize_shape
 from veery._core.trace import trace_state_clean
@@ -35,7 +39,7 @@ def check_key(name: str, key: Any, *, allow_batched: bool = False) -> Any:
 
     Args:
         name: of the public function.
-        key: a key array, or the words of a key: uint32[2].
+        key: a key array, or the words of a key: uint32[2] (uint32[4] where the default generator is rbg).
         allow_batched: whether it may be an array of keys.
 
     Raises:
@@ -56,7 +60,7 @@ def _check_raw_key(key: Any) -> Any:
     aval = maybe_aval_of(key)
     if aval is None:
         raise TypeError(f"unexpected PRNG key type {type(key)}")
-    _rng.random_wrap_p.abstract_eval(aval, impl=_rng.TAG)  # type: ignore[misc]
+    _check_words(aval, default_impl())
     if config.jax_legacy_prng_key != "allow":
         message = (
             "Legacy uint32 key array passed as key to jax.random function. Please create keys using jax.random.key(). "
@@ -70,12 +74,43 @@ def _check_raw_key(key: Any) -> Any:
 
 def typed(key: Any) -> Array:
     """The key as a key array; for use within jitted functions, so that raw keys cost no program of their own."""
-    return key if is_key(key) else _rng.random_wrap_p.bind(key, impl=_rng.TAG)
+    return key if is_key(key) else _wrapped(key, default_impl())
+
+
+def default_impl() -> dtypes.KeyDType:
+    """The dtype of keys that are not said to be of another generator."""
+    return dtypes.key_dtype(config.jax_default_prng_impl)
+
+
+def _check_words(aval: Any, impl: dtypes.KeyDType) -> None:
+    shape = aval.shape
+    if impl.words == 4 and shape[-1:] == (4,):
+        aval = aval.update(shape=(*shape[:-1], 2))
+    elif impl.words == 4 and aval.dtype == np.uint32:
+        raise TypeError(
+            f"JAX encountered invalid PRNG key data: expected key_data.shape to end with (4,); got shape={shape} for "
+            f"impl={impl.tag}"
+        )
+    _rng.random_wrap_p.abstract_eval(aval, impl=impl.tag)  # type: ignore[misc]
+
+
+def _wrapped(words: Any, impl: dtypes.KeyDType) -> Array:
+    """A key array from words; of four words the first two."""
+    if impl.words == 4:
+        _check_words(aval_of(words), impl)
+        words = lax.slice_in_dim(words, 0, 2, axis=-1)
+    return _rng.random_wrap_p.bind(words, impl=impl.tag)
+
+
+def _unwrapped(keys: Array) -> Array:
+    """The words of keys."""
+    words = _rng.random_unwrap_p.bind(keys)
+    return lax.concatenate([words, words], words.ndim - 1) if keys.dtype.words == 4 else words
 
 
 def raw_like(keys: Array, like: Any) -> Array:
     """Keys as words where `like` is raw."""
-    return keys if is_key(like) else _rng.random_unwrap_p.bind(keys)
+    return keys if is_key(like) else _unwrapped(keys)
 
 
 def check_shape(name: str, shape: Shape, *param_shapes: Shape) -> None:
@@ -104,17 +139,22 @@ def broadcast_shape(name: str, shape: Any, *params: ArrayLike) -> tuple[int, ...
 # Making keys
 
 
-def _check_impl(impl: Any) -> None:
-    if isinstance(impl, dtypes.KeyDType) or impl is None:
-        return
+def _resolved(impl: Any) -> dtypes.KeyDType:
+    """The dtype of keys of a generator, by its name or dtype; None is the default one."""
+    if impl is None:
+        return default_impl()
+    if isinstance(impl, dtypes.KeyDType):
+        return impl
     if not isinstance(impl, str):
         raise TypeError(f"unrecognized type {type(impl)} for specifying PRNG implementation.")
-    if impl not in ("threefry2x32", "fry"):
-        raise ValueError(f'unrecognized PRNG implementation "{impl}". Did you mean one of: "threefry2x32"?')
+    if impl not in (*dtypes.KEY_TAGS, *dtypes.KEY_TAGS.values()):
+        known = ", ".join(f'"{name}"' for name in sorted(dtypes.KEY_TAGS))
+        raise ValueError(f'unrecognized PRNG implementation "{impl}". Did you mean one of: {known}?')
+    return dtypes.key_dtype(impl)
 
 
 def _key(name: str, seed: Any, impl: Any) -> Array:
-    _check_impl(impl)
+    dtype = _resolved(impl)
     if is_key(seed):
         raise TypeError(f"{name} accepts a scalar seed, but was given a PRNG key.")
     if np.ndim(seed):
@@ -129,10 +169,10 @@ def _key(name: str, seed: Any, impl: Any) -> Array:
         seed = seed.astype(dtypes.canonicalize_dtype(seed.dtype))
         seed = seed + seed.dtype.type(config.jax_random_seed_offset)
         if trace_state_clean():
-            return provided.backend.array_from_numpy(_rng.seed_words(seed), ShapedArray((), _rng.KEY_DTYPE))
+            return provided.backend.array_from_numpy(_rng.seed_words(seed), ShapedArray((), dtype))
     elif config.jax_random_seed_offset:
         seed = lax.add(seed, config.jax_random_seed_offset)
-    return _rng.random_seed_p.bind(seed, impl=_rng.TAG)
+    return _rng.random_seed_p.bind(seed, impl=dtype.tag)
 
 
 def key(seed: int | ArrayLike, *, impl: Any = None, dtype: Any = None) -> Array:
@@ -140,7 +180,8 @@ def key(seed: int | ArrayLike, *, impl: Any = None, dtype: Any = None) -> Array:
 
     Args:
         seed: an integer, possibly traced.
-        impl: the generator: "threefry2x32".
+        impl: the generator: "threefry2x32", "rbg" or "unsafe_rbg" (see `veery.random`); by default the one of the
+            setting jax_default_prng_impl.
         dtype: instead of impl, the dtype of keys.
 
     Raises:
@@ -167,24 +208,22 @@ def PRNGKey(seed: int | ArrayLike, *, impl: Any = None) -> Array:  # noqa: N802 
 
 
 def key_data(keys: ArrayLike) -> Array:
-    """The words of keys: uint32 of shape (*keys.shape, 2)."""
+    """The words of keys: uint32 of shape (*keys.shape, 2), or (*keys.shape, 4) of those of rbg."""
     keys = check_key("key_data", keys, allow_batched=True)
     if not is_key(keys):
         return keys
     if trace_state_clean():
         words = keys.to_numpy().reshape(keys.shape)
-        return provided.backend.array_from_numpy(
-            np.stack(_rng._words(words), axis=-1), ShapedArray((*keys.shape, 2), np.dtype("uint32"))
-        )
-    return _rng.random_unwrap_p.bind(keys)
+        shown = np.stack(_rng._words(words) * (keys.dtype.words // 2), axis=-1)
+        return provided.backend.array_from_numpy(shown, ShapedArray(shown.shape, np.dtype("uint32")))
+    return _unwrapped(keys)
 
 
 def wrap_key_data(key_bits_array: ArrayLike, *, impl: Any = None, dtype: Any = None) -> Array:
-    """A key array from the words of keys, uint32[..., 2]."""
+    """A key array from the words of keys: uint32[..., 2], or uint32[..., 4] for rbg, of which the first two count."""
     if dtype is not None and impl is not None:
         raise ValueError("Cannot specify both `impl` and `dtype` arguments to jax.random.wrap_key_data")
-    _check_impl(impl if dtype is None else dtype)
-    return _rng.random_wrap_p.bind(key_bits_array, impl=_rng.TAG)
+    return _wrapped(key_bits_array, _resolved(impl if dtype is None else dtype))
 
 
 def key_dtype(impl_spec: Any = None) -> dtypes.KeyDType:
@@ -193,14 +232,13 @@ def key_dtype(impl_spec: Any = None) -> dtypes.KeyDType:
     >>> key_dtype()
     key<fry>
     """
-    _check_impl(impl_spec)
-    return dtypes.key_dtype()
+    return _resolved(impl_spec)
 
 
 def key_impl(keys: ArrayLike) -> str:
     """The name of the generator that keys are for."""
-    check_key("key_impl", keys, allow_batched=True)
-    return "threefry2x32"
+    keys = check_key("key_impl", keys, allow_batched=True)
+    return keys.dtype.impl if is_key(keys) else default_impl().impl
 
 
 def clone(key: ArrayLike) -> Array:
@@ -247,7 +285,7 @@ def split_typed(key: Array, shape: int | tuple[int, ...] = 2) -> Array:
     if config.jax_threefry_partitionable:
         return _rng.random_split_p.bind(key, shape=shape)
     words = _sequential_words(key, 2 * math.prod(shape))
-    return _rng.random_wrap_p.bind(lax.reshape(words, (*shape, 2)), impl=_rng.TAG)
+    return _rng.random_wrap_p.bind(lax.reshape(words, (*shape, 2)), impl=key.dtype.tag)
 
 
 def split_in(key: Array, num: int = 2) -> list[Array]:
@@ -300,6 +338,8 @@ def _fold_in(key: Any, data: Any) -> Array:
 
 def bits_of(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
     """Random bits of a typed key as unsigned integers."""
+    if key.dtype.impl != "threefry2x32":
+        return lax.rng_bit_generator(_unwrapped(key), shape, f"uint{bit_width}")[1]
     if config.jax_threefry_partitionable:
         return _rng.random_bits_p.bind(key, bit_width=bit_width, shape=shape)
     return _sequential_bits(key, bit_width, shape)
