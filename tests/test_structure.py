@@ -271,7 +271,7 @@ LAZY = [
     ("veery/scipy/signal", "scipy", "few programs have other windows than Hann's"),
     ("veery/_cli", "", "`veery --help` and errors in arguments come at once"),
     ("veery_lowering/__init__.py", "veery_lowering.lowered", "a program that is found on disk needs no compiler"),
-    ("veery_runtime/discovery.py", "veery_runtime.pjrt.plugins", "few programs use XLA, whose structs take 5 ms"),
+    ("veery_runtime/discovery.py", "veery_runtime.pjrt", "few programs use XLA, whose structs take 5 ms"),
     (
         "veery_lowering/compiler/helper.py",
         "",

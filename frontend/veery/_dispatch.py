@@ -171,6 +171,8 @@ def array_from_numpy(value: np.ndarray, aval: ShapedArray) -> ArrayImpl:
 
 # Programs.
 
+_BESIDE = "xla:cpu"  # the target of XLA's programs on the CPU device's arrays
+
 
 def compile_jaxpr(
     closed: ClosedJaxpr,
@@ -178,8 +180,12 @@ def compile_jaxpr(
     device: Any,
     donated: tuple[bool, ...] = (),
     compiler_options: asked.Pairs = (),
+    target: str = "",
 ) -> Any:
     """Lower, compile and load a jaxpr without consts for a device; the executable takes and returns buffers.
+
+    Args:
+        target: what it is compiled for, if not for what the device is.
 
     Raises:
         TypeError: an argument or result has a dtype that devices have no arrays of.
@@ -190,7 +196,7 @@ def compile_jaxpr(
     options, symbols = _options(compiler_options), _symbols(closed)
     choices = dict(donated=donated, options=options, symbols=symbols)
     start = time.perf_counter()
-    compile = lambda: lowering().compile(dce(closed), name=name, target=target_of(device), **choices)
+    compile = lambda: lowering().compile(dce(closed), name=name, target=target or target_of(device), **choices)
     private = sys.modules.get("veery._src.compiler")  # where a library may have put a function of its own
     if private is not None:
         compile = functools.partial(private.backend_compile_and_load, device, compile)
@@ -379,6 +385,8 @@ def compile_lowered(lowered: Any, device: Any) -> tuple[Any, Any]:
 
 def load(program: Any, device: Any) -> Any:
     """Load a program on a device; XLA's plugins compile it then, unless what they made of it is on disk."""
+    if program.backend == "xla" and device.platform == "cpu":
+        return runtime().beside(load(program, first_device("xla")), device)
     if program.backend != "xla" or program.host_calls or not config.jax_enable_compilation_cache:
         return runtime().load(program, device)
     known, compiler = lowering().executables, device.client.identity
@@ -506,15 +514,46 @@ def _executable(closed: ClosedJaxpr, name: str, device: Any, how: How) -> Any:
     executables = closed.derived.executables
     executable = executables.get(key)
     if executable is None:
-        executable = executables[key] = compile_jaxpr(closed, name, device, how.donated, how.compiler_options)
+        executable = executables[key] = _compiled(closed, name, device, how)
     return executable
+
+
+def _compiled(closed: ClosedJaxpr, name: str, device: Any, how: How) -> Any:
+    """A jaxpr compiled for a device by the compiler that is asked for, or by both, of which the better one stays."""
+    options = {**dict(config.veery_compiler_options), **dict(how.compiler_options)}
+    compiler = asked.compiler(options) if device.platform == "cpu" else "iree"
+    by_iree = lambda: compile_jaxpr(closed, name, device, how.donated, how.compiler_options)
+    by_xla = lambda: compile_jaxpr(closed, name, device, how.donated, how.compiler_options, target=_BESIDE)
+    if compiler == "auto" and not (side_effects(closed.effects) or _symbols(closed).sources):
+        return _better(closed, name, how, by_iree, by_xla)
+    return by_xla() if compiler == "xla" else by_iree()
+
+
+def _better(closed: ClosedJaxpr, name: str, how: How, by_iree: Callable[[], Any], by_xla: Callable[[], Any]) -> Any:
+    """What XLA compiles at once, until IREE's program is there and shown to be faster; what was found out before."""
+    tuning, options = lowering().tuning, _options(how.compiler_options)
+    known = tuning.recall(dce(closed), _BESIDE, options)
+    if known is not None:
+        return by_xla() if dict(known)["compiler"] == "xla" else by_iree()
+    try:
+        first = by_xla()
+    except (RuntimeError, ValueError, TypeError) as error:  # there is no plugin, or it refuses the program
+        log_compilation("jit(%s) is left to IREE: %s", name, str(error)[:200])
+        return by_iree()
+
+    def tell(chosen: str, seconds: dict[str, float]) -> None:
+        times = ", ".join(f"{compiler} {1e6 * taken:.1f} us" for compiler, taken in seconds.items())
+        log_compilation("jit(%s) takes by %s: %s stays", name, times, chosen)
+        tuning.remember(dce(closed), _BESIDE, options, (("compiler", chosen),))
+
+    return runtime().better(first, ("xla", "iree"), by_iree, tell)
 
 
 def _host_executable(closed: ClosedJaxpr, name: str, device: Any, how: How) -> HostExecutable | None:
     """What evaluates a jaxpr in NumPy (see veery._eager); None if it is to be compiled."""
     if closed.jaxpr.debug_info.compiled or device.platform != "cpu" or not config.veery_host_evaluation:
         return None
-    if how.donated or how.compiler_options or config.veery_compiler_options:
+    if how.donated or not _leaves_to_numpy((*how.compiler_options, *config.veery_compiler_options)):
         return None
     known = closed.derived.on_host
     if device not in known:
@@ -523,6 +562,11 @@ def _host_executable(closed: ClosedJaxpr, name: str, device: Any, how: How) -> H
         known[device] = program and HostExecutable(program, device, runtime().put, compile)
     found: HostExecutable | None = known[device]
     return found
+
+
+def _leaves_to_numpy(options: asked.Pairs) -> bool:
+    """Whether NumPy may evaluate small programs: nothing is asked of their code."""
+    return all(name == "compiler" for name, _ in options)
 
 
 def results(avals: Sequence[ShapedArray], buffers: Sequence[Any], committed: bool = False) -> list[ArrayImpl]:

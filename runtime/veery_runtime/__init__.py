@@ -12,6 +12,8 @@ from veery_runtime.buffer import Buffer as Buffer, put as put
 from veery_runtime.device import Device as Device
 from veery_runtime.discovery import (
     absent as absent,
+    beside as beside,
+    better as better,
     configure as configure,
     devices as devices,
     plugins as plugins,

@@ -109,13 +109,15 @@ class Buffer(_Referenced):
     """
 
     # `_pending is None` is the one test of the hot path: deleted, failed and unfinished buffers all have a state there.
-    __slots__ = ("_ref", "_spec", "_pending", "_host", "_tally")
+    # `_twin` is what another compiler's programs on this processor see of the memory.
+    __slots__ = ("_ref", "_spec", "_pending", "_host", "_tally", "_twin")
 
     def __init__(self, ref: Any, spec: Spec, pending: Pending | None = None) -> None:
         self._ref = ref
         self._spec = spec
         self._pending = pending
         self._host: Any = None
+        self._twin: Any = None
         self._tally = Tally(spec.device.ledger, spec.nbytes) if spec.nbytes >= COUNTED_NBYTES else None
 
     @property
@@ -280,7 +282,7 @@ class Buffer(_Referenced):
     def delete(self) -> None:
         """Gives the memory up; later uses raise. Arrays handed out by `numpy` and work in flight stay valid."""
         self._pending = DELETED
-        self._ref = self._host = self._tally = None
+        self._ref = self._host = self._tally = self._twin = None
 
     def is_deleted(self) -> bool:
         """True after `delete` or donation."""

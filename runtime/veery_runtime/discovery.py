@@ -157,6 +157,20 @@ def plugins() -> Any:
     return _plugins
 
 
+def beside(program: Any, device: Device) -> Any:
+    """A program that a PJRT plugin loaded, for buffers of the CPU device; see veery_runtime.pjrt.beside."""
+    from veery_runtime.pjrt.beside import BesideExecutable
+
+    return BesideExecutable(program, device)
+
+
+def better(*forms: Any) -> Any:
+    """The better of two programs; see veery_runtime.pjrt.better.BetterExecutable, which takes these arguments."""
+    from veery_runtime.pjrt.better import BetterExecutable
+
+    return BetterExecutable(*forms)
+
+
 _plugins: Any = None
 _records: Callable[[], Path] | None = None
 

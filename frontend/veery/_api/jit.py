@@ -584,6 +584,7 @@ def jit(
     inline: bool = False,
     in_shardings: Any = None,
     out_shardings: Any = None,
+    compiler: str | None = None,
     compiler_options: dict[str, Any] | None = None,
     dynamic_shapes: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -600,10 +601,15 @@ def jit(
         donate_argnames: names of such arguments.
         keep_unused: accepted for compatibility; unused arguments are always kept.
         device: where to run; by default where the arguments are.
-        backend: the platform to run on ("cpu", "vulkan", "cuda").
+        backend: the platform to run on ("cpu", "vulkan", "cuda", or that of a PJRT plugin: "xla", "tpu"...).
         inline: whether calls within other traced functions disappear into them.
         in_shardings: accepted for compatibility; one device holds each array.
         out_shardings: accepted for compatibility.
+        compiler: on the CPU, which compiler: "iree" (the default); "xla", through the plugin that `veery[xla]` brings;
+            or "auto": XLA, which compiles in a tenth of the time, until IREE's program is there too, then the faster
+            of the two on the arguments of a call, which is remembered in the cache on disk. Arrays are shared between
+            both; results may differ in last digits. Programs with effects are IREE's. The same as the compiler option
+            "compiler".
         compiler_options: a dictionary of options of the compilation, which win over those of the setting
             `veery_compiler_options`:
             "optimize_for": "speed" (the default), "latency" (a call runs in its caller's thread), "throughput" (it
@@ -646,7 +652,7 @@ def jit(
     options = dict(
         static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
         donate_argnames=donate_argnames, device=device, backend=backend, inline=inline,
-        compiler_options=compiler_options, dynamic_shapes=dynamic_shapes,
+        compiler=compiler, compiler_options=compiler_options, dynamic_shapes=dynamic_shapes,
     )  # fmt: skip
     if fun is None:
         return lambda fun: jit(fun, **options)  # type: ignore[arg-type]
@@ -659,6 +665,6 @@ def jit(
             raise ValueError(f"jit: static_{option} and donate_{option} cannot intersect; both have {sorted(both)}")
     if backend is not None and device is None:
         device = _dispatch.first_device(backend)
-    compiler = pairs(compiler_options)
+    asked = pairs({**dict(pairs(compiler_options)), **({} if compiler is None else {"compiler": compiler})})
     dynamic = _dynamic_shapes(fun, dynamic_shapes)
-    return JitFunction(fun, JitOptions(*static, *donate, device, inline, compiler, dynamic))
+    return JitFunction(fun, JitOptions(*static, *donate, device, inline, asked, dynamic))

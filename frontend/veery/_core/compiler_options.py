@@ -14,6 +14,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "optimize_for": ("speed", "latency", "throughput", "size"),
     "queue": ("auto", "inline", "threaded"),
     "autotune": (True, False),
+    "compiler": ("iree", "xla", "auto"),
 }
 _WORDS = {"true": True, "false": False}
 
@@ -55,6 +56,11 @@ def _checked(name: Any, value: Any) -> tuple[str, Any]:
         known = ", ".join(map(repr, CHOICES[name]))
         raise ValueError(f"The compile option {name!r} takes one of {known}, got {value!r}.")
     return name, value
+
+
+def compiler(options: Mapping[str, Any]) -> str:
+    """Which compiler is asked for."""
+    return str(options.get("compiler", "iree"))
 
 
 def flags(options: Pairs) -> tuple[str, ...]:

@@ -1,0 +1,188 @@
+"""Programs of XLA on arrays of IREE's CPU device: both compilers see the host's memory, so that nothing is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery_runtime import completion
+from veery_runtime.buffer import ALIGNMENT, SHARED, Buffer, Spec
+from veery_runtime.completion import DELETED, Deferred, Failed
+from veery_runtime.device import Device
+from veery_runtime.errors import execution_error
+from veery_runtime.pjrt.executable import PjrtExecutable
+from veery_runtime.pjrt.handle import Handle
+
+Call = Callable[[Sequence[Buffer]], list[Buffer]]
+
+
+class Imported(Deferred):
+    """A result of XLA, which becomes a reference of IREE's when somebody there needs one."""
+
+    __slots__ = ("handle", "spec", "home")
+
+    def __init__(self, handle: Handle, spec: Spec, home: Any) -> None:
+        self.name = handle.name
+        self.handle = handle
+        self.spec = spec
+        self.home = home
+        self.refs = []
+        self.after = None
+        self.begun = completion.generation
+
+    @property
+    def submitted(self) -> Imported:  # type: ignore[override]
+        return self
+
+    def is_set(self) -> bool:
+        """Whether there is a reference of IREE's, or none to come; makes it where the result is ready."""
+        if not self.refs and self.handle.done():
+            self._settle()
+        return bool(self.refs)
+
+    def wait_submitted(self) -> None:
+        """Blocks until there is."""
+        if not self.refs:
+            self._settle()
+
+    def done(self) -> bool:
+        return bool(self.refs) or self.handle.done()
+
+    def failed(self) -> bool:
+        return self.is_set() and self.after is not None
+
+    def _settle(self) -> None:
+        try:
+            self.handle.wait()
+        except BaseException as error:
+            self.after, self.refs = Failed(error), [None]
+            return
+        spec = self.spec
+        if spec.nbytes:
+            contents = self.home.read(self.handle, spec)
+            aligned = contents.ctypes.data % ALIGNMENT == 0
+            self.refs = [spec.device.share(contents, spec) if aligned else spec.device.upload(contents, spec)]
+        else:
+            self.refs = [spec.device.upload(np.empty(spec.shape, spec.dtype), spec)]
+
+
+class BesideExecutable:
+    """A program of XLA that takes and returns buffers of the CPU device; see veery_runtime.Executable.
+
+    Attributes:
+        inner: the program on XLA's device.
+    """
+
+    overwritten: tuple[int, ...] = ()
+    needs_ready = False
+    queue = "xla"
+
+    def __init__(self, inner: PjrtExecutable, device: Device) -> None:
+        self.inner = inner
+        self.name, self.device, self.donated, self.has_effects = inner.name, device, inner.donated, inner.has_effects
+        self._program = inner._program
+        self.inputs, self.outputs = (
+            tuple(device.spec(spec.shape, spec.dtype) for spec in side) for side in (inner.inputs, inner.outputs)
+        )
+        self.call: Call = self._choose_call()
+
+    def __call__(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """Runs the program; see veery_runtime.Executable."""
+        return self.call(buffers)
+
+    def at(self, shapes: Sequence[tuple[int, ...]]) -> BesideExecutable:
+        """The program for arguments of these shapes: itself."""
+        return self
+
+    def serialize(self) -> bytes:
+        """The compiled program; see PjrtExecutable."""
+        return self.inner.serialize()
+
+    def memory_analysis(self) -> dict[str, int]:
+        """What a call needs; see PjrtExecutable."""
+        return self.inner.memory_analysis()
+
+    def _choose_call(self) -> Call:
+        inner: Callable[[Any], list[Buffer]] = self.inner.call
+        home, outputs, donated = self.inner.device, self.outputs, self.donated
+
+        def call(buffers: Sequence[Buffer]) -> list[Buffer]:
+            there = [_There(buffer, home) for buffer in buffers]
+            failed = next((each for each in there if each._ref is None), None)
+            if failed is not None:
+                return self._fail(failed)
+            if donated:
+                self._check_donated(buffers)
+            results = [_imported(result, spec, home) for result, spec in zip(inner(there), outputs)]
+            for index in donated:
+                buffers[index].delete()
+            return results
+
+        return call
+
+    def _fail(self, missing: _There) -> list[Buffer]:
+        if missing.source._pending is DELETED:
+            raise missing.source.deleted_error()
+        return [Buffer(None, spec, missing._pending) for spec in self.outputs]
+
+    def _check_donated(self, buffers: Sequence[Buffer]) -> None:
+        for index in self.donated:
+            if any(other is buffers[index] for i, other in enumerate(buffers) if i != index):
+                raise execution_error(
+                    f"INVALID_ARGUMENT: {self.name}: the same array is donated and passed as another argument"
+                )
+
+
+class _There:
+    """A buffer of the CPU device as XLA's executables take one: only as long as the call."""
+
+    __slots__ = ("source", "_ref", "_pending", "_host")
+
+    def __init__(self, source: Buffer, home: Any) -> None:
+        self.source = source
+        twin = source._twin
+        if twin is None:
+            twin = _twin_of(source, home)
+        self._ref = twin
+        self._pending = source._pending
+        # What is XLA's alone may be overwritten.
+        alone = type(self._pending) is Imported and not self._pending.refs and source._host is SHARED
+        self._host = None if alone else SHARED
+
+    def delete(self) -> None:
+        """The buffer is deleted by who gave it."""
+
+
+def _twin_of(buffer: Buffer, home: Any) -> Handle | None:
+    """XLA's view of the memory of a buffer, after waiting for its contents; None where they failed."""
+    if buffer._pending is not None:
+        reported = buffer._pending.reported
+        try:
+            buffer.wait()
+        except Exception as error:
+            if buffer._pending is DELETED:
+                return None
+            buffer._pending = Failed(error)
+            buffer._pending.reported = reported
+            return None
+    if buffer._ref is None:
+        return None
+    spec = home.spec(buffer.shape, buffer.dtype)
+    contents = buffer.numpy()
+    aligned = spec.nbytes and contents.ctypes.data % ALIGNMENT == 0
+    twin: Handle = home.share(contents, spec) if aligned else home.upload(contents, spec)
+    buffer._twin = twin
+    return twin
+
+
+def _imported(result: Buffer, spec: Spec, home: Any) -> Buffer:
+    """A result of XLA as a buffer of the CPU device."""
+    handle = result._ref
+    if handle is None:
+        return Buffer(None, spec, result._pending)
+    buffer = Buffer(0, spec, Imported(handle, spec, home))
+    buffer._twin = handle
+    buffer._host = SHARED  # with XLA, of whose calls in flight IREE knows nothing
+    return buffer
