@@ -259,6 +259,8 @@ ROWS = {
     "veery_lowering/passes/stablehlo/ordering": "xla/test_callbacks",
     "veery_lowering/store/executables": "xla/test_devices",
     "veery_lowering/targets/xla": "xla/test_devices",
+    "veery_runtime/pjrt/beside": "xla/test_better",
+    "veery_runtime/pjrt/better": "xla/test_better",
     "veery_runtime/pjrt/*": "xla/test_devices xla/test_callbacks",
     "veery_runtime/pjrt/plugins": "xla/test_plugins",
     "veery_runtime/sharing": "runtime/test_executable dispatch/test_growth",
