@@ -123,4 +123,4 @@ from veery import (
     typing as typing,
 )
 
-__getattr__, __dir__ = _attributes(__name__, "api_util")
+__getattr__, __dir__ = _attributes(__name__, "_src api_util lib")

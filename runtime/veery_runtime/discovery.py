@@ -176,7 +176,7 @@ _records: Callable[[], Path] | None = None
 
 
 def _missing(platform: str, cause: str) -> list[Device]:
-    raise DeviceUnavailableError(f"No {platform} device on this machine: {cause}")
+    raise DeviceUnavailableError(f"Unknown backend: no {platform} device on this machine: {cause}")
 
 
 def absent() -> dict[str, str]:

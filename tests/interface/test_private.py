@@ -19,7 +19,7 @@ from veery._core import source
 from veery._src import traceback_util
 from veery.extend import core as extend_core, linear_util as lu, source_info_util
 from veery.extend.core.primitives import call_p, closed_call_p
-from veery.interpreters import partial_eval as pe
+from veery.interpreters import batching, mlir, partial_eval as pe
 
 
 def test_private_names_are_those_of_the_table():
@@ -179,3 +179,73 @@ def test_compilations_pass_through_what_a_library_puts_there(monkeypatch):
     monkeypatch.setattr(compiler, "backend_compile_and_load", refuse)
     with pytest.raises(RuntimeError, match="not for cpu"):
         veery.jit(lambda x: x * 3.25 + 17)(1.0)
+
+
+@pytest.mark.compiler
+def test_lowering_rules_call_python():
+    """As equinox's do: results are checked, and what is kept alive is the program's own matter."""
+    double_p = extend_core.Primitive("test_double_by_python")
+    double_p.multiple_results = True
+    double_p.def_abstract_eval(lambda x: [x])
+
+    def rule(ctx, x):
+        call = lambda value: (value * 2,)
+        results, token, kept = mlir.emit_python_callback(
+            ctx, call, "token", [x], ctx.avals_in, ctx.avals_out, has_side_effect=False, sharding=None
+        )
+        ctx.module_context.add_keepalive(kept)
+        assert token == "token"
+        return results
+
+    mlir.register_lowering(double_p, rule)
+    assert veery.jit(lambda x: double_p.bind(x)[0] + 1)(np.float32([1, 2])).tolist() == [3.0, 5.0]
+
+
+def test_batching_rules_get_tuples():
+    """Since they make specifications of axes of them, which are compared with trees of arguments."""
+    seen = []
+    twice_p = extend_core.Primitive("test_twice")
+    twice_p.def_impl(lambda x, y: x + y)
+
+    def batch(size, name, kind, args, dims):
+        seen.append((type(args), type(dims), size, name))
+        return args[0] + args[1], 0
+
+    batching.axis_primitive_batchers[twice_p] = batch
+    assert veery.vmap(twice_p.bind, axis_name="i")(jnp.arange(2), jnp.arange(2)).tolist() == [0, 2]
+    assert seen == [(tuple, tuple, 2, "i")]
+
+
+def test_functions_of_functions_look_like_them():
+    class Model:
+        def __init__(self):
+            self.rate = 3
+            self.__name__ = 7  # no name
+
+        def __call__(self, x):
+            return x * self.rate
+
+    mapped = veery.vmap(veery.vmap(Model()))
+    assert mapped.rate == 3 and mapped.__name__ == "vmap_fun"
+    assert mapped(jnp.ones((2, 2))).tolist() == [[3.0, 3.0], [3.0, 3.0]]
+    assert veery.grad(veery.jit(lambda x: x)).__name__ == "<lambda>"
+    jitted = veery.jit(lambda x, y=2: x)
+    assert type(jitted).__name__ == "PjitFunction"
+    assert str(inspect.signature(jitted, follow_wrapped=False)) == "(x, y=2)"
+
+
+def test_equations_are_applied_by_their_parameters():
+    eqn = veery.make_jaxpr(lambda x: jnp.sum(x))(jnp.ones(3)).jaxpr.eqns[0]
+    functions, parameters = eqn.primitive.get_bind_params(eqn.params)
+    assert functions == [] and parameters == eqn.params and parameters is not eqn.params
+    assert eqn.primitive.bind(*functions, jnp.ones(3), **parameters) == 3.0
+
+
+def test_frames_that_are_shown():
+    frame = inspect.currentframe()
+    assert traceback_util.include_frame(frame)
+    traceback_util.register_exclusion(__file__)
+    try:
+        assert not traceback_util.include_frame(frame)
+    finally:
+        traceback_util._exclude_paths.remove(__file__)

@@ -133,3 +133,12 @@ def test_windows_of_equal_constants_are_summed_whole() -> None:
     for got, expected in zip(results(calls), results(variable), strict=True):
         np.testing.assert_array_equal(got, expected)
         assert got.max() > 1
+
+
+def test_a_neutral_value_of_another_dtype_starts_windows():
+    """-inf is neutral for max as it is, whatever the operand, as in JAX; other values must be of its dtype."""
+    x = jnp.arange(5)
+    assert lax.reduce_window(x, -jnp.inf, lax.max, (2,)).tolist() == [1, 2, 3, 4]
+    assert lax.reduce_window(x, 0.0, lax.add, (2,)).dtype == jnp.int32
+    with pytest.raises(TypeError, match="different dtypes"):
+        lax.reduce_window(x, 0.0, lax.max, (2,))

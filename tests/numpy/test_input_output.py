@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import veery
 import veery.numpy as jnp
 
 X = np.array([[1.5, -0.0], [np.nan, 1e-9]], np.float32)
@@ -112,3 +113,11 @@ def test_copies_outlive_what_is_donated():
     assert jnp.asarray(x) is x
     x.delete()
     assert [y.tolist() for y in copies] == [[0, 1, 2, 3]] * 3
+
+
+def test_bfloat16_in_files(tmp_path):
+    """NumPy saves it as bytes without a type."""
+    x = jnp.arange(3, dtype=jnp.bfloat16)
+    jnp.save(tmp_path / "x.npy", x)
+    loaded = jnp.load(tmp_path / "x.npy")
+    assert isinstance(loaded, veery.Array) and loaded.dtype == jnp.bfloat16 and loaded.tolist() == [0, 1, 2]

@@ -361,6 +361,7 @@ def test_exceptions_surface_at_the_read(name, size):
         with pytest.raises(KeyError, match="on purpose") as caught:
             y.block_until_ready()
         error = caught.value
+        assert isinstance(error, veery.errors.JaxRuntimeError) and str(error) == "KeyError: 'on purpose'"
         assert [f.name for f in traceback.extract_tb(error.__traceback__)][-1] == "fail_on_purpose"
         assert isinstance(error.__cause__, ValueError)
         (note,) = (n for n in error.__notes__ if "fail_on_purpose" in n)

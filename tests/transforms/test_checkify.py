@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import veery
-from veery import lax
+from veery import lax, numpy as jnp
 from veery.experimental import checkify
 
 X = np.array([1.0, 2.0, 3.0])
@@ -195,3 +195,15 @@ def test_compiled():
         veery.jit(positive)(np.float32(1))
     silent = veery.jit(lambda x: (checkify.debug_check(lax.gt(x, 0.0), "ignored"), x)[1])
     assert silent(np.float32(-1)) == -1
+
+
+def test_messages_format_arrays():
+    def f(x):
+        checkify.check(jnp.all(x > 0), "{x!r} and {s:.2f} of {d}", x=x, s=x.sum(), d={"x": x[0]})
+        return x
+
+    error, _ = checkify.checkify(f)(-jnp.ones(2))
+    expected = "Array([-1., -1.], dtype=float32) and -2.00 of {'x': Array(-1., dtype=float32)} (`check` failed)"
+    assert error.get() == expected
+    with pytest.raises(IndexError):
+        veery.make_jaxpr(checkify.checkify(lambda x: checkify.check(x > 0, "{} {}", x)))(1.0)

@@ -126,7 +126,9 @@ def test_absent_platforms_say_what_was_looked_for() -> None:
         if platform not in causes:
             assert veery.devices(platform)
             continue
-        with pytest.raises(RuntimeError, match=f"No {platform} device on this machine: looked for .*{library}.*: ."):
+        with pytest.raises(
+            RuntimeError, match=f"Unknown backend: no {platform} device on this machine: looked for .*{library}.*: ."
+        ):
             veery.devices(platform)
     with pytest.raises(RuntimeError, match="Unknown backend 'tpu'; veery knows cpu, vulkan and cuda"):
         veery.devices("tpu")

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def wraps(fun: Any) -> Callable[[F], F]:
+    """Makes a function look like another: name, documentation and attributes, as far as the other has them."""
+
+    def look(wrapper: F) -> F:
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            with contextlib.suppress(AttributeError, TypeError):  # callable objects may have none, or odd ones
+                setattr(wrapper, name, getattr(fun, name))
+        if not type(fun).__module__.startswith("veery."):
+            wrapper.__dict__.update(getattr(fun, "__dict__", {}))
+        wrapper.__wrapped__ = fun  # type: ignore[attr-defined]
+        return wrapper
+
+    return look
 
 
 def function_name(fun: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from veery import lax
-from veery._api.arguments import function_name
+from veery._api.arguments import function_name, wraps
 from veery._api.jit import jit
 from veery._api.pullback import VJP as VJP, LinearMap, as_output, float0_zeros as float0_zeros, is_inexact, pullback
 from veery._api.vectorize import vmap
@@ -334,7 +334,7 @@ def value_and_grad(
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun!r}")
 
-    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    @wraps(fun)
     @source.api_boundary
     def value_and_grad_fun(*args: Any, **kwargs: Any) -> Any:
         positions = _argnums(argnums, args, fun)
@@ -382,7 +382,7 @@ def grad(
     """
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
-    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    @wraps(fun)
     def grad_fun(*args: Any, **kwargs: Any) -> Any:
         out, gradient = both(*args, **kwargs)
         return (gradient, out[1]) if has_aux else gradient
@@ -486,7 +486,7 @@ def jacfwd(
     [[2.0, 0.0], [0.0, 4.0]]
     """
 
-    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    @wraps(fun)
     @source.api_boundary
     def jacfun(*args: Any, **kwargs: Any) -> Any:
         positions = _argnums(argnums, args, fun)
@@ -519,7 +519,7 @@ def jacrev(
     [[4.0, 1.0], [2.0, 5.0]]
     """
 
-    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    @wraps(fun)
     @source.api_boundary
     def jacfun(*args: Any, **kwargs: Any) -> Any:
         positions = _argnums(argnums, args, fun)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from veery._api.arguments import wraps
 from veery._api.checker import Checker, Failure
 from veery._core import dtypes, source, tree
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
@@ -65,7 +65,7 @@ class Error:
 
     def _message(self, code: int, index: tuple[int, ...]) -> str:
         payload = self._payloads[self._positions.index(code - 1)] if code - 1 in self._positions else ()
-        return self._sites[code - 1].message([np.asarray(x)[index] for x in payload])
+        return self._sites[code - 1].message([x[index] if index else x for x in payload])
 
     def throw(self) -> None:
         """Raise JaxRuntimeError if a check failed."""
@@ -125,13 +125,20 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
                 f"Formatting arguments to checkify.check need to be PyTrees of arrays, but got {leaf!r} of type "
                 f"{type(leaf)}."
             )
-    msg.format(*fmt_args, **fmt_kwargs)  # what does not fit shows at once
 
-    def message(payload: Sequence[np.ndarray]) -> str:
-        args, kwargs = tree.tree_unflatten(treedef, [x.item() if not x.shape else x for x in payload])
+    def message(payload: Sequence[Any]) -> str:
+        args, kwargs = tree.tree_unflatten(treedef, payload)
         return f"{msg.format(*args, **kwargs)} (`check` failed)"
 
+    message([_example(leaf) for leaf in leaves])  # what does not fit shows at once
+
     check_p.bind(pred, *leaves, site=Site(FailedCheckError, message), debug=debug)
+
+
+def _example(x: Any) -> Any:
+    """A value of a type, to be formatted."""
+    aval: Any = aval_of(x)
+    return np.zeros(aval.shape, aval.dtype) if isinstance(aval.dtype, np.dtype) else x
 
 
 def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
@@ -178,7 +185,7 @@ def checkify(f: Callable[..., Any], errors: frozenset[ErrorCategory] = user_chec
         raise TypeError(f"Expected a callable value, got {f!r}")
     enabled = frozenset(errors)
 
-    @functools.wraps(f, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    @wraps(f)
     @source.api_boundary
     def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
         leaves, in_tree = tree.tree_flatten((args, kwargs))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from veery._api.arguments import as_tuple
+from veery._api.arguments import as_tuple, wraps
 from veery._api.autodiff import vjp as _vjp
 from veery._api.jit import JitOptions, check_outputs, debug_info
 from veery._core import errors, source, tree
@@ -75,7 +75,7 @@ def checkpoint(
     static = as_tuple(static_argnums)
     names = frozenset([static_argnames] if isinstance(static_argnames, str) else static_argnames)
 
-    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    @wraps(fun)
     @source.api_boundary
     def remat_fun(*args: Any, **kwargs: Any) -> Any:
         positions = _static_positions(static, len(args))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from veery._api.arguments import as_tuple
+from veery._api.arguments import as_tuple, wraps
 from veery._api.jit import JitFunction, JitOptions, jit
 from veery._api.shape_structs import out_struct
 from veery._core import source
@@ -67,7 +66,7 @@ def make_jaxpr(
         raise TypeError(f"Expected a callable value, got {fun!r}")
     static = tuple(sorted(as_tuple(static_argnums)))
 
-    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    @wraps(fun)
     @source.api_boundary
     def make_jaxpr_fun(*args: Any, **kwargs: Any) -> Any:
         if any(not -len(args) <= n < len(args) for n in static):

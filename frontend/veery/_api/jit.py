@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import time
 import warnings
 import weakref
@@ -144,6 +145,10 @@ class JitFunction:
         self._unpack: Unpack = _unpack_nothing
         self._unpackers: dict[Any, Unpack | None] = {}
 
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self._fun)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         try:
@@ -226,7 +231,7 @@ class JitFunction:
         return self if instance is None else functools.partial(self, instance)
 
     def __repr__(self) -> str:
-        return f"<JitFunction of {self._fun!r}>"
+        return f"<PjitFunction of {self._fun!r}>"
 
     def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         if config.jax_disable_jit:
@@ -455,6 +460,10 @@ def usable_donations(traced: Traced, donated: tuple[bool, ...]) -> tuple[bool, .
         found = known[donated] = tuple(flags)
     return found
 
+
+# By this name of its type libraries (chex) know that a function is jitted.
+JitFunction.__name__ = JitFunction.__qualname__ = "PjitFunction"
+PjitFunction = JitFunction
 
 _unrecorded_call = JitFunction.__call__
 

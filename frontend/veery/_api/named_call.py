@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
-from veery._api.arguments import function_name
+from veery._api.arguments import function_name, wraps
 from veery._core.source import named_scope
 
 
@@ -23,7 +22,7 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
     """
     label = name or function_name(fun)
 
-    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    @wraps(fun)
     def named(*args: Any, **kwargs: Any) -> Any:
         with named_scope(label):
             return fun(*args, **kwargs)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from veery import _dispatch
-from veery._api.arguments import as_tuple, function_name
+from veery._api.arguments import as_tuple, function_name, wraps
 from veery._api.jit import JitOptions, debug_info, jit
 from veery._api.vectorize import mapped_size, normalize_axis, vmap
 from veery._core import source, tree
@@ -86,7 +85,7 @@ def pmap(
         raise ValueError(f"static_broadcasted_argnums {static} and donate_argnums {donated} cannot intersect.")
     programs: dict[Any, tuple[ClosedJaxpr, list[Any], Any]] = {}
 
-    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    @wraps(fun)
     @source.api_boundary
     def pmap_fun(*args: Any, **kwargs: Any) -> Any:
         _check_static(fun, args, static)

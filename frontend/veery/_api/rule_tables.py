@@ -66,7 +66,9 @@ class _AxisPrimitiveBatchers:
     """Takes batching rules of the older form `(axis_size, axis_name, trace_type, operands, dims, **params)`."""
 
     def __setitem__(self, primitive: Primitive, rule: Rule) -> None:
-        primitive.axis_batch = lambda axis, *args, **params: rule(axis.size, axis.name, None, *args, **params)
+        primitive.axis_batch = lambda axis, args, dims, **params: rule(
+            axis.size, axis.name, None, tuple(args), tuple(dims), **params
+        )
 
 
 axis_primitive_batchers = _AxisPrimitiveBatchers()

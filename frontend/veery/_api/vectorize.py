@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from veery._api.arguments import argument_names, function_name
+from veery._api.arguments import argument_names, function_name, wraps
 from veery._core import source, tree, tree_registry
 from veery._core.avals import aval_of, maybe_aval_of
 from veery._core.dimensions import as_dimension
@@ -64,7 +63,7 @@ def vmap(
                 f"{in_axes}."
             )
 
-    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    @wraps(fun)
     @source.api_boundary
     def vmap_fun(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):

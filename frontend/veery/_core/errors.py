@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 import types
@@ -25,6 +26,25 @@ class JaxprTypeError(TypeError):
 
 class JaxRuntimeError(RuntimeError):
     """The compiler or the device failed."""
+
+
+@functools.cache
+def _callback_error_class(kind: type[Exception]) -> type[Exception]:
+    def __str__(self: Any) -> str:
+        return f"{kind.__name__}: {kind.__str__(self)}"
+
+    names = {"__module__": JaxRuntimeError.__module__, "__doc__": JaxRuntimeError.__doc__, "__str__": __str__}
+    return type(JaxRuntimeError.__name__, (kind, JaxRuntimeError), names)
+
+
+def callback_error(error: BaseException) -> BaseException:
+    """The exception of a callback as it surfaces: a JaxRuntimeError, as in JAX, and of the exception's class too."""
+    if isinstance(error, JaxRuntimeError) or not isinstance(error, Exception):
+        return error
+    kind = _callback_error_class(type(error))  # type: ignore[arg-type]
+    surfacing = kind.__new__(kind, *error.args)
+    surfacing.__dict__.update(error.__dict__)
+    return surfacing
 
 
 class VerificationError(Exception):

@@ -130,6 +130,11 @@ class Primitive:
             return refs.bind(self, args, params)
         return current_trace().process_primitive(self, args, params)
 
+    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The functions and parameters with which an equation of this operation is applied: `bind(*functions, *args,
+        **parameters)`. No operation has functions besides its parameters."""
+        return [], dict(params)
+
     def run(self, *args: Any, **params: Any) -> Any:
         """Apply the operation to concrete values."""
         if self.impl is not None:

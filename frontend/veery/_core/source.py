@@ -335,6 +335,11 @@ def hide(path: str) -> None:
     hidden_paths.append(path)
 
 
+def include_frame(frame: FrameType) -> bool:
+    """Whether a frame is shown in tracebacks."""
+    return not _is_hidden(frame.f_code)
+
+
 def _is_hidden(code: CodeType) -> bool:
     return is_internal(code) or code.co_filename.startswith(tuple(hidden_paths))
 

@@ -4,6 +4,8 @@ Nothing is defined here that veery does not have elsewhere: each module re-expor
 USED, and no more. A name goes when no library of this list takes it any longer.
 """
 
+from veery._core.absent import attributes as _attributes
+
 # The names, and who takes them.
 USED = {
     "ad_util.stop_gradient_p": "lineax",
@@ -25,8 +27,11 @@ USED = {
     "flatten_util.ravel_pytree": "blackjax",
     "traceback_util._exclude_paths": "flax",
     "traceback_util.api_boundary": "flax",
+    "traceback_util.include_frame": "equinox",
     "traceback_util.register_exclusion": "equinox, flax, jaxtyping",
     "tree_util._registry": "flax",
     "tree_util.flatten_one_level": "orbax-checkpoint",
     "xla_bridge._backends": "chex",
 }
+
+__getattr__, __dir__ = _attributes(__name__, " ".join({name.partition(".")[0] for name in USED}))

@@ -12,6 +12,7 @@ import numpy as np
 
 from veery._core import dtypes, effects, provided, source, tree
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
+from veery._core.errors import callback_error
 from veery._core.primitive import Primitive
 from veery._core.trace import eval_trace, set_current_trace
 from veery._transforms.batching import batch_size, move_batch
@@ -68,10 +69,13 @@ class Callback:
             with provided.backend.on_host(), set_current_trace(eval_trace):
                 return self._call_for_each(values) if self.mapped else self._call(values)
         except BaseException as error:
+            surfacing = callback_error(error)
             note = f"This happened in {self}, which {self.kind} calls from {self.where}."
-            if note not in getattr(error, "__notes__", ()):
-                error.add_note(note)
-            raise
+            if note not in getattr(surfacing, "__notes__", ()):
+                surfacing.add_note(note)
+            if surfacing is error:
+                raise
+            raise surfacing.with_traceback(error.__traceback__) from error.__cause__
 
     def _call_for_each(self, values: Sequence[np.ndarray]) -> list[Any]:
         """Call the function for each element, the axis of the outermost `vmap` fastest, which is JAX's order."""

@@ -68,7 +68,7 @@ def monoid(closed: ClosedJaxpr, operands: Sequence[Any], inits: Sequence[Any]) -
     name = _sole_operation(closed) if len(inits) == 1 else None
     if name is None:
         return None
-    neutral = identities(aval_of(operands[0]).dtype).get(name)
+    neutral = identities(aval_of(inits[0]).dtype).get(name)
     return name if neutral is not None and _is_value(inits[0], neutral) else None
 
 

@@ -7,6 +7,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from veery._core import dtypes
 from veery._core.array import ArrayImpl
 from veery.numpy._creation import asarray
 from veery.numpy._promotion import ArrayLike
@@ -56,7 +57,10 @@ def array_str(
 def load(file: IO[bytes] | str | os.PathLike[Any], *args: Any, **kwargs: Any) -> Any:
     """The array in a file written by `save`, or the archive of arrays written by `savez`.
 
-    bfloat16 and float8 arrays, which NumPy saves as raw bytes, come back as such: view them in their dtype.
+    Two bytes without a type, as which NumPy saves bfloat16, are taken for that. Arrays of float8 come back as bytes:
+    view them in their dtype.
     """
     out = np.load(file, *args, **kwargs)
+    if isinstance(out, np.ndarray) and out.dtype == np.dtype("V2"):
+        return asarray(out.view(dtypes.bfloat16))
     return asarray(out) if isinstance(out, np.ndarray) and out.dtype.kind != "V" else out

@@ -53,6 +53,14 @@ class Context:
     definition: Any = None
     hardware: str = ""
 
+    @property
+    def module_context(self) -> Context:
+        """What rules that are written for JAX keep things alive by."""
+        return self
+
+    def add_keepalive(self, kept: Any) -> None:
+        """Nothing: programs keep the functions that they call."""
+
     def call(self, closed_jaxpr: Any, *operands: Value, name: str | None = None) -> list[Value]:
         """Call the function of a jaxpr; equal jaxprs share one function."""
         return self.emitter.call(closed_jaxpr, operands, name)

@@ -1,0 +1,136 @@
+"""A library's own tests with veery in JAX's place, compared with JAX.
+
+python tests/libraries/run.py TESTS [options] [-- arguments of pytest]
+
+TESTS is the folder, or the files, with the tests of a library: of a checkout, or of an installed package that has them.
+The interpreter needs veery, the library and pytest, but neither jax nor jaxlib; that of --jax-python has JAX 0.10.2 and
+the same library. Tests that pass on JAX count; the account says how many of them pass on veery, and why others do not.
+It is kept as JSON by --output, and --table makes the table of the documents of such files. Nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+Outcomes = dict[str, tuple[str, str]]
+
+
+def outcomes(report: Path, tests: list[Path]) -> Outcomes:
+    """By test, named from the folder of the tests on: "passed", "failed" or "skipped", and the error's first line."""
+    found: Outcomes = {}
+    if not report.exists():
+        return found
+    for case in ET.parse(report).iter("testcase"):
+        name = f"{_within(str(case.get('classname')), tests)}::{case.get('name')}"
+        bad = [part for part in case if part.tag in ("failure", "error")]
+        if bad:
+            found[name] = "failed", _reason(bad[0].get("message") or bad[0].text or "")
+        elif name not in found:
+            found[name] = ("skipped" if case.find("skipped") is not None else "passed"), ""
+    return found
+
+
+def _within(classname: str, tests: list[Path]) -> str:
+    parts = classname.split(".")
+    places = [parts.index(path.stem) for path in tests if path.stem in parts]
+    return ".".join(parts[min(places, default=0) :])
+
+
+def _reason(message: str) -> str:
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return lines[0][:300] if lines else "no message"
+
+
+def run(python: str, tests: list[Path], extra: list[str], *, as_jax: bool) -> Outcomes:
+    """The outcomes of the tests by an interpreter."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = [
+            python,
+            "-m",
+            "pytest",
+            "-q",
+            "--tb=short",
+            "-p",
+            "no:cacheprovider",
+            "--continue-on-collection-errors",
+            f"--junitxml={report}",
+        ]
+        command += ["-p", "veery.as_jax"] * as_jax + [*map(str, tests), *extra]
+        subprocess.run(command, env={**os.environ, "JAX_PLATFORMS": "cpu"}, stdout=sys.stderr)
+        return outcomes(report, tests)
+
+
+def account(name: str, ours: Outcomes, theirs: Outcomes) -> dict[str, object]:
+    """How many tests pass on JAX, how many of these on veery, and the reasons of the others."""
+    counted = [test for test, (outcome, _) in theirs.items() if outcome == "passed"]
+    failed = {test: ours.get(test, ("missing", "not collected")) for test in counted}
+    failed = {test: outcome for test, outcome in failed.items() if outcome[0] != "passed"}
+    return {
+        "library": name,
+        "pass on JAX": len(counted),
+        "pass on veery": len(counted) - len(failed),
+        "differences": {test: f"{outcome}: {reason}" for test, (outcome, reason) in sorted(failed.items())},
+    }
+
+
+def show(found: dict) -> None:
+    print(row(found))
+    reasons = collections.Counter(re.sub(r"0x[0-9a-f]+|\d+", "N", why) for why in found["differences"].values())
+    for why, count in reasons.most_common():
+        print(f"  {count:5} {why}")
+
+
+def row(found: dict) -> str:
+    counted, passed = found["pass on JAX"], found["pass on veery"]
+    return f"| {found['library']} | {counted} | {passed} | {100 * passed / max(counted, 1):.1f}% |"
+
+
+def table(files: list[Path]) -> str:
+    rows = [row(json.loads(file.read_text())) for file in files]
+    return "\n".join(["| library | pass on JAX | of these on veery | |", "|---|---|---|---|", *rows])
+
+
+def main() -> None:
+    argv, extra = sys.argv[1:], []
+    if "--" in argv:
+        argv, extra = argv[: argv.index("--")], argv[argv.index("--") + 1 :]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tests", nargs="*", type=Path)
+    parser.add_argument("--name", help="of the library and its version")
+    parser.add_argument("--python", default=sys.executable, help="an interpreter with veery and the library")
+    parser.add_argument("--jax-python", help="one with JAX and the library")
+    parser.add_argument("--jax-outcomes", type=Path, help="keep what JAX gives in this file, and use it if it is there")
+    parser.add_argument("--output", type=Path, help="write the account to this file")
+    parser.add_argument("--table", nargs="+", type=Path, help="accounts, of which to make a table")
+    options = parser.parse_args(argv)
+    if options.table:
+        return print(table(options.table))
+
+    kept = options.jax_outcomes
+    if kept is not None and kept.exists():
+        theirs = {test: tuple(outcome) for test, outcome in json.loads(kept.read_text()).items()}
+    elif options.jax_python:
+        theirs = run(options.jax_python, options.tests, extra, as_jax=False)
+        if kept is not None:
+            kept.write_text(json.dumps(theirs, indent=1))
+    else:
+        parser.error("--jax-python or the file of --jax-outcomes is needed: tests that pass on JAX count")
+    ours = run(options.python, options.tests, extra, as_jax=True)
+    found = account(options.name or options.tests[0].name, ours, theirs)
+    if options.output:
+        options.output.write_text(json.dumps(found, indent=1))
+    show(found)
+
+
+if __name__ == "__main__":
+    main()
