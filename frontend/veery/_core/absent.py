@@ -112,11 +112,10 @@ NAMES: dict[str, dict[str, str]] = {
             AxisContext ConstantHandler DEVICE_TO_DEVICE_TYPE LoweringParameters LoweringResult LoweringRule
             LoweringRuleContext Mesh MeshAxisName ModuleContext RECV_FROM_HOST_TYPE SEND_TO_HOST_TYPE SPMDAxisContext
             ShapePolyLoweringState ShardingContext Token TokenSet Value aval_to_ir_types core_call_lowering
-            dense_int_array dense_int_elements dtype_to_ir_type emit_python_callback flatten_ir_types flatten_ir_values
-            i32_attr i64_attr ir_attribute ir_constants ir_tree_registry ir_type_handlers jaxpr_subcomp
-            lower_jaxpr_to_fun lower_jaxpr_to_module lowerable_effects make_ir_context merge_mlir_modules
-            module_to_bytecode module_to_string register_constant_handler shape_tensor token_type
-            unflatten_ir_values_like_types
+            dense_int_array dense_int_elements dtype_to_ir_type flatten_ir_types flatten_ir_values i32_attr i64_attr
+            ir_attribute ir_constants ir_tree_registry ir_type_handlers jaxpr_subcomp lower_jaxpr_to_fun
+            lower_jaxpr_to_module lowerable_effects make_ir_context merge_mlir_modules module_to_bytecode
+            module_to_string register_constant_handler shape_tensor token_type unflatten_ir_values_like_types
         """,
     },
     "veery.interpreters.partial_eval": {
@@ -192,7 +191,7 @@ MODULES: dict[str, str] = {
     _XLA: """
         veery.cloud_tpu_init veery.experimental.buffer_callback veery.experimental.colocated_python
         veery.experimental.scheduling_groups veery.experimental.topologies veery.experimental.transfer
-        veery.extend.ifrt_programs veery.extend.lowering veery.extend.mlir veery.extend.xla veery.lib
+        veery.extend.ifrt_programs veery.extend.lowering veery.extend.mlir veery.extend.xla
     """,
     _PROFILING: """
         veery.experimental.compilation_cache veery.experimental.compilation_cache.compilation_cache
