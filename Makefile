@@ -50,7 +50,7 @@ bench: install  ## timings beside NumPy, and JAX if JAX_PYTHON names an interpre
 	$(BIN)/python tests/bench/first_calls.py $(if $(JAX_PYTHON),--jax-python $(JAX_PYTHON))
 
 record: install  ## compare what the tests recorded of JAX with the JAX of JAX_PYTHON, or WRITE=1
-	@for script in tests/core/data tests/random tests/aot/data tests/interface tests/numpy tests/experimental tests/scipy; do \
+	@for script in tests/core/data tests/random tests/aot/data tests/interface tests/numpy tests/experimental tests/scipy tests/sharding; do \
 	JAX_PLATFORMS=cpu PYTHONPATH=tests $(or $(JAX_PYTHON),$(error JAX_PYTHON names an interpreter with JAX 0.10.2)) \
 	$$script/record.py $(if $(WRITE),,--check) || exit; done
 

@@ -27,6 +27,7 @@ from veery._api.custom_derivatives import (
 from veery._api.environment import print_environment_info as print_environment_info
 from veery._api.inspection import eval_shape as eval_shape, make_jaxpr as make_jaxpr, typeof as typeof
 from veery._api.jit import jit as jit
+from veery._api.meshes import make_mesh as make_mesh, set_mesh as set_mesh
 from veery._api.named_call import named_call as named_call
 from veery._api.placement import (
     block_until_ready as block_until_ready,
@@ -47,10 +48,17 @@ from veery._api.placement import (
 )
 from veery._api.pmap import pmap as pmap
 from veery._api.shape_structs import ShapeDtypeStruct as ShapeDtypeStruct
+from veery._api.shard_map import shard_map as shard_map, smap as smap
+from veery._api.sharded_arrays import (
+    make_array_from_callback as make_array_from_callback,
+    make_array_from_process_local_data as make_array_from_process_local_data,
+    make_array_from_single_device_arrays as make_array_from_single_device_arrays,
+    reshard as reshard,
+)
 from veery._api.vectorize import vmap as vmap
 from veery._api.visualization import visualize as visualize
 from veery._core.absent import attributes as _attributes
-from veery._core.array import Array as Array
+from veery._core.array import Array as Array, Shard as Shard
 from veery._core.config import (
     check_tracer_leaks as check_tracer_leaks,
     checking_leaks as checking_leaks,
@@ -82,7 +90,9 @@ from veery._core.config import (
 )
 from veery._core.device import Device as Device
 from veery._core.dtypes import float0 as float0
+from veery._core.partition_spec import PartitionSpec as P
 from veery._core.refs import Ref as Ref
+from veery._core.sharding import NamedSharding as NamedSharding
 from veery._core.source import named_scope as named_scope
 from veery._core.trace import ensure_compile_time_eval as ensure_compile_time_eval
 from veery._in_place import load_ipython_extension as load_ipython_extension
@@ -98,6 +108,7 @@ from veery import (
     custom_batching as custom_batching,
     custom_derivatives as custom_derivatives,
     debug as debug,
+    distributed as distributed,
     dlpack as dlpack,
     dtypes as dtypes,
     errors as errors,

@@ -30,8 +30,8 @@ from veery._core.transfers import guard
 from veery._eager import HostExecutable, host_program
 from veery._transforms.dce import dce, side_effects
 from veery._transforms.float0 import holds_float0, inputs_without_float0, outputs_with_float0, without_float0
+from veery._transforms.parts import in_parts, on_one_device
 from veery._transforms.staging import close_over, stage
-from veery.lax._pmap import device_program
 
 logger = logging.getLogger("veery")
 
@@ -132,6 +132,8 @@ def move(x: ArrayImpl, device: Any, explicit: bool = False) -> ArrayImpl:
         return ArrayImpl(x.aval, x._buffer, True)
     guard("device_to_device", x.aval, device, explicit)
     source = x._buffer.device
+    if source is None:
+        return ArrayImpl(x.aval, x._buffer.whole_on(device), True)
     # Two compilers on one processor see the same memory; virtual devices stand for several.
     shared = source.platform != device.platform and source.host_visible and device.host_visible
     return ArrayImpl(x.aval, runtime().put(x._buffer.numpy(), device, copy=not shared), True)
@@ -196,7 +198,8 @@ def compile_jaxpr(
     options, symbols = _options(compiler_options), _symbols(closed)
     choices = dict(donated=donated, options=options, symbols=symbols)
     start = time.perf_counter()
-    compile = lambda: lowering().compile(dce(closed), name=name, target=target or target_of(device), **choices)
+    jaxpr = dce(on_one_device(closed))
+    compile = lambda: lowering().compile(jaxpr, name=name, target=target or target_of(device), **choices)
     private = sys.modules.get("veery._src.compiler")  # where a library may have put a function of its own
     if private is not None:
         compile = functools.partial(private.backend_compile_and_load, device, compile)
@@ -284,7 +287,7 @@ def lower_jaxpr(
     options, symbols = _options(compiler_options, **choices), _symbols(closed)
     fields = dict(name=name, target=target, donated=donated, options=options, symbols=symbols)
     with monitoring.timed(monitoring.LOWERING, fun_name=f"jit({name})"):
-        return lowering().lower(dce(closed), **fields)
+        return lowering().lower(dce(on_one_device(closed)), **fields)
 
 
 def pass_report(lower: Callable[[], Any]) -> list[Any]:
@@ -398,7 +401,7 @@ def load(program: Any, device: Any) -> Any:
 
 
 def device_of(args: Sequence[ArrayImpl], name: str) -> Any:
-    """The device on which to compute with these arrays.
+    """The device on which to compute with these arrays: of several the first.
 
     Raises:
         ValueError: they are committed to different devices.
@@ -407,14 +410,21 @@ def device_of(args: Sequence[ArrayImpl], name: str) -> Any:
     for x in args:
         if x._committed:
             device = x._buffer.device
-            if chosen is not None and device is not chosen:
+            found = (device,) if device is not None else x._buffer.layout._device_assignment
+            if chosen is not None and found != chosen:
                 raise ValueError(
                     f"Received incompatible devices for jitted computation. Got argument with shape "
-                    f"{x.aval.str_short()} and device {device}, and another on {chosen}, in {name}. "
-                    "Move one of them with jax.device_put(x, device)."
+                    f"{x.aval.str_short()} and {_devices_text(found)}, and another on {_devices_text(chosen)}, in "
+                    f"{name}. Move one of them with jax.device_put(x, device)."
                 )
-            chosen = device
-    return chosen if chosen is not None else default_device()
+            chosen = found
+    return chosen[0] if chosen is not None else default_device()
+
+
+def _devices_text(devices: tuple[Any, ...]) -> str:
+    if len(devices) == 1:
+        return f"device {devices[0]}"
+    return f"device ids {[device.id for device in devices]} on platform {devices[0].platform.upper()}"
 
 
 def committed_device(leaves: Sequence[Any], name: str) -> Any:
@@ -479,6 +489,10 @@ def run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How = _ANY
         FloatingPointError: there is a NaN or an infinity among them.
     """
     check_execution(name)
+    parts = in_parts(closed)
+    if parts is not None:
+        return _run_in_parts(parts, name, arrays, how)
+    closed = on_one_device(closed)
     device = how.device or device_of(arrays, name)
     executable = _host_executable(closed, name, device, how) or _executable(closed, name, device, how)
     buffers = on_device(arrays, device)
@@ -486,12 +500,12 @@ def run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How = _ANY
         produced = call(executable, buffers, name)
     else:
         produced = provided.verifier.run_verified(executable, buffers, closed, name, device, how.compiler_options)
-    for x, given in zip(arrays, how.donated):
-        if given:
-            x._buffer.delete()
+    _donate(arrays, how)
     committed = how.device is not None or any(x._committed for x in arrays)
     outs = results(closed.out_avals, produced, committed)
     check_special(outs, f"jit({name})", closed, arrays)
+    if how.device is None and any(x._buffer.device is None for x in arrays):
+        outs = provided.distribution.spread(outs, arrays, name)
     return Run(outs, executable, device, arrays)
 
 
@@ -506,6 +520,21 @@ def call(executable: Any, buffers: Sequence[Any], name: str) -> Sequence[Any]:
     pending = {id(b._pending): b._pending for b in produced if b._pending is not None}
     recorder.submitted(name, begin, executable, tuple(pending.values()), runtime().flight.await_quietly)
     return produced
+
+
+def _run_in_parts(parts: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How) -> Run:
+    """Run a program with operations on several devices: one program after the other."""
+    log_compilation("jit(%s) runs on several devices in %d parts; what is between them, on one.", name, len(parts.eqns))
+    with set_current_trace(eval_trace):
+        outs = [as_array(x) for x in eval_jaxpr(parts.jaxpr, parts.consts, *arrays)]
+    _donate(arrays, how)
+    return Run(outs, None, None, arrays)
+
+
+def _donate(arrays: Sequence[ArrayImpl], how: How) -> None:
+    for x, given in zip(arrays, how.donated):
+        if given:
+            x._buffer.delete()
 
 
 def _executable(closed: ClosedJaxpr, name: str, device: Any, how: How) -> Any:
@@ -658,78 +687,6 @@ def _stage_primitive(primitive: Primitive, args: Sequence[Any], params: dict[str
     closed, consts = close_over(staged)
     closed.derived.consts = consts
     return closed
-
-
-# Several devices.
-
-
-def execute_on_devices(
-    *args: Any,
-    jaxpr: ClosedJaxpr,
-    name: str,
-    axis_name: Any,
-    axis_size: int,
-    in_mapped: tuple[bool, ...],
-    out_mapped: tuple[bool, ...],
-    devices: tuple[Any, ...],
-) -> list[ArrayImpl]:
-    """Run a program on the slices of its mapped arguments, one on each device."""
-    check_execution(name)
-    executables = _device_executables(jaxpr, name, axis_name, devices)
-    shards = [_shards(as_array(x), mapped, devices) for x, mapped in zip(args, in_mapped)]
-    with recording.Span(f"pmap({name})", "call"):
-        results = runtime().spmd.run(executables, [[s[i] for s in shards] for i in range(axis_size)])
-    outs = []
-    for j, (aval, mapped) in enumerate(zip(jaxpr.out_avals, out_mapped)):
-        if mapped:
-            buffer = runtime().spmd.ShardedBuffer([r[j] for r in results])
-            outs.append(ArrayImpl(aval.update(shape=(axis_size, *aval.shape)), buffer))
-        else:
-            outs.append(ArrayImpl(aval, results[0][j]))
-    check_special(outs, name)
-    if config.veery_verify != "off":
-        provided.verifier.verify_pmap(
-            [as_array(x) for x in args], outs, devices, jaxpr=jaxpr, name=name, axis_name=axis_name,
-            axis_size=axis_size, in_mapped=in_mapped, out_mapped=out_mapped,
-        )  # fmt: skip
-    return outs
-
-
-def stacking_axis(x: ArrayImpl) -> int | None:
-    """The axis along which an array is divided among devices."""
-    return getattr(x._buffer, "axis", None)
-
-
-def stacked_along(x: ArrayImpl, axis: int) -> ArrayImpl:
-    """The array whose slices along `axis` are those that x is divided into; they stay on their devices."""
-    shape = list(x.shape)
-    shape.insert(axis, shape.pop(x._buffer.axis))
-    return ArrayImpl(x.aval.update(shape=tuple(shape)), runtime().spmd.ShardedBuffer(x._buffer.shards, axis))
-
-
-def _device_executables(jaxpr: ClosedJaxpr, name: str, axis_name: Any, devices: tuple[Any, ...]) -> list[Any]:
-    known = jaxpr.derived.on_devices
-    if devices not in known:
-        program = device_program(jaxpr, axis_name)
-        donated = (False,) * len(program.in_avals)
-        compiled = {
-            target: compile_lowered(lower_jaxpr(program, name, target, donated), None)[0]
-            for target in set(map(target_of, devices))
-        }
-        inline = lambda d: "inline" if d.inline is not None else None
-        known[devices] = [runtime().load(compiled[target_of(d)], d, queue=inline(d)) for d in devices]
-    return known[devices]
-
-
-def _shards(x: ArrayImpl, mapped: bool, devices: Sequence[Any]) -> list[Any]:
-    """A buffer for each device: slices along the leading axis, or the whole."""
-    held = x._buffer.shards if stacking_axis(x) == 0 else None
-    if mapped and held is not None and tuple(s.device for s in held) == tuple(devices):
-        return list(held)
-    if not mapped:
-        return [move(x, d)._buffer for d in devices]
-    value = x.to_numpy()
-    return [runtime().put(np.asarray(value[i], order="C"), d) for i, d in enumerate(devices)]
 
 
 # For rules of the user's own.

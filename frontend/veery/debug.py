@@ -1,5 +1,10 @@
 """Looking at values of traced functions while they run, and whether they are right."""
 
+from veery._api.sharding_pictures import (
+    inspect_array_sharding as inspect_array_sharding,
+    visualize_array_sharding as visualize_array_sharding,
+    visualize_sharding as visualize_sharding,
+)
 from veery._api.verify import verify as verify
 from veery._core.absent import attributes as _attributes
 from veery._core.effects import DebugEffect as DebugEffect, OrderedDebugEffect as OrderedDebugEffect
@@ -13,9 +18,12 @@ __all__ = [
     "VerificationError",
     "breakpoint",
     "callback",
+    "inspect_array_sharding",
     "log",
     "print",
     "verify",
+    "visualize_array_sharding",
+    "visualize_sharding",
 ]
 
 __getattr__, __dir__ = _attributes(__name__)

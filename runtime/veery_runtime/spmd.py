@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from veery_runtime import effects, workers
-from veery_runtime.buffer import SHARED, Buffer
+from veery_runtime.buffer import SHARED, Buffer, put
 from veery_runtime.completion import Deferred, Failed
 from veery_runtime.errors import DeletedBufferError
 from veery_runtime.executable import Executable
@@ -25,53 +25,61 @@ _launches: deque[Deferred] = deque()
 os.register_at_fork(after_in_child=_launches.clear)
 
 
+class _Meeting:
+    """One exchange among some devices, which have not all arrived yet."""
+
+    def __init__(self, members: tuple[int, ...]) -> None:
+        self.members = members
+        self.values: dict[int, Any] = {}
+        self.published: list[Any] | None = None
+
+
 class Group:
-    """The devices of one launch. Each calls `exchange` the same number of times, in the same order."""
+    """The devices of one launch.
+
+    Those that exchange values with each other do so in the same order. Others need not wait for them: the rows of a
+    mesh may go different ways.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._slots: list[Any] = [None] * size
-        self._arrived = 0
-        self._finished = 0
-        self._round = 0
-        self._published: list[Any] = []
+        self._meetings: dict[tuple[int, ...], _Meeting] = {}
+        self._finished: set[int] = set()
         self.error: BaseException | None = None
         self._condition = threading.Condition()
 
-    def exchange(self, rank: int, value: Any) -> list[Any]:
-        """Gives this device's value to the others and returns the values of all.
+    def exchange(self, rank: int, value: Any, members: tuple[int, ...]) -> list[Any]:
+        """Gives this device's value to the other members and returns the values of all, in their order.
 
         Raises:
           RuntimeError: another device failed, or ended its program without taking part.
         """
         with self._condition:
-            self._slots[rank] = value
-            self._arrived += 1
-            here = self._round
-            if self._arrived == self.size:
-                self._published, self._slots = self._slots, [None] * self.size
-                self._arrived = 0
-                self._round += 1
+            meeting = self._meetings.setdefault(members, _Meeting(members))
+            meeting.values[rank] = value
+            if len(meeting.values) == len(members):
+                meeting.published = [meeting.values[i] for i in members]
+                del self._meetings[members]
                 self._condition.notify_all()
             else:
                 self._check_progress()
-            while self._round == here:
+            while meeting.published is None:
                 if self.error is not None:
                     raise RuntimeError("a collective was given up because another device failed") from self.error
                 self._condition.wait(0.5)
-            return self._published
+            return meeting.published
 
-    def finish(self, error: BaseException | None) -> bool:
+    def finish(self, rank: int, error: BaseException | None) -> bool:
         """This device's program has ended; returns whether it was the last."""
         with self._condition:
-            self._finished += 1
+            self._finished.add(rank)
             self.error = self.error or error
             self._check_progress()
             self._condition.notify_all()
-            return self._finished == self.size
+            return len(self._finished) == self.size
 
     def _check_progress(self) -> None:
-        if self._finished and self._arrived and self.error is None:
+        if self.error is None and any(self._finished.intersection(each) for each in self._meetings):
             self.error = RuntimeError(
                 "some devices wait in a collective that others never reach: collectives must not stand under a "
                 "condition that differs between devices"
@@ -91,15 +99,15 @@ def rank() -> int:
     return _here.rank
 
 
-def exchange(value: Any) -> list[Any]:
-    """The values that the programs of all devices give, in the order of the devices.
+def exchange(value: Any, members: tuple[int, ...]) -> list[Any]:
+    """The values that the programs of some devices give, this one among them, in the order of `members`.
 
     Raises:
       RuntimeError: called outside of a launch, or another device failed.
     """
     if _here.group is None:
         raise RuntimeError("a collective between devices ran outside of a launch on several devices")
-    return _here.group.exchange(_here.rank, value)
+    return _here.group.exchange(_here.rank, value, members)
 
 
 def run(executables: Sequence[Executable], arguments: Sequence[Sequence[Buffer]]) -> list[list[Buffer]]:
@@ -117,7 +125,7 @@ def run(executables: Sequence[Executable], arguments: Sequence[Sequence[Buffer]]
     Raises:
       RuntimeError: an argument was deleted.
     """
-    given = [[_kept(buffer) for buffer in buffers] for buffers in arguments]
+    given = [[kept(buffer) for buffer in buffers] for buffers in arguments]
     has_effects = any(executable.has_effects for executable in executables)
     if has_effects:
         effects.happened()
@@ -140,7 +148,7 @@ def run(executables: Sequence[Executable], arguments: Sequence[Sequence[Buffer]]
     return results
 
 
-def _kept(buffer: Buffer) -> Buffer:
+def kept(buffer: Buffer) -> Buffer:
     """The same contents, also when the caller deletes or donates the buffer before they are read."""
     if buffer.is_ready() and buffer._pending is not None and not buffer._pending.failed():
         buffer.wait()
@@ -172,7 +180,7 @@ def _launch(executables: Sequence[Executable], arguments: Sequence[Sequence[Buff
             failure = error
         finally:
             _here.group = None
-        if not group.finish(failure):
+        if not group.finish(position, failure):
             return
         if group.error is None:
             launch.resolve([buffer._ref for outs in results for buffer in outs], None)
@@ -184,64 +192,183 @@ def _launch(executables: Sequence[Executable], arguments: Sequence[Sequence[Buff
     return launch
 
 
-class ShardedBuffer:
-    """An array of which an axis is divided among devices: one buffer, without that axis, for each index."""
+class DistributedBuffer:
+    """An array that is on several devices; it looks like a `Buffer`, whose `device` is None.
 
-    __slots__ = ("shards", "axis", "_spec", "_host", "__weakref__")
+    Attributes:
+      layout: what the owner of the array says of its layout; of no concern here.
+    """
 
-    def __init__(self, shards: Sequence[Buffer], axis: int = 0) -> None:
-        first = shards[0]
-        self.shards = tuple(shards)
-        self.axis = axis
-        shape = (*first.shape[:axis], len(shards), *first.shape[axis:])
-        self._spec = _ShardedSpec(shape, first.dtype, first.nbytes * len(shards))
-        self._host: np.ndarray[Any, Any] | None = None
+    __slots__ = ("layout", "_spec", "_host", "__weakref__")
+    _spec: _DistributedSpec
+    _host: np.ndarray[Any, Any] | None
 
     shape = property(lambda self: self._spec.shape)
     dtype = property(lambda self: self._spec.dtype)
     nbytes = property(lambda self: self._spec.nbytes)
     device = property(lambda self: None)  # no single one
 
+    def _held(self) -> Sequence[Buffer]:
+        """The buffers that have the contents."""
+        raise NotImplementedError
+
+    def _assembled(self) -> np.ndarray[Any, Any]:
+        raise NotImplementedError
+
+    def pieces(self) -> Sequence[Buffer]:
+        """For each device, in order, its part of the array, with all dimensions."""
+        raise NotImplementedError
+
     def is_ready(self) -> bool:
         """True when all shards are there."""
-        return all(shard.is_ready() for shard in self.shards)
-
-    def slices(self) -> list[Buffer]:
-        """For each index the slice of the whole, in which the axis has size 1; on the shards' memory."""
-        shape = (*self.shape[: self.axis], 1, *self.shape[self.axis + 1 :])
-        return [shard.reshaped(shape) for shard in self.shards]
+        return all(buffer.is_ready() for buffer in self._held())
 
     def wait(self) -> None:
         """Blocks until all shards are there; raises what went wrong with any."""
-        for shard in self.shards:
-            shard.wait()
+        for buffer in self._held():
+            buffer.wait()
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The whole as a read-only NumPy array: a copy, made once."""
         if self.is_deleted():
-            raise DeletedBufferError("Array has been deleted.")
+            shape = ",".join(map(str, self.shape))
+            raise DeletedBufferError(f"Array has been deleted with shape={self.dtype.name}[{shape}].")
         if self._host is None:
-            self._host = np.stack([shard.numpy() for shard in self.shards], self.axis)
+            self._host = self._assembled()
             self._host.flags.writeable = False
         return self._host
 
+    def whole_on(self, device: Any) -> Buffer:
+        """The whole on one device."""
+        return put(self.numpy(), device)
+
     def copy_to_host_async(self) -> None:
         """Begins to copy all shards to the host."""
-        for shard in self.shards:
-            shard.copy_to_host_async()
+        for buffer in self._held():
+            buffer.copy_to_host_async()
+
+    def unsafe_pointer(self) -> int:
+        """Refused: there is no single address."""
+        raise RuntimeError("UnsafeBufferPointer() is supported only for unsharded arrays.")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        raise BufferError("an array that is on several devices has no single DLPack device")
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError(
+            "to_dlpack can only pack a dlpack tensor from an array on a singular device, but an array with a Sharding "
+            f"over {len(self.pieces())} devices was provided."
+        )
 
     def delete(self) -> None:
         """Frees all shards."""
         self._host = None
-        for shard in self.shards:
-            shard.delete()
+        for buffer in self._held():
+            buffer.delete()
 
     def is_deleted(self) -> bool:
         """True when a shard was deleted."""
-        return any(shard.is_deleted() for shard in self.shards)
+        return any(buffer.is_deleted() for buffer in self._held())
 
 
-class _ShardedSpec:
+class StackedBuffer(DistributedBuffer):
+    """An array of which an axis is divided among devices: one buffer, without that axis, for each index."""
+
+    __slots__ = ("shards", "axis")
+
+    def __init__(self, shards: Sequence[Buffer], axis: int, layout: Any) -> None:
+        first = shards[0]
+        self.shards = tuple(shards)
+        self.axis = axis
+        self.layout = layout
+        shape = (*first.shape[:axis], len(shards), *first.shape[axis:])
+        self._spec = _DistributedSpec(shape, first.dtype, first.nbytes * len(shards))
+        self._host = None
+
+    def _held(self) -> Sequence[Buffer]:
+        return self.shards
+
+    def _assembled(self) -> np.ndarray[Any, Any]:
+        return np.stack([shard.numpy() for shard in self.shards], self.axis)
+
+    def pieces(self) -> Sequence[Buffer]:
+        """For each index the slice of the whole, in which the axis has size 1; on the shards' memory."""
+        shape = (*self.shape[: self.axis], 1, *self.shape[self.axis + 1 :])
+        return [shard.reshaped(shape) for shard in self.shards]
+
+
+class ShardedBuffer(DistributedBuffer):
+    """An array of which each device has a part, given by slices.
+
+    What was computed on one device stays there in one piece until the parts are asked for.
+
+    Args:
+      shape: the shape of the whole.
+      devices: the devices.
+      indices: for each of them its part, a slice for each dimension.
+      layout: kept for the owner.
+      shards: the parts; or
+      whole: the whole, on one of the devices.
+    """
+
+    __slots__ = ("devices", "indices", "_shards", "_whole")
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        devices: Sequence[Any],
+        indices: Sequence[tuple[slice, ...]],
+        layout: Any,
+        *,
+        shards: Sequence[Buffer] | None = None,
+        whole: Buffer | None = None,
+    ) -> None:
+        self.devices = tuple(devices)
+        self.indices = tuple(indices)
+        self.layout = layout
+        self._shards = None if shards is None else tuple(shards)
+        self._whole = whole
+        self._host = None
+        first = whole or shards[0]  # type: ignore[index]
+        nbytes = sum(shard.nbytes for shard in shards) if shards is not None else first.nbytes
+        self._spec = _DistributedSpec(tuple(shape), first.dtype, nbytes)
+
+    def _held(self) -> Sequence[Buffer]:
+        return (() if self._whole is None else (self._whole,)) + (self._shards or ())
+
+    def pieces(self) -> Sequence[Buffer]:
+        """For each device, in order, its part of the array."""
+        if self._shards is None:
+            value = self.numpy()
+            self._shards = tuple(
+                put(np.asarray(value[index], order="C"), device) for device, index in zip(self.devices, self.indices)
+            )
+        return self._shards
+
+    def _assembled(self) -> np.ndarray[Any, Any]:
+        if self._whole is not None:
+            return self._whole.numpy()
+        shards = self.pieces()
+        if shards[0].shape == self.shape:
+            return shards[0].numpy()
+        value = np.empty(self.shape, self.dtype)
+        for index, shard in dict(zip(map(_hashable, self.indices), zip(self.indices, shards))).values():
+            value[index] = shard.numpy()
+        return value
+
+    def whole_on(self, device: Any) -> Buffer:
+        """The whole on one device."""
+        for buffer in self._held():
+            if buffer.device is device and buffer.shape == self.shape:
+                return buffer
+        return put(self.numpy(), device)
+
+
+def _hashable(index: tuple[slice, ...]) -> tuple[Any, ...]:
+    return tuple((part.start, part.stop) for part in index)
+
+
+class _DistributedSpec:
     """What `Spec` is to a buffer on one device."""
 
     __slots__ = ("shape", "dtype", "nbytes", "device")
@@ -253,4 +380,4 @@ class _ShardedSpec:
         self.device = None
 
 
-__all__ = ["Group", "ShardedBuffer", "exchange", "rank", "run"]
+__all__ = ["DistributedBuffer", "Group", "ShardedBuffer", "StackedBuffer", "exchange", "kept", "rank", "run"]

@@ -42,7 +42,8 @@ def test_arrays_say_where_they_are(pair):
     assert place.devices_indices_map(x.shape) == {second: (slice(None), slice(None))}
     assert place.is_equivalent_to(place.with_memory_kind("device"), 2) and hash(place) == hash(x.sharding)
     assert veery.device_put(jnp.ones(3), place).devices() == {second}
-    assert veery.typeof(x).sharding is None  # as optax passes it on: random.normal(key, out_sharding=...)
+    spec = veery.typeof(x).sharding.spec  # as optax passes it on: random.normal(key, out_sharding=...)
+    assert spec == veery.P(None, None) and veery.device_put(x, veery.typeof(x).sharding) is x
     with pytest.raises(ValueError, match="memory kinds: device. Got memory kind: pinned_host"):
         place.with_memory_kind("pinned_host")
 

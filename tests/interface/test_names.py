@@ -26,7 +26,6 @@ INSTANCES = {"Array": jnp.ones(1), "ufunc": jnp.add, "at": jnp.ones(1).at[0]}
 # What arrays lack.
 ATTRIBUTES = {
     "Array": {
-        "format": "Layouts of memory are the compiler's.",
         "traceback": "Belongs to XLA's runtime.",
         "clone": "Belongs to XLA's runtime.",
         "device_buffer": "Raises AttributeError in JAX too.",

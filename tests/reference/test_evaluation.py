@@ -29,6 +29,9 @@ NOT_EVALUATED = {
     "custom_lin": "only there while a function is differentiated",
     "dim_as_value": "of symbolic shapes, which programs that run do not have",
     "exchange": "between the programs of several devices",
+    "psum_invariant": "shard_map resolves it",
+    "all_gather_invariant": "shard_map resolves it",
+    "shard_map": "run on several devices, or as the operations that it is made of",
 }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from veery import _dispatch
+from veery import _dispatch, _distributed
 from veery._core import provided
 from veery.lax import _operations
 
@@ -21,7 +21,13 @@ class _Verifier:
 
         verification.verify_pmap(*args, **params)
 
+    def verify_distributed(self, *args: Any) -> None:
+        from veery._reference import verification
+
+        verification.verify_distributed(*args)
+
 
 provided.operations = _operations
 provided.backend = _dispatch
+provided.distribution = _distributed
 provided.verifier = _Verifier()

@@ -194,6 +194,12 @@ def _call(checker: Checker, eqn: JaxprEqn, operands: list[Any], failure: Failure
     return checker.run(inner, operands, failure)
 
 
+def _shard_map(checker: Checker, eqn: JaxprEqn, operands: list[Any], failure: Failure) -> list[Any]:
+    """What all devices compute, on one: the first failure of all is found there."""
+    composed = eqn.primitive.composed(tuple(map(aval_of, operands)), tuple(eqn.params.items()))
+    return checker.run(composed, operands, failure)
+
+
 def _cond(checker: Checker, eqn: JaxprEqn, operands: list[Any], failure: Failure) -> list[Any]:
     branches = eqn.params["branches"]
     bodies: list[Body] = [lambda args, f, b=b: checker.run(b, args, f) for b in branches]  # type: ignore[misc]
@@ -294,7 +300,9 @@ _HIGHER_ORDER: dict[str, Callable[..., list[Any]]] = {
     "custom_jvp_call": _custom_jvp,
     "custom_vjp_call": _custom_vjp,
     "custom_vmap_call": _call,
+    "custom_partitioning": _call,
     "linear_call": _call,
+    "shard_map": _shard_map,
     "cond": _cond,
     "scan": _scan,
     "while": _while,

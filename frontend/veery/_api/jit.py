@@ -16,6 +16,7 @@ from veery import _dispatch
 from veery._api import stages
 from veery._api.arguments import argument_names, function_name, positions_and_names, signature
 from veery._api.cache_misses import explain_miss
+from veery._api.placed import JitShardings, check_leaves
 from veery._api.unpacking import MISMATCH, STATIC, Unpack, unpacker
 from veery._core import monitoring, recording, source, tree, tree_registry
 from veery._core.array import ArrayImpl
@@ -114,6 +115,7 @@ class JitOptions:
     inline: bool = False
     compiler_options: Pairs = ()
     dynamic: DynamicShapes | None = None
+    shardings: JitShardings | None = None
 
 
 # Traces are kept by function, so that `jit(f)` in a loop traces f once.
@@ -239,6 +241,9 @@ class JitFunction:
         leaves, sig, donated = self._signature(args, kwargs)
         if self._options.dynamic is not None and current_trace() is eval_trace:
             sig = self._abstracted(sig, args, kwargs)
+        shardings = self._options.shardings
+        if shardings is not None:
+            leaves = shardings.placed_arguments(*self._split(args, kwargs)[:2], leaves, self._name)
         traced = self._trace(sig, args, kwargs)
         inputs = [*traced.consts, *leaves]
         if traced.takes_refs:
@@ -249,7 +254,20 @@ class JitFunction:
             outs = eval_jaxpr(traced.closed.jaxpr, (), *inputs)
         else:
             outs = jit_p.bind(*inputs, name=traced.name, jaxpr=traced.closed)
+        if shardings is not None:
+            outs = shardings.placed_results(traced.out_tree, list(outs), self._name)
         return tree.tree_unflatten(traced.out_tree, outs)
+
+    def run_traced(self, traced: Traced, args: tuple, kwargs: dict[str, Any], leaves: list[Any]) -> list[Any]:
+        """The results for arguments that are not static, where the options want them; nothing is kept of the call."""
+        shardings = self._options.shardings
+        if shardings is not None:
+            leaves = shardings.placed_arguments(args, kwargs, leaves, self._name)
+        how = _dispatch.How(self._options.device, (), self._options.compiler_options)
+        inputs = [*traced.consts, *leaves]
+        found = _dispatch.execute(traced.program, traced.name, contents(inputs), how)
+        outs = store(inputs, traced.discharged.written, found)
+        return outs if shardings is None else shardings.placed_results(traced.out_tree, outs, self._name)
 
     def _execute(self, traced: Traced, sig: Signature, leaves: Sequence[Any], donations: tuple[bool, ...]) -> list[Any]:
         inputs = [*traced.consts, *leaves]
@@ -288,7 +306,11 @@ class JitFunction:
     def _remember(self, sig: Signature, leaves: Sequence[Any], traced: Traced, run: _dispatch.Run) -> None:
         """Open the fast path for calls like this one, whose arrays are all on the device that computes."""
         checks = config.jax_debug_nans or config.jax_debug_infs or config.veery_verify == "always"
-        if checks or any(type(x) is ArrayImpl and x._buffer.device is not run.device for x in leaves):
+        if checks or run.executable is None or self._options.shardings is not None:
+            return
+        if any(type(x) is ArrayImpl and x._buffer.device is not run.device for x in leaves):
+            return
+        if any(x._buffer.device is None for x in run.arrays):
             return
         executable = run.executable
         if self._options.dynamic is not None:
@@ -418,7 +440,12 @@ class JitFunction:
         sig = self._abstracted(sig, args, kwargs)
         traced = self._trace(sig, args, kwargs)
         device = self._options.device or _dispatch.committed_device([*traced.consts, *leaves], self._name)
-        return stages.Traced(self, traced, sig, usable_donations(traced, donated), device)
+        shardings = self._options.shardings
+        places = [getattr(x, "sharding", None) if getattr(x, "committed", True) else None for x in leaves]
+        if shardings is not None:
+            wanted = shardings.of_arguments(*self._split(args, kwargs)[:2], leaves)
+            places = [w or p for w, p in zip(wanted, places)]
+        return stages.Traced(self, traced, sig, usable_donations(traced, donated), device, places)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The function lowered to StableHLO for arguments like these, as a veery.stages.Lowered."""
@@ -612,8 +639,11 @@ def jit(
         device: where to run; by default where the arguments are.
         backend: the platform to run on ("cpu", "vulkan", "cuda", or that of a PJRT plugin: "xla", "tpu"...).
         inline: whether calls within other traced functions disappear into them.
-        in_shardings: accepted for compatibility; one device holds each array.
-        out_shardings: accepted for compatibility.
+        in_shardings: where arguments are to be: a sharding or PartitionSpec (of the mesh of `set_mesh`) for all, or a
+            pytree prefix of the tuple of positional arguments; None where nothing is said. Arrays that were put
+            elsewhere are refused, others are moved.
+        out_shardings: where results are to be; a pytree prefix of the output. There is no partitioner: the program runs
+            on one device, on whole arrays, but for what is in `shard_map`.
         compiler: on the CPU, which compiler: "iree" (the default); "xla", through the plugin that `veery[xla]` brings;
             or "auto": XLA, which compiles in a tenth of the time, until IREE's program is there too, then the faster
             of the two on the arguments of a call, which is remembered in the cache on disk. Arrays are shared between
@@ -661,6 +691,7 @@ def jit(
     options = dict(
         static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
         donate_argnames=donate_argnames, device=device, backend=backend, inline=inline,
+        in_shardings=in_shardings, out_shardings=out_shardings,
         compiler=compiler, compiler_options=compiler_options, dynamic_shapes=dynamic_shapes,
     )  # fmt: skip
     if fun is None:
@@ -672,8 +703,15 @@ def jit(
     for option, both in (("argnames", static[1] & donate[1]), ("argnums", set(static[0]) & set(donate[0]))):
         if both:
             raise ValueError(f"jit: static_{option} and donate_{option} cannot intersect; both have {sorted(both)}")
+    shardings = None
+    if in_shardings is not None or out_shardings is not None:
+        for places, what in ((in_shardings, "in_shardings"), (out_shardings, "out_shardings")):
+            if places is not None and (device is not None or backend is not None):
+                raise ValueError(f"If backend or device is specified on jit, then {what} should not be specified.")
+            check_leaves(places, what)
+        shardings = JitShardings(in_shardings, out_shardings)
     if backend is not None and device is None:
         device = _dispatch.first_device(backend)
     asked = pairs({**dict(pairs(compiler_options)), **({} if compiler is None else {"compiler": compiler})})
     dynamic = _dynamic_shapes(fun, dynamic_shapes)
-    return JitFunction(fun, JitOptions(*static, *donate, device, inline, asked, dynamic))
+    return JitFunction(fun, JitOptions(*static, *donate, device, inline, asked, dynamic, shardings))

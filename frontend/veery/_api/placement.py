@@ -7,14 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from veery import _dispatch
+from veery import _dispatch, _distributed
 from veery._api import jit
-from veery._core import source, tree
+from veery._core import source, tree, tree_errors
 from veery._core.array import ArrayImpl
-from veery._core.avals import maybe_aval_of
+from veery._core.avals import aval_of, maybe_aval_of
+from veery._core.layout import Format, sharding_of
+from veery._core.mesh import context
+from veery._core.partition_spec import PartitionSpec
+from veery._core.sharding import NamedSharding, Sharding, SingleDeviceSharding
 from veery._core.trace import Tracer
 from veery._core.transfers import guard
 from veery.lax import _shape
+from veery.lax._placement import check_fits, device_put_p
 
 
 def devices(backend: str | None = None) -> list[Any]:
@@ -86,8 +91,8 @@ def device_put(
 
     Args:
         x: a pytree of arrays, NumPy arrays and scalars.
-        device: a device, a SingleDeviceSharding or alike (anything with a `device_set` of one), or a pytree prefix of
-            them; None for the default device, without committing to it.
+        device: a device, a sharding, a PartitionSpec of the mesh of `set_mesh`, or a pytree prefix of them; None for
+            the default device, without committing to it.
         src: accepted for compatibility.
         donate: accepted for compatibility.
         may_alias: True shares the memory of NumPy arrays that are aligned to 64 bytes with devices that can, so that
@@ -98,35 +103,72 @@ def device_put(
 
     Raises:
         TypeError: a leaf is not an array.
+        ValueError: there is no such device, or a sharding does not fit the shape.
 
     >>> import veery, numpy as np
     >>> veery.device_put(np.arange(3), veery.devices("cpu")[0])
     Array([0, 1, 2], dtype=int32)
     """
-    return tree.tree_map(lambda leaf: _put_leaf(leaf, _as_device(device), copy=not may_alias), x)
+    leaves, treedef = tree.tree_flatten(x)
+    for leaf in leaves:
+        if maybe_aval_of(leaf) is None:
+            raise TypeError(f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type")
+    return tree.tree_unflatten(
+        treedef, [put_leaf(leaf, place, copy=not may_alias) for leaf, place in zip(leaves, _places(device, x, leaves))]
+    )
 
 
-def _as_device(device: Any) -> Any:
-    members = getattr(device, "device_set", None)
-    if members is None:
-        return device
-    if len(members) != 1:
-        raise ValueError(f"device_put with a sharding over {len(members)} devices is not supported; put to one device")
-    return next(iter(members))
+def _places(device: Any, x: Any, leaves: list[Any]) -> list[Any]:
+    """Where each leaf goes."""
+    if device is None or hasattr(device, "platform") or isinstance(device, (Sharding, PartitionSpec, Format)):
+        return [device] * len(leaves)
+    try:
+        return tree.broadcast_prefix(device, x, is_leaf=lambda place: place is None)
+    except ValueError:
+        details = [error("device_put device") for error in tree_errors.prefix_errors(device, x, lambda p: p is None)]
+        raise ValueError(
+            "device_put device specification must be a tree prefix of the corresponding value; Mismatch details "
+            f"({len(details)} found):\n" + "\n".join(map(str, details))
+        ) from None
 
 
-def _put_leaf(x: Any, device: Any, copy: bool = True) -> Any:
+def _as_place(place: Any, ndim: int) -> Any:
+    """A device, a sharding over several or None."""
+    place = sharding_of(place, ndim)
+    if isinstance(place, PartitionSpec):
+        mesh = context().concrete
+        if mesh is None:
+            raise ValueError("Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put")
+        return NamedSharding(mesh, place)
+    if isinstance(place, SingleDeviceSharding):
+        return place._device
+    if isinstance(place, NamedSharding) and not place.mesh.axis_names:
+        return None  # what types say of arrays on no mesh
+    if isinstance(place, Sharding):
+        return place
+    members = getattr(place, "device_set", None)
+    if members is not None and len(members) == 1:
+        return next(iter(members))
+    if place is not None and not hasattr(place, "platform"):
+        raise ValueError(f"device_put got {place!r}, which is not a device; see veery.devices()")
+    return place
+
+
+def put_leaf(x: Any, place: Any, copy: bool = True) -> Any:
+    """One array on a device, or laid out by a sharding (see `device_put`)."""
+    aval: Any = aval_of(x)
+    device = _as_place(place, aval.ndim)
+    if isinstance(device, Sharding):
+        check_fits(device, aval, "device_put args")
+        if isinstance(x, Tracer):
+            return device_put_p.bind(x, sharding=device)
+        return _distributed.place(x, device, explicit=True)
     if isinstance(x, Tracer):
         return _shape.copy(x)
-    if device is not None and not hasattr(device, "platform"):
-        raise ValueError(f"device_put got {device!r}, which is not a device; see veery.devices()")
-    aval = maybe_aval_of(x)
-    if aval is None:
-        raise TypeError(f"Argument '{x}' of type {type(x)} is not a valid JAX type")
     if isinstance(x, ArrayImpl):
         return x if device is None else _dispatch.move(x, device, explicit=True)
     guard("host_to_device", aval, device or "the default device", explicit=True)
-    return _dispatch.put(np.asarray(x, aval.dtype), aval, device, copy=copy)  # type: ignore[attr-defined]
+    return _dispatch.put(np.asarray(x, aval.dtype), aval, device, copy=copy)
 
 
 def device_get(x: Any) -> Any:

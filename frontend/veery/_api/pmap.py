@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veery import _dispatch
+from veery import _dispatch, _distributed
 from veery._api.arguments import as_tuple, function_name, wraps
 from veery._api.jit import JitOptions, debug_info, jit
 from veery._api.vectorize import mapped_size, normalize_axis, vmap
@@ -220,8 +220,8 @@ def _trace(
 
 
 def _in_front(x: Any, dim: Any, size: int) -> Any:
-    if isinstance(x, ArrayImpl) and _dispatch.stacking_axis(x) == dim:
-        return _dispatch.stacked_along(x, 0)
+    if isinstance(x, ArrayImpl) and _distributed.stacking_axis(x) == dim:
+        return _distributed.stacked_along(x, 0)
     return move_batch(x, dim, 0, size)
 
 
@@ -230,7 +230,7 @@ def _place(x: Any, wanted: int | None, size: int) -> Any:
         return x
     axis = canonicalize_axis(wanted, len(np.shape(x)))
     if isinstance(x, ArrayImpl):  # its slices stay where they are
-        return _dispatch.stacked_along(x, axis)
+        return _distributed.stacked_along(x, axis)
     return move_batch(x, 0, axis, size)
 
 

@@ -17,7 +17,7 @@ class ShapeDtypeStruct:
         shape: tuple of ints, or of symbolic dimensions (see `veery.export.symbolic_shape`).
         dtype: the dtype.
         weak_type: whether the dtype gives way to others.
-        sharding: accepted for compatibility.
+        sharding: how the array is laid out over devices.
         is_ref: whether it stands for a reference to such an array.
 
     >>> import veery
@@ -42,7 +42,7 @@ class ShapeDtypeStruct:
     def like(cls, x: Any) -> ShapeDtypeStruct:
         """The struct of an array, a scalar or anything with a shape and a dtype."""
         aval = aval_of(x)
-        return cls(aval.shape, aval.dtype, weak_type=aval.weak_type)
+        return cls(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=getattr(x, "sharding", None))
 
     @property
     def ndim(self) -> int:
@@ -53,8 +53,8 @@ class ShapeDtypeStruct:
         return ShapedArray(self.shape, self.dtype).size
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
-        """The struct with some of shape, dtype, weak_type and is_ref replaced."""
-        fields = {name: getattr(self, name) for name in ("shape", "dtype", "weak_type", "is_ref")} | changes
+        """The struct with some of shape, dtype, weak_type, sharding and is_ref replaced."""
+        fields = {name: getattr(self, name) for name in self.__slots__} | changes
         return ShapeDtypeStruct(fields.pop("shape"), fields.pop("dtype"), **fields)
 
     def __len__(self) -> int:
@@ -65,20 +65,16 @@ class ShapeDtypeStruct:
     def __eq__(self, other: Any) -> bool:
         if not isinstance(other, ShapeDtypeStruct):
             return NotImplemented
-        return (self.shape, self.dtype, self.weak_type, self.is_ref) == (
-            other.shape,
-            other.dtype,
-            other.weak_type,
-            other.is_ref,
-        )
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
     def __hash__(self) -> int:
-        return hash((self.shape, self.dtype, self.weak_type, self.is_ref))
+        return hash((self.shape, self.dtype, self.weak_type, self.sharding, self.is_ref))
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
+        place = f", sharding={self.sharding}" if self.sharding is not None else ""
         ref = ", is_ref=True" if self.is_ref else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak}{ref})"
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{place}{weak}{ref})"
 
 
 def _aval(struct: ShapeDtypeStruct) -> Any:
@@ -90,6 +86,8 @@ def _aval(struct: ShapeDtypeStruct) -> Any:
 aval_rules[ShapeDtypeStruct] = _aval
 
 
-def out_struct(avals: Sequence[ShapedArray], out_tree: Any) -> Any:
+def out_struct(avals: Sequence[ShapedArray], out_tree: Any, shardings: Sequence[Any] | None = None) -> Any:
     """A pytree of ShapeDtypeStructs."""
-    return tree.tree_unflatten(out_tree, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals])
+    places = [None] * len(avals) if shardings is None else shardings
+    structs = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=s) for a, s in zip(avals, places)]
+    return tree.tree_unflatten(out_tree, structs)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veery import _dispatch
+from veery import _dispatch, _distributed
 from veery._api.entries import compile_for, entry
 from veery._api.shape_structs import out_struct
 from veery._core import source, tree
@@ -16,9 +16,12 @@ from veery._core.avals import aval_of
 from veery._core.compiler_options import pairs
 from veery._core.dimensions import may_fit
 from veery._core.jaxpr import ClosedJaxpr
+from veery._core.layout import Format, row_by_row
+from veery._core.sharding import SingleDeviceSharding
 from veery._transforms.costs import nbytes, total_costs
 from veery._transforms.discharge import contents, store
 from veery._transforms.float0 import inputs_without_float0, outputs_with_float0, without_float0
+from veery._transforms.parts import in_parts
 from veery._transforms.staging import with_consts
 
 
@@ -41,8 +44,17 @@ class ArgInfo:
 class Traced:
     """A function traced for given types of arguments. Made by `jit(f).trace(...)`."""
 
-    def __init__(self, function: Any, traced: Any, signature: Any, donated: tuple[bool, ...], device: Any = None):
+    def __init__(
+        self,
+        function: Any,
+        traced: Any,
+        signature: Any,
+        donated: tuple[bool, ...],
+        device: Any = None,
+        in_shardings: Sequence[Any] = (),
+    ):
         self._device = device
+        self.in_shardings = in_shardings
         self._function = function
         self._traced = traced
         self._signature = signature
@@ -80,7 +92,13 @@ class Traced:
     @property
     def out_info(self) -> Any:
         """The output's pytree of ShapeDtypeStructs."""
-        return out_struct(self._traced.closed.out_avals, self._traced.out_tree)
+        avals, out_tree = self._traced.closed.out_avals, self._traced.out_tree
+        shardings = self._function._options.shardings
+        if shardings is None:
+            return out_struct(avals, out_tree)
+        return out_struct(
+            avals, out_tree, shardings.of_results(out_tree, tree.tree_leaves(out_struct(avals, out_tree)))
+        )
 
     @property
     def args_info(self) -> Any:
@@ -297,6 +315,9 @@ class Compiled:
         closed = traced.program
         inputs = [*traced.consts, *leaves]
         arrays = [_dispatch.as_array(x) for x in inputs_without_float0(closed, contents(inputs))]
+        if self._is_distributed(arrays):
+            outs = self._traced._function.run_traced(traced, args, kwargs, leaves)
+            return tree.tree_unflatten(traced.out_tree, outs)
         committed = _dispatch.committed_device(arrays, traced.name)
         if self._device is None:  # compiled for a platform
             self._device = committed or _dispatch.first_device(self._program.backend)
@@ -313,6 +334,49 @@ class Compiled:
         _dispatch.check_special(outs, f"jit({traced.name})", rest, arrays)
         kept = store(inputs, traced.discharged.written, outputs_with_float0(closed, outs))
         return tree.tree_unflatten(traced.out_tree, kept)
+
+    def _is_distributed(self, arrays: Sequence[Any]) -> bool:
+        """Whether a call with these arrays concerns several devices, or shardings of theirs."""
+        options, closed = self._traced._function._options, self._traced._traced.program
+        if options.shardings is not None or in_parts(without_float0(closed)) is not None:
+            return True
+        return any(x._buffer.device is None for x in arrays)
+
+    def _places(self) -> list[Any]:
+        """The sharding of each argument, as far as it was known when it was compiled."""
+        here = None if self._device is None else SingleDeviceSharding(self._device)
+        known = self._traced.in_shardings
+        return [sharding or here for sharding in known]
+
+    @property
+    def input_shardings(self) -> Any:
+        """Where the arguments are: a pytree of (args, kwargs)."""
+        return tree.tree_unflatten(self.in_tree, self._places())
+
+    @property
+    def output_shardings(self) -> Any:
+        """Where the results are: a pytree like the output."""
+        out_avals = self._traced.out_avals
+        shardings = self._traced._function._options.shardings
+        wanted: list[Any] = [None] * len(out_avals)
+        if shardings is not None:
+            structs = out_struct(out_avals, self.out_tree)
+            wanted = shardings.of_results(self.out_tree, tree.tree_leaves(structs))
+        found = _distributed.layouts(out_avals, list(zip(self.in_avals, self._places())))
+        return tree.tree_unflatten(self.out_tree, [w or f for w, f in zip(wanted, found)])
+
+    @property
+    def input_formats(self) -> Any:
+        """The layouts and shardings of the arguments: a pytree of (args, kwargs)."""
+        formats = [Format(row_by_row(a.ndim), s) for a, s in zip(self.in_avals, self._places())]
+        return tree.tree_unflatten(self.in_tree, formats)
+
+    @property
+    def output_formats(self) -> Any:
+        """The layouts and shardings of the results: a pytree like the output."""
+        shardings = tree.tree_leaves(self.output_shardings)
+        formats = [Format(row_by_row(a.ndim), s) for a, s in zip(self._traced.out_avals, shardings)]
+        return tree.tree_unflatten(self.out_tree, formats)
 
     def _checked(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
         leaves, treedef = tree.tree_flatten((args, kwargs))

@@ -35,7 +35,8 @@ def vmap(
         out_axes: where the batch axis goes in each output; an int or a pytree.
         axis_name: a name for the axis, for collectives.
         axis_size: the size of the batch, needed only if no argument has it.
-        spmd_axis_name: accepted for compatibility.
+        spmd_axis_name: axes of a mesh, a name or a tuple of them, that divide the batch within `shard_map`, and where
+            `with_sharding_constraint` places values.
 
     Returns:
         A function of batches.
@@ -92,7 +93,7 @@ def vmap(
                     )
             return out_leaves
 
-        outs, out_dims = batching.batch(flat, batching.AxisData(axis_name, size), leaves, dims)
+        outs, out_dims = batching.batch(flat, batching.AxisData(axis_name, size, spmd_axis_name), leaves, dims)
         wanted = _flat_axes("vmap out_axes", out_tree, out_axes, None)
         placed = [_place(x, d, w, size) for x, d, w in zip(outs, out_dims, wanted)]
         return tree.tree_unflatten(out_tree, [new_ref(x) if own else x for x, own in zip(placed, made)])

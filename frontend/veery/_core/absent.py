@@ -32,11 +32,7 @@ NAMES: dict[str, dict[str, str]] = {
         _SETTING: """
             allow_f16_reductions array_garbage_collection_guard jax2tf_associative_scan_reductions
         """,
-        _SHARDING: """
-            NamedSharding P Shard auto_pcast make_array_from_callback make_array_from_process_local_data
-            make_array_from_single_device_arrays make_mesh memory remove_size_one_mesh_axis_from_type reshard set_mesh
-            shard_map smap
-        """,
+        _SHARDING: "auto_pcast memory remove_size_one_mesh_axis_from_type",
         _PROFILING: "make_user_context",
         "Deprecated in JAX, for process_count, process_index and process_indices.": "host_count host_id host_ids",
         "JAX's own, without documentation.": "ad",
@@ -55,9 +51,6 @@ NAMES: dict[str, dict[str, str]] = {
     "veery.custom_derivatives": {
         _COMPOSITION: "remat_opt_p",
     },
-    "veery.debug": {
-        _SHARDING: "inspect_array_sharding visualize_array_sharding visualize_sharding",
-    },
     "veery.example_libraries.optimizers": {
         _LATER: "map zip",
     },
@@ -68,6 +61,16 @@ NAMES: dict[str, dict[str, str]] = {
         _JETS: """
             JetTrace JetTracer ZeroSeries ZeroTerm call_param_updaters def_comp def_deriv deflinear defzero deriv_prop
             fact jet_fun jet_rules jet_subtrace linear_prop pjit traceable zero_prop zero_series zero_term
+        """,
+    },
+    "veery.experimental.mesh_utils": {
+        _SHARDING: "device_kind_handler_dict",
+    },
+    "veery.experimental.multihost_utils": {
+        _SHARDING: """
+            ProcessFailureError global_array_to_host_local_array_impl global_array_to_host_local_array_p
+            gtl_abstract_eval host_local_array_to_global_array_impl host_local_array_to_global_array_p ltg_abstract_eval
+            ltg_batcher
         """,
     },
     "veery.experimental.ode": {
@@ -85,10 +88,9 @@ NAMES: dict[str, dict[str, str]] = {
     "veery.extend.core.primitives": {
         _LATER: "remat_p",
         _COMPOSITION: """
-            add_jaxvals_p after_all_p approx_top_k_p create_token_p device_put_p ragged_all_to_all_p random_bits_p
-            random_fold_in_p random_gamma_p random_seed_p random_split_p select_and_scatter_p
+            add_jaxvals_p after_all_p approx_top_k_p create_token_p ragged_all_to_all_p random_bits_p random_fold_in_p
+            random_gamma_p random_seed_p random_split_p select_and_scatter_p
         """,
-        _SHARDING: "sharding_constraint_p",
         _GENERATORS: "rng_bit_generator_p rng_uniform_p",
         _REFERENCES: "empty2_p get_p swap_p",
     },
@@ -130,11 +132,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "veery.lax": {
         _COMPOSITION: """
-            after_all_p approx_top_k_p create_token_p device_put_p select_and_scatter_p stack_p stage_p tile_p unstack_p
+            after_all_p approx_top_k_p create_token_p select_and_scatter_p stack_p stage_p tile_p unstack_p
         """,
-        _SHARDING: """
-            pcast precv psend ragged_all_to_all ragged_all_to_all_p sharding_constraint_p with_sharding_constraint
-        """,
+        _SHARDING: "precv psend ragged_all_to_all ragged_all_to_all_p",
         _SCALED: "scaled_dot",
         _GENERATORS: "rng_bit_generator_p rng_uniform rng_uniform_p",
     },
@@ -157,12 +157,6 @@ NAMES: dict[str, dict[str, str]] = {
             lpmn_values multigammaln ndtr ndtri owens_t poch polygamma sici spence sph_harm_y wofz zeta
         """,
     },
-    "veery.sharding": {
-        _SHARDING: """
-            AbstractDevice AbstractMesh AxisType ManualAxisType Mesh NamedSharding PartitionSpec auto_axes explicit_axes
-            get_abstract_mesh get_mesh reshard set_mesh use_abstract_mesh
-        """,
-    },
 }
 
 # Of whole modules, with what is in them.
@@ -183,11 +177,7 @@ MODULES: dict[str, str] = {
         veery.scipy.stats.t veery.scipy.stats.truncnorm veery.scipy.stats.uniform veery.scipy.stats.vonmises
         veery.scipy.stats.wrapcauchy
     """,
-    _SHARDING: """
-        veery.distributed veery.experimental.custom_partitioning veery.experimental.layout veery.experimental.mesh_utils
-        veery.experimental.multihost_utils veery.experimental.pjit veery.experimental.shard_alike
-        veery.experimental.shard_map veery.extend.sharding veery.interpreters.pxla
-    """,
+    _SHARDING: "veery.experimental.shard_alike veery.extend.sharding veery.interpreters.pxla",
     _XLA: """
         veery.cloud_tpu_init veery.experimental.buffer_callback veery.experimental.colocated_python
         veery.experimental.scheduling_groups veery.experimental.topologies veery.experimental.transfer

@@ -11,7 +11,8 @@ import numpy as np
 from veery._core import dtypes, provided, source
 from veery._core.avals import ShapedArray, aval_rules
 from veery._core.config import config
-from veery._core.sharding import SingleDeviceSharding
+from veery._core.layout import Format, row_by_row
+from veery._core.sharding import Sharding, SingleDeviceSharding
 from veery._core.trace import Tracer
 from veery._core.transfers import guard
 
@@ -135,47 +136,47 @@ class ArrayImpl(Array):
 
     @property
     def device(self) -> Any:
-        """The device that holds the array."""
-        return self._buffer.device
+        """The device that holds the array, or its sharding over several."""
+        return self._buffer.device or self.sharding
 
     def devices(self) -> set[Any]:
         """The set of devices that hold the array."""
-        shards = getattr(self._buffer, "shards", None)
-        return {self._buffer.device} if shards is None else {shard.device for shard in shards}
+        return self.sharding.device_set
 
     @property
-    def sharding(self) -> SingleDeviceSharding:
-        """Where the array is.
-
-        Raises:
-            AttributeError: it is divided among devices; see `addressable_shards`.
-        """
+    def sharding(self) -> Sharding:
+        """Where the array is."""
         device = self._buffer.device
-        if device is None:
-            raise AttributeError(
-                "this array is divided among devices, for which there is no sharding yet; its `addressable_shards` say "
-                "where each piece is"
-            )
-        return SingleDeviceSharding(device)
+        return self._buffer.layout if device is None else SingleDeviceSharding(device)
+
+    @property
+    def format(self) -> Format:
+        """The layout and the sharding."""
+        return Format(row_by_row(self.ndim), self.sharding)
 
     @property
     def committed(self) -> bool:
         """Whether the array was put on its device explicitly."""
         return self._committed
 
+    _sharding = property(lambda self: self.sharding)
+
     @property
     def addressable_shards(self) -> list[Shard]:
         """The pieces of the array on their devices; a single one for an array on one device."""
-        shards = getattr(self._buffer, "shards", None)
-        if shards is None:
-            return [Shard(self._buffer.device, (slice(None),) * self.ndim, self)]
-        axis = self._buffer.axis
-        aval = self.aval.update(shape=(*self.shape[:axis], 1, *self.shape[axis + 1 :]))
-        before, after = [slice(None)] * axis, [slice(None)] * (self.ndim - axis - 1)
-        return [
-            Shard(s.device, (*before, slice(i, i + 1), *after), ArrayImpl(aval, s, True))
-            for i, s in enumerate(self._buffer.slices())
-        ]
+        if self._buffer.device is not None:
+            return [Shard(self._buffer.device, (slice(None),) * self.ndim, 0, self)]
+        sharding = self.sharding
+        aval = self.aval.update(shape=sharding.shard_shape(self.shape))
+        seen: dict[Any, int] = {}
+        shards = []
+        for device, index, piece in zip(
+            sharding._device_assignment, sharding.indices(self.shape), self._buffer.pieces()
+        ):
+            part = tuple((s.start, s.stop) for s in index)
+            seen[part] = seen.get(part, -1) + 1
+            shards.append(Shard(device, index, seen[part], ArrayImpl(aval, piece, True)))
+        return shards
 
     @property
     def global_shards(self) -> list[Shard]:
@@ -188,11 +189,16 @@ class ArrayImpl(Array):
 
     def on_device_size_in_bytes(self) -> int:
         """The size of the elements in bytes, on all devices together."""
-        return self.nbytes
+        if self._buffer.device is not None:
+            return self.nbytes
+        sharding = self.sharding
+        piece = self.aval.update(shape=sharding.shard_shape(self.shape))
+        result: int = piece.size * self.itemsize * len(sharding._device_assignment)
+        return result
 
     def platform(self) -> str:
         """The kind of device that holds the array: "cpu"..."""
-        result: str = self.device.platform
+        result: str = next(iter(self.devices())).platform
         return result
 
     @property
@@ -201,7 +207,7 @@ class ArrayImpl(Array):
 
     @property
     def is_fully_replicated(self) -> bool:
-        return True
+        return self.sharding.is_fully_replicated
 
     def to_numpy(self) -> np.ndarray:
         """The values as a read-only NumPy array, without a copy where the device shares the host's memory."""
@@ -370,13 +376,17 @@ class ArrayImpl(Array):
         return result
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Shard:
-    """A piece of an array: its device, which part of the array it is, and its values."""
+    """A piece of an array: its device, which part of the array it is, the how manieth copy, and its values."""
 
     device: Any
     index: tuple[slice, ...]
+    replica_id: int
     data: ArrayImpl
+
+    def __repr__(self) -> str:
+        return f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, data={self.data})"
 
 
 def _unpickle(value: np.ndarray, aval: ShapedArray) -> ArrayImpl:

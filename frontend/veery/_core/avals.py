@@ -6,6 +6,7 @@ import functools
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -14,6 +15,11 @@ import numpy as np
 from veery._core import dtypes
 from veery._core.config import config
 from veery._core.dimensions import DimExpr
+from veery._core.mesh import EMPTY_ABSTRACT_MESH, context
+from veery._core.partition_spec import PartitionSpec
+from veery._core.sharding import NamedSharding
+
+_NOTHING: frozenset[Any] = frozenset()
 
 Shape = tuple[int, ...]  # with a DimExpr where a size is symbolic
 
@@ -22,6 +28,7 @@ class AbstractValue:
     """Base of all abstract values."""
 
     __slots__ = ("__weakref__",)
+    varying: frozenset[Any] = frozenset()
 
     def str_short(self) -> str:
         raise TypeError(f"{type(self).__name__} has no short form")
@@ -48,6 +55,21 @@ class aval_property:
         self.fget = fget
 
 
+@dataclass(frozen=True)
+class ManualAxisType:
+    """Along which axes of a mesh a value varies, within `shard_map`.
+
+    Attributes:
+        varying: axes along which it may differ.
+        unreduced: axes along which it is still to be summed.
+        reduced: axes along which it was summed.
+    """
+
+    varying: frozenset[Any] = _NOTHING
+    unreduced: frozenset[Any] = _NOTHING
+    reduced: frozenset[Any] = _NOTHING
+
+
 class ShapedArray(AbstractValue):
     """An array of known shape, dtype and weak type.
 
@@ -55,29 +77,31 @@ class ShapedArray(AbstractValue):
     jitted call is a tuple of avals) costs what it costs for any Python object, not a tuple of shape and dtype.
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "is_numeric")
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "is_numeric", "varying")
     shape: Shape
     dtype: Any
     weak_type: bool
     ndim: int
     size: int
     is_numeric: bool  # not of keys and their like
-    sharding = None  # types do not say where arrays are
+    varying: frozenset[Any]  # within `shard_map`, the mesh axes along which the value may differ
 
     _interned: WeakValueDictionary[tuple[Any, ...], ShapedArray] = WeakValueDictionary()
 
-    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
-        key = (shape, dtype, weak_type)
+    def __new__(
+        cls, shape: Any, dtype: Any, weak_type: bool = False, varying: frozenset[Any] = _NOTHING
+    ) -> ShapedArray:
+        key = (shape, dtype, weak_type, varying)
         try:
             return cls._interned[key]
         except (KeyError, TypeError):
-            return cls._make(shape, dtype, weak_type)
+            return cls._make(shape, dtype, weak_type, varying)
 
     @classmethod
-    def _make(cls, shape: Any, dtype: Any, weak_type: bool) -> ShapedArray:
+    def _make(cls, shape: Any, dtype: Any, weak_type: bool, varying: frozenset[Any]) -> ShapedArray:
         shape = tuple(d if type(d) is DimExpr else int(d) for d in shape)
         dtype = dtypes.as_dtype(dtype)
-        key = (shape, dtype, bool(weak_type))
+        key = (shape, dtype, bool(weak_type), varying)
         self = cls._interned.get(key)
         if self is None:
             self = object.__new__(cls)
@@ -88,6 +112,7 @@ class ShapedArray(AbstractValue):
             set_field("ndim", len(shape))
             set_field("size", math.prod(shape))
             set_field("is_numeric", not isinstance(dtype, dtypes.ExtendedDType))
+            set_field("varying", varying)
             self = cls._interned.setdefault(key, self)
         return self
 
@@ -95,12 +120,22 @@ class ShapedArray(AbstractValue):
         raise AttributeError(f"ShapedArray is immutable: cannot set {name!r}; use .update({name}=...)")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ShapedArray, (self.shape, self.dtype, self.weak_type)
+        return ShapedArray, (self.shape, self.dtype, self.weak_type, self.varying)
 
     def update(self, **changes: Any) -> ShapedArray:
-        """The aval with some of shape, dtype and weak_type replaced."""
-        fields = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type} | changes
-        return ShapedArray(**fields)
+        """The aval with some of shape, dtype, weak_type and varying replaced."""
+        fields = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type, "varying": self.varying}
+        return ShapedArray(**(fields | changes))
+
+    @property
+    def sharding(self) -> NamedSharding:
+        """How the dimensions are divided, as far as types say: over the axes of no mesh."""
+        return NamedSharding(context().abstract or EMPTY_ABSTRACT_MESH, PartitionSpec(*[None] * self.ndim))
+
+    @property
+    def manual_axis_type(self) -> ManualAxisType:
+        """Along which axes of a mesh the value varies, within `shard_map`."""
+        return ManualAxisType(varying=self.varying)
 
     def strip_weak_type(self) -> ShapedArray:
         return self.update(weak_type=False) if self.weak_type else self
@@ -109,14 +144,15 @@ class ShapedArray(AbstractValue):
         """The aval of tangents and cotangents: itself for inexact dtypes, float0 for the others."""
         if dtypes.issubdtype(self.dtype, np.inexact):
             return self
-        return ShapedArray(self.shape, dtypes.float0)
+        return ShapedArray(self.shape, dtypes.float0, varying=self.varying)
 
     at_least_vspace = to_tangent_aval
 
     def str_short(self, short_dtypes: bool = True) -> str:
         full = "float0" if self.dtype == dtypes.float0 else str(self.dtype)
         name = dtypes.short_dtype_name(self.dtype) if short_dtypes else full
-        return f"{name}[{','.join(map(str, self.shape))}]"
+        varies = f"{{V:{','.join(map(str, sorted(self.varying, key=str)))}}}" if self.varying else ""
+        return f"{name}[{','.join(map(str, self.shape))}]{varies}"
 
     def __str__(self) -> str:
         return f"{'~' if self.weak_type else ''}{self.str_short()}"

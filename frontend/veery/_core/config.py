@@ -238,6 +238,7 @@ class _ThreadSettings:
     def __init__(self, values: dict[str, Any]):
         self.values = values
         self.overridden: set[str] = set()
+        values["_mesh"] = None
         values.update(_global_values)
         self._refresh()
 
@@ -248,7 +249,7 @@ class _ThreadSettings:
 
     def _refresh(self) -> None:
         self.values["x64_enabled"] = self.values["jax_enable_x64"]
-        self.values["_trace_key"] = tuple([self.values[name] for name in _TRACED])
+        self.values["_trace_key"] = (*[self.values[name] for name in _TRACED], self.values["_mesh"])
 
 
 _threads: weakref.WeakSet[_ThreadSettings] = weakref.WeakSet()
@@ -277,6 +278,7 @@ class Config(threading.local):
     x64_enabled: bool
     _thread: _ThreadSettings
     _trace_key: tuple[Any, ...]
+    _mesh: Any  # see veery._core.mesh
 
     def __init__(self) -> None:
         # Called by threading.local in each thread at its first use.
@@ -308,6 +310,11 @@ class Config(threading.local):
         """The value of the option `name` in this thread; AttributeError when there is no such option."""
         _option(name)
         return getattr(self, name)
+
+    def set_mesh(self, value: Any) -> None:
+        """Makes this the mesh context of this thread, under which functions are traced anew."""
+        self.__dict__["_mesh"] = value
+        self._thread._refresh()
 
     def trace_key(self) -> tuple[Any, ...]:
         """A hashable value that changes whenever a setting that functions are traced under changes."""

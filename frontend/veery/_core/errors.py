@@ -47,6 +47,14 @@ def callback_error(error: BaseException) -> BaseException:
     return surfacing
 
 
+class IndivisibleError(ValueError):
+    """A dimension that cannot be divided into the pieces of a sharding."""
+
+
+class DuplicateSpecError(Exception):
+    """A PartitionSpec that names a mesh axis twice."""
+
+
 class VerificationError(Exception):
     """A compiled program returned something else than the reference evaluation.
 

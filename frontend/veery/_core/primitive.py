@@ -52,6 +52,10 @@ class Primitive:
         shown: `(eqn, operands, results)` -> the equation as text, given how operands and results are printed, where it
             does not look like a call.
         inert: parameters that do not change what is computed.
+        varies: within `shard_map`, `(varying, **params)` -> the mesh axes along which the operands must vary, and those
+            along which the result does, given those of all operands; None where it is like the operands. None in the
+            place of the former leaves the operands as they are; of the latter, the types of the results say it.
+        apart: `(params)` -> whether it is done on several devices, and so not as a part of a program.
         multiple_results: whether rules take and give lists of results.
     """
 
@@ -78,6 +82,8 @@ class Primitive:
         takes_refs: bool = False,
         shown: Rule | None = None,
         inert: Sequence[str] = (),
+        varies: Rule | None = None,
+        apart: Rule | None = None,
         multiple_results: bool = False,
     ):
         self.name = name
@@ -100,6 +106,8 @@ class Primitive:
         self.takes_refs = takes_refs
         self.shown = shown
         self.inert = frozenset(inert)
+        self.varies = varies
+        self.apart = apart
         self.multiple_results = multiple_results
         all_primitives.add(self)
 

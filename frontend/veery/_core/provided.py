@@ -40,6 +40,9 @@ class Operations(Protocol):
     def moveaxis(self, x: Any, source: int, destination: int) -> Any:
         """`numpy.moveaxis`."""
 
+    def invariant_sum(self, x: Any, axes: Sequence[Any]) -> Any:
+        """The sum over named axes of a mesh, along which it does not vary any more."""
+
     def sum_over(self, x: Any, axes: Sequence[int]) -> Any:
         """The sum over some dimensions."""
 
@@ -61,9 +64,6 @@ class Backend(Protocol):
 
     def execute(self, closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> list[Any]:
         """Run a jaxpr without constants on concrete values, as one program."""
-
-    def execute_on_devices(self, *args: Any, **params: Any) -> list[Any]:
-        """Run the program of a `pmap` on several devices."""
 
     def exchanges(self) -> Any:
         """The runtime's exchanges between the programs of a `pmap`."""
@@ -87,6 +87,22 @@ class Backend(Protocol):
         """Wait for the effects of the calls so far."""
 
 
+class Distribution(Protocol):
+    """What concerns arrays on several devices."""
+
+    def execute_on_devices(self, *args: Any, **params: Any) -> list[Any]:
+        """Run the program of a `pmap` on several devices."""
+
+    def execute_on_mesh(self, *args: Any, **params: Any) -> list[Any]:
+        """Run the program of a `shard_map` on the devices of a mesh."""
+
+    def place(self, x: Any, sharding: Any) -> ArrayImpl:
+        """A value as a concrete array that is laid out like this."""
+
+    def spread(self, outs: list[ArrayImpl], args: Sequence[ArrayImpl], name: str) -> list[ArrayImpl]:
+        """What one device computed of arrays on several, as arrays on these."""
+
+
 class Verifier(Protocol):
     """What compares compiled programs with the reference, where `veery_verify` is set."""
 
@@ -98,7 +114,13 @@ class Verifier(Protocol):
     def verify_pmap(self, args: Sequence[Any], outs: Sequence[Any], devices: tuple[Any, ...], **params: Any) -> None:
         """Compare what a `pmap` returned."""
 
+    def verify_distributed(
+        self, closed: ClosedJaxpr, args: Sequence[Any], outs: Sequence[Any], devices: tuple[Any, ...], name: str
+    ) -> None:
+        """Compare what several devices returned with the jaxpr that computes the same."""
+
 
 operations: Operations
 backend: Backend
+distribution: Distribution
 verifier: Verifier

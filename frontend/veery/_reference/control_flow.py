@@ -20,6 +20,7 @@ CALLEES = {
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
     "custom_vmap_call": "call",
+    "custom_partitioning": "call",
     "linear_call": "callee",
     "remat2": "jaxpr",
 }

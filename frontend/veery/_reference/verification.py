@@ -93,6 +93,22 @@ def verify_pmap(args: Sequence[Any], outs: Sequence[Any], devices: tuple[Any, ..
         check(closed, params["name"], values, whole, devices[0])
 
 
+def verify_distributed(
+    closed: ClosedJaxpr, args: Sequence[Any], outs: Sequence[Any], devices: tuple[Any, ...], name: str
+) -> None:
+    """Compare what several devices returned with the reference of what they compute together, if that is wanted.
+
+    Raises:
+        VerificationError: they differ.
+    """
+    verified = closed.derived.verified
+    if setting.value == "first" and devices in verified:
+        return
+    verified.add(devices)
+    with setting("off"):
+        check(closed, name, [np.asarray(x) for x in args], [np.asarray(x) for x in outs], devices[0])
+
+
 def check(
     closed: ClosedJaxpr,
     name: str,

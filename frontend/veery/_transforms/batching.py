@@ -29,10 +29,11 @@ not_mapped = None
 
 
 class AxisData(NamedTuple):
-    """The axis that a vmap maps over."""
+    """The axis that a vmap maps over; `spmd_name` are the axes of a mesh that divide the batch."""
 
     name: Any
     size: int
+    spmd_name: Any = None
 
 
 class VmapTracer(Tracer):

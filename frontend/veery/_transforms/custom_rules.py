@@ -23,6 +23,7 @@ from veery._core.trace import Trace, Tracer, current_trace
 from veery._transforms import staging
 from veery._transforms.batching import AxisData, batch, batched_aval, move_batch, unbatched_aval
 from veery._transforms.calls import transpose_call
+from veery._transforms.varying import in_order
 
 FlatFun = Callable[..., Sequence[Any]]
 
@@ -444,7 +445,10 @@ def _transpose_custom_lin(
 
 
 def _cotangent_of(x: Any, ct: Any) -> Any:
-    return Zero(x.aval) if ct is None or _is_zero(ct) else ct
+    if ct is None or _is_zero(ct):
+        return Zero(x.aval)
+    more = aval_of(ct).varying - x.aval.varying  # of what devices share, each has its part of the cotangent
+    return provided.operations.invariant_sum(ct, in_order(more)) if more else ct
 
 
 def _batch_custom_lin(
@@ -478,6 +482,7 @@ custom_lin_p = Primitive(
     takes_refs=True,
     multiple_results=True,
     abstract_eval=lambda *avals, out_avals, **_: out_avals,
+    varies=lambda found, **_: (None, None),
     impl=_forward_mode_error,
     jvp=_forward_mode_error,
     transpose=_transpose_custom_lin,

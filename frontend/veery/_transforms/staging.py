@@ -23,9 +23,11 @@ from veery._core.jaxpr import (
     check_jaxpr,
     no_effects,
 )
+from veery._core.mesh import context
 from veery._core.primitive import Primitive
 from veery._core.refs import AbstractRef, attribute_of_aval
 from veery._core.trace import Trace, Tracer, check_alive, current_trace, new_trace
+from veery._transforms import varying
 
 
 class JitTracer(Tracer):
@@ -143,13 +145,40 @@ class StagingTrace(Trace):
             raise NotImplementedError(f"Abstract evaluation for '{primitive}' not implemented")
         if primitive.with_refs is None:
             refuse_refs(primitive, avals)
-        out = primitive.abstract_eval(*avals, **params)
+        if context().tracked:
+            if primitive is varying.pvary_p:  # of a function that is staged again for values that vary already
+                missing = frozenset(params["axes"]) - avals[0].varying
+                if not missing:
+                    return self.lift(args[0])
+                params = {"axes": varying.in_order(missing)}
+            atoms, out = self._with_varying(primitive, atoms, args, params)
+        else:
+            out = primitive.abstract_eval(*avals, **params)
         effects = frozenset(primitive.effects(*avals, **params)) if primitive.effects else no_effects
         info = source.current()
         outvars = [Var(aval) for aval in (out if primitive.multiple_results else (out,))]
         self.eqns.append(JaxprEqn(atoms, outvars, primitive, params, effects, info))
         tracers = [tracer_of(self, var, info) for var in outvars]
         return tracers if primitive.multiple_results else tracers[0]
+
+    def _with_varying(
+        self, primitive: Primitive, atoms: list[Atom], args: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[list[Atom], Any]:
+        """The operands, which are made to vary where they must, and the types of the results (see `varying`)."""
+        avals = [a.aval for a in atoms]
+        needed, out_varies = varying.required(primitive, avals, params)
+        found = []
+        for atom, x, axes in zip(atoms, args, needed):
+            missing = axes - atom.aval.varying
+            if missing:
+                atom = self.process_primitive(varying.pvary_p, [x], {"axes": varying.in_order(missing)})._var
+            found.append(atom)
+        if out_varies is None:
+            return found, primitive.abstract_eval(*[a.aval for a in found], **params)  # type: ignore[misc]
+        out = primitive.abstract_eval(*map(varying.without, avals), **params)  # type: ignore[misc]
+        if primitive.multiple_results:
+            return found, [varying.typed(aval, out_varies) for aval in out]
+        return found, varying.typed(out, out_varies)
 
     def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
         result: list[Any] = call.stage(self, args)

@@ -153,6 +153,7 @@ from veery.lax._cumulative import (
     cumsum as cumsum,
     cumsum_p as cumsum_p,
 )
+from veery.lax._custom_partitioning import custom_partitioning_p as _custom_partitioning
 from veery.lax._dimension import shape_as_value as shape_as_value
 from veery.lax._fft import FftType as FftType, fft as fft, fft_p as fft_p
 from veery.lax._gather_scatter import (
@@ -195,6 +196,7 @@ from veery.lax._parallel import (
     axis_index_p as axis_index_p,
     axis_size as axis_size,
     pbroadcast as pbroadcast,
+    pcast as pcast,
     pmax as pmax,
     pmax_p as pmax_p,
     pmean as pmean,
@@ -208,6 +210,11 @@ from veery.lax._parallel import (
     psum_scatter as psum_scatter,
     pswapaxes as pswapaxes,
     reduce_scatter_p as reduce_scatter_p,
+)
+from veery.lax._placement import (
+    device_put_p as device_put_p,
+    sharding_constraint_p as sharding_constraint_p,
+    with_sharding_constraint as with_sharding_constraint,
 )
 from veery.lax._platform import platform_dependent as platform_dependent, platform_index_p as platform_index_p
 from veery.lax._ragged import (

@@ -10,6 +10,7 @@ from veery._core import source, tree, tree_registry
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo, Var, eval_jaxpr
 from veery._transforms import staging
+from veery._transforms.varying import pvary, typed
 from veery.lax._convert import convert_element_type_p
 
 
@@ -106,9 +107,17 @@ def with_avals(closed: ClosedJaxpr, avals: Sequence[Any], out_avals: Sequence[An
     return staging.stage(fun, avals, closed.debug_info)
 
 
+def varying_over(closed: ClosedJaxpr, ins: Sequence[Any], outs: Sequence[Any]) -> ClosedJaxpr:
+    """The jaxpr for inputs that vary along these axes of a mesh, with outputs that vary along those at least."""
+    fun = lambda *xs: [pvary(o, axes) for o, axes in zip(eval_jaxpr(closed.jaxpr, closed.consts, *xs), outs)]
+    avals = [typed(aval, aval.varying | axes) for aval, axes in zip(closed.in_avals, ins)]
+    return staging.stage(fun, avals, closed.debug_info)
+
+
 def as_aval(x: Any, aval: Any) -> Any:
     """The value converted to the dtype and weak type of an aval of its shape."""
-    if aval_of(x) is aval or not isinstance(aval, ShapedArray):
+    mine = aval_of(x)
+    if not isinstance(aval, ShapedArray) or (mine.dtype == aval.dtype and mine.weak_type == aval.weak_type):
         return x
     return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type)
 

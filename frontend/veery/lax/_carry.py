@@ -8,7 +8,9 @@ from typing import Any
 from veery._core import dtypes, tree, tree_errors, tree_registry
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.jaxpr import ClosedJaxpr, Var, eval_jaxpr, memoized
+from veery._core.mesh import context
 from veery._transforms import staging
+from veery._transforms.varying import pvary
 from veery.lax import _bodies
 
 
@@ -50,7 +52,24 @@ def stage_with_carry(
                 changed = True
         if not changed:
             break
-    return carry, body
+    return _varying_alike(stage, carry, body) if context().tracked else (carry, body)
+
+
+def _varying_alike(
+    stage: Callable[[list[Any]], _bodies.Body], carry: list[Any], body: _bodies.Body
+) -> tuple[list[Any], _bodies.Body]:
+    """Within `shard_map`, a carry that varies along the axes of a mesh along which the body makes it vary."""
+    n = len(carry)
+    while True:
+        found = [out.varying for out in body.jaxpr.out_avals[:n]]
+        if len(found) != n or all(axes <= aval_of(x).varying for x, axes in zip(carry, found)):
+            break
+        carry = [pvary(x, axes) for x, axes in zip(carry, found)]
+        body = stage([aval_of(x) for x in carry])
+    nothing: frozenset[Any] = frozenset()
+    outs = [aval_of(x).varying for x in carry] + [nothing] * (len(body.jaxpr.out_avals) - n)
+    jaxpr = _bodies.varying_over(body.jaxpr, [nothing] * len(body.jaxpr.in_avals), outs)
+    return carry, body._replace(jaxpr=jaxpr)
 
 
 def _promoted(a: Any, out: Any) -> ShapedArray | None:

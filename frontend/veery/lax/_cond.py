@@ -12,6 +12,7 @@ from veery._core.ad import Zero, is_undefined_primal
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Var, eval_jaxpr, reference_eval
+from veery._core.mesh import context
 from veery._core.primitive import Primitive
 from veery._core.refs import check_aliases, is_ref
 from veery._core.trace import Tracer
@@ -22,6 +23,7 @@ from veery._transforms.jvp import jvp_jaxpr
 from veery._transforms.linearize import LinearizedJaxpr, linearize_jaxpr
 from veery._transforms.remat import Piece, Policy, inline_calls, partition
 from veery._transforms.transpose import transpose_jaxpr
+from veery._transforms.varying import pvary
 from veery.lax import _bodies, _compare, _convert, _shape, _stop_gradient
 from veery.lax._control_refs import cond_with_refs
 
@@ -126,8 +128,22 @@ def _switch(name: str, index: Any, funs: Sequence[Any], operands: tuple, names: 
     _check_outputs(name, funs, bodies, names)
     jaxprs, consts = _bodies.share_consts(bodies)
     check_aliases(_bodies.function_name(funs[-1]), name, leaves, consts)
+    if context().tracked:
+        jaxprs, consts, leaves = _varying_alike(index, jaxprs, consts, leaves)
     outs = cond_p.bind(index, *consts, *leaves, branches=tuple(jaxprs))
     return tree.tree_unflatten(bodies[0].out_tree, outs)
+
+
+def _varying_alike(index: Any, jaxprs: list[ClosedJaxpr], consts: list[Any], leaves: list[Any]) -> tuple:
+    """Within `shard_map`, branches whose results vary along the same axes of a mesh, those of the index among them."""
+    ways = aval_of(index).varying
+    ins = [ways] * (len(consts) + len(leaves))
+    nothing = [ways] * len(jaxprs[0].out_avals)
+    jaxprs = [_bodies.varying_over(jaxpr, ins, nothing) for jaxpr in jaxprs]
+    outs = [frozenset().union(*(a.varying for a in avals)) for avals in zip(*(j.out_avals for j in jaxprs))]
+    jaxprs = [_bodies.varying_over(jaxpr, [frozenset()] * len(ins), outs) for jaxpr in jaxprs]
+    vary: Callable[[list[Any]], list[Any]] = lambda xs: [pvary(x, ways) for x in xs]
+    return jaxprs, vary(consts), vary(leaves)
 
 
 def choose(index: Any, funs: Sequence[Any], operands: tuple, name: str, labels: Sequence[str]) -> Any:

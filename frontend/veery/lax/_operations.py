@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from veery._transforms.staging import stage as stage
-from veery.lax import _arithmetic, _reduce, _refs, _shape
+from veery.lax import _arithmetic, _parallel, _reduce, _refs, _shape
 from veery.lax._dimension import dimension_value as dimension_value
 from veery.lax._shape import broadcast_in_dim as broadcast_in_dim, moveaxis as moveaxis, zeros as zeros
 
@@ -29,6 +29,11 @@ def read(ref: Any) -> Any:
 def write(ref: Any, value: Any) -> None:
     """Replace what a reference holds."""
     _refs.swap_p.bind(ref, value, indexers=())
+
+
+def invariant_sum(x: Any, axes: Sequence[Any]) -> Any:
+    """The sum over named axes of a mesh, along which it does not vary any more."""
+    return _parallel.reduce_axes("psum", x, tuple(axes))
 
 
 def sum_over(x: Any, axes: Sequence[int]) -> Any:

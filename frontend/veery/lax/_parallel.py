@@ -15,9 +15,11 @@ from veery._core import dtypes, source, tree
 from veery._core.ad import LINEAR, NONDIFFERENTIABLE, Zero, instantiate_zeros
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.jaxpr import NamedAxisEffect
+from veery._core.mesh import context
 from veery._core.primitive import Primitive
 from veery._core.shapes import canonicalize_axis
 from veery._core.trace import axis_size as size_in_scope
+from veery._transforms import varying
 from veery._transforms.batching import AxisData, move_batch
 from veery.lax import _arithmetic, _compare, _convert, _reduce, _shape, _slicing
 
@@ -157,9 +159,53 @@ def _reduce_over(kind: str, x: Any, names: tuple[Any, ...], dimensions: tuple[in
     if dimensions:
         ndim = len(np.shape(x))
         x = _over_dimensions[kind](x, tuple(canonicalize_axis(d, ndim) for d in dimensions))
+    return reduce_axes(kind, x, names, groups)
+
+
+def reduce_axes(kind: str, x: Any, names: tuple[Any, ...], groups: Groups = None) -> Any:
+    """A reduction over named axes ("psum", "pmax" or "pmin")."""
     for name in names:
-        x = _reductions[kind].bind(x, axis_name=name, axis_size=size_in_scope(name), axis_index_groups=groups)
+        primitive = psum_invariant_p if kind == "psum" and groups is None and _tracked(name) else _reductions[kind]
+        x = primitive.bind(x, axis_name=name, axis_size=size_in_scope(name), axis_index_groups=groups)
     return x
+
+
+def _tracked(name: Any) -> bool:
+    """Whether it is known of values whether they vary along an axis (within `shard_map` with check_vma)."""
+    return name in context().tracked
+
+
+@source.api_boundary
+def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
+    """Take a value that is the same along axes of a mesh for one that may vary along them, within `shard_map`.
+
+    Values stay as they are; what changes is the derivative: a value that devices share receives the sum of the
+    cotangents of all. Operations on values of both kinds do this by themselves.
+
+    Args:
+        x: pytree of arrays that do not vary along the axes.
+        axis_name: name of an axis, or a tuple of names.
+        to: "varying".
+
+    Raises:
+        ValueError: the value varies already, or there is no such kind.
+        NotImplementedError: `to` is "reduced" or "unreduced", which are about the partitioning of explicit axes.
+    """
+    names = _names(axis_name)
+    kinds = {"varying", "reduced", "unreduced"}
+    if to not in kinds:
+        raise ValueError(f"Got unexpected `to` value. Allowed `to` values are: {kinds}")
+    if to != "varying":
+        raise NotImplementedError(f"pcast to {to!r}: values are not divided into sums. Use lax.psum, or to='varying'.")
+    tracked = frozenset(name for name in names if _tracked(name))
+    axis_size(names)
+
+    def one(leaf: Any) -> Any:
+        if aval_of(leaf).varying & tracked:
+            raise ValueError(f"Unsupported pcast from=varying, to={to!r}")
+        return varying.pvary(leaf, tracked)
+
+    return tree.tree_map(one, x)
 
 
 # Exchanges.
@@ -183,7 +229,11 @@ def all_gather(
         axis_index_groups: groups to gather within.
         axis: where the gathered axis goes.
         tiled: whether values are concatenated along `axis` instead of stacked.
-        to: accepted for compatibility: values are not typed by whether they vary over an axis.
+        to: within `shard_map`, whether the result counts as "varying" along the axis, or "invarying": then it may be
+            returned as the same for all, and its cotangent is that of all together.
+
+    Raises:
+        ValueError: `to` is neither.
 
     >>> import veery, veery.numpy as jnp
     >>> veery.vmap(lambda x: veery.lax.all_gather(x, "i"), axis_name="i")(jnp.arange(2)).tolist()
@@ -191,12 +241,15 @@ def all_gather(
     """
     names = _names(axis_name)
     groups = _one_name("all_gather", names, axis_index_groups)
+    if to not in ("varying", "invarying"):
+        raise ValueError(f"all_gather: `to` is 'varying' or 'invarying', got {to!r}")
 
     def one(leaf: Any) -> Any:
         ndim = len(np.shape(leaf))
         at = canonicalize_axis(axis, ndim if tiled else ndim + 1)
         for name in reversed(names):
-            leaf = all_gather_p.bind(
+            gather = all_gather_invariant_p if to == "invarying" and _tracked(name) else all_gather_p
+            leaf = gather.bind(
                 leaf, all_gather_dimension=at, axis_name=name, axis_size=size_in_scope(name), axis_index_groups=groups
             )
         if len(names) > 1:
@@ -442,13 +495,27 @@ def _shift(*names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda params: params | {name: params[name] + 1 for name in names}
 
 
-def _reduction(kind: str, reduce: Callable[[Any], Any], jvp: Any, transpose: Any = None) -> Primitive:
+def _stays_varying(found: frozenset[Any], *, axis_name: Any, **_: Any) -> tuple[frozenset[Any], frozenset[Any]]:
+    needed = found | {axis_name} if _tracked(axis_name) else found
+    return needed, needed
+
+
+def _becomes_same(
+    found: frozenset[Any], *, axis_name: Any, axis_index_groups: Groups, **_: Any
+) -> tuple[frozenset[Any], frozenset[Any]]:
+    needed = _stays_varying(found, axis_name=axis_name)[0]
+    return needed, needed - {axis_name} if axis_index_groups is None else needed
+
+
+def _reduction(
+    kind: str, reduce: Callable[[Any], Any], jvp: Any, transpose: Any = None, varies: Any = _becomes_same
+) -> Primitive:
     def own_axis(x: Any, *, axis_index_groups: Groups, **_: Any) -> tuple[Any, int | None]:
         if axis_index_groups is None:
             return reduce(x), None
         return _over_groups(x, axis_index_groups, lambda part: _same_for_all(reduce(part), np.shape(part)[0])), 0
 
-    primitive = Primitive(kind, abstract_eval=_same_aval, effects=_effects, jvp=jvp, transpose=transpose)
+    primitive = Primitive(kind, abstract_eval=_same_aval, effects=_effects, jvp=jvp, transpose=transpose, varies=varies)
     primitive.axis_batch = _batcher(lambda: primitive, own_axis, _unshifted)
     return primitive
 
@@ -462,8 +529,9 @@ def _extremum_jvp(kind: str) -> Callable[..., Any]:
         if type(t) is Zero:
             return out, t
         chosen = _convert.convert_element_type(_compare.eq(x, out), aval_of(x).dtype)
-        count = psum_p.bind(chosen, **params)
-        total = psum_p.bind(_arithmetic.mul(instantiate_zeros(t), chosen), **params)
+        names, groups = (params["axis_name"],), params["axis_index_groups"]
+        count = reduce_axes("psum", chosen, names, groups)
+        total = reduce_axes("psum", _arithmetic.mul(instantiate_zeros(t), chosen), names, groups)
         return out, _arithmetic.div(total, count)
 
     return jvp
@@ -473,7 +541,13 @@ def _psum_transpose(ct: Any, x: Any, **params: Any) -> list[Any]:
     return [psum_p.bind(ct, **params)]
 
 
-psum_p = _reduction("psum", lambda x: _reduce.reduce_sum(x, (0,)), LINEAR, _psum_transpose)
+def _invariant_transpose(ct: Any, x: Any, *, axis_name: Any, **_: Any) -> list[Any]:
+    return [varying.pvary(ct, {axis_name})]
+
+
+psum_p = _reduction("psum", lambda x: _reduce.reduce_sum(x, (0,)), LINEAR, _psum_transpose, _stays_varying)
+# The sum as a value that all devices share: what it is within `shard_map`, where that is known.
+psum_invariant_p = _reduction("psum_invariant", lambda x: _reduce.reduce_sum(x, (0,)), LINEAR, _invariant_transpose)
 pmax_p = _reduction("pmax", lambda x: _reduce.reduce_max(x, (0,)), _extremum_jvp("pmax"))
 pmin_p = _reduction("pmin", lambda x: _reduce.reduce_min(x, (0,)), _extremum_jvp("pmin"))
 _reductions = {"psum": psum_p, "pmax": pmax_p, "pmin": pmin_p}
@@ -501,9 +575,34 @@ def _gather_transpose(ct: Any, x: Any, *, all_gather_dimension: int, **params: A
 
 
 all_gather_p = Primitive(
-    "all_gather", abstract_eval=_gather_aval, effects=_effects, jvp=LINEAR, transpose=_gather_transpose
-)
+    "all_gather", abstract_eval=_gather_aval, effects=_effects, jvp=LINEAR, transpose=_gather_transpose,
+    varies=_stays_varying,
+)  # fmt: skip
 all_gather_p.axis_batch = _batcher(lambda: all_gather_p, _gather_own_axis, _shift("all_gather_dimension"))
+
+
+def _gather_invariant_transpose(
+    ct: Any, x: Any, *, all_gather_dimension: int, axis_name: Any, axis_index_groups: Groups, **_: Any
+) -> list[Any]:
+    """Each device takes the cotangent of what it gave."""
+    here = axis_index(axis_name)
+    if axis_index_groups is not None:
+        positions = np.zeros(axis_size(axis_name), np.int32)
+        for group in axis_index_groups:
+            positions[list(group)] = range(len(group))
+        here = _slicing.dynamic_index_in_dim(
+            _convert.convert_element_type(positions, np.int32), here, 0, keepdims=False
+        )
+    return [_slicing.dynamic_index_in_dim(ct, here, all_gather_dimension, keepdims=False)]
+
+
+all_gather_invariant_p = Primitive(
+    "all_gather_invariant", abstract_eval=_gather_aval, effects=_effects, jvp=LINEAR,
+    transpose=_gather_invariant_transpose, varies=_becomes_same,
+)  # fmt: skip
+all_gather_invariant_p.axis_batch = _batcher(
+    lambda: all_gather_invariant_p, _gather_own_axis, _shift("all_gather_dimension")
+)
 
 
 def _scatter_aval(x: ShapedArray, *, scatter_dimension: int, **_: Any) -> ShapedArray:
@@ -520,8 +619,9 @@ def _scatter_transpose(ct: Any, x: Any, *, scatter_dimension: int, **params: Any
 
 
 reduce_scatter_p = Primitive(
-    "reduce_scatter", abstract_eval=_scatter_aval, effects=_effects, jvp=LINEAR, transpose=_scatter_transpose
-)
+    "reduce_scatter", abstract_eval=_scatter_aval, effects=_effects, jvp=LINEAR, transpose=_scatter_transpose,
+    varies=_stays_varying,
+)  # fmt: skip
 reduce_scatter_p.axis_batch = _batcher(lambda: reduce_scatter_p, _scatter_own_axis, _shift("scatter_dimension"))
 
 
@@ -545,8 +645,9 @@ def _exchange_transpose(ct: Any, x: Any, *, split_axis: int, concat_axis: int, *
 
 
 all_to_all_p = Primitive(
-    "all_to_all", abstract_eval=_exchange_aval, effects=_effects, jvp=LINEAR, transpose=_exchange_transpose
-)
+    "all_to_all", abstract_eval=_exchange_aval, effects=_effects, jvp=LINEAR, transpose=_exchange_transpose,
+    varies=_stays_varying,
+)  # fmt: skip
 all_to_all_p.axis_batch = _batcher(lambda: all_to_all_p, _exchange_own_axis, _shift("split_axis", "concat_axis"))
 
 
@@ -563,7 +664,10 @@ def _permute_transpose(ct: Any, x: Any, *, perm: tuple[tuple[int, int], ...], **
     return [ppermute_p.bind(ct, perm=tuple((b, a) for a, b in perm), **params)]
 
 
-ppermute_p = Primitive("ppermute", abstract_eval=_same_aval, effects=_effects, jvp=LINEAR, transpose=_permute_transpose)
+ppermute_p = Primitive(
+    "ppermute", abstract_eval=_same_aval, effects=_effects, jvp=LINEAR, transpose=_permute_transpose,
+    varies=_stays_varying,
+)  # fmt: skip
 ppermute_p.axis_batch = _batcher(lambda: ppermute_p, _permute_own_axis, _unshifted)
 
 
@@ -579,4 +683,5 @@ axis_index_p = Primitive(
     effects=_effects,
     jvp=NONDIFFERENTIABLE,
     axis_batch=_index_batch,
+    varies=_stays_varying,
 )

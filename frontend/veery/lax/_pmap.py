@@ -1,12 +1,8 @@
-"""One program on many devices: `pmap` as a primitive, and collectives as exchanges between the devices' programs.
-
-Each device runs the same program in a thread of its own. Collectives over the mapped axis become calls of Python
-functions that exchange values between those threads; everything else is compiled as usual.
-"""
+"""`pmap` as a primitive: one program on many devices, each of which has a slice of the mapped arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +10,7 @@ import numpy as np
 from veery._core import provided
 from veery._core.ad import Zero, is_undefined_primal
 from veery._core.avals import aval_of
-from veery._core.jaxpr import ClosedJaxpr, Jaxpr, NamedAxisEffect, memoized
+from veery._core.jaxpr import ClosedJaxpr, NamedAxisEffect
 from veery._core.primitive import Primitive
 from veery._core.trace import extend_axis_env
 from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
@@ -23,116 +19,7 @@ from veery._transforms.linearize import linearize_jaxpr
 from veery._transforms.transpose import transpose_jaxpr
 from veery.lax import _arithmetic, _reduce
 
-# Collectives between devices.
-
-
-class Exchange:
-    """A collective as a function of one device's values: from the values of all devices to this device's result."""
-
-    def __init__(self, name: str, combine: Callable[[list[np.ndarray], int], Any]):
-        self.__name__ = name
-        self.combine = combine
-
-    def __call__(self, *operands: np.ndarray) -> Any:
-        spmd = provided.backend.exchanges()
-        values = spmd.exchange(operands[0] if operands else None)
-        return np.asarray(self.combine(values, spmd.rank()))
-
-
-def _members(rank: int, groups: Any, size: int) -> list[int]:
-    """The positions of this device's group, in order."""
-    return list(range(size)) if groups is None else list(next(g for g in groups if rank in g))
-
-
-def _reducer(combine: Callable[[np.ndarray], np.ndarray]) -> Callable[..., Any]:
-    def make(*, axis_size: int, axis_index_groups: Any, **_: Any) -> Callable[[list[np.ndarray], int], Any]:
-        def reduce(values: list[np.ndarray], rank: int) -> np.ndarray:
-            chosen = np.stack([values[i] for i in _members(rank, axis_index_groups, axis_size)])
-            return combine(chosen).astype(chosen.dtype)
-
-        return reduce
-
-    return make
-
-
-def _all_gather(*, all_gather_dimension: int, axis_size: int, axis_index_groups: Any, **_: Any) -> Any:
-    return lambda values, rank: np.stack(
-        [values[i] for i in _members(rank, axis_index_groups, axis_size)], all_gather_dimension
-    )
-
-
-def _reduce_scatter(*, scatter_dimension: int, axis_size: int, axis_index_groups: Any, **_: Any) -> Any:
-    def combine(values: list[np.ndarray], rank: int) -> np.ndarray:
-        members = _members(rank, axis_index_groups, axis_size)
-        total = np.sum([values[i] for i in members], axis=0, dtype=values[0].dtype)
-        return np.take(total, members.index(rank), scatter_dimension)
-
-    return combine
-
-
-def _all_to_all(*, split_axis: int, concat_axis: int, axis_size: int, axis_index_groups: Any, **_: Any) -> Any:
-    def combine(values: list[np.ndarray], rank: int) -> np.ndarray:
-        members = _members(rank, axis_index_groups, axis_size)
-        here = members.index(rank)
-        return np.stack([np.take(values[i], here, split_axis) for i in members], concat_axis)
-
-    return combine
-
-
-def _ppermute(*, perm: Sequence[tuple[int, int]], **_: Any) -> Any:
-    source_of = {destination: origin for origin, destination in perm}
-    return lambda values, rank: values[source_of[rank]] if rank in source_of else np.zeros_like(values[rank])
-
-
-_exchanges: dict[str, Callable[..., Any]] = {
-    "psum": _reducer(lambda x: x.sum(0)),
-    "pmax": _reducer(lambda x: x.max(0)),
-    "pmin": _reducer(lambda x: x.min(0)),
-    "all_gather": _all_gather,
-    "reduce_scatter": _reduce_scatter,
-    "all_to_all": _all_to_all,
-    "ppermute": _ppermute,
-    "axis_index": lambda **_: lambda values, rank: np.int32(rank),
-}
-
-exchange_p = Primitive(
-    "exchange",
-    multiple_results=True,
-    abstract_eval=lambda *avals, function, out_avals: list(out_avals),
-    effects=lambda *avals, **_: set(),
-)
-
-
-def between_devices(jaxpr: Jaxpr, axis_name: Any) -> Jaxpr:
-    """The jaxpr with the collectives over an axis, at any depth, as exchanges between devices."""
-    eqns = []
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name in _exchanges and eqn.params.get("axis_name") == axis_name:
-            function = Exchange(eqn.primitive.name, _exchanges[eqn.primitive.name](**eqn.params))
-            params = {"function": function, "out_avals": tuple(v.aval for v in eqn.outvars)}
-            eqns.append(eqn.replace(primitive=exchange_p, params=params))
-        else:
-            params = {key: _inside(value, axis_name) for key, value in eqn.params.items()}
-            eqns.append(eqn.replace(params=params))
-    effects = jaxpr.effects - {NamedAxisEffect(axis_name)}
-    return jaxpr.replace(eqns=eqns, effects=effects)
-
-
-def _inside(value: Any, axis_name: Any) -> Any:
-    if isinstance(value, ClosedJaxpr):
-        return ClosedJaxpr(between_devices(value.jaxpr, axis_name), value.consts)
-    if isinstance(value, tuple) and value and isinstance(value[0], ClosedJaxpr):
-        return tuple(_inside(v, axis_name) for v in value)
-    return value
-
-
-@memoized
-def device_program(closed: ClosedJaxpr, axis_name: Any) -> ClosedJaxpr:
-    """What each device runs."""
-    return ClosedJaxpr(between_devices(closed.jaxpr, axis_name), closed.consts)
-
-
-# The primitive. Operands that are mapped have the axis in front; so have all results that are mapped.
+# Operands that are mapped have the axis in front; so have all results that are mapped.
 
 Flags = tuple[bool, ...]
 
@@ -143,7 +30,7 @@ def _abstract_eval(*avals: Any, jaxpr: ClosedJaxpr, axis_size: int, out_mapped: 
 
 
 def _impl(*args: Any, **params: Any) -> list[Any]:
-    return provided.backend.execute_on_devices(*args, **params)
+    return provided.distribution.execute_on_devices(*args, **params)
 
 
 def _in_axis(params: dict[str, Any]) -> Any:

@@ -20,6 +20,7 @@ from veery._core.trace import Tracer
 from veery._transforms import staging
 from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
 from veery._transforms.jvp import jvp_jaxpr
+from veery._transforms.varying import pvary
 from veery.lax import _bodies, _carry, _compare, _convert, _reduce, _shape
 from veery.lax._arithmetic import add
 from veery.lax._control_refs import while_with_refs
@@ -63,6 +64,9 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     avals = [aval_of(x) for x in leaves]
     cond = _bodies.stage_body(cond_fun, in_tree, avals, "while_loop cond")
     _check_condition(cond)
+    ends = cond.jaxpr.out_avals[0].varying
+    if not all(ends <= aval.varying for aval in avals):  # trips differ along these axes of a mesh
+        return while_loop(cond_fun, body_fun, tree.tree_map(lambda x: pvary(x, ends), init_val))
     name = _bodies.first_parameter(body_fun)
     _carry.check("while_loop body function", name, body.out_tree, body.jaxpr.out_avals, treedef, avals)
     operands = [*cond.consts, *body.consts, *leaves]

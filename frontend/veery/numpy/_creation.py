@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 
 from veery import _dispatch, lax
+from veery._api.placement import put_leaf
 from veery._core import dtypes, source
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, refuse_masked
+from veery._core.partition_spec import PartitionSpec
 from veery._core.shapes import canonicalize_shape
+from veery._core.sharding import NamedSharding
 from veery._core.trace import Tracer, current_trace, eval_trace
 from veery._core.transfers import guard
+from veery._distributed import layout_of
 from veery.lax._convert import convert_element_type_p
 from veery.numpy._promotion import Array, ArrayLike, broadcast_to, check_arraylike, constant, to_dtype
 
@@ -27,12 +31,12 @@ def from_host(value: np.ndarray, weak_type: bool = False, device: Any = None, so
     return _dispatch.put(value, aval, device, copy=False, sole=sole)
 
 
-def place(x: Array, device: Any) -> Array:
-    """The array on the device asked for (None: where it is)."""
-    if device is None or isinstance(x, Tracer):
+def place(x: Array, device: Any, out_sharding: Any = None) -> Array:
+    """The array where it is asked for: on a device, or laid out by a sharding (None: where it is)."""
+    where = device if out_sharding is None else out_sharding
+    if where is None or (isinstance(x, Tracer) and not isinstance(where, (NamedSharding, PartitionSpec))):
         return x
-    device = getattr(device, "_device", device)
-    return _dispatch.move(x, _dispatch.first_device(device) if isinstance(device, str) else device)
+    return put_leaf(x, _dispatch.first_device(where) if isinstance(where, str) else where)
 
 
 def array(
@@ -56,7 +60,7 @@ def array(
         order: must be "K" or None.
         ndmin: least rank of the result; dimensions of size 1 are put in front.
         device: where to put the result.
-        out_sharding: accepted for compatibility.
+        out_sharding: how to lay it out over devices: a NamedSharding, or a PartitionSpec of the mesh of `set_mesh`.
 
     Raises:
         TypeError: the values are no numbers.
@@ -75,7 +79,7 @@ def array(
     if copy and result is object:
         result = _copied(result)
     missing = ndmin - result.ndim
-    return place(lax.expand_dims(result, tuple(range(missing))) if missing > 0 else result, device)
+    return place(lax.expand_dims(result, tuple(range(missing))) if missing > 0 else result, device, out_sharding)
 
 
 def _positional(args: tuple[Any, ...], defaults: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -290,7 +294,7 @@ def asarray(
         order: must be "K" or None.
         copy: whether an array is copied too, see `array`; by default it is not.
         device: where to put the result.
-        out_sharding: accepted for compatibility.
+        out_sharding: how to lay it out over devices: a NamedSharding, or a PartitionSpec of the mesh of `set_mesh`.
 
     Raises:
         ValueError: a is a masked array.
@@ -344,7 +348,7 @@ def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = Non
 # Arrays filled with one value.
 
 
-def _filled(shape: Any, value: complex, dtype: Any, weak_type: bool, device: Any) -> Array:
+def _filled(shape: Any, value: complex, dtype: Any, weak_type: bool) -> Array:
     """An array of a number: outside of transformations from host memory, which needs no compiled program."""
     shape = canonicalize_shape(shape)
     if any(d < 0 for d in shape):
@@ -352,7 +356,7 @@ def _filled(shape: Any, value: complex, dtype: Any, weak_type: bool, device: Any
     number = constant(value, dtype)
     if current_trace() is eval_trace:
         host = np.zeros(shape, dtype) if not value else np.full(shape, number, dtype)
-        return place(from_host(host, weak_type, sole=True), device)
+        return from_host(host, weak_type, sole=True)
     if weak_type:
         number = convert_element_type_p.bind(number, new_dtype=dtype, weak_type=True)
     return lax.broadcast_in_dim(number, shape, ())
@@ -370,14 +374,14 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
         shape: an int or a sequence of ints.
         dtype: by default the default float.
         device: where to put it.
-        out_sharding: accepted for compatibility.
+        out_sharding: how to lay it out over devices: a NamedSharding, or a PartitionSpec of the mesh of `set_mesh`.
 
     >>> zeros((2, 3), int)
     Array([[0, 0, 0],
            [0, 0, 0]], dtype=int32)
     """
     dtype = dtypes.check_and_canonicalize_user_dtype(float if dtype is None else dtype, "zeros")
-    return _filled(_shape_argument(shape), 0, dtype, False, device)
+    return place(_filled(_shape_argument(shape), 0, dtype, False), device, out_sharding)
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
@@ -387,7 +391,7 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     Array([1., 1.], dtype=float32)
     """
     dtype = dtypes.check_and_canonicalize_user_dtype(float if dtype is None else dtype, "ones")
-    return _filled(_shape_argument(shape), 1, dtype, False, device)
+    return place(_filled(_shape_argument(shape), 1, dtype, False), device, out_sharding)
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
@@ -396,7 +400,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     >>> empty(2).shape
     (2,)
     """
-    return zeros(shape, dtype, device=device)
+    return zeros(shape, dtype, device=device, out_sharding=out_sharding)
 
 
 def full(
@@ -409,7 +413,7 @@ def full(
         fill_value: a scalar, or an array that broadcasts to the shape.
         dtype: by default that of fill_value.
         device: where to put it.
-        out_sharding: accepted for compatibility.
+        out_sharding: how to lay it out over devices: a NamedSharding, or a PartitionSpec of the mesh of `set_mesh`.
 
     >>> full(3, 7)
     Array([7, 7, 7], dtype=int32, weak_type=True)
@@ -417,14 +421,14 @@ def full(
     check_arraylike("full", fill_value)
     weak = dtype is None and dtypes.is_weakly_typed(fill_value) and not isinstance(fill_value, bool)
     target = dtypes.dtype_of(fill_value) if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype, "full")
-    return _full(_shape_argument(shape), fill_value, target, weak, device)
+    return place(_full(_shape_argument(shape), fill_value, target, weak), device, out_sharding)
 
 
-def _full(shape: Any, fill_value: ArrayLike, dtype: Any, weak: bool, device: Any) -> Array:
+def _full(shape: Any, fill_value: ArrayLike, dtype: Any, weak: bool) -> Array:
     shape = canonicalize_shape(shape)
     if isinstance(fill_value, (ArrayImpl, Tracer)) or np.ndim(fill_value) or hasattr(fill_value, "__jax_array__"):
-        return place(broadcast_to(to_dtype(asarray(fill_value), dtype, weak), shape), device)
-    return _filled(shape, fill_value, dtype, weak, device)
+        return broadcast_to(to_dtype(asarray(fill_value), dtype, weak), shape)
+    return _filled(shape, fill_value, dtype, weak)
 
 
 def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, Any, bool]:
@@ -446,7 +450,7 @@ def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = No
     >>> zeros_like(np.arange(3))
     Array([0, 0, 0], dtype=int32)
     """
-    return _filled_like("zeros_like", a, 0, dtype, shape, device)
+    return _filled_like("zeros_like", a, 0, dtype, shape, device, out_sharding)
 
 
 def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
@@ -455,7 +459,7 @@ def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = Non
     >>> ones_like(np.arange(3))
     Array([1, 1, 1], dtype=int32)
     """
-    return _filled_like("ones_like", a, 1, dtype, shape, device)
+    return _filled_like("ones_like", a, 1, dtype, shape, device, out_sharding)
 
 
 def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
@@ -467,11 +471,17 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
     return _filled_like("empty_like", prototype, 0, dtype, shape, device)
 
 
-def _filled_like(name: str, a: Any, value: int, dtype: Any, shape: Any, device: Any) -> Array:
+def _filled_like(name: str, a: Any, value: int, dtype: Any, shape: Any, device: Any, out_sharding: Any = None) -> Array:
+    device = _layout_like(a, shape) if device is None else device
     shape, dtype, weak = _like(name, a, dtype, shape)
     if isinstance(dtype, dtypes.ExtendedDType):
         return lax.full_like(a, value, shape=shape)
-    return _filled(shape, value, dtype, weak, device)
+    return place(_filled(shape, value, dtype, weak), device, out_sharding)
+
+
+def _layout_like(a: Any, shape: Any) -> Any:
+    """How an array is laid out over several devices, for another of its shape."""
+    return layout_of(a) if type(a) is ArrayImpl and shape is None else None
 
 
 def full_like(
@@ -489,8 +499,9 @@ def full_like(
     Array([7, 7, 7], dtype=int32)
     """
     check_arraylike("full_like", 0, fill_value)
+    device = _layout_like(a, shape) if device is None else device
     shape, dtype, weak = _like("full_like", a, dtype, shape)
-    return _full(shape, fill_value, dtype, weak, device)
+    return place(_full(shape, fill_value, dtype, weak), device, out_sharding)
 
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Array:

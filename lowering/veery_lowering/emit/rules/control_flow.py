@@ -23,6 +23,7 @@ def _jit(ctx: Context, *operands: Value, jaxpr: Any, name: str = "", inline: boo
 
 @rule("custom_jvp_call", any_shape=True)
 @rule("custom_vjp_call", any_shape=True)
+@rule("custom_partitioning")
 @rule("custom_vmap_call")
 @rule("linear_call")
 def _inlined(ctx: Context, *operands: Value, **params: Any) -> list[Value]:

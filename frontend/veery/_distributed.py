@@ -1,0 +1,295 @@
+"""Arrays on several devices, and programs that run on all of them at once.
+
+There is no partitioner: a program without `shard_map` that is given arrays on several devices runs on the first of
+them, on the whole arrays. What it returns is laid out over all again, as soon as somebody asks for the parts. A
+partitioner would take the place of `spread`, and of the parts between operations on several devices
+(`_transforms.parts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from veery import _dispatch
+from veery._core import provided
+from veery._core.array import ArrayImpl
+from veery._core.avals import aval_of
+from veery._core.config import config
+from veery._core.jaxpr import ClosedJaxpr
+from veery._core.mesh import Mesh, context, devices_of
+from veery._core.partition_spec import PartitionSpec
+from veery._core.sharding import NamedSharding, Sharding, SingleDeviceSharding
+from veery._core.transfers import guard
+from veery._dispatch import as_array, move, runtime
+from veery._transforms.parts import on_one_device
+from veery.lax import _shard_map
+from veery.lax._exchange import Axes, device_program
+
+# Arrays.
+
+
+def layout_of(x: ArrayImpl) -> Sharding | None:
+    """How an array is laid out over several devices; None for one that was put on a device, or nowhere."""
+    return x._buffer.layout if x._buffer.device is None else None
+
+
+def place(x: Any, sharding: Sharding, explicit: bool = False) -> ArrayImpl:
+    """A value as an array that is laid out like this; `explicit` if the user asked for it.
+
+    Raises:
+        ValueError: the sharding does not fit the shape, or its mesh is abstract.
+    """
+    if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
+        sharding = sharding.update(mesh=concrete_mesh(sharding.mesh, [x]))
+    if isinstance(sharding, SingleDeviceSharding):
+        return move(as_array(x), sharding._device, explicit)
+    if not isinstance(x, ArrayImpl):
+        aval = aval_of(x)
+        guard("host_to_device", aval, sharding, explicit)
+        value = np.asarray(x.__jax_array__() if hasattr(x, "__jax_array__") else x, aval.dtype)
+        return from_pieces(aval, sharding, [value[index] for index in sharding.indices(aval.shape)])
+    if x._buffer.device is None and x.sharding == sharding:
+        return x
+    sharding.check_compatible_aval(x.shape)
+    indices, devices = sharding.indices(x.shape), sharding._device_assignment
+    guard("device_to_device", x.aval, sharding, explicit)
+    if x._buffer.device is None and x.sharding.is_equivalent_to(sharding, x.ndim):
+        return _sharded(x.aval, sharding, list(x._buffer.pieces()))
+    value = x._buffer.numpy()
+    pieces = [
+        runtime().spmd.kept(x._buffer)
+        if x._buffer.device is device and value[index].shape == x.shape
+        else runtime().put(np.asarray(value[index], order="C"), device)
+        for device, index in zip(devices, indices)
+    ]
+    return _sharded(x.aval, sharding, pieces)
+
+
+def from_pieces(aval: Any, sharding: Sharding, values: Sequence[np.ndarray]) -> ArrayImpl:
+    """The array of which each device has the part given for it."""
+    physical = getattr(aval.dtype, "physical", aval.dtype)
+    pieces = [
+        runtime().put(np.asarray(value, physical, order="C"), device)
+        for value, device in zip(values, sharding._device_assignment, strict=True)
+    ]
+    return _sharded(aval, sharding, pieces)
+
+
+def from_arrays(aval: Any, sharding: Sharding, arrays: Sequence[ArrayImpl]) -> ArrayImpl:
+    """The array of which these are the parts, each on its device."""
+    return _sharded(aval, sharding, [runtime().spmd.kept(x._buffer) for x in arrays])
+
+
+def _sharded(aval: Any, sharding: Sharding, pieces: Sequence[Any]) -> ArrayImpl:
+    devices, indices = sharding._device_assignment, sharding.indices(aval.shape)
+    buffer = runtime().spmd.ShardedBuffer(aval.shape, devices, indices, sharding, shards=pieces)
+    return ArrayImpl(aval, buffer, True)
+
+
+def concrete_mesh(mesh: Any, args: Sequence[Any]) -> Mesh:
+    """The mesh of devices that an abstract one stands for: that of the arrays.
+
+    Raises:
+        ValueError: no array is on such a mesh.
+    """
+    if isinstance(mesh, Mesh):
+        return mesh
+    for x in (None, *args):
+        found = getattr(layout_of(x), "mesh", None) if isinstance(x, ArrayImpl) else context().concrete
+        if isinstance(found, Mesh) and found.axis_names == mesh.axis_names and found.axis_sizes == mesh.axis_sizes:
+            return found
+    raise ValueError(
+        "Please pass `jax.Array`s with a `NamedSharding` as input to `shard_map` when passing `AbstractMesh` to the "
+        "mesh argument."
+    )
+
+
+def layouts(out_avals: Sequence[Any], given: Sequence[tuple[Any, Any]]) -> list[Sharding | None]:
+    """Where the results of a program belong, by the types and shardings of its arguments.
+
+    A result is laid out as the arguments of its shape are, where these agree, else each device has it whole.
+    """
+    named = [(aval.shape, sharding) for aval, sharding in given if isinstance(sharding, NamedSharding)]
+    if not named:
+        return [next((sharding for _, sharding in given if sharding is not None), None)] * len(out_avals)
+    whole = NamedSharding(named[0][1].mesh, PartitionSpec())
+    found: list[Sharding | None] = []
+    for aval in out_avals:
+        alike = {sharding for shape, sharding in named if shape == aval.shape and aval.ndim}
+        found.append(alike.pop() if len(alike) == 1 else whole)
+    return found
+
+
+def spread(outs: list[ArrayImpl], args: Sequence[ArrayImpl], name: str) -> list[ArrayImpl]:
+    """The results of a program that one device computed, as arrays of the mesh that its arguments are on."""
+    given = [(x.aval, layout_of(x)) for x in args if x._buffer.device is None]
+    count = given[0][1].num_devices  # type: ignore[union-attr]
+    if count > 1:
+        _dispatch.log_compilation("jit(%s) gathers its arguments from %d devices, and runs on one.", name, count)
+    spread_outs = []
+    for x, sharding in zip(outs, layouts([x.aval for x in outs], given)):
+        devices, indices = sharding._device_assignment, sharding.indices(x.shape)  # type: ignore[union-attr]
+        buffer = runtime().spmd.ShardedBuffer(x.shape, devices, indices, sharding, whole=x._buffer)
+        spread_outs.append(ArrayImpl(x.aval, buffer, True))
+    return spread_outs
+
+
+# Programs of `shard_map`.
+
+
+def execute_on_mesh(
+    *args: Any,
+    jaxpr: ClosedJaxpr,
+    mesh: Any,
+    in_specs: Sequence[PartitionSpec],
+    out_specs: Sequence[PartitionSpec],
+    manual_axes: tuple[Any, ...],
+    check_vma: bool,
+) -> list[ArrayImpl]:
+    """Run a program on the parts of its arguments, on the devices of a mesh."""
+    name = jaxpr.debug_info.name
+    _dispatch.check_execution(name)
+    arrays = [as_array(x) for x in args]
+    mesh = concrete_mesh(mesh, arrays)
+    params = dict(
+        jaxpr=jaxpr, mesh=mesh, in_specs=tuple(in_specs), out_specs=tuple(out_specs), manual_axes=manual_axes,
+        check_vma=check_vma,
+    )  # fmt: skip
+    shardings = [NamedSharding(mesh, spec) for spec in out_specs]
+    _check_devices(arrays, mesh, name)
+    if mesh.size == 1:
+        closed = _on_one_device(arrays, params)
+        device = devices_of(mesh)[0]
+        outs = _dispatch.execute(closed, name, arrays, _dispatch.How(device=device))
+        return [_sharded(x.aval, s, [x._buffer]) for x, s in zip(outs, shardings)]
+    devices = devices_of(mesh)
+    executables = _executables(jaxpr, name, mesh.shape_tuple, devices)
+    parts = [_parts(x, NamedSharding(mesh, spec)) for x, spec in zip(arrays, in_specs)]
+    results = runtime().spmd.run(executables, [[p[i] for p in parts] for i in range(len(devices))])
+    outs = []
+    for j, (aval, spec, sharding) in enumerate(zip(jaxpr.out_avals, out_specs, shardings)):
+        whole = _shard_map.assembled(aval, spec, mesh, manual_axes)
+        outs.append(_sharded(whole, sharding, [r[j] for r in results]))
+    _dispatch.check_special(outs, name)
+    if config.veery_verify != "off":
+        provided.verifier.verify_distributed(_on_one_device(arrays, params), arrays, outs, devices, name)
+    return outs
+
+
+def _on_one_device(args: Sequence[ArrayImpl], params: dict[str, Any]) -> ClosedJaxpr:
+    composed = _shard_map.shard_map_p.composed(tuple(x.aval for x in args), tuple(params.items()))
+    return on_one_device(composed)
+
+
+def _check_devices(args: Sequence[ArrayImpl], mesh: Mesh, name: str) -> None:
+    """Raise ValueError for an argument that was put on devices other than those of the mesh."""
+    devices = devices_of(mesh)
+    for x in args:
+        layout = layout_of(x)
+        if layout is not None and set(layout._device_assignment) != set(devices):
+            raise ValueError(
+                f"Received incompatible devices for jitted computation. Got argument with shape {x.aval.str_short()} "
+                f"and device ids {[d.id for d in layout._device_assignment]}, and a mesh with device ids "
+                f"{[d.id for d in devices]}, in {name}. Move it with jax.device_put(x, sharding)."
+            )
+
+
+def _executables(jaxpr: ClosedJaxpr, name: str, axes: Axes, devices: tuple[Any, ...]) -> list[Any]:
+    """The program, loaded on each device."""
+    known = jaxpr.derived.on_devices
+    if devices not in known:
+        program = on_one_device(device_program(jaxpr, axes))
+        donated = (False,) * len(program.in_avals)
+        compiled = {
+            target: _dispatch.compile_lowered(_dispatch.lower_jaxpr(program, name, target, donated), None)[0]
+            for target in set(map(_dispatch.target_of, devices))
+        }
+        inline = lambda d: "inline" if d.inline is not None else None
+        known[devices] = [runtime().load(compiled[_dispatch.target_of(d)], d, queue=inline(d)) for d in devices]
+    return known[devices]
+
+
+def _parts(x: ArrayImpl, sharding: NamedSharding) -> Sequence[Any]:
+    """A buffer for each device: its part of an array."""
+    layout = layout_of(x)
+    if layout is not None and layout.is_equivalent_to(sharding, x.ndim):
+        found: Sequence[Any] = x._buffer.pieces()
+        return found
+    devices = sharding._device_assignment
+    if sharding.is_fully_replicated:
+        return [move(x, device)._buffer for device in devices]
+    value = x.to_numpy()
+    return [
+        runtime().put(np.asarray(value[index], order="C"), device)
+        for index, device in zip(sharding.indices(x.shape), devices)
+    ]
+
+
+# Programs of `pmap`.
+
+
+def execute_on_devices(
+    *args: Any,
+    jaxpr: ClosedJaxpr,
+    name: str,
+    axis_name: Any,
+    axis_size: int,
+    in_mapped: tuple[bool, ...],
+    out_mapped: tuple[bool, ...],
+    devices: tuple[Any, ...],
+) -> list[ArrayImpl]:
+    """Run a program on the slices of its mapped arguments, one on each device."""
+    _dispatch.check_execution(name)
+    executables = _executables(jaxpr, name, ((axis_name, axis_size),), devices)
+    shards = [_slices(as_array(x), mapped, devices) for x, mapped in zip(args, in_mapped)]
+    results = runtime().spmd.run(executables, [[s[i] for s in shards] for i in range(axis_size)])
+    mesh = Mesh(np.array(devices, dtype=object), (axis_name if isinstance(axis_name, str) else _PMAP_AXIS,))
+    outs = []
+    for j, (aval, mapped) in enumerate(zip(jaxpr.out_avals, out_mapped)):
+        if mapped:
+            buffer = _stacked([r[j] for r in results], 0, mesh)
+            outs.append(ArrayImpl(aval.update(shape=(axis_size, *aval.shape)), buffer, True))
+        else:
+            outs.append(ArrayImpl(aval, results[0][j]))
+    _dispatch.check_special(outs, name)
+    if config.veery_verify != "off":
+        provided.verifier.verify_pmap(
+            [as_array(x) for x in args], outs, devices, jaxpr=jaxpr, name=name, axis_name=axis_name,
+            axis_size=axis_size, in_mapped=in_mapped, out_mapped=out_mapped,
+        )  # fmt: skip
+    return outs
+
+
+_PMAP_AXIS = "_internal_pmap_axis_name"  # as in JAX
+
+
+def _stacked(shards: Sequence[Any], axis: int, mesh: Mesh) -> Any:
+    sharding = NamedSharding(mesh, PartitionSpec(*[None] * axis, *mesh.axis_names))
+    return runtime().spmd.StackedBuffer(shards, axis, sharding)
+
+
+def stacking_axis(x: ArrayImpl) -> int | None:
+    """The axis along which a `pmap` has divided an array among devices."""
+    return getattr(x._buffer, "axis", None)
+
+
+def stacked_along(x: ArrayImpl, axis: int) -> ArrayImpl:
+    """The array whose slices along `axis` are those that x is divided into; they stay on their devices."""
+    shape = list(x.shape)
+    shape.insert(axis, shape.pop(x._buffer.axis))
+    buffer = _stacked(x._buffer.shards, axis, x._buffer.layout.mesh)
+    return ArrayImpl(x.aval.update(shape=tuple(shape)), buffer, True)
+
+
+def _slices(x: ArrayImpl, mapped: bool, devices: Sequence[Any]) -> list[Any]:
+    """A buffer for each device: slices along the leading axis, or the whole."""
+    held = x._buffer.shards if stacking_axis(x) == 0 else None
+    if mapped and held is not None and tuple(s.device for s in held) == tuple(devices):
+        return list(held)
+    if not mapped:
+        return [move(x, d)._buffer for d in devices]
+    value = x.to_numpy()
+    return [runtime().put(np.asarray(value[i], order="C"), d) for i, d in enumerate(devices)]

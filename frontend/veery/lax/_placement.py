@@ -1,0 +1,162 @@
+"""Where values are to be, as operations: identities that move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from veery._core import provided, source, tree
+from veery._core.ad import LINEAR
+from veery._core.array import ArrayImpl
+from veery._core.avals import aval_of
+from veery._core.layout import sharding_of
+from veery._core.mesh import AxisType, context, current_mesh
+from veery._core.partition_spec import PartitionSpec, axes_in
+from veery._core.primitive import Primitive
+from veery._core.sharding import NamedSharding
+from veery._core.trace import Tracer
+from veery._transforms.batching import AxisData
+
+
+@source.api_boundary
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """Have values laid out over devices, within `jit` too.
+
+    Args:
+        x: a pytree of arrays.
+        shardings: a sharding, or a PartitionSpec of the mesh of the context, for all; or a pytree prefix of them. They
+            are about axes of type Auto; for Explicit ones it is checked that values are laid out so (see `reshard`).
+
+    Returns:
+        The pytree. There is no partitioner: what follows within `jit` runs on one device, on whole arrays.
+
+    Raises:
+        RuntimeError: a PartitionSpec without a mesh in the context.
+        ValueError: no sharding is given, it does not fit a value, or it is about Explicit axes of another mesh.
+        AssertionError: values are not laid out as Explicit axes say.
+
+    >>> import veery, veery.numpy as jnp
+    >>> place = veery.NamedSharding(veery.sharding.Mesh(veery.devices("cpu")[:1], "x"), veery.P("x"))
+    >>> with_sharding_constraint(jnp.ones(2), place).sharding.spec
+    P('x',)
+    """
+    leaves, treedef = tree.tree_flatten(x)
+    found = tree.flatten_axes("with_sharding_constraint shardings", treedef, shardings)
+    return tree.tree_unflatten(treedef, [_constrained(leaf, place) for leaf, place in zip(leaves, found)])
+
+
+def _constrained(x: Any, place: Any) -> Any:
+    if place is None:
+        raise ValueError(
+            "One of with_sharding_constraint arguments got sharding None which is not allowed. Please only pass "
+            "`jax.sharding.Sharding` instances."
+        )
+    aval = aval_of(x)
+    sharding = resolved(sharding_of(place, aval.ndim), "with_sharding_constraint shardings")
+    check_fits(sharding, aval, "with_sharding_constraint arguments")
+    if isinstance(sharding, NamedSharding):
+        types = {sharding.mesh._name_to_type[axis] for axis in axes_in(sharding.spec)}
+        if AxisType.Explicit in types:
+            return _asserted(x, sharding)
+        if context().abstract is not None and AxisType.Manual in types | _types_here(sharding):
+            raise ValueError(
+                f"with_sharding_constraint: {sharding.spec} names axes along which a `shard_map` around has divided "
+                "the values already"
+            )
+    return sharding_constraint_p.bind(x, sharding=sharding)
+
+
+def _types_here(sharding: NamedSharding) -> set[AxisType]:
+    """The types that the axes of a spec have in the context."""
+    mesh = context().abstract
+    known = mesh._name_to_type if mesh is not None else {}
+    return {known[axis] for axis in axes_in(sharding.spec) if axis in known}
+
+
+def _asserted(x: Any, sharding: NamedSharding) -> Any:
+    here = context().abstract
+    if here is None or here != sharding.mesh.abstract_mesh or not here.are_all_axes_explicit:
+        raise ValueError(
+            "The spec of NamedSharding passed to with_sharding_constraint can only refer to Auto axes of the mesh. Got "
+            f"spec={sharding.spec} and mesh={sharding.mesh.abstract_mesh}. You probably meant to use `reshard` API?"
+        )
+    layout = x.sharding if isinstance(x, ArrayImpl) else NamedSharding(sharding.mesh, PartitionSpec())
+    ndim = aval_of(x).ndim
+    if not isinstance(x, Tracer) and not layout.is_equivalent_to(sharding, ndim):
+        spec = getattr(layout, "spec", PartitionSpec()) or PartitionSpec(*[None] * ndim)
+        raise AssertionError(
+            "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "
+            f"sharding: {spec} did not match the sharding provided: {sharding.spec}. Please use `jax.sharding.reshard` "
+            "to shard your input to the sharding you want."
+        )
+    return sharding_constraint_p.bind(x, sharding=sharding)
+
+
+def resolved(place: Any, what: str) -> Any:
+    """A sharding in which a PartitionSpec refers to the mesh of the context.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    if not isinstance(place, PartitionSpec):
+        return place
+    mesh = context().concrete or context().abstract
+    if mesh is None and what.startswith("with_sharding_constraint"):  # it takes that of `with mesh:` too
+        mesh = current_mesh()
+    if mesh is None or not mesh.axis_names:
+        raise RuntimeError(
+            f"{what.split()[0]} requires a non-empty mesh in context if you are passing `PartitionSpec`s to "
+            f"{what.split()[-1]}. You can define a context mesh via `jax.set_mesh(mesh)`. Alternatively, provide "
+            f"`Sharding`s to {what.split()[-1]} and then the mesh context manager is not required."
+        )
+    return NamedSharding(mesh, place)
+
+
+def check_fits(sharding: Any, aval: Any, what: str) -> None:
+    """Raise ValueError if arrays of that type cannot be laid out like this."""
+    if not isinstance(sharding, NamedSharding):
+        return
+    try:
+        sharding.check_compatible_aval(aval.shape)
+    except ValueError as error:
+        raise ValueError(f"One of {what} is incompatible with its sharding annotation {sharding}: {error}") from None
+    sharding.shard_shape(aval.shape)
+
+
+# The operations.
+
+
+def _is_apart(params: dict[str, Any]) -> bool:
+    return params["sharding"].num_devices > 1
+
+
+def _placement(name: str) -> Primitive:
+    def batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, sharding: Any) -> tuple[Any, Any]:
+        (x,), (dim,) = args, dims
+        if dim is not None and isinstance(sharding, NamedSharding):
+            entries = [*sharding.spec, *[None] * dim]
+            over = axis.spmd_name if axis.spmd_name not in axes_in(sharding.spec) else None
+            entries = [*entries[:dim], over, *entries[dim:]]
+            while len(entries) > max(len(sharding.spec), dim) + 1:
+                entries.pop()
+            sharding = sharding.update(spec=sharding.spec.update(partitions=tuple(entries)))
+        return primitive.bind(x, sharding=sharding), dim
+
+    primitive = Primitive(
+        name,
+        abstract_eval=lambda x, *, sharding: x,
+        impl=lambda x, *, sharding: provided.distribution.place(x, sharding),
+        jvp=LINEAR,
+        transpose=lambda ct, x, *, sharding: [primitive.bind(ct, sharding=sharding)],
+        axis_batch=batch,
+        composition=lambda x, *, sharding: x,
+        reference=lambda x, *, sharding: x,
+        inert=("sharding",),
+        apart=_is_apart,
+    )
+    return primitive
+
+
+sharding_constraint_p = _placement("sharding_constraint")
+reshard_p = _placement("reshard")
+device_put_p = _placement("device_put")
