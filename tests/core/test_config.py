@@ -165,3 +165,13 @@ def test_environment(variables, expression, expected):
 def test_bad_environment(variable, value):
     result = environment({variable: value}, "jax_enable_x64")
     assert result.returncode != 0 and variable in result.stderr and value in result.stderr
+
+
+def test_settings_from_the_command_line(monkeypatch):
+    given = "program --jax_debug_nans --other=1 --jax_default_matmul_precision=highest -- --jax_debug_infs"
+    monkeypatch.setattr("sys.argv", given.split())
+    config.parse_flags_with_absl()
+    assert config.jax_debug_nans and config.jax_default_matmul_precision == "highest" and not config.jax_debug_infs
+    monkeypatch.setattr("sys.argv", ["program", "--jax_debug_nans=perhaps"])
+    with pytest.raises(ValueError, match="--jax_debug_nans"):
+        config.parse_flags_with_absl()

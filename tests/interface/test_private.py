@@ -25,15 +25,16 @@ from veery.interpreters import batching, mlir, partial_eval as pe
 def test_private_names_are_those_of_the_table():
     """None is missing, and none is there for nobody."""
     found = set()
-    for module in pkgutil.iter_modules(veery._src.__path__):
-        names = vars(importlib.import_module(f"veery._src.{module.name}")).items()
-        found.update(f"{module.name}.{n}" for n, value in names if not (n.startswith("__") or inspect.ismodule(value)))
+    for module in pkgutil.walk_packages(veery._src.__path__, "veery._src."):
+        names = vars(importlib.import_module(module.name)).items()
+        short = module.name.removeprefix("veery._src.")
+        found.update(f"{short}.{n}" for n, value in names if not (n.startswith("__") or inspect.ismodule(value)))
     others = {
-        name for name in found - veery._src.USED.keys() if name.split(".")[1] not in ("Any", "Callable", "TypeVar")
+        name for name in found - veery._src.USED.keys() if name.split(".")[-1] not in ("Any", "Callable", "TypeVar")
     }
     assert others - {"xla_bridge._found"} == set()
     for name in veery._src.USED:
-        module, _, attribute = name.partition(".")
+        module, _, attribute = name.rpartition(".")
         assert hasattr(importlib.import_module(f"veery._src.{module}"), attribute), name
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from support.interpreted import interpreted
 
+import veery
 import veery.numpy as jnp
-from veery import jit
+from veery import jit, lax
 
 Call = Callable[[Any, Any], Any]  # (module, arrays) -> arrays
 
@@ -271,3 +272,24 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.compiler
+def test_einsum_multiplies_by_what_it_is_given():
+    asked = []
+
+    def product(x, y, dimension_numbers, precision=None, preferred_element_type=None):
+        asked.append((x.shape, y.shape, dimension_numbers))
+        return 2 * lax.dot_general(x, y, dimension_numbers, precision, preferred_element_type)
+
+    x, y, z = (np.arange(n, dtype=np.float32).reshape(shape) for n, shape in ((6, (2, 3)), (12, (3, 4)), (4, (4,))))
+    out = jnp.einsum("ij,jk,k->i", x, y, z, _dot_general=product)
+    np.testing.assert_allclose(out, 4 * np.einsum("ij,jk,k->i", x, y, z))
+    assert len(asked) == 2
+
+
+@pytest.mark.compiler
+def test_keys_are_close_where_they_are_equal():
+    keys = veery.random.split(veery.random.key(0))
+    assert jnp.isclose(keys, keys[0]).tolist() == [True, False]
+    assert jnp.allclose(keys, keys) and not jnp.allclose(keys, keys[1])

@@ -229,7 +229,7 @@ def test_what_is_not_batched_is_not_broadcast(in_numpy):
     (eqn,) = [e for e in out.eqns if e.primitive.name == "while"]
     assert [v.aval.shape for v in eqn.outvars] == [(), (5,)]
     branch = veery.vmap(
-        lambda c: lax.cond(True, lambda a, b: (a, b), lambda a, b: (lax.sin(a), b), c, 2.0), out_axes=(0, None)
+        lambda c: lax.cond(True, lambda a, b: (a, b), lambda a, b: (lax.sin(a), lax.neg(b)), c, 2.0), out_axes=(0, None)
     )
     (eqn,) = [e for e in veery.make_jaxpr(branch)(np.ones(5)).eqns if e.primitive.name == "cond"]
     assert [v.aval.shape for v in eqn.outvars] == [(5,), ()]
@@ -407,3 +407,15 @@ def test_weak_types_of_carries_and_branches() -> None:
     with pytest.raises(TypeError, match="branches must have equal output types"):
         lax.cond(True, lambda: 1.0, lambda: 2)
     assert veery.grad(veery.grad(jnp.sin))(1.0).weak_type
+
+
+def test_what_no_branch_changes_depends_on_no_choice(in_numpy):
+    """It stays what it is, and unmapped under vmap."""
+    f = lambda p, a, b: lax.cond(p, lambda a, b: (b, a, lax.neg(b)), lambda a, b: (b, b, b), a, b)
+    closed = veery.make_jaxpr(f)(True, 1.0, 2.0)
+    (eqn,) = [e for e in closed.eqns if e.primitive.name == "cond"]
+    assert len(eqn.outvars) == 2 and closed.jaxpr.outvars[0] is closed.jaxpr.invars[2]
+    outs = veery.vmap(f, in_axes=(0, 0, None), out_axes=(None, 0, 0))(np.array([True, False]), np.ones(2), 2.0)
+    assert [np.shape(o) for o in outs] == [(), (2,), (2,)]
+    close(outs[1], [1.0, 2.0])
+    close(outs[2], [-2.0, 2.0])

@@ -468,3 +468,14 @@ def test_compiled():
         close(actual, wanted, 1e-5)
     with raises(TypeError, "can't apply forward-mode autodiff"):
         veery.jit(lambda x: veery.jvp(veery.jit(g), (x, x), (x, x)))(np.float32(1))
+
+
+@pytest.mark.compiler
+def test_rules_take_arrays():
+    """Also where the cotangent is the 1 that a gradient begins with."""
+    kinds = []
+    f = veery.custom_vjp(lambda x: x * x)
+    f.defvjp(lambda x: (x * x, x), lambda x, ct: (kinds.append(isinstance(ct, veery.Array)) or ct.reshape(()) * x,))
+    for fun in (veery.grad(f), veery.jit(veery.grad(f)), veery.grad(veery.jit(f))):
+        assert float(fun(3.0)) == 3
+    assert kinds == [True] * len(kinds) and kinds

@@ -78,7 +78,7 @@ def test_axes_that_do_not_match():
         veery.vmap(identity, in_axes=1)(V3)
     with raises(ValueError, "tree prefix"):
         veery.vmap(identity, in_axes=({"a": 0},))([V3])
-    with raises(ValueError, "mapped output .* but out_axes is None"):
+    with raises(ValueError, "at vmap out_axes.*, got axis spec None but output was batched on axis 0"):
         veery.vmap(identity, out_axes=None)(V3)
     with raises(TypeError, "in_axes must be an int, None"):
         veery.vmap(identity, in_axes="x")

@@ -25,6 +25,7 @@ from veery._core.compiler_options import Pairs, pairs
 from veery._core.config import config
 from veery._core.dimensions import SymbolicScope, is_symbolic, parse_shape, scope_of
 from veery._core.effects import ref_effect
+from veery._core.hitypes import with_qdd
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from veery._core.refs import AbstractRef, check_aliases
 from veery._core.trace import Tracer, axis_env, current_trace, eval_trace, leaked_tracer_error
@@ -248,7 +249,9 @@ class JitFunction:
         inputs = [*traced.consts, *leaves]
         if traced.takes_refs:
             check_aliases(traced.name, "jit", leaves, traced.consts, lambda: traced.closed.debug_info.arg_names)
-        if current_trace() is eval_trace:
+        if traced.closed.jaxpr.is_high:
+            outs = jit_p.bind(*inputs, name=traced.name, jaxpr=traced.closed)
+        elif current_trace() is eval_trace:
             outs = self._execute(traced, sig, leaves, usable_donations(traced, donated))
         elif self._options.inline:
             outs = eval_jaxpr(traced.closed.jaxpr, (), *inputs)
@@ -357,7 +360,8 @@ class JitFunction:
         avals = tuple(map(maybe_aval_of, leaves))
         if None in avals:
             self._bad_argument(dynamic, dynamic_kwargs, leaves[avals.index(None)])
-        if AbstractRef in [*map(type, avals)]:
+        if {*map(type, avals)} != {ShapedArray}:
+            avals = tuple([with_qdd(aval, x) for aval, x in zip(avals, leaves)])
             names = lambda: debug_info(self._fun, args, kwargs, self._options).arg_names
             check_aliases(self._name, "jit", leaves, arg_names=names)
         sig = Signature(treedef, avals, static, config.trace_key(), axis_env())

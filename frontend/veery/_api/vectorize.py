@@ -95,6 +95,8 @@ def vmap(
 
         outs, out_dims = batching.batch(flat, batching.AxisData(axis_name, size, spmd_axis_name), leaves, dims)
         wanted = _flat_axes("vmap out_axes", out_tree, out_axes, None)
+        if any(d is not None and w is None for d, w in zip(out_dims, wanted)):
+            _refuse_mapped(out_tree, out_dims, wanted)
         placed = [_place(x, d, w, size) for x, d, w in zip(outs, out_dims, wanted)]
         return tree.tree_unflatten(out_tree, [new_ref(x) if own else x for x, own in zip(placed, made)])
 
@@ -179,14 +181,19 @@ def _size_message(fun: Any, args: Any, kwargs: Any, leaves: Any, dims: Any, axis
     return "\n".join(lines)[:-1]
 
 
+def _refuse_mapped(out_tree: Any, dims: Sequence[int | None], wanted: Sequence[int | None]) -> None:
+    """Raise ValueError for the first output that is mapped though out_axes says that it is not."""
+    paths = [path for path, _ in tree.tree_flatten_with_path(tree.tree_unflatten(out_tree, list(range(len(dims)))))[0]]
+    path, dim = next((p, d) for p, d, w in zip(paths, dims, wanted) if d is not None and w is None)
+    raise ValueError(
+        f"at vmap out_axes{tree_registry.keystr(path)}, got axis spec None but output was batched on axis {dim}. Pass "
+        "an out_axes for it, or reduce over the batch, for example with a collective."
+    )
+
+
 def _place(x: Any, dim: int | None, wanted: int | None, size: int) -> Any:
     """An output with its batch axis where out_axes wants it."""
     if wanted is None:
-        if dim is not None:
-            raise ValueError(
-                f"vmap has mapped output (its batch axis is {dim}) but out_axes is None. Pass an out_axes for it, or "
-                "reduce over the batch, for example with a collective."
-            )
         return x
     ndim = len(np.shape(x)) + (dim is None)
     if not -ndim <= wanted < ndim:

@@ -55,7 +55,7 @@ NAMES: dict[str, dict[str, str]] = {
         _LATER: "map zip",
     },
     "veery.experimental": {
-        _REFERENCES: "EArray cur_qdd primal_tangent_dtype",
+        _REFERENCES: "EArray primal_tangent_dtype",
     },
     "veery.experimental.jet": {
         _JETS: """
@@ -195,7 +195,6 @@ MODULES: dict[str, str] = {
     _TOOLS: """
         veery.collect_profile veery.experimental.roofline veery.experimental.source_mapper veery.tools
     """,
-    _REFERENCES: "veery.experimental.hijax",
 }
 
 

@@ -60,6 +60,8 @@ NONDIFFERENTIABLE = _JvpForm("NONDIFFERENTIABLE")  # the tangent of the output i
 
 def zeros_like_aval(aval: ShapedArray) -> Any:
     """An array of zeros of that aval, staged into the current trace."""
+    if aval.is_high:
+        return aval.vspace_zero()  # type: ignore[attr-defined]
     return provided.operations.zeros(aval)
 
 
@@ -74,6 +76,9 @@ def add_tangents(a: Any, b: Any) -> Any:
         return b
     if type(b) is Zero:
         return a
+    aval = aval_of(a)
+    if aval.is_high:
+        return aval.vspace_add(a, b)  # type: ignore[attr-defined]
     return provided.operations.add(a, b)
 
 

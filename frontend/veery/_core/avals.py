@@ -29,6 +29,28 @@ class AbstractValue:
 
     __slots__ = ("__weakref__",)
     varying: frozenset[Any] = frozenset()
+    is_high = False  # a type of the user's, which is made of others (see veery._core.hitypes)
+    has_qdd = False  # such a type of values that are written to
+
+    def lo_ty(self) -> list[Any]:
+        """The types that values are made of."""
+        return [self]
+
+    def lower_val(self, value: Any) -> list[Any]:
+        """What a value is made of."""
+        return [value]
+
+    def raise_val(self, *values: Any) -> Any:
+        """The value that is made of these."""
+        (value,) = values
+        return value
+
+    def normalize(self) -> Any:
+        return self
+
+    def to_ct_aval(self) -> Any:
+        """The type of cotangents."""
+        return self.to_tangent_aval()
 
     def str_short(self) -> str:
         raise TypeError(f"{type(self).__name__} has no short form")
@@ -89,7 +111,13 @@ class ShapedArray(AbstractValue):
     _interned: WeakValueDictionary[tuple[Any, ...], ShapedArray] = WeakValueDictionary()
 
     def __new__(
-        cls, shape: Any, dtype: Any, weak_type: bool = False, varying: frozenset[Any] = _NOTHING
+        cls,
+        shape: Any,
+        dtype: Any,
+        weak_type: bool = False,
+        varying: frozenset[Any] = _NOTHING,
+        *,
+        sharding: Any = None,
     ) -> ShapedArray:
         key = (shape, dtype, weak_type, varying)
         try:

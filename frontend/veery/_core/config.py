@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import difflib
 import functools
+import itertools
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -315,6 +317,18 @@ class Config(threading.local):
         """Makes this the mesh context of this thread, under which functions are traced anew."""
         self.__dict__["_mesh"] = value
         self._thread._refresh()
+
+    def parse_flags_with_absl(self) -> None:
+        """Take settings from the command line: arguments such as `--jax_enable_x64=1`, before the first `--`.
+
+        Raises:
+            AttributeError: there is no such option.
+            ValueError: an option does not take its value.
+        """
+        for argument in itertools.takewhile(lambda a: a != "--", sys.argv[1:]):
+            if argument.startswith("--jax_"):
+                name, given, value = argument[2:].partition("=")
+                self.update(name, _parse(argument, value if given else "true", _option(name)))
 
     def trace_key(self) -> tuple[Any, ...]:
         """A hashable value that changes whenever a setting that functions are traced under changes."""

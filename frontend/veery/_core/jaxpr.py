@@ -121,7 +121,8 @@ class Jaxpr:
     eqns: list[JaxprEqn]
     effects: frozenset[Any] = no_effects
     debug_info: DebugInfo = field(default_factory=DebugInfo)
-    is_high: bool = False
+    is_high: bool = False  # whether there are types of the user's in it
+    qdds: dict[Var, Any] = field(default_factory=dict)  # what mutable inputs hold (see veery._core.hitypes)
 
     def replace(self, **changes: Any) -> Jaxpr:
         """The jaxpr with some fields replaced."""

@@ -49,6 +49,9 @@ class Operations(Protocol):
     def read(self, ref: Any) -> Any:
         """What a reference holds."""
 
+    def new_ref(self, value: Any) -> Any:
+        """A reference that holds a value."""
+
     def write(self, ref: Any, value: Any) -> None:
         """Replace what a reference holds."""
 

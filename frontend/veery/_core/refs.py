@@ -68,6 +68,9 @@ class AbstractRef(AbstractValue):
     def __len__(self) -> int:
         return len(self.inner_aval)
 
+    def _len(self, ref: Any) -> int:
+        return len(self)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AbstractRef):
             return NotImplemented

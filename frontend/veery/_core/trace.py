@@ -26,6 +26,7 @@ class Trace:
     __slots__ = ("parent", "alive", "__weakref__")
     parent: Trace | None
     records = False  # whether operations on references are recorded, as equations
+    lowers = False  # whether operations on types of the user's become what they are made of
     evaluates = False  # whether no transformation is to come: what operations with references in them are is settled
 
     def __init__(self, parent: Trace | None):
@@ -110,6 +111,7 @@ class EvalTrace(Trace):
     """Evaluates operations at once."""
 
     __slots__ = ()
+    lowers = True
     evaluates = True
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:

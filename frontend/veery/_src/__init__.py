@@ -25,6 +25,7 @@ USED = {
     "dtypes.finfo": "flax",
     "dtypes.supports_inf": "flax",
     "flatten_util.ravel_pytree": "blackjax",
+    "state.types.AbstractRef": "flax",
     "traceback_util._exclude_paths": "flax",
     "traceback_util.api_boundary": "flax",
     "traceback_util.include_frame": "equinox",

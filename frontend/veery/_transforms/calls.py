@@ -11,9 +11,19 @@ from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr
 from veery._core.primitive import Primitive
 from veery._transforms.batching import AxisData, batch_jaxpr
 from veery._transforms.discharge import replacing
+from veery._transforms.high import Lowered, lowered
 from veery._transforms.jvp import jvp_jaxpr
 from veery._transforms.linearize import linearize_jaxpr
 from veery._transforms.transpose import transpose_jaxpr
+
+
+def _with_refs(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    jaxpr: ClosedJaxpr = params["jaxpr"]
+    if not jaxpr.jaxpr.is_high:
+        results: list[Any] = replacing("jaxpr")(primitive, args, params)
+        return results
+    low: Lowered = lowered(jaxpr)
+    return low.outputs(args, primitive.bind(*low.inputs(args), jaxpr=low.jaxpr, name=params["name"]))
 
 
 def _impl(*args: Any, jaxpr: ClosedJaxpr, name: str) -> list[Any]:
@@ -66,7 +76,7 @@ def _batch(
 
 jit_p = Primitive(
     "jit",
-    with_refs=replacing("jaxpr"),
+    with_refs=_with_refs,
     takes_refs=True,
     inert=("name",),
     multiple_results=True,

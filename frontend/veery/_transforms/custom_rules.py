@@ -439,6 +439,7 @@ def _transpose_custom_lin(
     residuals, linear = args[:num_res], args[num_res:]
     if not symbolic_zeros:
         cts = [_instantiated(ct) for ct in cts]
+    cts = [provided.operations.copy(ct) if dtypes.is_python_scalar(ct) else ct for ct in cts]  # rules take arrays
     wanted = [ct for ct, p in zip(bwd(*residuals, *cts), perturbed, strict=True) if p]
     results = [_cotangent_of(x, ct) if is_undefined_primal(x) else None for x, ct in zip(linear, wanted, strict=True)]
     return [None] * num_res + results

@@ -17,6 +17,7 @@ class DischargeTrace(Trace):
     """Knows what references hold; everything else goes to its parent."""
 
     __slots__ = ("evaluates",)
+    lowers = True
 
     def __init__(self, parent: Trace, evaluates: bool):
         super().__init__(parent)

@@ -11,6 +11,8 @@ import numpy as np
 from veery._core import leaks, source
 from veery._core.avals import AbstractValue, ShapedArray, aval_of
 from veery._core.config import config
+from veery._core.effects import ref_effect
+from veery._core.hitypes import AvalQDD, MutableQuasiDynamicData, with_qdd
 from veery._core.jaxpr import (
     Atom,
     ClosedJaxpr,
@@ -67,9 +69,30 @@ class TypedTracer(JitTracer):
         self._var.aval._setitem(self, index, value)
 
     def __len__(self) -> int:
-        return len(self._var.aval)
+        return int(self._operate("len"))
+
+    def __getattr__(self, name: str) -> Any:  # such as __jax_array__
+        return attribute_of_aval(self, self._var.aval, name)
+
+    def _operate(self, name: str, *operands: Any) -> Any:
+        """An operator, as the type has it."""
+        method = getattr(self._var.aval, f"_{name}", None)
+        if method is None:
+            raise TypeError(f"unsupported operand type(s) for {name}: a value of type {self._var.aval}")
+        return method(self, *operands)
 
 
+def _operator(name: str) -> Callable[..., Any]:
+    return lambda self, *operands: self._operate(name, *operands)
+
+
+_OPERATORS = """
+    iter add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or radd rsub rmul rmatmul rtruediv
+    rfloordiv rmod rdivmod rpow rlshift rrshift rand rxor ror neg pos abs invert complex int float index round trunc
+    floor ceil
+"""
+for operator in _OPERATORS.split():
+    setattr(TypedTracer, f"__{operator}__", _operator(operator))
 _OF_TRACERS = ("aval", "source_info", "is_array", "concrete_value")
 
 
@@ -83,7 +106,7 @@ class StagingTrace(Trace):
 
     records = True
 
-    __slots__ = ("invars", "constvars", "consts", "eqns", "_const_vars", "debug_info", "_keep")
+    __slots__ = ("invars", "constvars", "consts", "eqns", "_const_vars", "debug_info", "_keep", "is_high", "qdds")
 
     def __init__(self, parent: Trace | None, debug_info: DebugInfo | None = None):
         super().__init__(parent)
@@ -93,10 +116,35 @@ class StagingTrace(Trace):
         self.eqns: list[JaxprEqn] = []
         self._const_vars: dict[int, JitTracer] = {}
         self.debug_info = debug_info or DebugInfo()
+        self.is_high = False
+        self.qdds: dict[Var, MutableQuasiDynamicData] = {}
+
+    def new_var(self, aval: Any) -> Var:
+        """A variable of a type, of which may be known what it holds."""
+        if not aval.is_high:
+            return Var(aval)
+        self.is_high = True
+        if not isinstance(aval, AvalQDD):
+            return Var(aval)
+        var = Var(aval.aval)
+        self.qdds[var] = MutableQuasiDynamicData(aval.qdd)
+        return var
+
+    def qdd_of(self, tracer: Any) -> MutableQuasiDynamicData:
+        """What a mutable value holds.
+
+        Raises:
+            NotImplementedError: it is carried by a loop.
+        """
+        if tracer._var not in self.qdds:
+            raise NotImplementedError(
+                f"a loop carries a value of type {tracer.aval}, of which is not known what it holds; close over it"
+            )
+        return self.qdds[tracer._var]
 
     def new_arg(self, aval: AbstractValue) -> JitTracer:
         """A tracer for a new argument of the jaxpr."""
-        var = Var(aval)
+        var = self.new_var(aval)
         self.invars.append(var)
         return tracer_of(self, var, None)
 
@@ -132,7 +180,8 @@ class StagingTrace(Trace):
             return Literal(x if aval.weak_type or type(x) is bool else value, aval)
         known = self._const_vars.get(id(x))
         if known is None:
-            known = tracer_of(self, Var(aval_of(x)), None)
+            aval = aval_of(x)
+            known = tracer_of(self, self.new_var(with_qdd(aval, x) if aval.is_high else aval), None)
             self._const_vars[id(x)] = known
             self.constvars.append(known._var)
             self.consts.append(x)  # also keeps x alive, and so its id unique
@@ -158,6 +207,8 @@ class StagingTrace(Trace):
         info = source.current()
         outvars = [Var(aval) for aval in (out if primitive.multiple_results else (out,))]
         self.eqns.append(JaxprEqn(atoms, outvars, primitive, params, effects, info))
+        if primitive.with_refs is not None:
+            self._note_high(atoms, params)
         tracers = [tracer_of(self, var, info) for var in outvars]
         return tracers if primitive.multiple_results else tracers[0]
 
@@ -179,6 +230,15 @@ class StagingTrace(Trace):
         if primitive.multiple_results:
             return found, [varying.typed(aval, out_varies) for aval in out]
         return found, varying.typed(out, out_varies)
+
+    def _note_high(self, atoms: Sequence[Atom], params: dict[str, Any]) -> None:
+        """Mutable operands of a call hold what they do when the callee is done."""
+        called = params.get("jaxpr")
+        if isinstance(called, ClosedJaxpr) and called.jaxpr.is_high:
+            self.is_high = True
+            for atom, var in zip(atoms, called.jaxpr.invars):
+                if var in called.jaxpr.qdds:
+                    self.qdds[atom].update(called.jaxpr.qdds[var].cur_val)  # type: ignore[index]
 
     def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
         result: list[Any] = call.stage(self, args)
@@ -212,7 +272,11 @@ class StagingTrace(Trace):
         outvars = [self.atom(x) for x in outs]
         self._check_no_refs(outvars)
         effects = frozenset().union(*(e.effects for e in self.eqns)) if self.eqns else no_effects
-        jaxpr = Jaxpr(self.constvars, self.invars, outvars, self.eqns, effects, self.debug_info)
+        if self.is_high:
+            effects |= {ref_effect}
+        jaxpr = Jaxpr(
+            self.constvars, self.invars, outvars, self.eqns, effects, self.debug_info, self.is_high, self.qdds
+        )
         self._const_vars = {}
         closed = ClosedJaxpr(prune_constants(mark_dropped(jaxpr)), _used_consts(jaxpr, self.consts))
         if config.jax_enable_checks:
@@ -223,6 +287,8 @@ class StagingTrace(Trace):
 def refuse_refs(primitive: Primitive, avals: Sequence[Any]) -> None:
     """Raise ValueError if an operation of arrays is given a reference."""
     for aval in avals:
+        if aval.is_high:
+            raise TypeError(f"{primitive} takes arrays; got a value of type {aval}, which they do not know")
         if type(aval) is AbstractRef:
             raise ValueError(
                 f"Attempting to pass a Ref {aval} to a primitive: {primitive} -- did you forget to unpack ([...]) the "

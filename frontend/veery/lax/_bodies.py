@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from veery._core import source, tree, tree_registry
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
+from veery._core.hitypes import MutableQuasiDynamicData, cur_qdd
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo, Var, eval_jaxpr
 from veery._transforms import staging
 from veery._transforms.varying import pvary, typed
@@ -89,6 +90,9 @@ def share_consts(bodies: Sequence[Body]) -> tuple[list[ClosedJaxpr], list[Any]]:
         jaxpr = body.jaxpr.jaxpr
         own = {position[id(c)]: v for c, v in zip(body.consts, jaxpr.invars)}
         shared = [own.get(i) or Var(aval_of(c)) for i, c in enumerate(consts)]
+        for var, c in zip(shared, consts):
+            if var.aval.has_qdd and var not in jaxpr.qdds:
+                jaxpr.qdds[var] = MutableQuasiDynamicData(cur_qdd(c))
         jaxprs.append(ClosedJaxpr(jaxpr.replace(invars=[*shared, *jaxpr.invars[len(body.consts) :]]), []))
     return jaxprs, consts
 
@@ -126,7 +130,7 @@ def same_type(a: Any, b: Any) -> bool:
     """Whether two avals are equal but for weak types."""
     if isinstance(a, ShapedArray) and isinstance(b, ShapedArray):
         return a.shape == b.shape and a.dtype == b.dtype
-    return a is b
+    return bool(a == b)
 
 
 def difference(a: Any, b: Any) -> str:

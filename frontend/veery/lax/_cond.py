@@ -11,7 +11,7 @@ from veery._core import dtypes, effects, provided, source, tree, tree_errors, tr
 from veery._core.ad import Zero, is_undefined_primal
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
-from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Var, eval_jaxpr, reference_eval
+from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, eval_jaxpr, reference_eval
 from veery._core.mesh import context
 from veery._core.primitive import Primitive
 from veery._core.refs import check_aliases, is_ref
@@ -130,7 +130,12 @@ def _switch(name: str, index: Any, funs: Sequence[Any], operands: tuple, names: 
     check_aliases(_bodies.function_name(funs[-1]), name, leaves, consts)
     if context().tracked:
         jaxprs, consts, leaves = _varying_alike(index, jaxprs, consts, leaves)
-    outs = cond_p.bind(index, *consts, *leaves, branches=tuple(jaxprs))
+    inputs = [*consts, *leaves]
+    passed = _passed_through(jaxprs)
+    kept = [i for i, place in enumerate(passed) if place is None]
+    branches = tuple([b.map_jaxpr(lambda j: j.replace(outvars=[j.outvars[i] for i in kept])) for b in jaxprs])
+    chosen = iter(cond_p.bind(index, *inputs, branches=branches))
+    outs = [next(chosen) if place is None else inputs[place] for place in passed]
     return tree.tree_unflatten(bodies[0].out_tree, outs)
 
 
@@ -144,6 +149,14 @@ def _varying_alike(index: Any, jaxprs: list[ClosedJaxpr], consts: list[Any], lea
     jaxprs = [_bodies.varying_over(jaxpr, [frozenset()] * len(ins), outs) for jaxpr in jaxprs]
     vary: Callable[[list[Any]], list[Any]] = lambda xs: [pvary(x, ways) for x in xs]
     return jaxprs, vary(consts), vary(leaves)
+
+
+def _passed_through(branches: Sequence[ClosedJaxpr]) -> list[int | None]:
+    """For each output the input that every branch gives for it, if there is one: it depends on no choice."""
+    places = [{v: i for i, v in enumerate(b.jaxpr.invars)} for b in branches]
+    columns = zip(*(b.jaxpr.outvars for b in branches))
+    found = [{None if type(a) is Literal else own.get(a) for own, a in zip(places, atoms)} for atoms in columns]
+    return [place.pop() if len(place) == 1 else None for place in found]
 
 
 def choose(index: Any, funs: Sequence[Any], operands: tuple, name: str, labels: Sequence[str]) -> Any:

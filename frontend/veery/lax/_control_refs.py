@@ -11,11 +11,14 @@ from veery._core.primitive import Primitive
 from veery._core.refs import is_ref, same_ref
 from veery._transforms import staging
 from veery._transforms.discharge import Discharged, contents, discharge, store
+from veery._transforms.high import Referred, raise_outputs, referring, takes_high
 
 
 def scan_with_refs(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     """A scan in which constants that are written to are carried, and xs that are written to are ys too."""
     num_consts, num_carry = params["num_consts"], params["num_carry"]
+    if takes_high(params["jaxpr"].jaxpr):
+        return _scan_of_high(primitive, args, params)
     pure = discharge(params["jaxpr"])
     carried = tuple([i for i in pure.written if i < num_consts])
     body = _carrying_consts(pure.jaxpr, num_consts, num_carry, carried, len(pure.written))
@@ -29,6 +32,25 @@ def scan_with_refs(primitive: Primitive, args: Sequence[Any], params: dict[str, 
     written_xs = len(pure.written) - n
     outs, xs = results[n : len(results) - written_xs], results[len(results) - written_xs :]
     return store(args, pure.written, [*outs, *results[:n], *xs])
+
+
+def _scan_of_high(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """A scan that uses, or carries, values of types of the user's."""
+    closed: ClosedJaxpr = params["jaxpr"]
+    a, b = params["num_consts"], params["num_consts"] + params["num_carry"]
+    invars, outs = closed.jaxpr.invars, closed.jaxpr.outvars
+    mutable = any(var.aval.has_qdd for var in invars[a:])
+    if mutable or any(atom.aval.is_high for atom in (*invars[b:], *outs[params["num_carry"] :])):
+        raise NotImplementedError(
+            "scan neither carries mutable values of types of the user's nor runs over values of such types; close over "
+            "them, or pass the arrays that they are made of"
+        )
+    known = Referred()
+    groups = [known.expand(args[i:j], closed.jaxpr, invars[i:j]) for i, j in ((0, a), (a, b), (b, len(args)))]
+    changed = {"jaxpr": referring(closed), "num_consts": len(groups[0]), "num_carry": len(groups[1])}
+    results = primitive.bind(*(x for group in groups for x in group), **params | changed)
+    known.write_back()
+    return raise_outputs(closed, iter(results))
 
 
 @memoized
@@ -54,11 +76,23 @@ def _carrying_consts(
 
 def cond_with_refs(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     """A conditional whose branches also give what they write."""
+    if any(takes_high(branch.jaxpr) for branch in params["branches"]):
+        return _cond_of_high(primitive, args, params)
     branches = [discharge(branch) for branch in params["branches"]]
     written = tuple(sorted({i for branch in branches for i in branch.written}))
     jaxprs = tuple([_writing(branch.jaxpr, branch.written, written) for branch in branches])
     results = primitive.bind(*contents(args), branches=jaxprs)
     return store(args, [i + 1 for i in written], results)  # behind the index
+
+
+def _cond_of_high(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """A conditional whose branches use values of types of the user's."""
+    first: ClosedJaxpr = params["branches"][0]
+    known = Referred()
+    operands = known.expand(args[1:], first.jaxpr, first.jaxpr.invars)
+    results = primitive.bind(args[0], *operands, branches=tuple(map(referring, params["branches"])))
+    known.write_back()
+    return raise_outputs(first, iter(results))
 
 
 @memoized
@@ -80,6 +114,8 @@ def while_with_refs(primitive: Primitive, args: Sequence[Any], params: dict[str,
     """A loop that carries what its condition and its body write. One reference may be a constant of both."""
     a = params["cond_nconsts"]
     b = a + params["body_nconsts"]
+    if takes_high(params["cond_jaxpr"].jaxpr) or takes_high(params["body_jaxpr"].jaxpr):
+        return _while_of_high(primitive, args, params)
     cond, body = discharge(params["cond_jaxpr"]), discharge(params["body_jaxpr"])
     known: dict[int, int] = {}  # where a reference first is among the constants
     places = [known.setdefault(id(same_ref(x)), i) if is_ref(x) else i for i, x in enumerate(args[:b])]
@@ -87,6 +123,26 @@ def while_with_refs(primitive: Primitive, args: Sequence[Any], params: dict[str,
     values = contents(args)
     loop = _Loop(cond, body, tuple(places[:a]), tuple(places[a:]), tuple(written))
     return store(args, written, loop.run(primitive, values[:b], values[b:]))
+
+
+def _while_of_high(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """A loop that uses, or carries, values of types of the user's."""
+    a = params["cond_nconsts"]
+    b = a + params["body_nconsts"]
+    cond, body = params["cond_jaxpr"], params["body_jaxpr"]
+    carried = body.jaxpr.invars[b - a :]
+    if any(var.aval.has_qdd for var in carried):
+        raise NotImplementedError("while_loop carries no mutable values of types of the user's; close over them")
+    known = Referred()
+    of_cond = known.expand(args[:a], cond.jaxpr, cond.jaxpr.invars[:a])
+    of_body = known.expand(args[a:b], body.jaxpr, body.jaxpr.invars[: b - a])
+    carry = known.expand(args[b:], body.jaxpr, carried)
+    results = primitive.bind(
+        *of_cond, *of_body, *carry, cond_nconsts=len(of_cond), cond_jaxpr=referring(cond), body_nconsts=len(of_body),
+        body_jaxpr=referring(body),
+    )  # fmt: skip
+    known.write_back()
+    return raise_outputs(body, iter(results))
 
 
 class _Loop:

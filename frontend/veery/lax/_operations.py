@@ -26,6 +26,11 @@ def read(ref: Any) -> Any:
     return _refs.get_p.bind(ref, indexers=())
 
 
+def new_ref(value: Any) -> Any:
+    """A reference that holds a value."""
+    return _refs.new_ref_p.bind(value, kind=None)
+
+
 def write(ref: Any, value: Any) -> None:
     """Replace what a reference holds."""
     _refs.swap_p.bind(ref, value, indexers=())

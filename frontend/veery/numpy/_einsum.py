@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ def einsum(
     optimize: Any = "auto",
     precision: Any = None,
     preferred_element_type: Any = None,
+    _dot_general: Callable[..., Any] = lax.dot_general,
     out_sharding: Any = None,
 ) -> Array:
     """Sums of products of arrays, written in Einstein's notation.
@@ -51,6 +52,7 @@ def einsum(
             given), or a path.
         precision: accepted; products are computed at the operands' full precision.
         preferred_element_type: the dtype in which products are added, and of the result.
+        _dot_general: what multiplies two arrays, with the arguments of `lax.dot_general`.
         out_sharding: accepted for compatibility.
 
     Raises:
@@ -66,7 +68,8 @@ def einsum(
     steps = _steps(text, tuple(_sizes(x) for x in arrays), _hashable(optimize))
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_and_canonicalize_user_dtype(preferred_element_type, "einsum")
-    return _einsum(arrays, steps=steps, precision=precision, preferred=preferred_element_type)
+    product = None if _dot_general is lax.dot_general else _dot_general
+    return _einsum(arrays, steps=steps, precision=precision, preferred=preferred_element_type, product=product)
 
 
 def _parse(subscripts: Any, operands: Sequence[Any]) -> tuple[str, list[Any]]:
@@ -113,19 +116,21 @@ def _steps(text: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> tup
     return tuple((tuple(positions), subscripts) for positions, _, subscripts, *_ in info.contraction_list)
 
 
-@jit(static_argnames=("steps", "precision", "preferred"), inline=True)
-def _einsum(arrays: list[Array], *, steps: tuple[Step, ...], precision: Any, preferred: Any) -> Array:
+@jit(static_argnames=("steps", "precision", "preferred", "product"), inline=True)
+def _einsum(arrays: list[Array], *, steps: tuple[Step, ...], precision: Any, preferred: Any, product: Any) -> Array:
     pending = [as_array(x) for x in promote_dtypes(*arrays)]
     dtype = pending[0].dtype if preferred is None else preferred
     for positions, subscripts in steps:
         inputs, output = subscripts.split("->")
         chosen = [pending[i] for i in positions]
         pending = [x for i, x in enumerate(pending) if i not in positions]
-        pending.append(_step(chosen, inputs.split(","), output, precision, dtype))
+        pending.append(_step(chosen, inputs.split(","), output, precision, dtype, product))
     return lax.convert_element_type(pending[0], dtype)
 
 
-def _step(arrays: Sequence[Array], labels: Sequence[str], output: str, precision: Any, dtype: Any) -> Array:
+def _step(
+    arrays: Sequence[Array], labels: Sequence[str], output: str, precision: Any, dtype: Any, product: Any
+) -> Array:
     """One contraction: two by two, in case a path asks for more at once."""
     pairs = [_diagonals(x, text) for x, text in zip(arrays, labels)]
     if len(pairs) == 1:
@@ -134,7 +139,7 @@ def _step(arrays: Sequence[Array], labels: Sequence[str], output: str, precision
     for i, (y, other) in enumerate(pairs[1:], 2):
         rest = [label for _, text in pairs[i:] for label in text] + list(output)
         kept = list(output) if i == len(pairs) else [s for s in dict.fromkeys([*names, *other]) if s in rest]
-        x, names = contract(x, names, y, other, kept, precision, dtype), kept
+        x, names = contract(x, names, y, other, kept, precision, dtype, product), kept
     return x
 
 

@@ -461,10 +461,14 @@ def isclose(
         atol: absolute tolerance.
         equal_nan: whether NaN is close to NaN.
 
+    Random keys are close where they are equal.
+
     >>> isclose(np.array([1.0, 1.1]), 1.000001)
     Array([ True, False], dtype=bool)
     """
     a, b = promote_args("isclose", a, b)
+    if is_kind(a, dtypes.extended):  # keys and their like are close where they are equal
+        return lax.eq(*broadcast_arrays(a, b))
     if not is_kind(a, np.inexact):
         a, b = (to_dtype(v, dtypes.default_float_dtype()) if _dtype(v) == np.bool_ else v for v in (a, b))
         if is_kind(a, np.integer):

@@ -383,6 +383,7 @@ def contract(
     kept: Sequence[str],
     precision: Any,
     preferred: Preferred,
+    product: Any = None,
 ) -> Array:
     """The product of two arrays with named dimensions, summed over the names that are not kept.
 
@@ -394,6 +395,7 @@ def contract(
         kept: the letters of the result, in order.
         precision: see lax.Precision.
         preferred: dtype of the result.
+        product: what multiplies them, in the place of `lax.dot_general`.
     """
     x_names, x = _sum_alone(x_names, x, set(kept) | set(y_names))
     y_names, y = _sum_alone(y_names, y, set(kept) | set(x_names))
@@ -411,7 +413,10 @@ def contract(
         (positions(x_names, summed), positions(y_names, summed)),
         (positions(x_names, batch), positions(y_names, batch)),
     )
-    out = _contract(x, y, dims, precision, preferred)
+    if product is None:
+        out = _contract(x, y, dims, precision, preferred)
+    else:
+        out = product(x, y, dims, precision=precision, preferred_element_type=preferred)
     names = batch + [c for c in x_names if c not in shared] + [c for c in y_names if c not in shared]
     order = [names.index(c) for c in kept]
     return lax.transpose(out, order) if order != list(range(len(order))) else out

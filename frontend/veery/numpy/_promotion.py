@@ -24,9 +24,10 @@ Array = Any  # an Array or a tracer
 
 def is_arraylike(x: Any) -> bool:
     """Whether x is an array, a tracer, a NumPy array or scalar, a Python scalar, or has `__jax_array__`."""
-    if isinstance(x, Tracer):
-        return x.is_array
-    return isinstance(x, ArrayImpl) or isinstance(maybe_aval_of_safe(x), ShapedArray)
+    if isinstance(x, (ArrayImpl, Tracer)) and getattr(x, "is_array", True):
+        return True
+    aval = maybe_aval_of_safe(x)
+    return isinstance(aval, ShapedArray) or (aval is not None and hasattr(x, "__jax_array__"))
 
 
 def maybe_aval_of_safe(x: Any) -> Any:
@@ -39,7 +40,7 @@ def maybe_aval_of_safe(x: Any) -> Any:
 
 def unwrap(x: Any) -> Any:
     """The array behind an object with `__jax_array__`; anything else unchanged."""
-    if hasattr(x, "__jax_array__") and not isinstance(x, (ArrayImpl, Tracer)):
+    if hasattr(x, "__jax_array__") and not (isinstance(x, (ArrayImpl, Tracer)) and getattr(x, "is_array", True)):
         return x.__jax_array__()
     return x
 

@@ -1,0 +1,1 @@
+from veery._core.refs import AbstractRef as AbstractRef
