@@ -159,6 +159,8 @@ class Buffer(_Referenced):
             self._check_alive()
         pending.wait()
         if isinstance(pending, Deferred):
+            if pending.is_lazy:
+                return
             self._settle(pending)
         if self._pending is pending:  # else: deleted meanwhile by another thread
             self._pending = None
@@ -218,10 +220,8 @@ class Buffer(_Referenced):
         return self.numpy()
 
     def _read(self) -> np.ndarray[Any, Any]:
-        if self._pending is not None:
-            self.wait()
         spec = self._spec
-        ref = self._ref
+        ref = self._reference()
         if ref is None:
             self._check_alive()
         if spec.nbytes == 0:
@@ -230,6 +230,17 @@ class Buffer(_Referenced):
         else:
             host = spec.device.read(ref, spec)
         return host
+
+    def _reference(self) -> Any:
+        """The reference to the contents, after waiting for them."""
+        pending = self._pending
+        if pending is not None:
+            self.wait()
+            if isinstance(pending, Deferred) and self._pending is pending:
+                pending.wait_submitted()
+                self._settle(pending)
+                self._pending = None
+        return self._ref
 
     def copy_to_host_async(self) -> None:
         """Begins to copy the contents to the host, where `numpy` finds them; nothing to do where memory is shared.
@@ -270,11 +281,11 @@ class Buffer(_Referenced):
 
     def reshaped(self, shape: tuple[int, ...]) -> Buffer:
         """The same contents in another shape, after waiting for them: a buffer on the same memory."""
-        self.wait()
+        ref = self._reference()
         spec = self._spec.device.spec(shape, self.dtype)
         if self._host is None:
             self._host = SHARED
-        other = Buffer(spec.device.reshape(self._ref, spec), spec)
+        other = Buffer(spec.device.reshape(ref, spec), spec)
         other._host = SHARED
         other._tally = None  # the memory is counted once
         return other
@@ -314,7 +325,7 @@ class Buffer(_Referenced):
         Raises:
           BufferError: a copy or another device was asked for.
         """
-        self.wait()
+        ref = self._reference()
         device = self._spec.device
         if copy:
             raise BufferError("Buffer.__dlpack__ shares its memory; copy in the consumer instead")
@@ -322,7 +333,7 @@ class Buffer(_Referenced):
             raise BufferError(f"Buffer.__dlpack__: the contents are on {device!r}, not on DLPack device {dl_device}")
         if type(self._host) is not np.ndarray:
             self._host = SHARED
-        return device.export(self._ref, self._spec)
+        return device.export(ref, self._spec)
 
 
 class ReadBuffer(Buffer):

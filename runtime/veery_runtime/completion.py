@@ -128,9 +128,14 @@ DELETED = Deleted()
 
 
 class Deferred:
-    """A call that a worker thread has still to submit; afterwards it points to how the submission went on."""
+    """A call that a worker thread has still to submit; afterwards it points to how the submission went on.
+
+    Attributes:
+        is_lazy: whether references are made only where they are needed, and not because somebody waits.
+    """
 
     __slots__ = ("name", "submitted", "refs", "after", "begun")
+    is_lazy = False
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -2,7 +2,9 @@
 
     python tests/bench/first_calls.py [--jax-python PYTHON] [--rounds N] [--json FILE]
 
-Each library runs in processes of its own, in turn; the least of the rounds is shown.
+veery runs with each of its compilers: IREE's, XLA's if its plugin is installed, and the better of both ("auto", whose
+later calls are those after it has decided). Each runs in processes of its own, in turn; the least of the rounds is
+shown.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 PROGRAMS = Path(__file__).with_name("programs.py")
+COMPILERS = ("iree", "xla", "auto")
 Timings = dict[str, list[float]]  # of the first call, and of later ones
 
 
@@ -33,6 +36,44 @@ def least(rounds: list[Timings]) -> Timings:
     return {name: [min(each[name][k] for each in rounds) for k in range(2)] for name in rounds[0]}
 
 
+def has_xla() -> bool:
+    """Whether there is a plugin for XLA on this processor."""
+    program = "import veery; veery.devices('xla')"
+    return subprocess.run([sys.executable, "-c", program], capture_output=True).returncode == 0
+
+
+def measured(rounds: int, jax_python: str | None) -> dict[str, Timings]:
+    """The timings of all columns, by their names."""
+    found: dict[str, list[Timings]] = {}
+    compilers = COMPILERS if has_xla() else COMPILERS[:1]
+    for _ in range(rounds):
+        for compiler in compilers:
+            with tempfile.TemporaryDirectory() as cache:
+                chosen = {"VEERY_CACHE_DIR": cache, "VEERY_COMPILER_OPTIONS": f"compiler={compiler}"}
+                found.setdefault(compiler, []).append(timings(sys.executable, "veery", **chosen))
+                again = timings(sys.executable, "veery", **chosen)
+                found.setdefault(f"{compiler}, second process", []).append(again)
+        if jax_python:
+            found.setdefault("jax", []).append(timings(jax_python, "jax", JAX_PLATFORMS="cpu"))
+    return {column: least(each) for column, each in found.items()}
+
+
+def show(found: dict[str, Timings], title: str, columns: list[str], k: int, factor: float) -> None:
+    """A table of one kind of calls, and the columns' ratios to JAX."""
+    names = list(found["iree"])
+    width = max(map(len, (*names, title)))
+    print(f"{title:<{width}}", *(f"{column:>22}" for column in columns))
+    for name in names:
+        print(f"{name:<{width}}", *(f"{factor * found[column][name][k]:>22.1f}" for column in columns))
+    for column in columns if "jax" in found else ():
+        ratios = [found[column][name][k] / found["jax"][name][k] for name in names]
+        total = sum(found[column][name][k] for name in names)
+        mean = statistics.geometric_mean(ratios)
+        print(f"{column}: {mean:.2f} of JAX's time in the geometric mean, at most {max(ratios):.1f}; ", end="")
+        print(f"in sum {1e3 * total:.1f} ms")
+    print()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jax-python", help="an interpreter of an environment that has JAX")
@@ -40,38 +81,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the timings, in seconds, to this file")
     options = parser.parse_args()
 
-    rounds: dict[str, list[Timings]] = {}
-    for _ in range(options.rounds):
-        with tempfile.TemporaryDirectory() as cache:
-            rounds.setdefault("veery", []).append(timings(sys.executable, "veery", VEERY_CACHE_DIR=cache))
-            again = timings(sys.executable, "veery", VEERY_CACHE_DIR=cache)
-            rounds.setdefault("veery, second process", []).append(again)
-        if options.jax_python:
-            rounds.setdefault("jax", []).append(timings(options.jax_python, "jax", JAX_PLATFORMS="cpu"))
-    found = {library: least(each) for library, each in rounds.items()}
+    found = measured(options.rounds, options.jax_python)
     if options.json:
         options.json.write_text(json.dumps(found, indent=1))
-
-    first, again, jax = found["veery"], found["veery, second process"], found.get("jax")
-    width = max(map(len, first))
-    print(
-        f"{'first call, ms':<{width}} {'veery':>9} {'2nd process':>12}" + f"{'JAX':>9} {'ratio':>6}" * bool(jax), end=""
-    )
-    print(f"   {'later, us':>10}" + f"{'JAX':>10} {'ratio':>6}" * bool(jax))
-    for name, (call, later) in first.items():
-        line = f"{name:<{width}} {1e3 * call:>9.1f} {1e3 * again[name][0]:>12.1f}"
-        if jax:
-            line += f"{1e3 * jax[name][0]:>9.1f} {call / jax[name][0]:>6.2f}"
-        line += f"   {1e6 * later:>10.1f}"
-        if jax:
-            line += f"{1e6 * jax[name][1]:>10.1f} {later / jax[name][1]:>6.2f}"
-        print(line)
-    if jax:
-        for what, k in (("first calls", 0), ("later calls", 1)):
-            ratios = [first[name][k] / jax[name][k] for name in first]
-            mine, theirs = (sum(each[name][k] for name in first) for each in (first, jax))
-            print(f"{what}: {statistics.geometric_mean(ratios):.2f} of JAX's time in the geometric mean, ", end="")
-            print(f"at most {max(ratios):.1f}; in sum {1e3 * mine:.1f} ms, JAX's {1e3 * theirs:.1f} ms")
+    show(found, "first call, ms", list(found), 0, 1e3)
+    show(found, "later calls, us", [column for column in found if "second" not in column], 1, 1e6)
 
 
 if __name__ == "__main__":

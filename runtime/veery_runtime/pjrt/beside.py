@@ -22,6 +22,7 @@ class Imported(Deferred):
     """A result of XLA, which becomes a reference of IREE's when somebody there needs one."""
 
     __slots__ = ("handle", "spec", "home")
+    is_lazy = True
 
     def __init__(self, handle: Handle, spec: Spec, home: Any) -> None:
         self.name = handle.name
@@ -49,6 +50,9 @@ class Imported(Deferred):
 
     def done(self) -> bool:
         return bool(self.refs) or self.handle.done()
+
+    def wait(self) -> None:
+        self.handle.wait()
 
     def failed(self) -> bool:
         return self.is_set() and self.after is not None
@@ -105,22 +109,38 @@ class BesideExecutable:
         return self.inner.memory_analysis()
 
     def _choose_call(self) -> Call:
-        inner: Callable[[Any], list[Buffer]] = self.inner.call
-        home, outputs, donated = self.inner.device, self.outputs, self.donated
+        general, home, outputs = self._general_call, self.inner.device, self.outputs
+        if self.donated or self.has_effects or self.inner.constants:
+            return general
+        launch = self.inner.launcher()
 
         def call(buffers: Sequence[Buffer]) -> list[Buffer]:
-            there = [_There(buffer, home) for buffer in buffers]
-            failed = next((each for each in there if each._ref is None), None)
-            if failed is not None:
-                return self._fail(failed)
-            if donated:
-                self._check_donated(buffers)
-            results = [_imported(result, spec, home) for result, spec in zip(inner(there), outputs)]
-            for index in donated:
-                buffers[index].delete()
-            return results
+            try:
+                handles = launch([buffer._twin.address for buffer in buffers])
+            except AttributeError:  # arguments that XLA has not seen yet, or deleted ones
+                return general(buffers)
+            if handles is None:
+                return [Buffer(None, spec, b._pending) for b, spec in zip(self.inner.failed_at_once(), outputs)]
+            return [_imported(handle, spec, home) for handle, spec in zip(handles, outputs)]
 
         return call
+
+    def _general_call(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        there: list[Any] = [_There(buffer, self.inner.device) for buffer in buffers]
+        failed = next((each for each in there if each._ref is None), None)
+        if failed is not None:
+            return self._fail(failed)
+        if self.donated:
+            self._check_donated(buffers)
+        results = [
+            Buffer(None, spec, result._pending)
+            if result._ref is None
+            else _imported(result._ref, spec, self.inner.device)
+            for result, spec in zip(self.inner.call(there), self.outputs)
+        ]
+        for index in self.donated:
+            buffers[index].delete()
+        return results
 
     def _fail(self, missing: _There) -> list[Buffer]:
         if missing.source._pending is DELETED:
@@ -177,11 +197,8 @@ def _twin_of(buffer: Buffer, home: Any) -> Handle | None:
     return twin
 
 
-def _imported(result: Buffer, spec: Spec, home: Any) -> Buffer:
+def _imported(handle: Handle, spec: Spec, home: Any) -> Buffer:
     """A result of XLA as a buffer of the CPU device."""
-    handle = result._ref
-    if handle is None:
-        return Buffer(None, spec, result._pending)
     buffer = Buffer(0, spec, Imported(handle, spec, home))
     buffer._twin = handle
     buffer._host = SHARED  # with XLA, of whose calls in flight IREE knows nothing

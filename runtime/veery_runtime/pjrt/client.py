@@ -18,6 +18,8 @@ from veery_runtime.pjrt.handle import Handle, one_field, text_buffer
 from veery_runtime.pjrt.options import compile_options
 
 _READY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+_Words = ctypes.c_size_t * 12
+_WORDS_SIZE = ctypes.sizeof(_Words)
 _TAKES_BYTES = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)
 
 
@@ -42,6 +44,9 @@ class Client:
         # Those that free what nobody has any more take bytes, the quickest struct to make.
         self.destroy_buffer = _taking_bytes(api.Buffer_Destroy)
         self.destroy_event = _taking_bytes(api.Event_Destroy)
+        self._await = _taking_bytes(api.Event_Await)
+        # Structs of a pointer and an answer, kept for the next call: ctypes takes 1 us to make one by names.
+        self._words: list[Any] = []
         self._generation = completion.generation
         self._waiting: dict[int, Callable[[], Any]] = {}
         self._numbers = itertools.count(1)
@@ -64,9 +69,27 @@ class Client:
 
     # Events.
 
+    def ready_event(self, buffer: int) -> int:
+        """The event of a buffer's contents; to be destroyed."""
+        words = self._words.pop() if self._words else _Words()
+        words[0], words[2], words[3] = _WORDS_SIZE, buffer, 0
+        error = self.api.Buffer_ReadyEvent(ctypes.addressof(words))
+        event = words[3]
+        self._words.append(words)
+        if error:
+            raise self.api.exception(error)
+        return event
+
     def is_ready(self, event: int) -> bool:
         """Whether what an event stands for is finished, successfully or not."""
-        return bool(self.api.call("Event_IsReady", abi.EventIsReady(event=event)).is_ready)
+        words = self._words.pop() if self._words else _Words()
+        words[0], words[2], words[3] = _WORDS_SIZE, event, 0
+        error = self.api.Event_IsReady(ctypes.addressof(words))
+        ready = bool(words[3] & 0xFF)
+        self._words.append(words)
+        if error:
+            raise self.api.exception(error)
+        return ready
 
     def error_of(self, event: int) -> PjrtError | None:
         """What finished work failed with."""
@@ -75,7 +98,7 @@ class Client:
 
     def wait(self, event: int) -> PjrtError | None:
         """Blocks until an event has happened; returns what the work failed with."""
-        error = self.api.try_call("Event_Await", abi.Event(event=event))
+        error = self._await(one_field(event))
         return self.api.exception(error) if error else None
 
     def when_ready(self, event: int, then: Callable[[], Any]) -> None:

@@ -74,6 +74,7 @@ class PjrtExecutable:
         self.has_effects = has_effects(program.host_calls)
         self._is_long = isinstance(program.work, str) or program.blocking or program.work > LONG_WORK
         self._functions = host.functions(program, device) if program.host_calls else None
+        self._error: BaseException | None = None  # of the last call that failed at once
         self._loaded = self._load(compiled)
         self.call: Call = self._choose_call()
 
@@ -151,48 +152,59 @@ class PjrtExecutable:
         inputs = len(self.constants) + len(self.inputs)
         return Frame(self._loaded, inputs, len(self.outputs), device, tells=self.has_effects)
 
-    def _plain_call(self) -> Call:
-        """The hot path; a closure, so that all constants are cell variables.
+    def launcher(self) -> Callable[[list[int]], list[Handle] | None]:
+        """What runs a program without effects on the addresses of buffers; None where it failed at once.
 
-        x + 1 on 8 floats takes 3.3 us, 1.3 of them XLA's, 0.5 to free the result.
+        The hot path; a closure, so that all constants are cell variables. x + 1 on 8 floats takes 2.5 us, 1.3 of them
+        XLA's, 0.5 to free the result.
         """
         execute = self._client.api.LoadedExecutable_Execute
         client, name, is_long = self._client, self._where, self._is_long
-        outputs = self.outputs
         frames: list[Frame] = []
-        failed = self._failure
-        count = len(self.constants) + len(self.inputs)
-        single = outputs[0] if len(outputs) == 1 else None
+        count, results_count = len(self.constants) + len(self.inputs), len(self.outputs)
         check, begun = self._client.check_process, completion.generation
 
-        def call(buffers: Sequence[Buffer]) -> list[Buffer]:
+        def launch(addresses: list[int]) -> list[Handle] | None:
             try:
                 frame = frames.pop()
             except IndexError:
                 frame = self._frame()
-            try:
-                frame.arguments[:count] = [buffer._ref.address for buffer in buffers]
-            except AttributeError:
-                return self._with_missing(buffers)
+            frame.arguments[:count] = [*addresses]
             if completion.generation != begun:
                 check(name)
             error = execute(frame.address)
             if error:
-                return failed(error)
+                self._error = translate(name, client.api.exception(error))
+                return None
             results = frame.results
-            if single is not None:
-                handle = Handle(results[0], client, name, is_long)
-                frames.append(frame)
-                return [Buffer(handle, single, handle)]
-            handles = [Handle(address, client, name, is_long) for address in results[: len(outputs)]]
+            if results_count == 1:
+                handles = [Handle(results[0], client, name, is_long)]
+            else:
+                done = [False]
+                handles = [Handle(address, client, name, is_long, done) for address in results[:results_count]]
             frames.append(frame)
+            return handles
+
+        return launch
+
+    def _plain_call(self) -> Call:
+        launch, outputs = self.launcher(), self.outputs
+
+        def call(buffers: Sequence[Buffer]) -> list[Buffer]:
+            try:
+                handles = launch([buffer._ref.address for buffer in buffers])
+            except AttributeError:
+                return self._with_missing(buffers)
+            if handles is None:
+                return self.failed_at_once()
             return [Buffer(handle, spec, handle) for handle, spec in zip(handles, outputs)]
 
         return call
 
-    def _failure(self, error: int) -> list[Buffer]:
-        """What a call that failed at once gives: errors of Python functions are raised where results are read."""
-        cause = translate(self._where, self._client.api.exception(error))
+    def failed_at_once(self) -> list[Buffer]:
+        """What a call gives that failed at once: errors of Python functions are raised where results are read."""
+        cause = self._error
+        assert cause is not None
         if self._functions is None:
             raise cause from None
         return self._failed(cause)
@@ -241,7 +253,8 @@ class PjrtExecutable:
         frame.options.num_non_donatable = len(kept)
         error = self._client.api.LoadedExecutable_Execute(frame.address)
         if error:
-            return self._failure(error)
+            self._error = translate(self._where, self._client.api.exception(error))
+            return self.failed_at_once()
         addresses = frame.results[: len(self.outputs)]
         handles = [Handle(address, self._client, self._where, self._is_long) for address in addresses]
         if self.has_effects:

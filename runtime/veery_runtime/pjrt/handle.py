@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from veery_runtime import completion
 from veery_runtime.errors import translate
-from veery_runtime.pjrt import abi
 
 if TYPE_CHECKING:
     from veery_runtime.pjrt.client import Client
@@ -38,14 +37,18 @@ class Handle:
         is_long: whether that may take long.
     """
 
-    __slots__ = ("address", "client", "name", "is_long", "reported", "_event", "__weakref__")
+    __slots__ = ("address", "client", "name", "is_long", "reported", "_done", "_event", "__weakref__")
 
-    def __init__(self, address: int, client: Client, name: str, is_long: bool = False) -> None:
+    def __init__(
+        self, address: int, client: Client, name: str, is_long: bool = False, done: list[bool] | None = None
+    ) -> None:
         self.address = address
         self.client = client
         self.name = name
         self.is_long = is_long
         self.reported = False
+        # Shared by the results of a call: they are there together.
+        self._done = [False] if done is None else done
         self._event = 0
 
     def __del__(self) -> None:
@@ -56,15 +59,19 @@ class Handle:
 
     def done(self) -> bool:
         """True when finished, successfully or not; never blocks."""
-        return self.client.is_ready(self._ready())
+        return self._done[0] or self.client.is_ready(self._ready())
 
     def failed(self) -> bool:
         """True when the work is known to have failed."""
+        if self._done[0]:
+            return False
         event = self._ready()
         return self.client.is_ready(event) and self.client.error_of(event) is not None
 
     def wait(self) -> None:
         """Blocks until finished; raises what the work failed with."""
+        if self._done[0]:
+            return
         event = self._ready()
         if self.is_long and not self.client.is_ready(event):
             self._wait_interruptibly(event)
@@ -72,14 +79,13 @@ class Handle:
         if error is not None:
             self.reported = True
             raise translate(self.name, error)
+        self._done[0] = True
 
     def _ready(self) -> int:
         event = self._event
         if not event:
             self.client.check_process(self.name)
-            event = self._event = self.client.api.call(
-                "Buffer_ReadyEvent", abi.BufferReadyEvent(buffer=self.address)
-            ).event
+            event = self._event = self.client.ready_event(self.address)
         return event
 
     def _wait_interruptibly(self, event: int) -> None:
