@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from veery_runtime import completion
@@ -51,11 +52,11 @@ class Handle:
         self._done = [False] if done is None else done
         self._event = 0
 
-    def __del__(self) -> None:
+    def __del__(self, packed: Callable[[int], bytes] = one_field) -> None:  # at exit the module has lost its names
         client = self.client
         if self._event:
-            client.destroy_event(one_field(self._event))
-        client.destroy_buffer(one_field(self.address))
+            client.destroy_event(packed(self._event))
+        client.destroy_buffer(packed(self.address))
 
     def done(self) -> bool:
         """True when finished, successfully or not; never blocks."""

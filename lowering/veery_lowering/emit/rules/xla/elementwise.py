@@ -44,7 +44,6 @@ _OPERATIONS: dict[str, Callable[..., Value]] = {
     "atan2": hlo.atan2,
     "erf": hlo.erf,
     "erfc": hlo.erfc,
-    "erf_inv": hlo.erf_inv,
     "zeta": hlo.zeta,
     "bessel_i1e": hlo.bessel_i1e,
     "nextafter": hlo.next_after,
@@ -73,7 +72,7 @@ def _by_formula(name: str) -> None:
 
 for _name in (
     "igamma", "igammac", "igamma_grad_a", "random_gamma_grad", "regularized_incomplete_beta", "bessel_i0e",
-    "lgamma", "digamma", "polygamma",
+    "lgamma", "digamma", "polygamma", "erf_inv",
 ):  # fmt: skip
     _by_formula(_name)
 
