@@ -12,6 +12,7 @@ from veery_lowering.compiler.handover import hand_over
 from veery_lowering.compiler.inspection import intermediate, temporary_bytes
 from veery_lowering.emit.module import Emission, emit_module
 from veery_lowering.emit.work import estimate_work, is_blocking
+from veery_lowering.errors import LoweringError
 from veery_lowering.mlir import bytecode
 from veery_lowering.passes.pipeline import Situation
 from veery_lowering.program import STATIC, Options, Program, Symbols, call_metadata, place_of
@@ -47,7 +48,13 @@ class Lowered:
         """IREE's own IR after a phase: "flow" shows the dispatches; "llvm", "asm", "spirv" or "ptx": their code.
 
         With `debug_info` the IR says where in the user's files its operations come from.
+
+        Raises ValueError for a module that XLA compiles.
         """
+        if self.target.backend == "xla":
+            raise ValueError(
+                f"{phase!r} is a phase of IREE's compiler, and {self.name} is for XLA: lower it for 'cpu' to see that"
+            )
         return intermediate(self.emission, self.target, self.options, phase, debug_info=debug_info)[0]
 
     def code_before_changes(self) -> tuple[str, Situation]:
@@ -61,6 +68,8 @@ class Lowered:
 
     def temporary_bytes(self) -> int:
         """The bytes that IREE plans for values that are neither arguments nor results; 0 where it does not know."""
+        if self.target.backend == "xla":
+            return 0
         return temporary_bytes(self.emission, self.target, self.options)
 
     def as_bytecode(self) -> bytes:
@@ -123,6 +132,11 @@ def lower(
     resolved = resolve(target)
     donations = tuple(donated) or (False,) * len(closed_jaxpr.in_avals)
     symbols = Symbols(*symbols)
+    if resolved.backend == "xla" and symbols.sources:
+        raise LoweringError(
+            f"{name}: its shapes are symbolic, and XLA compiles for one shape at a time. Call it with arrays of known "
+            "shapes, or compile it for IREE's CPU device"
+        )
     choices = dict(
         hardware=resolved.hardware,
         protect=options.protect_arguments,

@@ -21,7 +21,7 @@ from veery._api.unpacking import MISMATCH, STATIC, Unpack, unpacker
 from veery._core import monitoring, recording, source, tree, tree_registry
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
-from veery._core.compiler_options import Pairs, pairs
+from veery._core.compiler_options import Pairs, compiler as asked_compiler, pairs
 from veery._core.config import config
 from veery._core.dimensions import SymbolicScope, is_symbolic, parse_shape, scope_of
 from veery._core.effects import ref_effect
@@ -240,7 +240,7 @@ class JitFunction:
         if config.jax_disable_jit:
             return self._fun(*args, **kwargs)
         leaves, sig, donated = self._signature(args, kwargs)
-        if self._options.dynamic is not None and current_trace() is eval_trace:
+        if self._options.dynamic is not None and current_trace() is eval_trace and not self._is_for_xla(leaves):
             sig = self._abstracted(sig, args, kwargs)
         shardings = self._options.shardings
         if shardings is not None:
@@ -271,6 +271,12 @@ class JitFunction:
         found = _dispatch.execute(traced.program, traced.name, contents(inputs), how)
         outs = store(inputs, traced.discharged.written, found)
         return outs if shardings is None else shardings.placed_results(traced.out_tree, outs, self._name)
+
+    def _is_for_xla(self, leaves: Sequence[Any]) -> bool:
+        """Whether XLA compiles calls with these arguments: for one shape at a time."""
+        device = self._options.device or _dispatch.device_of([x for x in leaves if type(x) is ArrayImpl], self._name)
+        options = {**dict(config.veery_compiler_options), **dict(self._options.compiler_options)}
+        return asked_compiler(options) == "xla" or _dispatch.target_of(device).startswith("xla:")
 
     def _execute(self, traced: Traced, sig: Signature, leaves: Sequence[Any], donations: tuple[bool, ...]) -> list[Any]:
         inputs = [*traced.consts, *leaves]
