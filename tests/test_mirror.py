@@ -44,6 +44,7 @@ ROWS = {
     "veery/version": "interface/test_as_jax",
     "veery/experimental/jet": "experimental/test_jet",
     "veery/experimental/rnn": "experimental/test_rnn",
+    "veery/experimental/sparse/*": "experimental/test_sparse",
     "veery/experimental/ode": "experimental/test_ode",
     "veery/example_libraries/*": "experimental/test_example_libraries",
     "veery/_src/*": "interface/test_private",

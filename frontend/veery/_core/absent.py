@@ -79,6 +79,45 @@ NAMES: dict[str, dict[str, str]] = {
     "veery.experimental.rnn": {
         _LATER: "lstm_bwd lstm_fwd rnn_abstract_eval rnn_bwd_abstract_eval rnn_bwd_p rnn_fwd_p",
     },
+    "veery.experimental.sparse": {
+        _LATER: """
+            SparseTracer bcoo_conv_general_dilated bcoo_dot_general_p bcoo_dot_general_sampled_p bcoo_extract_p
+            bcoo_fromdense_p bcoo_gather bcoo_sort_indices_p bcoo_spdot_general_p bcoo_sum_duplicates_p bcoo_todense_p
+            bcoo_transpose_p bcsr_dot_general_p bcsr_extract_p bcsr_fromdense_p bcsr_todense_p coo_fromdense_p
+            coo_matmat_p coo_matvec_p coo_todense_p csr_fromdense_p csr_matmat_p csr_matvec_p csr_todense_p todense_p
+        """,
+    },
+    "veery.experimental.sparse.ad": {
+        _LATER: "flatten_fun_for_sparse_ad",
+    },
+    "veery.experimental.sparse.api": {
+        _LATER: "todense_p",
+    },
+    "veery.experimental.sparse.bcoo": {
+        _LATER: """
+            BCOOProperties Buffer CUSPARSE_DATA_DTYPES CUSPARSE_INDEX_DTYPES bcoo_concatenate bcoo_conv_general_dilated
+            bcoo_dot_general_p bcoo_dot_general_sampled_p bcoo_dynamic_slice bcoo_extract_p bcoo_fromdense_p bcoo_gather
+            bcoo_reshape bcoo_rev bcoo_slice bcoo_sort_indices_p bcoo_spdot_general_p bcoo_squeeze bcoo_sum_duplicates_p
+            bcoo_todense_p bcoo_transpose_p
+        """,
+    },
+    "veery.experimental.sparse.bcsr": {
+        _LATER: """
+            BCSRProperties bcsr_dot_general_p bcsr_extract_p bcsr_fromdense_p bcsr_todense_p
+        """,
+    },
+    "veery.experimental.sparse.coo": {
+        _LATER: "coo_fromdense_p coo_matmat_p coo_matvec_p coo_todense_p",
+    },
+    "veery.experimental.sparse.csr": {
+        _LATER: "csr_fromdense_p csr_matmat_p csr_matvec_p csr_todense_p",
+    },
+    "veery.experimental.sparse.transform": {
+        _LATER: """
+            SparseTrace SparseTracer SparsifyEnv SparsifyValue arrays_to_spvalues eval_sparse pjit sparse_rules_bcoo
+            sparse_rules_bcsr sparsify_fun sparsify_raw sparsify_subtrace spvalues_to_arrays spvalues_to_avals
+        """,
+    },
     "veery.extend.backend": {
         _XLA: "clear_backends get_compile_options register_backend_factory",
     },
@@ -163,11 +202,8 @@ NAMES: dict[str, dict[str, str]] = {
 MODULES: dict[str, str] = {
     _TENSORFLOW: "veery.experimental.jax2tf",
     _LATER: """
-        veery.experimental.random veery.experimental.sparse veery.experimental.sparse.ad veery.experimental.sparse.api
-        veery.experimental.sparse.bcoo veery.experimental.sparse.bcsr veery.experimental.sparse.coo
-        veery.experimental.sparse.csr veery.experimental.sparse.linalg veery.experimental.sparse.random
-        veery.experimental.sparse.test_util veery.experimental.sparse.transform veery.experimental.sparse.util
-        veery.image veery.scipy.optimize veery.scipy.sparse veery.scipy.sparse.linalg veery.scipy.spatial
+        veery.experimental.random veery.experimental.sparse.linalg veery.experimental.sparse.test_util veery.image
+        veery.scipy.optimize veery.scipy.sparse veery.scipy.sparse.linalg veery.scipy.spatial
         veery.scipy.spatial.transform veery.scipy.stats veery.scipy.stats.bernoulli veery.scipy.stats.beta
         veery.scipy.stats.betabinom veery.scipy.stats.binom veery.scipy.stats.cauchy veery.scipy.stats.chi2
         veery.scipy.stats.dirichlet veery.scipy.stats.expon veery.scipy.stats.gamma veery.scipy.stats.gennorm

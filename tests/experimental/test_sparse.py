@@ -1,0 +1,191 @@
+"""`experimental.sparse` beside JAX 0.10.2 (recorded/sparse.json), and beside the same operations on dense arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from cases_sparse import CASES, M
+from support.numpy_trace import numpy_evaluation
+from support.recorded import check, read
+
+import veery
+import veery.numpy as jnp
+from veery import lax
+from veery.experimental import sparse
+
+RECORDED = read(Path(__file__).with_name("recorded") / "sparse.json")
+pytestmark = pytest.mark.compiler
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_outcomes_are_those_of_jax(name):
+    check(veery, CASES[name], RECORDED[name])
+
+
+# Of arrays with axes of a batch, sparse axes and dense axes.
+LAYOUTS = [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0)]
+SHAPE = (2, 3, 4)
+
+
+def made(shape=SHAPE, seed=0):
+    random = np.random.default_rng(seed)
+    return np.where(random.uniform(size=shape) < 0.4, random.normal(size=shape), 0.0).astype(np.float32)
+
+
+def dot(dims):
+    return lambda x, y: lax.dot_general(x, y, dims)
+
+
+A, B = made((3, 5), 1), made((4, 2, 5), 2)
+# (dense, with the module and the sparse array): each is compared with the first on the dense array.
+OPERATIONS = {
+    "todense": (lambda x: x, lambda S, x: x),
+    "sum over the first": (lambda x: x.sum(0), lambda S, x: x.sum(0)),
+    "sum over the second": (lambda x: x.sum(1), lambda S, x: x.sum(1)),
+    "sum over the last two": (lambda x: x.sum((1, 2)), lambda S, x: x.sum((1, 2))),
+    "product": (lambda x: x @ B[:, 0], lambda S, x: x @ B[:, 0]),
+    "product from the left": (lambda x: A.T @ x, lambda S, x: A.T @ x),
+    "dot_general over two axes": (
+        lambda x: dot((((2, 0), (0, 1)), ((), ())))(x, B),
+        lambda S, x: S.bcoo_dot_general(x, B, dimension_numbers=(((2, 0), (0, 1)), ((), ()))),
+    ),
+    "dot_general with a batch": (
+        lambda x: dot((((1,), (0,)), ((0,), (1,))))(x, made((3, 2, 4), 3)),
+        lambda S, x: S.bcoo_dot_general(x, made((3, 2, 4), 3), dimension_numbers=(((1,), (0,)), ((0,), (1,)))),
+    ),
+    "dot_general of the last axis": (
+        lambda x: dot((((), ()), ((2,), (0,))))(x, B),
+        lambda S, x: S.bcoo_dot_general(x, B, dimension_numbers=(((), ()), ((2,), (0,)))),
+    ),
+    "slice": (lambda x: x[1:, ::2, 1:3], lambda S, x: x[1:, ::2, 1:3]),
+    "index": (lambda x: x[1, :, None, 2], lambda S, x: x[1, :, None, 2]),
+    "negative steps": (lambda x: x[::-1, ::-2], lambda S, x: x[::-1, ::-2]),
+    "dynamic_slice": (
+        lambda x: lax.dynamic_slice(x, (1, 2, 0), (1, 2, 3)),
+        lambda S, x: S.bcoo_dynamic_slice(x, (1, jnp.int32(2), 0), (1, 2, 3)),
+    ),
+    "rev": (lambda x: lax.rev(x, (0, 2)), lambda S, x: S.bcoo_rev(x, (0, 2))),
+    "reshape": (lambda x: x.reshape(2, 6, 2), lambda S, x: x.reshape(2, 6, 2)),
+    "reshape of all": (lambda x: x.reshape(4, 6), lambda S, x: x.reshape(4, 6)),
+    "multiplication": (lambda x: x * B[:, 0, 0], lambda S, x: x * B[:, 0, 0]),
+    "division": (lambda x: x / (2 + B[:, 0, 0]), lambda S, x: x / (2 + B[:, 0, 0])),
+    "addition": (lambda x: x + 2 * x, lambda S, x: x + 2 * x),
+    "concatenation along the first": (
+        lambda x: jnp.concatenate([x, -x], 0),
+        lambda S, x: S.bcoo_concatenate([x, -x], dimension=0),
+    ),
+    "concatenation along the last": (
+        lambda x: jnp.concatenate([x, -x], 2),
+        lambda S, x: S.bcoo_concatenate([x, -x], dimension=2),
+    ),
+    "broadcast": (
+        lambda x: lax.broadcast_in_dim(x, (5, *SHAPE), (1, 2, 3)),
+        lambda S, x: S.bcoo_broadcast_in_dim(x, shape=(5, *SHAPE), broadcast_dimensions=(1, 2, 3)),
+    ),
+    "broadcast between": (
+        lambda x: lax.broadcast_in_dim(x, (2, 5, 3, 4), (0, 2, 3)),
+        lambda S, x: S.bcoo_broadcast_in_dim(x, shape=(2, 5, 3, 4), broadcast_dimensions=(0, 2, 3)),
+    ),
+    "sum_duplicates": (lambda x: x + x, lambda S, x: (x + x).sum_duplicates(nse=13)),
+    "sort_indices": (lambda x: x, lambda S, x: x.sort_indices()),
+    "extract": (lambda x: x, lambda S, x: S.bcoo_extract(x + x, x.todense())),
+    "layout without axes of a batch": (lambda x: x, lambda S, x: x.update_layout(n_batch=0, n_dense=0)),
+    "layout with an axis of a batch": (lambda x: x, lambda S, x: x.update_layout(n_batch=1, on_inefficient=None)),
+    "layout with a dense axis": (lambda x: x, lambda S, x: x.update_layout(n_dense=1, on_inefficient=None)),
+    "pytrees": (lambda x: 3 * x, lambda S, x: veery.tree.map(lambda y: y, x) * 3),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_operations_are_those_of_dense_arrays(layout):
+    n_batch, n_dense = layout
+    dense = made()
+    x = sparse.BCOO.fromdense(dense, n_batch=n_batch, n_dense=n_dense, nse=13)  # a few of them padding
+
+    def all_of_them(x):
+        found = {}
+        for name, (_, operation) in OPERATIONS.items():
+            found[name] = sparse.todense(operation(sparse, x))
+        return found
+
+    with numpy_evaluation():
+        found = veery.jit(all_of_them)(x)
+        operations = {name: operation for name, (operation, _) in OPERATIONS.items()}
+        wanted = veery.jit(lambda x: {name: operation(x) for name, operation in operations.items()})(dense)
+    for name in OPERATIONS:
+        assert found[name].dtype == wanted[name].dtype, name
+        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_gradients_are_those_of_dense_arrays():
+    x = sparse.BCOO.fromdense(M)
+    other = jnp.asarray(made((4, 3), 4))
+
+    def loss(mat, other):
+        return jnp.sum(jnp.sin(sparse.todense((mat @ other) * 2)) ** 2)
+
+    by_sparse, by_other = sparse.grad(loss, argnums=(0, 1))(x, other)
+    wanted, wanted_other = veery.grad(loss, argnums=(0, 1))(jnp.asarray(M), other)
+    np.testing.assert_allclose(by_other, wanted_other, rtol=1e-5)
+    np.testing.assert_allclose(by_sparse.todense(), np.where(M != 0, wanted, 0), rtol=1e-5)
+    assert by_sparse.indices.tolist() == x.indices.tolist()
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "bcsr"])
+def test_formats_go_through_gradients_and_scans(form):
+    cls = {"csr": sparse.CSR, "csc": sparse.CSC, "coo": sparse.COO, "bcsr": sparse.BCSR}[form]
+    x = cls.fromdense(jnp.asarray(M), nse=7)
+    assert np.array_equal(x.todense(), M)
+    gradient = sparse.grad(lambda x: jnp.sum((x @ jnp.arange(4.0)) ** 2))(x)
+    assert type(gradient) is cls
+    wanted = 2 * (M @ np.arange(4))[:, None] * np.arange(4)
+    np.testing.assert_allclose(gradient.todense(), np.where(M != 0, wanted, 0), rtol=1e-6)
+    doubled = lax.fori_loop(0, 2, lambda i, c: veery.tree.map(lambda leaf: leaf, c), x)
+    assert np.array_equal(doubled.todense(), M)
+
+
+def test_matrices_of_scipy():
+    for cls, form in ((sparse.BCOO, scipy.sparse.coo_matrix), (sparse.BCSR, scipy.sparse.csr_matrix)):
+        assert np.array_equal(cls.from_scipy_sparse(form(M)).todense(), M)
+
+
+def test_padding_never_counts():
+    """Elements whose index lies beyond an axis, with values that are not zero."""
+    indices = np.array([[0, 1], [3, 0], [1, 4], [3, 4]])
+    x = sparse.BCOO((jnp.array([1.0, 10.0, 100.0, 1000.0]), indices), shape=(3, 4))
+    dense = np.zeros((3, 4), np.float32)
+    dense[0, 1] = 1
+    for found, wanted in [
+        (x.todense(), dense),
+        (x.sum(0).todense(), dense.sum(0)),
+        (x.sum(), dense.sum()),
+        (x @ np.ones(4, np.float32), dense.sum(1)),
+        (np.ones(3, np.float32) @ x, dense.sum(0)),
+        (x.reshape(2, 6).todense(), dense.reshape(2, 6)),
+        ((x + x).sum_duplicates().todense(), 2 * dense),
+        (x[0].todense(), dense[0]),
+    ]:
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_random_arrays():
+    x = sparse.random_bcoo(veery.random.key(0), (2, 5, 6), nse=0.3, n_batch=1, dtype=jnp.float32)
+    assert (x.nse, x.n_batch, x.dtype) == (9, 1, jnp.float32)
+    assert ((x.todense() != 0).sum((1, 2)) == 9).all()
+    rows = sparse.random_bcoo(veery.random.key(0), (5, 6), nse=8, sorted_indices=True).indices[:, 0]
+    assert rows.tolist() == sorted(rows.tolist())
+    with pytest.raises(ValueError, match="between 0 and 30"):
+        sparse.random_bcoo(veery.random.key(0), (5, 6), nse=31)
+
+
+def test_what_has_no_rule_is_refused():
+    x = sparse.BCOO.fromdense(M)
+    with pytest.raises(NotImplementedError, match="todense"):
+        sparse.sparsify(jnp.exp)(x)
+    with pytest.raises(NotImplementedError, match="slices"):
+        x[np.array([0, 1])]
+    with pytest.raises(NotImplementedError, match="mixes"):
+        sparse.BCOO.fromdense(M, n_batch=1).transpose((1, 0))
