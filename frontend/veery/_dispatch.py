@@ -23,7 +23,7 @@ from veery._core.config import config, default_device as use_default_device
 from veery._core.device import Device
 from veery._core.dimensions import Symbols, is_symbolic, symbols_of
 from veery._core.errors import JaxRuntimeError
-from veery._core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
+from veery._core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr, subjaxprs
 from veery._core.primitive import Primitive
 from veery._core.trace import eval_trace, set_current_trace
 from veery._core.transfers import guard
@@ -32,6 +32,7 @@ from veery._transforms.dce import dce, side_effects
 from veery._transforms.float0 import holds_float0, inputs_without_float0, outputs_with_float0, without_float0
 from veery._transforms.parts import in_parts, on_one_device
 from veery._transforms.staging import close_over, stage
+from veery.lax._callback import io_callback_p, pure_callback_p
 
 logger = logging.getLogger("veery")
 
@@ -501,12 +502,40 @@ def run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How = _ANY
     else:
         produced = provided.verifier.run_verified(executable, buffers, closed, name, device, how.compiler_options)
     _donate(arrays, how)
+    if calls_python(closed):
+        raise_known(produced)
     committed = how.device is not None or any(x._committed for x in arrays)
     outs = results(closed.out_avals, produced, committed)
     check_special(outs, f"jit({name})", closed, arrays)
     if how.device is None and any(x._buffer.device is None for x in arrays):
         outs = provided.distribution.spread(outs, arrays, name)
     return Run(outs, executable, device, arrays)
+
+
+def calls_python(closed: ClosedJaxpr) -> bool:
+    """Whether results come from functions of the user's in Python, so that calls may raise their exceptions."""
+    if closed.derived.calls_python is None:
+        closed.derived.calls_python = _calls_python(closed.jaxpr)
+    return closed.derived.calls_python
+
+
+def _calls_python(jaxpr: Jaxpr) -> bool:
+    called = lambda eqn: eqn.primitive in (pure_callback_p, io_callback_p)
+    return any(called(eqn) or any(map(_calls_python, subjaxprs(eqn.params))) for eqn in jaxpr.eqns)
+
+
+def raise_known(buffers: Sequence[Any]) -> None:
+    """Raise the exception of a call if it has failed by now, as small programs have that ran in this thread."""
+    for buffer in buffers:
+        if buffer.is_ready():
+            buffer.wait()
+
+
+def call_raising(executable: Any, buffers: Sequence[Any]) -> Sequence[Any]:
+    """Call a program that calls Python."""
+    produced: Sequence[Any] = executable.call(buffers)
+    raise_known(produced)
+    return produced
 
 
 def call(executable: Any, buffers: Sequence[Any], name: str) -> Sequence[Any]:

@@ -326,9 +326,10 @@ class JitFunction:
             if len(self._entries) >= _MOST_DYNAMIC_ENTRIES:
                 self._entries.clear()
             executable = executable.at([x.shape for x in run.arrays])
+        raising = _dispatch.calls_python(traced.program)
         entry = Entry(
             executable,
-            executable.call,
+            functools.partial(_dispatch.call_raising, executable) if raising else executable.call,
             run.device,
             run.device is _dispatch.default_device(),
             self._options.device is not None,

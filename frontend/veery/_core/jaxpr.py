@@ -153,6 +153,7 @@ class Derived:
         tuned: the fastest compiler options, by device and the options that were asked for.
         verified: the devices, or the devices with options, on which results were compared with the reference.
         consts: of a staged operation, the constants that were made its leading arguments.
+        calls_python: whether results come from functions of the user's in Python; None where nobody has asked.
     """
 
     transformed: dict[tuple[Any, ...], Any] = field(default_factory=dict)
@@ -163,6 +164,7 @@ class Derived:
     tuned: dict[tuple[Any, ...], tuple[tuple[str, Any], ...]] = field(default_factory=dict)
     verified: set[Any] = field(default_factory=set)
     consts: list[Any] = field(default_factory=list)
+    calls_python: bool | None = None
 
 
 @dataclass(eq=False)
