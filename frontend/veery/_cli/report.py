@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from veery import _dispatch
-from veery._cli import output
+from veery._cli import libraries as known_libraries, output
 
 _PACKAGES = (
     "veery numpy ml_dtypes optree scipy opt_einsum iree-base-compiler iree-base-runtime click rich pygments lark"
@@ -100,15 +100,22 @@ def cache_clear_command() -> None:
 
 
 @click.command("doctor")
+@click.option("--libraries", is_flag=True, help="Report on the installed libraries that are written for JAX.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def doctor_command(as_json: bool) -> int:
+def doctor_command(libraries: bool, as_json: bool) -> int:
     """Report on the environment, and compile and run a small program. Exits with 1 if that fails.
+
+    With --libraries: which libraries import with veery in JAX's place, and which names of JAX in their sources veery
+    has not. Exits with 1 if one does not import.
 
     \b
     Examples:
       veery doctor
       veery doctor --json > report.json
+      veery doctor --libraries
     """
+    if libraries:
+        return _libraries(as_json)
     found = {
         "python": f"{platform.python_version()} at {sys.executable}",
         "system": f"{platform.platform()}, {os.cpu_count()} CPUs",
@@ -123,6 +130,18 @@ def doctor_command(as_json: bool) -> int:
     else:
         _print(found)
     return 0 if found["test"]["ok"] else 1
+
+
+def _libraries(as_json: bool) -> int:
+    found = known_libraries.report()
+    if as_json:
+        output.emit_json(found)
+    elif not found:
+        click.echo(f"none is installed of {', '.join(known_libraries.LIBRARIES)}")
+    else:
+        rows = [[d["name"], d["version"], d["error"] or "imports", " ".join(d["lacks"])] for d in found]
+        output.table("", ["library", "version", "in JAX's place", "names that veery has not"], rows)
+    return 1 if any(d["error"] for d in found) else 0
 
 
 def _version(name: str) -> str | None:
