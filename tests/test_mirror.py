@@ -96,6 +96,7 @@ ROWS = {
     "veery/_api/unpacking": "dispatch/test_calls",
     "veery/_api/vectorize": "transforms/test_compositions transforms/test_transform_errors",
     "veery/_api/verify": "reference/test_verification",
+    "veery/_cli/libraries": "cli/test_libraries",
     "veery/_cli/as_jax": "interface/test_as_jax",
     "veery/_cli/*": "cli/test_commands",
     # Its middle.

