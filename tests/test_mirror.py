@@ -287,6 +287,7 @@ ROWS = {
     "veery_lowering/targets/xla": "xla/test_devices",
     "veery_runtime/pjrt/beside": "xla/test_better",
     "veery_runtime/pjrt/better": "xla/test_better",
+    "veery_runtime/pjrt/several": "xla/test_several",
     "veery_runtime/pjrt/*": "xla/test_devices xla/test_callbacks",
     "veery_runtime/pjrt/plugins": "xla/test_plugins",
     "veery_runtime/sharing": "runtime/test_executable dispatch/test_growth",

@@ -8,7 +8,8 @@ partitioner would take the place of `spread`, and of the parts between operation
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -166,9 +167,9 @@ def execute_on_mesh(
         outs = _dispatch.execute(closed, name, arrays, _dispatch.How(device=device))
         return [_sharded(x.aval, s, [x._buffer]) for x, s in zip(outs, shardings)]
     devices = devices_of(mesh)
-    executables = _executables(jaxpr, name, mesh.shape_tuple, devices)
+    launch = _launcher(jaxpr, name, mesh.shape_tuple, devices)
     parts = [_parts(x, NamedSharding(mesh, spec)) for x, spec in zip(arrays, in_specs)]
-    results = runtime().spmd.run(executables, [[p[i] for p in parts] for i in range(len(devices))])
+    results = launch([[p[i] for p in parts] for i in range(len(devices))])
     outs = []
     for j, (aval, spec, sharding) in enumerate(zip(jaxpr.out_avals, out_specs, shardings)):
         whole = _shard_map.assembled(aval, spec, mesh, manual_axes)
@@ -197,8 +198,11 @@ def _check_devices(args: Sequence[ArrayImpl], mesh: Mesh, name: str) -> None:
             )
 
 
-def _executables(jaxpr: ClosedJaxpr, name: str, axes: Axes, devices: tuple[Any, ...]) -> list[Any]:
-    """The program, loaded on each device."""
+def _launcher(jaxpr: ClosedJaxpr, name: str, axes: Axes, devices: tuple[Any, ...]) -> Callable[[list[Any]], Any]:
+    """What runs the program on the buffers for each device, and returns the results of each.
+
+    Devices of one PJRT plugin run it as the replicas of one program; others in a thread each.
+    """
     known = jaxpr.derived.on_devices
     if devices not in known:
         program = on_one_device(device_program(jaxpr, axes))
@@ -207,9 +211,15 @@ def _executables(jaxpr: ClosedJaxpr, name: str, axes: Axes, devices: tuple[Any, 
             target: _dispatch.compile_lowered(_dispatch.lower_jaxpr(program, name, target, donated), None)[0]
             for target in set(map(_dispatch.target_of, devices))
         }
-        inline = lambda d: "inline" if d.inline is not None else None
-        known[devices] = [runtime().load(compiled[_dispatch.target_of(d)], d, queue=inline(d)) for d in devices]
-    return known[devices]
+        clients = {getattr(d, "client", None) for d in devices}
+        if len(clients) == 1 and None not in clients:
+            known[devices] = runtime().several(next(iter(compiled.values())), devices).run
+        else:
+            inline = lambda d: "inline" if d.inline is not None else None
+            loaded = [runtime().load(compiled[_dispatch.target_of(d)], d, queue=inline(d)) for d in devices]
+            known[devices] = functools.partial(runtime().spmd.run, loaded)
+    found: Callable[[list[Any]], Any] = known[devices]
+    return found
 
 
 def _parts(x: ArrayImpl, sharding: NamedSharding) -> Sequence[Any]:
@@ -243,9 +253,9 @@ def execute_on_devices(
 ) -> list[ArrayImpl]:
     """Run a program on the slices of its mapped arguments, one on each device."""
     _dispatch.check_execution(name)
-    executables = _executables(jaxpr, name, ((axis_name, axis_size),), devices)
+    launch = _launcher(jaxpr, name, ((axis_name, axis_size),), devices)
     shards = [_slices(as_array(x), mapped, devices) for x, mapped in zip(args, in_mapped)]
-    results = runtime().spmd.run(executables, [[s[i] for s in shards] for i in range(axis_size)])
+    results = launch([[s[i] for s in shards] for i in range(axis_size)])
     mesh = Mesh(np.array(devices, dtype=object), (axis_name if isinstance(axis_name, str) else _PMAP_AXIS,))
     outs = []
     for j, (aval, mapped) in enumerate(zip(jaxpr.out_avals, out_mapped)):

@@ -17,6 +17,7 @@ from veery_runtime.discovery import (
     configure as configure,
     devices as devices,
     plugins as plugins,
+    several as several,
     synchronize as synchronize,
 )
 from veery_runtime.errors import (

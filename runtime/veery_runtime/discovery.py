@@ -164,6 +164,13 @@ def beside(program: Any, device: Device) -> Any:
     return BesideExecutable(program, device)
 
 
+def several(program: Any, devices: Any) -> Any:
+    """A program on several devices of one PJRT plugin; see veery_runtime.pjrt.several.SeveralExecutable."""
+    from veery_runtime.pjrt.several import SeveralExecutable
+
+    return SeveralExecutable(program, devices)
+
+
 def better(*forms: Any) -> Any:
     """The better of two programs; see veery_runtime.pjrt.better.BetterExecutable, which takes these arguments."""
     from veery_runtime.pjrt.better import BetterExecutable

@@ -148,7 +148,7 @@ class Derived:
         transformed: results of transformations, by the transformation and its arguments (see `memoized`).
         executables: loaded programs, by device, donated arguments and compiler options.
         on_host: what evaluates the jaxpr by NumPy, by device; None where it is to be compiled.
-        on_devices: by devices, the program that is loaded on each of them (`pmap`).
+        on_devices: by devices, what runs the program on all of them (`pmap`, `shard_map`).
         donations: by which arguments are donated, which of them a result may become.
         tuned: the fastest compiler options, by device and the options that were asked for.
         verified: the devices, or the devices with options, on which results were compared with the reference.
@@ -159,7 +159,7 @@ class Derived:
     transformed: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     executables: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     on_host: dict[Any, Any] = field(default_factory=dict)
-    on_devices: dict[tuple[Any, ...], list[Any]] = field(default_factory=dict)
+    on_devices: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     donations: dict[tuple[bool, ...], tuple[bool, ...]] = field(default_factory=dict)
     tuned: dict[tuple[Any, ...], tuple[tuple[str, Any], ...]] = field(default_factory=dict)
     verified: set[Any] = field(default_factory=set)

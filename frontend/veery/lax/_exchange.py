@@ -35,14 +35,16 @@ class Exchange:
 
     Args:
         name: of the collective.
-        combine: from the values of all devices along the axis, and this one's place, to this device's result.
+        params: its parameters.
         sizes: the sizes of all axes.
         axis: which of them it is along.
     """
 
-    def __init__(self, name: str, combine: Callable[[list[np.ndarray], int], Any], sizes: tuple[int, ...], axis: int):
+    def __init__(self, name: str, params: dict[str, Any], sizes: tuple[int, ...], axis: int):
         self.__name__ = name
-        self.combine = combine
+        self.params = params
+        # From the values of all devices along the axis, and this one's place, to this device's result.
+        self.combine: Callable[[list[np.ndarray], int], Any] = _exchanges[name](**params)
         self.sizes = sizes
         self.axis = axis
 
@@ -125,8 +127,7 @@ def between_devices(jaxpr: Jaxpr, axes: Axes) -> Jaxpr:
     eqns = []
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in _exchanges and eqn.params.get("axis_name") in names:
-            combine = _exchanges[eqn.primitive.name](**eqn.params)
-            function = Exchange(eqn.primitive.name, combine, sizes, names.index(eqn.params["axis_name"]))
+            function = Exchange(eqn.primitive.name, eqn.params, sizes, names.index(eqn.params["axis_name"]))
             params = {"function": function, "out_avals": tuple(v.aval for v in eqn.outvars)}
             eqns.append(eqn.replace(primitive=exchange_p, params=params))
         else:

@@ -11,6 +11,14 @@ from veery_lowering.stablehlo._build import (
     dtype_of as dtype_of,
     shape_of as shape_of,
 )
+from veery_lowering.stablehlo._collective import (
+    all_gather as all_gather,
+    all_reduce as all_reduce,
+    all_to_all as all_to_all,
+    collective_permute as collective_permute,
+    reduce_scatter as reduce_scatter,
+    replica_id as replica_id,
+)
 from veery_lowering.stablehlo._constants import (
     is_constant as is_constant,
     splat_attribute as splat_attribute,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Call = Callable[[Sequence[Buffer]], list[Buffer]]
 
 # What XLA computes together in bfloat16 and float16 is rounded where the operations say so, as eagerly.
-_OVERRIDES: dict[str, Any] = {"xla_allow_excess_precision": False, "xla_cpu_enable_fast_min_max": False}
+OVERRIDES: dict[str, Any] = {"xla_allow_excess_precision": False, "xla_cpu_enable_fast_min_max": False}
 
 
 class Frame:
@@ -87,7 +87,7 @@ class PjrtExecutable:
                 pass
         code = self._program.vmfb if self._functions is None else self._functions.bound(self._program.vmfb)
         try:
-            return client.compile(code, [self.device.plugin_id], overrides=_OVERRIDES)
+            return client.compile(code, [self.device.plugin_id], overrides=OVERRIDES)
         except PjrtError as error:
             cause = execution_error(f"{self._where}: XLA cannot compile it for {self.device!r}: {error}")
         raise cause

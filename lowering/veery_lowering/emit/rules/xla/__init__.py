@@ -5,6 +5,7 @@ those for IREE do, are wrong there. Whatever has an operation in StableHLO or CH
 """
 
 from veery_lowering.emit.rules.xla import (
+    collective as collective,
     contract as contract,
     elementwise as elementwise,
     indexing as indexing,
