@@ -89,6 +89,12 @@ def target_of(device: Any) -> str:
     return getattr(device, "target", device.platform)
 
 
+def target_by(compiler_options: asked.Pairs, device: Any) -> str:
+    """The compilation target for a device by the compiler that is asked for."""
+    options = {**dict(config.veery_compiler_options), **dict(compiler_options)}
+    return _BESIDE if device.platform == "cpu" and asked.compiler(options) == "xla" else target_of(device)
+
+
 # Arrays.
 
 

@@ -51,14 +51,18 @@ class Lowered:
 
         Raises ValueError for a module that XLA compiles.
         """
+        self._refuse_xla(phase)
+        return intermediate(self.emission, self.target, self.options, phase, debug_info=debug_info)[0]
+
+    def _refuse_xla(self, phase: str) -> None:
         if self.target.backend == "xla":
             raise ValueError(
                 f"{phase!r} is a phase of IREE's compiler, and {self.name} is for XLA: lower it for 'cpu' to see that"
             )
-        return intermediate(self.emission, self.target, self.options, phase, debug_info=debug_info)[0]
 
     def code_before_changes(self) -> tuple[str, Situation]:
         """IREE's code as the passes of the last stage find it, and what decides which of them are run."""
+        self._refuse_xla("vm")
         text, module = intermediate(self.emission, self.target, self.options, "vm")
         return text, code_situation(self.emission, self.target, module)
 

@@ -187,6 +187,15 @@ def test_without_a_plugin_auto_is_iree_and_xla_is_refused(tmp_path: Any) -> None
     assert first == "2.0" and "pip install 'veery[xla]'" in second
 
 
+def test_ahead_of_time() -> None:
+    lowered = veery.jit(lambda x: jnp.sin(x) + 1, compiler="xla").lower(jnp.ones(3))
+    compiled = lowered.compile()
+    result = compiled(jnp.zeros(3))
+    assert result.devices() == {veery.devices("cpu")[0]} and compiled.cost_analysis()["queue"] == "xla"
+    np.testing.assert_array_equal(result, np.ones(3))
+    assert compiled.runtime_executable().serialize()
+
+
 def test_the_compiler_is_a_setting_too() -> None:
     veery.config.update("veery_compiler_options", {"compiler": "xla"})
     try:

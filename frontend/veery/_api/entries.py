@@ -19,6 +19,11 @@ def compile_for(traced: Any, target: str) -> Any:
 def entry(traced: Any, programs: Sequence[Any], *, name: str | None = None) -> Any:
     """What an artifact says of a traced function (a veery.stages.Traced) and its programs."""
     inner = traced._traced
+    if any(program.backend == "xla" for program in programs):
+        raise ValueError(
+            f"{name or inner.name} was compiled by XLA; artifacts hold programs of IREE, which run without a compiler. "
+            "Compile it for one of its targets: cpu, vulkan, cuda"
+        )
     refuse_refs(inner)
     if holds_float0(inner.closed):
         raise ValueError(f"{name or inner.name}: a file holds no arguments or results of float0, which carry nothing")

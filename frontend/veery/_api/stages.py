@@ -119,8 +119,8 @@ class Traced:
             **choices: further options of the lowering, e.g. self_contained=True (call no Python functions).
         """
         device = None if lowering_platforms else self._device or _dispatch.default_device()
-        target = lowering_platforms[0] if lowering_platforms else _dispatch.target_of(device)
         asked = self._function._options.compiler_options
+        target = lowering_platforms[0] if lowering_platforms else _dispatch.target_by(asked, device)
         closed = self._traced.program
         donated = (*[False] * (len(closed.in_avals) - len(self._donated)), *self._donated)
         rest = tuple(inputs_without_float0(closed, donated))
@@ -416,11 +416,6 @@ class Compiled:
         >>> veery_runtime.load("f.vmfb")(np.ones(3, np.float32))
         {'y': array([2., 2., 2.], dtype=float32)}
         """
-        if self._program.backend == "xla":
-            raise ValueError(
-                f"{self._traced.fun_name} was compiled by XLA; artifacts hold programs of IREE, which run without a "
-                "compiler. Compile it for one of its targets: jit(f).trace(...).lower(lowering_platforms=['cpu'])"
-            )
         programs = [self._program]
         if self._program.host_calls or self._executable is None:
             programs = [compile_for(self._traced, self._program.target)]
