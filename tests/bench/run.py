@@ -2,7 +2,8 @@
 
     python tests/bench/run.py [--jax-python PYTHON] [--json FILE]
 
-Each library runs in a process of its own; veery runs twice, first with an empty cache of compiled programs.
+Each library runs in a process of its own; veery runs twice, first with an empty cache of compiled programs, with IREE,
+and, where its plugin is installed, with XLA, and with the better of both.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from first_calls import has_xla
 
 CASES = Path(__file__).with_name("cases.py")
 
@@ -48,6 +51,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as cache:
         columns["veery, cold cache"] = timings(sys.executable, "veery", VEERY_CACHE_DIR=cache)
         columns["veery"] = timings(sys.executable, "veery", VEERY_CACHE_DIR=cache)
+    for compiler, title in (("xla", "veery by XLA"), ("auto", "veery, the better")) if has_xla() else ():
+        with tempfile.TemporaryDirectory() as cache:
+            chosen = {"VEERY_CACHE_DIR": cache, "VEERY_COMPILER_OPTIONS": f"compiler={compiler}"}
+            timings(sys.executable, "veery", **chosen)
+            columns[title] = timings(sys.executable, "veery", **chosen)
     if options.jax_python:
         columns["jax"] = timings(options.jax_python, "jax")
 
