@@ -419,3 +419,33 @@ def test_what_no_branch_changes_depends_on_no_choice(in_numpy):
     assert [np.shape(o) for o in outs] == [(), (2,), (2,)]
     close(outs[1], [1.0, 2.0])
     close(outs[2], [-2.0, 2.0])
+
+
+def test_a_function_is_traced_once_for_each_type(in_numpy):
+    """As by jit; but not where it closes over a tracer, which is of one trace."""
+    traced = []
+
+    def body(c, x):
+        traced.append(x)
+        return lax.add(c, x), None
+
+    def step(c):
+        traced.append(c)
+        return lax.add(c, 1.0)
+
+    for _ in range(2):
+        lax.scan(body, 0.0, X)
+        lax.while_loop(lambda c: lax.lt(c, 3.0), step, 0.0)
+        veery.jit(lambda x: lax.scan(body, 0.0, x)[0])(X)
+    assert len(traced) == 2
+    lax.scan(body, np.float32(0), X.astype(np.float32))
+    assert len(traced) == 3
+
+    def closing(x):
+        multiply = lambda c, _: (lax.mul(c, x), None)
+        run = lambda c: lax.scan(multiply, c, None, length=2)[0]
+        return lax.add(run(1.0), run(2.0))
+
+    close(veery.grad(closing)(3.0), 18.0)
+    close(veery.vmap(closing)(X), 3 * X**2)
+    close(veery.jit(closing)(3.0), 27.0)

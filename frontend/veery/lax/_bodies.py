@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from veery._core import source, tree, tree_registry
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
+from veery._core.config import config
 from veery._core.hitypes import MutableQuasiDynamicData, cur_qdd
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo, Var, eval_jaxpr
+from veery._core.trace import Tracer, axis_env
 from veery._transforms import staging
 from veery._transforms.varying import pvary, typed
 from veery.lax._convert import convert_element_type_p
@@ -42,8 +45,12 @@ def place(fun: Any) -> str:
     return f"{function_name(fun)} at {where.file}:{where.line}" if where.file else function_name(fun)
 
 
+# By function, so that a loop over the same function is traced and compiled once.
+_staged: weakref.WeakKeyDictionary[Any, dict[Any, Body]] = weakref.WeakKeyDictionary()
+
+
 def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Any], what: str) -> Body:
-    """Stage a function of pytrees.
+    """Stage a function of pytrees, once for each type of its arguments, as `jit` does.
 
     Args:
         fun: the function.
@@ -51,6 +58,20 @@ def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Any], what
         avals: types of the leaves.
         what: what takes the function, for messages.
     """
+    key = (in_tree, tuple(avals), what, config.trace_key(), axis_env())
+    try:
+        known = _staged.setdefault(fun, {})
+        found = known.get(key)
+    except TypeError:  # it cannot be remembered
+        return _stage(fun, in_tree, avals, what)
+    if found is None:
+        found = _stage(fun, in_tree, avals, what)
+        if not (found.jaxpr.jaxpr.is_high or any(isinstance(x, Tracer) for x in found.consts)):
+            known[key] = found
+    return found
+
+
+def _stage(fun: Callable[..., Any], in_tree: Any, avals: Sequence[Any], what: str) -> Body:
     staging.forbid_tracing(fun)
     out_tree: Any = None
 
