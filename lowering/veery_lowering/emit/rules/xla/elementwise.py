@@ -58,6 +58,23 @@ for _name, _operation in _OPERATIONS.items():
     _direct(_name, _operation)
 
 
+def _ordered(name: str, strictly: str) -> None:
+    """Lower a comparison that equal numbers pass.
+
+    XLA takes `x * x >= 0`, `abs(x) >= 0` and `exp(x) >= 0` for true, also of NaN: more and equal are asked for apart.
+    """
+
+    @elementwise(name, target="xla")
+    def lower(ctx: Any, a: Value, b: Value, **_: Any) -> Value:
+        if not _is_float(hlo.dtype_of(a)):
+            return hlo.compare(a, b, name.upper())
+        return hlo.or_(hlo.compare(a, b, strictly), hlo.compare(a, b, "EQ"))
+
+
+_ordered("ge", "GT")
+_ordered("le", "LT")
+
+
 def _by_formula(name: str) -> None:
     """Lower a primitive that is no operation to its formula, made of operations."""
 
@@ -113,10 +130,15 @@ def _pow(ctx: Any, x: Value, y: Value) -> Value:
 
 @rule("convert_element_type", target="xla")
 def _convert_element_type(ctx: Any, x: Value, *, new_dtype: Any, **_: Any) -> Value:
-    """Conversions between floats are operations; others have the general rule's meaning out of range."""
+    """Conversions between floats are operations; others have the general rule's meaning out of range.
+
+    Of a product with a converted bool XLA makes a selection, so that `False * nan` is 0: bools select a one or a zero.
+    """
     old, new = hlo.dtype_of(x), np.dtype(getattr(new_dtype, "physical", new_dtype))
     if _is_float(old) and _is_float(new):
         return hlo.convert(x, new)
+    if old == np.bool_ and _is_float(new):
+        return hlo.select(x, hlo.full_like(x, 1, new), hlo.full_like(x, 0, new))
     return convert_dtype(x, new_dtype)
 
 

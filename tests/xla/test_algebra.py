@@ -1,0 +1,49 @@
+"""What XLA's algebra would make wrong of NaN, and no other compiler does: formulas that keep it from that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.compiled import results
+
+import veery.numpy as jnp
+
+_NAMES = ("float16", "bfloat16", "float32", "float64")
+
+# Functions of x = (nan, -1, 0, 2) and mask = (False, False, True, True).
+NOT_NEGATIVE = {
+    "square": lambda x: x * x >= 0,
+    "absolute": lambda x: abs(x) >= 0,
+    "exponential": lambda x: 0 <= jnp.exp(x),
+    "root": lambda x: jnp.sqrt(abs(x)) >= jnp.zeros_like(x),
+    "sum": lambda x: abs(x) + x * x >= 0,
+}
+MASKED = {
+    "mask": lambda x, m: x * m,
+    "converted": lambda x, m: m.astype(x.dtype) * x,
+    "comparison": lambda x, m: x * (x >= 0),
+    "complement": lambda x, m: x * (1 - (~m).astype(x.dtype)),
+    "by way of integers": lambda x, m: x * m.astype("int32").astype(x.dtype),
+    "two": lambda x, m: x * m * m,
+    "logarithm": lambda x, m: jnp.log(x - x * 0 - 3) * m,  # NaN of what is none
+}
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_nan_passes_no_comparison(name: str, on_xla: Any, x64: Any) -> None:
+    x = np.array([np.nan, -1, 0, 2]).astype(jnp.dtype(name))
+    outs = results([(fun, (x,)) for fun in NOT_NEGATIVE.values()])
+    assert {key: out.tolist() for key, out in zip(NOT_NEGATIVE, outs)} == dict.fromkeys(
+        NOT_NEGATIVE, [False, True, True, True]
+    )
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_false_times_nan_is_nan(name: str, on_xla: Any, x64: Any) -> None:
+    x, mask = np.array([np.nan, -1, 0, 2]).astype(jnp.dtype(name)), np.array([False, False, True, True])
+    outs = results([(fun, (x, mask)) for fun in MASKED.values()])
+    for key, out in zip(MASKED, outs):
+        expected = [np.nan] * 4 if key == "logarithm" else [np.nan, 0, 0, 2]
+        np.testing.assert_array_equal(out.astype(np.float64), expected, err_msg=key)
