@@ -126,6 +126,7 @@ ROWS = {
     "veery/_core/tree_*": "core/test_tree",
     "veery/_eager/*": "dispatch/test_host_evaluation",
     "veery/_reference/*": "reference/test_evaluation reference/test_verification",
+    "veery/_reference/agreement": "xla/test_second_opinion",
     "veery/_transforms/batching": "transforms/test_compositions transforms/test_collectives",
     "veery/_transforms/calls": "transforms/test_compositions",
     "veery/_transforms/costs": "cli/test_commands dispatch/test_compiler_options",

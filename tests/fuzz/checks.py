@@ -116,7 +116,7 @@ def judged(make: Callable[[], Program], target: Target, rules: bool = True) -> O
     try:
         program = make()
         outcome.program = str(program)
-        closed, outs = run_program(program, target)
+        closed, results = run_program(program, target)
     except Unsupported as missing:
         outcome.kind, outcome.detail = "skipped", str(missing)
         return outcome
@@ -127,7 +127,7 @@ def judged(make: Callable[[], Program], target: Target, rules: bool = True) -> O
         outcome.kind, outcome.detail = "refused", described(error)
         return outcome
     try:
-        verdict = compiled_failures(closed, program.args, outs)
+        verdict = compiled_failures(closed, program.args, results)
         outcome.undetermined = round(verdict.undetermined, 4)
         if verdict.failures:
             outcome.kind, outcome.detail = "wrong", "\n".join(verdict.failures)
@@ -143,4 +143,5 @@ def described(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     inner = [f for f in frames if "/veery" in f.filename or "fuzz" in f.filename][-3:]
     where = " < ".join(f"{'/'.join(f.filename.split('/')[-2:])}:{f.lineno} {f.name}" for f in reversed(inner))
-    return f"{type(error).__name__}: {str(error)[:1500]}\n  at {where}"
+    notes = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}{notes}: {str(error)[:1500]}\n  at {where}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,8 @@ import veery as jax
 from fuzz.nesting import Stage
 from fuzz.programs import Program
 from veery._core.jaxpr import JaxprEqn, Literal, Var
-from veery._reference import compare
+from veery._reference.agreement import standing
+from veery._reference.comparison import Comparison, compare_each
 from veery._reference.formats import format_of, held
 from veery._reference.interpreter import Interpreter
 from veery._reference.rounding import SINGLE
@@ -28,7 +29,7 @@ class Verdict:
     """What was found of a program's results.
 
     Attributes:
-        failures: a line for each result that is wrong.
+        failures: a line for each result that is wrong, and one on who is alone if several compilers were asked.
         undetermined: the share of elements of which nothing is known.
     """
 
@@ -36,17 +37,22 @@ class Verdict:
     undetermined: float
 
 
-def compiled_failures(closed: Any, args: Sequence[Any], outs: Sequence[Any]) -> Verdict:
-    """Results of a compiled program beside the reference evaluation of the jaxpr that was compiled.
+def compiled_failures(closed: Any, args: Sequence[Any], results: Mapping[str, Sequence[Any]]) -> Verdict:
+    """Results of compiled programs, by where they ran, beside the reference evaluation of the jaxpr they are made of.
 
     What is wrong is so whichever the random errors are by which bounds are found. Where several jumps come together
     those of one comparison may all miss what the program did: of a sum of shortest paths in bfloat16, in 1 of 12.
     """
+    found: dict[str, Comparison] = {}
     for seed in range(_SEEDS):
-        comparison = compare(closed, args, outs, 1000 * seed)
-        if comparison.ok:
+        wrong = {name: outs for name, outs in results.items() if name not in found or not found[name].ok}
+        found.update(zip(wrong, compare_each(closed, args, list(wrong.values()), 1000 * seed)))
+        if all(comparison.ok for comparison in found.values()):
             break
-    return Verdict([str(f) for f in comparison.failures], comparison.undetermined)
+    lines = [f"{name}: {f}" if name else str(f) for name, c in found.items() for f in c.failures]
+    if lines and len(found) > 1:
+        lines.append(standing(found))
+    return Verdict(lines, max(comparison.undetermined for comparison in found.values()))
 
 
 def rule_failures(program: Program) -> list[str]:

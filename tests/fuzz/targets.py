@@ -1,4 +1,4 @@
-"""Where programs run: compiled for the CPU, for Vulkan, or saved to a file that the runtime alone loads."""
+"""Where programs run: compiled for the CPU or Vulkan, by XLA, or saved to a file that the runtime alone loads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from fuzz.programs import Program
 from veery._core.jaxpr import ClosedJaxpr, Jaxpr, subjaxprs
 
 Arrays = Sequence[np.ndarray]
-TARGETS = ("cpu", "vulkan", "artifact", "stablehlo", "stablehlo-vulkan", "triples", "triples-vulkan")
+TARGETS = (
+    *("cpu", "vulkan", "xla", "cpu+xla", "artifact"),
+    *("stablehlo", "stablehlo-vulkan", "stablehlo-xla"),
+    *("triples", "triples-vulkan", "triples-xla"),
+)
 _RUNTIME = Path(__file__).parents[2] / "runtime"
 _VULKAN_TYPES = ("bool", "int32", "uint32", "float32", "complex64")
 
@@ -31,6 +35,11 @@ class Target:
     """Compiles and runs programs. `half` and `wide` say whether the device computes in 16 and in 64 bits."""
 
     half = wide = True
+
+    @property
+    def parts(self) -> dict[str, Target]:
+        """The targets that run each program, by name: this one, whose name says nothing."""
+        return {"": self}
 
     def run(self, fun: Any, args: Arrays, donated: tuple[int, ...], closed: ClosedJaxpr) -> list[np.ndarray]:
         """Results of a function, whose jaxpr is `closed`, by the compiled program.
@@ -61,6 +70,27 @@ class Vulkan(Target):
     def device(self) -> Iterator[None]:
         with jax.default_device(jax.devices("vulkan")[0]):
             yield
+
+
+class Xla(Target):
+    """The first device of XLA's CPU plugin."""
+
+    @contextmanager
+    def device(self) -> Iterator[None]:
+        with jax.default_device(jax.devices("xla")[0]):
+            yield
+
+
+class Beside(Target):
+    """Several targets, which all run each program, so that their results can be compared."""
+
+    def __init__(self, parts: dict[str, Target]):
+        self._parts = parts
+        self.half, self.wide = (all(getattr(p, width) for p in parts.values()) for width in ("half", "wide"))
+
+    @property
+    def parts(self) -> dict[str, Target]:
+        return self._parts
 
 
 class Artifact(Target):
@@ -127,13 +157,22 @@ def target_named(name: str) -> Target:
     """One of `TARGETS`: where a program runs, a module of StableHLO, or a program of triples of steps."""
     if name not in TARGETS:
         raise ValueError(f"no such target: {name!r}")
-    return {"vulkan": Vulkan, "artifact": Artifact}.get(name.rpartition("-")[2], Target)()
+    if "+" in name:
+        return Beside({part: target_named(part) for part in name.split("+")})
+    return {"vulkan": Vulkan, "xla": Xla, "artifact": Artifact}.get(name.rpartition("-")[2], Target)()
 
 
-def run_program(program: Program, target: Target) -> tuple[ClosedJaxpr, list[np.ndarray]]:
-    """The jaxpr of a program, and its results on a target."""
+def run_program(program: Program, target: Target) -> tuple[ClosedJaxpr, dict[str, list[np.ndarray]]]:
+    """The jaxpr of a program, and its results on each part of a target."""
     closed = jax.make_jaxpr(program.fun)(*program.args)
-    return closed, target.run(program.fun, program.args, program.donated, closed)
+    results = {}
+    for name, part in target.parts.items():
+        try:
+            results[name] = part.run(program.fun, program.args, program.donated, closed)
+        except Exception as error:
+            error.add_note(f"on {name}") if name else None
+            raise
+    return closed, results
 
 
 def _numpy(x: Any) -> np.ndarray:

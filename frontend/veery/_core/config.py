@@ -59,6 +59,14 @@ def _text(value: Any) -> str | None:
     raise ValueError(f"new string config value must be None or of type str, got {value} of type {type(value)}.")
 
 
+def _platforms(value: Any) -> str:
+    if isinstance(value, str):
+        names = [name.strip() for name in value.split(",")]
+        if all(names) or names == [""]:
+            return ",".join(names)
+    raise ValueError(f'expected platforms such as "xla" or "xla,vulkan", or "" for none, got {value!r}.')
+
+
 def _one_of(*choices: str, optional: bool = False) -> Check:
     def check(value: Any) -> str | None:
         if (value is None and optional) or (isinstance(value, str) and value in choices):
@@ -185,6 +193,12 @@ OPTIONS: dict[str, Option] = {
         True,
         "Compare results with a float64 evaluation in NumPy (see veery.debug.verify): of each program's first call, or "
         "of all calls.",
+    ),
+    "veery_verify_beside": Option(
+        "",
+        _platforms,
+        True,
+        "Platforms on whose devices programs that are verified run too, and are compared: xla, or xla,vulkan.",
     ),
     # What the user sees.
     "jax_traceback_filtering": Option(
@@ -447,6 +461,7 @@ default_device = State("jax_default_device")
 default_prng_impl = State("jax_default_prng_impl")
 legacy_prng_key = State("jax_legacy_prng_key")
 verify = State("veery_verify")
+verify_beside = State("veery_verify_beside")
 transfer_guard = State("jax_transfer_guard")
 transfer_guard_host_to_device = State("jax_transfer_guard_host_to_device")
 transfer_guard_device_to_device = State("jax_transfer_guard_device_to_device")

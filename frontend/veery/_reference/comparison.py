@@ -155,12 +155,30 @@ def compare(
     >>> print(*_reference.compare(closed, [x], [jnp.cos(x)]).failures)
     output 0: 1 of 1 elements differ; at [0] the program has -0.416146..., the reference 0.9092974268256817 within ...
     """
+    (found,) = compare_each(closed, args, [outs], seed, calls)
+    return found
+
+
+def compare_each(
+    closed: ClosedJaxpr,
+    args: Sequence[Any],
+    runs: Sequence[Sequence[Any]],
+    seed: int = 0,
+    calls: Calls | None = None,
+) -> list[Comparison]:
+    """Compare what several compilers' programs returned with one evaluation of the reference.
+
+    Args:
+        closed, args, seed, calls: as of `compare`.
+        runs: what each program returned.
+    """
     values = samples(closed, args, seed, SAMPLES, calls)
-    found = of_samples(values, closed.out_avals, outs)
-    if found.ok:
+    found = [of_samples(values, closed.out_avals, outs) for outs in runs]
+    if all(comparison.ok for comparison in found):
         return found
     more = samples(closed, args, seed + 1, 1 + MORE, calls)
-    return of_samples([(*v, *m[1:]) for v, m in zip(values, more)], closed.out_avals, outs)
+    values = [(*v, *m[1:]) for v, m in zip(values, more)]
+    return [of_samples(values, closed.out_avals, outs) for outs in runs]
 
 
 def bounds_and_values(closed: ClosedJaxpr, args: Sequence[Any], seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -15,24 +16,27 @@ import numpy as np
 from veery import _dispatch
 from veery._core import effects
 from veery._core.compiler_options import Pairs
-from veery._core.config import verify as setting
+from veery._core.config import verify as setting, verify_beside
 from veery._core.dimensions import is_symbolic
 from veery._core.errors import VerificationError
 from veery._core.jaxpr import ClosedJaxpr
 from veery._reference import blame
-from veery._reference.comparison import Comparison, compare
+from veery._reference.agreement import standing
+from veery._reference.comparison import Comparison, compare_each
 from veery._reference.control_flow import on_all_devices
 from veery._reference.interpreter import Unverifiable
 from veery._reference.replay import Calls, recorded
 from veery._reference.reproduction import write
+from veery._transforms.dce import dce_jaxpr
 
 logger = logging.getLogger("veery")
 
 
 class Record(NamedTuple):
-    """A program that was verified, by the name of its function."""
+    """A program that was verified, by the name of its function, and where it ran."""
 
     name: str
+    platform: str
     comparison: Comparison
 
 
@@ -58,7 +62,7 @@ def run_verified(
     Raises:
         VerificationError: they differ.
     """
-    key, verified = (device, options), closed.derived.verified
+    key, verified = (device, options, verify_beside.value), closed.derived.verified
     if setting.value == "first" and key in verified:
         return executable(buffers)  # type: ignore[no-any-return]
     verified.add(key)
@@ -66,6 +70,8 @@ def run_verified(
     with recorded(closed) as calls:
         results: Sequence[Any] = executable(buffers)
         outs = [b.numpy() for b in results]
+    if executable.queue == "xla" and device.platform == "cpu":  # jit(compiler="xla")
+        device = _dispatch.first_device("xla")
     with setting("off"):
         check(closed, name, args, outs, device, options, calls=calls)
     return results
@@ -77,10 +83,10 @@ def verify_pmap(args: Sequence[Any], outs: Sequence[Any], devices: tuple[Any, ..
     Raises:
         VerificationError: they differ.
     """
-    verified = params["jaxpr"].derived.verified
-    if setting.value == "first" and devices in verified:
+    key, verified = (devices, verify_beside.value), params["jaxpr"].derived.verified
+    if setting.value == "first" and key in verified:
         return
-    verified.add(devices)
+    verified.add(key)
     with setting("off"):
         try:
             closed = on_all_devices(**params)
@@ -119,7 +125,7 @@ def check(
     seed: int = 0,
     calls: Calls | None = None,
 ) -> Comparison | None:
-    """Compare what a program returned with the reference.
+    """Compare what a program returned with the reference, and with what it returns on the platforms of the settings.
 
     Args:
         closed: the program, without consts.
@@ -132,31 +138,64 @@ def check(
         calls: what its `io_callback`s returned.
 
     Returns:
-        The comparison; None if the program cannot be evaluated again (a line is logged).
+        The comparison of `outs`; None if the program cannot be evaluated again (a line is logged).
 
     Raises:
-        VerificationError: they differ.
+        VerificationError: results differ from the reference's, or the program does not run on one of the platforms.
+        RuntimeError: there is no device of a platform.
     """
+    others = _devices_beside(device)
     try:
         if any(is_symbolic(getattr(aval, "shape", ())) for aval in closed.in_avals):
             raise Unverifiable("its shapes are symbolic")
-        found = compare(closed, args, outs, seed, calls)
+        places = [(device, options), *((other, ()) for other in others if _may_run_again(closed, name, other))]
+        runs = [outs, *(_run_beside(closed, name, args, other) for other, _ in places[1:])]
+        comparisons = compare_each(closed, args, runs, seed, calls)
     except Unverifiable as error:
         logger.info("jit(%s) is not verified: %s", name, error)
         return None
+    found = {place.platform: comparison for (place, _), comparison in zip(places, comparisons)}
     if (records := _records.get()) is not None:
-        records.append(Record(name, found))
-    if found.ok:
-        return found
+        records.extend(Record(name, platform, comparison) for platform, comparison in found.items())
+    wrong = [(place, c) for place, c in zip(places, comparisons) if not c.ok]
+    if not wrong:
+        return comparisons[0]
+    lines = [line for (place, _), c in wrong for line in _differences(c, name, place)]
+    lines += [standing(found)] if len(found) > 1 else []
     if effects.has_io(closed.effects):  # its parts are not run apart, which would call the functions again
-        raise VerificationError("\n".join(_differences(found, name, device)), name)
+        raise VerificationError("\n".join(lines), name)
+    (place, asked), comparison = wrong[0]
+    run = functools.partial(_run, name=name, device=place, options=asked)
+    culprit = blame.find(closed, args, comparison.failures[0], run, seed)
+    raise _error(culprit, lines, name, place, asked, seed)
 
-    def run(program: ClosedJaxpr, values: Sequence[Any]) -> list[Any]:
-        executable = _dispatch.compile_jaxpr(program, name, device, (), options)
-        arrays = [_dispatch.put(np.asarray(x), aval) for x, aval in zip(values, program.in_avals)]
-        return [b.numpy() for b in executable(_dispatch.on_device(arrays, device))]
 
-    raise _error(blame.find(closed, args, found.failures[0], run, seed), found, name, device, options, seed)
+def _devices_beside(device: Any) -> list[Any]:
+    """The first devices of the platforms that programs are to run on too."""
+    platforms = [p for p in verify_beside.value.split(",") if p not in ("", device.platform)]
+    return [_dispatch.first_device(platform) for platform in platforms]
+
+
+def _may_run_again(closed: ClosedJaxpr, name: str, device: Any) -> bool:
+    if not effects.has_io(closed.effects):
+        return True
+    logger.info("jit(%s) does not run on %s too, which would call its io_callback again", name, device.platform)
+    return False
+
+
+def _run_beside(closed: ClosedJaxpr, name: str, args: Sequence[Any], device: Any) -> list[Any]:
+    silent = closed.map_jaxpr(lambda jaxpr: dce_jaxpr(jaxpr, keep_effects=False))  # what is printed, is once
+    try:
+        return _run(silent, args, name, device, ())
+    except Exception as error:
+        raise VerificationError(f"jit({name}) does not run on {device}: {error}", name) from error
+
+
+def _run(program: ClosedJaxpr, values: Sequence[Any], name: str, device: Any, options: Pairs) -> list[Any]:
+    """Compile and run a program."""
+    executable = _dispatch.compile_jaxpr(program, name, device, (), options)
+    arrays = [_dispatch.put(np.asarray(x), aval) for x, aval in zip(values, program.in_avals)]
+    return [b.numpy() for b in executable(_dispatch.on_device(arrays, device))]
 
 
 def _differences(found: Comparison, name: str, device: Any) -> list[str]:
@@ -167,13 +206,13 @@ def _differences(found: Comparison, name: str, device: Any) -> list[str]:
 
 
 def _error(
-    culprit: blame.Culprit, found: Comparison, name: str, device: Any, options: Pairs, seed: int
+    culprit: blame.Culprit, differences: Sequence[str], name: str, device: Any, options: Pairs, seed: int
 ) -> VerificationError:
     path = write(culprit, name, _dispatch.target_of(device), options, seed, _folder())
     eqn = culprit.equation
     equation = "" if eqn is None else blame.place(eqn)
     lines = [
-        *_differences(found, name, device),
+        *differences,
         f"The first equation that differs is {equation}:" if eqn is not None else "No equation of it differs.",
         *([f"  {_line(eqn)}", f"  {culprit.failure.elements}"] if eqn is not None else []),
         culprit.how,
