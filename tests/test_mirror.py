@@ -202,6 +202,7 @@ ROWS = {
     "veery/numpy/_interchange": "numpy/test_input_output",
     "veery/numpy/_operators": "numpy/test_array_methods",
     "veery/numpy/_promotion": "numpy/test_promotion",
+    "veery/image": "scipy/test_against_scipy scipy/test_compiled_functions scipy/test_recorded_functions",
     "veery/scipy/*": "scipy/test_against_scipy scipy/test_compiled_functions scipy/test_recorded_functions",
     "veery/scipy/special/*": "scipy/test_special",
     "veery/scipy/__init__": "scipy/test_special",

@@ -115,6 +115,7 @@ from veery import (
     experimental as experimental,
     export as export,
     extend as extend,
+    image as image,
     interpreters as interpreters,
     lax as lax,
     monitoring as monitoring,

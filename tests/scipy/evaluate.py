@@ -53,6 +53,31 @@ g = (jnp.array([0.0, 1, 2.5, 4]), jnp.array([-1.0, 0, 1, 2, 5]))
 pts, R = jnp.asarray(rng.uniform(-1, 5, size=(6, 2)), "float32"), m.RegularGridInterpolator
 """,
     "scipy.cluster.vq": "x, X, X3, iX = normal(7), normal(4, 5), normal(2, 3, 4), jnp.arange(20).reshape(4, 5)",
+    "scipy.optimize": """
+rosen = lambda x: jnp.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+quad = lambda x: jnp.sum((x - jnp.arange(x.size)) ** 2 * jnp.arange(1, x.size + 1))
+him = lambda x: (x[0] ** 2 + x[1] - 11) ** 2 + (x[0] + x[1] ** 2 - 7) ** 2
+mat = lambda x: 0.26 * (x[0] ** 2 + x[1] ** 2) - 0.48 * x[0] * x[1]
+lb = "l-bfgs-experimental-do-not-rely-on-this"
+core = lambda r: (r.x, r.success, r.status, r.nfev, r.njev, r.nit)
+""",
+    "scipy.sparse.linalg": """
+X, Q, b = normal(4, 6), normal(5, 5), normal(5)
+spd, q = Q @ Q.T + 5 * jnp.eye(5), Q + 5 * jnp.eye(5)
+cq, cb = q + 1j * Q.T, b + 1j * b[::-1]
+her = cq @ cq.conj().T
+""",
+    "scipy.spatial.transform": """
+q, Q, v, V = normal(4), normal(5, 4), normal(3), normal(5, 3)
+R, Sl, ang = m.Rotation, m.Slerp, jnp.asarray(rng.uniform(-3, 3, size=(5, 3)), "float32")
+r, rs = R.from_quat(q), R.from_quat(Q)
+one = jnp.array([[0.0, 0, 0, 1], [0, 0, 0, -1], [0, -1, 0, 0], [-1, 0, 0, 0]])
+sl = Sl.init(jnp.arange(5.0), rs)
+""",
+    "image": """
+X, iX, X3 = normal(4, 6), jnp.arange(24).reshape(4, 6), normal(2, 4, 5)
+bf, h = X.astype("bfloat16"), X.astype("float16")
+""",
 }
 
 

@@ -9,7 +9,10 @@ import numpy as np
 from support.samples import normal_samples
 
 import veery
+from veery import image as im
 from veery.scipy import cluster, fft, interpolate, linalg, ndimage, signal
+from veery.scipy.sparse import linalg as sparse
+from veery.scipy.spatial.transform import Rotation, Slerp
 
 random = normal_samples(3)
 a, tall, b, spd = random(4, 4), random(4, 2), random(4), random(4, 6) @ random(6, 4)
@@ -54,4 +57,23 @@ SMOOTH: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
     "map_coordinates": (lambda x, i, j: ndimage.map_coordinates(x, [i, j], 1, "reflect"), (image, 5 * a, 5 * a.T)),
     "vq": (lambda x, codes: cluster.vq.vq(x, codes)[1], (image, image[:3] + 0.1)),
     "interpolate": (lambda x, p: interpolate.RegularGridInterpolator(grid, x)(p), (image, places)),
+    "cg": (lambda x, b: sparse.cg(x @ x.T + spd, b, tol=1e-12)[0], (a, b)),
+    "cg-complex": (lambda x, b: sparse.cg(x @ x.conj().T, b, tol=1e-12)[0], (z + 2 * np.eye(4), z[0])),
+    "gmres": (lambda x, b: sparse.gmres(x, b, tol=1e-12)[0], (triangle + 0.3 * a, b)),
+    "bicgstab": (lambda x, b: sparse.bicgstab(x, b, tol=1e-12)[0], (triangle + 0.3 * a, b)),
+    "resize": (lambda x: im.resize(x, (3, 9), "lanczos3"), (image,)),
+    "resize-edges": (lambda x: im.resize(x, (7, 3), "cubic-pytorch", antialias=False), (image,)),
+    "scale_and_translate": (
+        lambda x, s, t: im.scale_and_translate(x, (4, 9), (0, 1), s, t, "cubic"),
+        (image, np.array([0.71, 1.3]), np.array([0.21, -0.4])),
+    ),
+    "rotvec": (lambda v: Rotation.from_rotvec(v).as_matrix(), (a[:, :3],)),
+    "rotvec-zero": (lambda v: Rotation.from_rotvec(v).apply(b[:3]), (np.zeros(3),)),
+    "as_mrp": (lambda q: Rotation.from_quat(q).as_mrp(), (a,)),
+    "as_rotvec": (lambda q: Rotation.from_quat(q).as_rotvec(), (a,)),
+    "as_euler": (lambda q: Rotation.from_quat(q).as_euler("zxy"), (a,)),
+    "from_euler": (lambda x: Rotation.from_euler("XYZ", x).apply(b[:3]), (a[:, :3],)),
+    "from_matrix": (lambda q: Rotation.from_matrix(Rotation.from_quat(q).as_matrix()).quat, (a,)),
+    "mrp": (lambda p: Rotation.from_mrp(p).inv().apply(b[:3]), (a[:, :3],)),
+    "slerp": (lambda q, t: Slerp.init(np.arange(4.0), Rotation.from_quat(q))(t).as_matrix(), (a, np.array([0.3, 2.6]))),
 }

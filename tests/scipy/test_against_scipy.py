@@ -126,6 +126,115 @@ def test_interpolation_is_scipys(method: str) -> None:
             np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-9)
 
 
+def test_rotations_are_scipys() -> None:
+    from scipy.spatial import transform as theirs
+
+    from veery.scipy.spatial import transform as ours
+
+    angles = np.random.default_rng(2).uniform(-3, 3, (7, 3))
+    for seq in ("xyz", "ZXY", "zxz", "YXY"):
+        a, e = (m.Rotation.from_euler(seq, angles, degrees=True) for m in (ours, theirs))
+        np.testing.assert_allclose(a.as_matrix(), e.as_matrix(), atol=1e-12)
+        for other in ("xyz", "XZX", "zyx", "YXZ"):
+            np.testing.assert_allclose(a.as_euler(other), e.as_euler(other), atol=1e-12)
+        np.testing.assert_allclose(a.as_rotvec(degrees=True), e.as_rotvec(degrees=True), atol=1e-10)
+        np.testing.assert_allclose(a.as_mrp(), e.as_mrp(), atol=1e-12)
+        np.testing.assert_allclose(a.magnitude(), e.magnitude(), atol=1e-12)
+        np.testing.assert_allclose(a.as_quat(canonical=True), e.as_quat(canonical=True), atol=1e-12)
+        np.testing.assert_allclose((a * a.inv()[0]).as_matrix(), (e * e.inv()[0]).as_matrix(), atol=1e-12)
+        np.testing.assert_allclose(a.apply(angles, inverse=True), e.apply(angles, inverse=True), atol=1e-12)
+        np.testing.assert_allclose(
+            a.mean(angles[:, 0] ** 2).as_matrix(), e.mean(angles[:, 0] ** 2).as_matrix(), atol=1e-12
+        )
+        times = np.array([0.0, 0.25, 3.0, 5.5, 6.0])
+        slerps = (
+            m.Slerp(np.arange(7.0), r) if m is theirs else m.Slerp.init(np.arange(7.0), r)
+            for m, r in ((ours, a), (theirs, e))
+        )
+        actual, expected = (slerp(times).as_matrix() for slerp in slerps)
+        np.testing.assert_allclose(actual, expected, atol=1e-12)
+    tiny = np.array([1e-9, -2e-9, 0.0])
+    np.testing.assert_allclose(ours.Rotation.from_rotvec(tiny).as_rotvec(), tiny, rtol=1e-12)
+    assert ours.Rotation.identity(3).as_rotvec().shape == (3, 3)
+
+
+ROSENBROCK = lambda x: ((1 - x[:-1]) ** 2 + 100 * (x[1:] - x[:-1] ** 2) ** 2).sum()
+
+
+@pytest.mark.parametrize("method", ["BFGS", "l-bfgs-experimental-do-not-rely-on-this"])
+def test_minima_are_found(method: str) -> None:
+    from veery.scipy.optimize import minimize
+
+    ending = {} if method == "BFGS" else {"ftol": 0.0}
+    for start in (np.zeros(2), np.array([-1.2, 1.0]), np.full(6, 2.0)):
+        found = minimize(ROSENBROCK, start, method=method, tol=1e-7, options={"maxiter": 500, **ending})
+        np.testing.assert_allclose(found.x, 1, atol=1e-6)
+        np.testing.assert_allclose(found.jac, veery.grad(ROSENBROCK)(found.x), atol=1e-9)
+        assert bool(found.success) and int(found.status) == 0 and 20 < int(found.nfev) < 300
+    scaled = minimize(
+        lambda x, s: (s * (x - s) ** 2).sum(), np.zeros(4), (np.array([1e-2, 1.0, 30.0, 500.0]),), method=method
+    )
+    np.testing.assert_allclose(scaled.x, [1e-2, 1, 30, 500], atol=1e-2)
+    short = minimize(ROSENBROCK, np.zeros(6), method=method, options={"maxiter": 3})
+    assert not bool(short.success) and int(short.status) == 1
+
+
+def test_complex_functions_are_minimized() -> None:
+    from veery.scipy.optimize import minimize
+
+    goal = z[0]
+    found = minimize(
+        lambda x: (jnp.abs(x - goal) ** 2 * (1 + np.arange(4))).sum(),
+        np.zeros(4, complex),
+        method="l-bfgs-experimental-do-not-rely-on-this",
+    )
+    np.testing.assert_allclose(found.x, goal, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["cg", "bicgstab", "gmres-batched", "gmres-incremental"])
+def test_iterations_solve_systems(method: str) -> None:
+    from veery.scipy.sparse import linalg as sparse
+
+    n = 30
+    lower, band = np.random.default_rng(5).normal(size=(n, n)), np.diag(np.linspace(2, 9, n))
+    matrix = band + lower @ lower.T / n if method == "cg" else band + lower / 3
+    name, _, kind = method.partition("-")
+    options: dict[str, Any] = {"tol": 1e-11} | ({"solve_method": kind, "restart": 7} if kind else {})
+    for A, rhs in ((matrix, long[:n]), (matrix + 0j, long[:n] * (1 + 2j))):
+        if np.iscomplexobj(A) and method != "cg":
+            A = A + 0.3j * lower.T
+        expected = np.linalg.solve(A, rhs)
+        for M in (None, lambda x, A=A: x / np.diag(A)):
+            x, info = getattr(sparse, name)(lambda v, A=A: A @ v, rhs, M=M, **options)
+            np.testing.assert_allclose(x, expected, rtol=1e-8, atol=1e-9)
+            assert info is None or int(info) == 0
+
+
+def test_systems_of_trees() -> None:
+    from veery.scipy.sparse import linalg as sparse
+
+    rhs = {"a": b, "b": (image, np.ones(()))}
+    for method in (sparse.cg, sparse.bicgstab, sparse.gmres):
+        x, _ = method(lambda t: {"a": 2 * t["a"], "b": (3 * t["b"][0], t["b"][1])}, rhs)
+        np.testing.assert_allclose(x["a"], b / 2)
+        np.testing.assert_allclose(x["b"][0], image / 3)
+
+
+@pytest.mark.parametrize("method", ["linear", "cubic", "cubic-pytorch", "lanczos3", "lanczos5", "area"])
+def test_images_keep_constants_and_means(method: str) -> None:
+    """The weights of each new pixel add up to 1; halves of a smooth image stay where they were."""
+    from veery import image as im
+
+    np.testing.assert_allclose(im.resize(np.full((5, 7), 3.0), (11, 4), method), 3.0, rtol=1e-12)
+    smooth = np.sin(np.linspace(0, 3, 40))
+    expected = np.sin((np.arange(20) + 0.5) * 2 * 3 / 39 - 1.5 / 39)
+    tolerance = 0.02 if method in ("linear", "area") else 0.01
+    np.testing.assert_allclose(im.resize(smooth, (20,), method)[3:-3], expected[3:-3], atol=tolerance)
+    same = im.scale_and_translate(smooth, (40,), (0,), np.ones(1), np.full(1, 3.0), method)
+    np.testing.assert_allclose(same[3:], smooth[:-3], atol=1e-12)
+    assert not np.any(same[:3])
+
+
 def test_tridiagonal_eigenvectors_and_clusters() -> None:
     for d, e in ((long[:9], long[20:28]), (np.ones(12), np.zeros(11)), (np.r_[1.0, 1, 5, 5], np.array([0.0, 1e-9, 0]))):
         w, v = linalg.eigh_tridiagonal(d, e)
@@ -150,7 +259,7 @@ def test_where_there_is_no_solution() -> None:
     )
 
 
-NOT_TWICE = {"sqrtm", "sqrtm-complex", "qr_multiply", "expm_frechet"}
+NOT_TWICE = {"cg-complex", "sqrtm", "sqrtm-complex", "qr_multiply", "expm_frechet"}
 
 
 @pytest.mark.parametrize("name", SMOOTH)

@@ -52,6 +52,8 @@ def agree(ours: Any, theirs: Any, tolerance: float = 2e-5) -> bool:
         if theirs and isinstance(theirs[0], str) and "float16" in theirs[0]:
             tolerance = 0.01
         return len(ours) == len(theirs) and all(agree(a, b, tolerance) for a, b in zip(ours, theirs))
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        return ours.keys() == theirs.keys() and all(agree(ours[k], theirs[k], tolerance) for k in theirs)
     if isinstance(theirs, float) and isinstance(ours, float):
         if math.isnan(theirs) or math.isnan(ours):
             return math.isnan(theirs) and math.isnan(ours)

@@ -5,7 +5,19 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-_MODULES = ("cluster", "fft", "integrate", "interpolate", "linalg", "ndimage", "signal", "special")
+_MODULES = (
+    "cluster",
+    "fft",
+    "integrate",
+    "interpolate",
+    "linalg",
+    "ndimage",
+    "optimize",
+    "signal",
+    "sparse",
+    "spatial",
+    "special",
+)
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -1,0 +1,3 @@
+"""Minima of functions."""
+
+from veery.scipy.optimize._minimize import OptimizeResults as OptimizeResults, minimize as minimize

@@ -1,0 +1,3 @@
+"""Space: rotations."""
+
+from veery.scipy.spatial import transform as transform
