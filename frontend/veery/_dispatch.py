@@ -33,6 +33,7 @@ from veery._transforms.float0 import holds_float0, inputs_without_float0, output
 from veery._transforms.parts import in_parts, on_one_device
 from veery._transforms.staging import close_over, stage
 from veery.lax._callback import io_callback_p, pure_callback_p
+from veery.lax._debug import debug_callback_p, debug_print_p
 
 logger = logging.getLogger("veery")
 
@@ -509,7 +510,7 @@ def run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How = _ANY
         produced = provided.verifier.run_verified(executable, buffers, closed, name, device, how.compiler_options)
     _donate(arrays, how)
     if calls_python(closed):
-        raise_known(produced)
+        raise_known(executable, produced)
     committed = how.device is not None or any(x._committed for x in arrays)
     outs = results(closed.out_avals, produced, committed)
     check_special(outs, f"jit({name})", closed, arrays)
@@ -519,7 +520,7 @@ def run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How = _ANY
 
 
 def calls_python(closed: ClosedJaxpr) -> bool:
-    """Whether results come from functions of the user's in Python, so that calls may raise their exceptions."""
+    """Whether a program calls functions of the user's in Python, so that calls may raise their exceptions."""
     if closed.derived.calls_python is None:
         closed.derived.calls_python = _calls_python(closed)
     return closed.derived.calls_python
@@ -527,21 +528,25 @@ def calls_python(closed: ClosedJaxpr) -> bool:
 
 def _calls_python(given: Jaxpr | ClosedJaxpr) -> bool:
     jaxpr = given.jaxpr if isinstance(given, ClosedJaxpr) else given
-    called = lambda eqn: eqn.primitive in (pure_callback_p, io_callback_p)
+    called = lambda eqn: eqn.primitive in (pure_callback_p, io_callback_p, debug_callback_p, debug_print_p)
     return any(called(eqn) or any(map(_calls_python, subjaxprs(eqn.params))) for eqn in jaxpr.eqns)
 
 
-def raise_known(buffers: Sequence[Any]) -> None:
-    """Raise the exception of a call if it has failed by now, as small programs have that ran in this thread."""
+def raise_known(executable: Any, buffers: Sequence[Any]) -> None:
+    """Raise the exception of a call if it has failed by now, as small programs have that ran in this thread.
+
+    On the CPU calls with effects end before they return, as in JAX: what they print is there.
+    """
+    ends = executable.has_effects and executable.device.platform == "cpu"
     for buffer in buffers:
-        if buffer.is_ready():
+        if ends or buffer.is_ready():
             buffer.wait()
 
 
 def call_raising(executable: Any, buffers: Sequence[Any]) -> Sequence[Any]:
     """Call a program that calls Python."""
     produced: Sequence[Any] = executable.call(buffers)
-    raise_known(produced)
+    raise_known(executable, produced)
     return produced
 
 
