@@ -36,7 +36,6 @@ ATTRIBUTES = {
 # Parameters that differ on purpose.
 DIFFERENT = {
     ("jax.numpy", "set_printoptions"): "names what numpy.set_printoptions takes instead of *args and **kwargs",
-    ("jax.numpy", "einsum"): "has no _dot_general, which is private",
     ("jax.lax", "random_gamma_grad"): "names its arguments",
     ("jax", "vmap"): "sum_match belongs to the sharding types that are not there yet",
     ("jax.api_util", "flatten_fun"): "has no private options",

@@ -65,9 +65,9 @@ def zeros_like_aval(aval: ShapedArray) -> Any:
     return provided.operations.zeros(aval)
 
 
-def instantiate_zeros(t: Any) -> Any:
+def instantiate_zeros(tangent: Any) -> Any:
     """The tangent itself, or an array of zeros for a symbolic Zero."""
-    return zeros_like_aval(t.aval) if type(t) is Zero else t
+    return zeros_like_aval(tangent.aval) if type(tangent) is Zero else tangent
 
 
 def add_tangents(a: Any, b: Any) -> Any:
