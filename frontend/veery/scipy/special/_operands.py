@@ -15,13 +15,19 @@ from veery.numpy._elementwise import elementwise
 from veery.numpy._promotion import Array, promote_args_inexact, to_dtype
 
 
-def real(fun: Callable[..., Any]) -> Callable[..., Any]:
+def is_complex(x: Array) -> bool:
+    """Whether an array has a complex dtype."""
+    return dtypes.issubdtype(aval_of(x).dtype, np.complexfloating)  # type: ignore[attr-defined]
+
+
+def real(fun: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
     """Make a formula for arrays of float32 or float64 a function of array-likes.
 
     The operands get one float dtype and one rank. 16-bit floats are computed in 32 bits and rounded once at the end.
 
     Args:
         fun: takes arrays of one dtype, and returns an array or a tuple of them.
+        name: for messages; the function's by default.
 
     Returns:
         A function of the same arguments.
@@ -30,12 +36,12 @@ def real(fun: Callable[..., Any]) -> Callable[..., Any]:
         TypeError: (when called) an operand is no array.
         ValueError: (when called) an operand is complex.
     """
-    return elementwise(_real(fun))
+    return elementwise(_real(fun, name or fun.__name__))
 
 
 def real_floats(fun: Callable[..., Any]) -> Callable[..., Any]:
     """Like `real`, for functions of one array that refuse integers and bools by a TypeError."""
-    formula = _real(fun)
+    formula = _real(fun, fun.__name__)
 
     @functools.wraps(fun)
     def call(x: Any) -> Any:
@@ -47,15 +53,13 @@ def real_floats(fun: Callable[..., Any]) -> Callable[..., Any]:
     return elementwise(call)
 
 
-def _real(fun: Callable[..., Any]) -> Callable[..., Any]:
-    name = fun.__name__
-
+def _real(fun: Callable[..., Any], name: str) -> Callable[..., Any]:
     @functools.wraps(fun)
     def call(*args: Any) -> Any:
         xs = promote_args_inexact(name, *args)
         aval = aval_of(xs[0])
         dtype, weak = aval.dtype, aval.weak_type  # type: ignore[attr-defined]
-        if dtypes.issubdtype(dtype, np.complexfloating):
+        if is_complex(xs[0]):
             raise ValueError(f"{name} does not support complex-valued inputs.")
         wide = dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
         out = fun(*(as_array(to_dtype(x, wide)) for x in xs))
