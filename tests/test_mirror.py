@@ -205,6 +205,7 @@ ROWS = {
     "veery/image": "scipy/test_against_scipy scipy/test_compiled_functions scipy/test_recorded_functions",
     "veery/scipy/*": "scipy/test_against_scipy scipy/test_compiled_functions scipy/test_recorded_functions",
     "veery/scipy/special/*": "scipy/test_special",
+    "veery/scipy/stats/*": "scipy/test_stats",
     "veery/scipy/__init__": "scipy/test_special",
     "veery/random/_continuous": "random/test_distributions",
     "veery/random/_discrete": "random/test_distributions",

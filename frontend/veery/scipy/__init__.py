@@ -17,6 +17,7 @@ _MODULES = (
     "sparse",
     "spatial",
     "special",
+    "stats",
 )
 
 

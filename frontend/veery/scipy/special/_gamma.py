@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from veery._core.shapes import concrete_int
 from veery.numpy._elementwise import elementwise
 from veery.numpy._promotion import Array, ArrayLike, promote_args_inexact
 from veery.scipy.special._complex_gamma import STIRLING, complex_gamma, complex_loggamma
-from veery.scipy.special._operands import is_complex, real
+from veery.scipy.special._operands import is_complex, of_each, real
 from veery.scipy.special._tables import GAMMA
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -162,11 +161,6 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The beta function
-
-
-def of_each(fun: Callable[[Array], Array], *xs: Array) -> list[Array]:
-    """fun of several arrays, computed by one piece of code."""
-    return list(fun(jnp.stack(jnp.broadcast_arrays(*xs))))
 
 
 def _log_ratio(a: Array, b: Array) -> Array:

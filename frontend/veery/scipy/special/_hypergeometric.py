@@ -11,8 +11,8 @@ from veery import lax, numpy as jnp
 from veery._api.autodiff import jvp
 from veery._api.custom_derivatives import custom_jvp
 from veery.numpy._promotion import Array, ArrayLike
-from veery.scipy.special._gamma import gamma_of, of_each
-from veery.scipy.special._operands import real
+from veery.scipy.special._gamma import gamma_of
+from veery.scipy.special._operands import of_each, real
 
 _MOST_TERMS = 1000
 

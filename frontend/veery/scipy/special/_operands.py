@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from veery import numpy as jnp
 from veery._core import dtypes
 from veery._core.avals import aval_of
 from veery.numpy._arithmetic import as_array
@@ -67,3 +68,8 @@ def _real(fun: Callable[..., Any], name: str) -> Callable[..., Any]:
         return tuple(map(narrow, out)) if isinstance(out, tuple) else narrow(out)
 
     return call
+
+
+def of_each(fun: Callable[[Array], Array], *xs: Array) -> list[Array]:
+    """fun of several arrays, computed by one piece of code."""
+    return list(fun(jnp.stack(jnp.broadcast_arrays(*xs))))

@@ -1,0 +1,62 @@
+"""The Gumbel distribution of least values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veery import numpy as jnp
+from veery.nn import log1mexp
+from veery.numpy._promotion import Array, ArrayLike
+from veery.scipy.special._operands import real
+
+
+@real
+def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The logarithm of the density.
+
+    Args:
+        x: array of real numbers.
+        loc: array, the location.
+        scale: array, the scale, positive.
+
+    >>> round(float(sf(0.0)), 4)
+    0.3679
+    """
+    z = (x - loc) / scale
+    return jnp.where(scale > 0, z - jnp.exp(z) - jnp.log(scale), np.nan)
+
+
+@real
+def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The density; arguments as for logpdf."""
+    return jnp.exp(logpdf(x, loc, scale))
+
+
+@real
+def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The probability of values up to x; arguments as for logpdf."""
+    return -jnp.expm1(logsf(x, loc, scale))
+
+
+@real
+def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The logarithm of cdf; arguments as for logpdf."""
+    return log1mexp(-logsf(x, loc, scale))
+
+
+@real
+def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The probability of values above x; arguments as for logpdf."""
+    return jnp.exp(logsf(x, loc, scale))
+
+
+@real
+def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The logarithm of sf; arguments as for logpdf."""
+    return jnp.where(scale > 0, -jnp.exp((x - loc) / scale), np.nan)
+
+
+@real
+def ppf(p: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The inverse of cdf, of probabilities p; other arguments as for logpdf."""
+    return jnp.where((p > 0) & (p < 1), loc + scale * jnp.log(-jnp.log1p(-p)), np.nan)
