@@ -11,7 +11,7 @@ import pytest
 import scipy.special
 from special_table import ROWS, Row
 from support.compiled import assert_close, results
-from support.interpreted import interpreted
+from support.interpreted import interpreted, interpreted_with_avals
 from support.numpy_trace import numpy_evaluation
 from support.rule_checks import check_backward, check_forward, check_second_order
 
@@ -207,7 +207,8 @@ def test_gradients_are_finite_where_values_are():
     """At the points next to which formulas divide by zero."""
     points = {
         "xlogy": (0.0, 2.0), "entr": (1.0,), "rel_entr": (0.0, 1.0), "kl_div": (0.0, 1.0), "spence": (1.0,),
-        "boxcox": (2.0, 0.0), "i1": (0.0,), "sici": (1e-30,), "dawsn": (0.0,), "erfcx": (-3.0,), "comb": (5.0, 2.0),
+        "boxcox": (2.0, 0.0), "factorial": (0.0,),
+        "i1": (0.0,), "sici": (1e-30,), "dawsn": (0.0,), "erfcx": (-3.0,), "comb": (5.0, 2.0),
         "owens_t": (0.0, 0.5), "log_ndtr": (-30.0,), "ndtri": (1e-30,), "beta": (10.0, 10.0), "gamma": (1.0,),
     }  # fmt: skip
     for name, operands in points.items():
@@ -215,6 +216,9 @@ def test_gradients_are_finite_where_values_are():
         part = (lambda *xs, fun=fun: fun(*xs)[0]) if name == "sici" else fun
         slopes = interpreted(veery.grad(part, tuple(range(len(operands)))), *map(np.float32, operands))
         assert np.isfinite(slopes).all(), name
+    assert interpreted(veery.grad(special.ndtri), np.float32(0)) == 0  # as in JAX: the function is infinite there
+    slope = interpreted(veery.grad(special.factorial), np.float32(0))
+    np.testing.assert_allclose(slope, -np.euler_gamma, rtol=1e-6)
 
 
 def test_softmax_is_over_all_axes():
@@ -223,6 +227,59 @@ def test_softmax_is_over_all_axes():
     np.testing.assert_allclose(special.log_softmax(x), scipy.special.log_softmax(x), rtol=1e-6)
     np.testing.assert_allclose(special.softmax(x, axis=1), scipy.special.softmax(x, axis=1), rtol=1e-6)
     assert special.logsumexp is veery.nn.logsumexp
+
+
+# What JAX 0.10.2 gives of Python floats alone: weakly typed results but for these functions; and of complex numbers.
+STRONG = set(
+    """
+    beta dawsn erfcx exp1 expi expn fresnel gamma gammasgn hyp1f1 hyp2f1 log_ndtr ndtr ndtri owens_t poch sici spence
+    """.split()
+)
+COMPLEX: dict[type[Exception] | None, str] = {
+    None: "expit logit xlogy xlog1py boxcox boxcox1p loggamma gamma erfcx",
+    ValueError: "entr rel_entr kl_div betainc gammasgn beta poch dawsn exp1 expi expn hyp1f1 sici",
+    NotImplementedError: "fresnel",
+    TypeError: """
+        gammaln factorial comb betaln gammainc gammaincc digamma zeta erf erfc erfinv i0 i1 i0e i1e ndtr ndtri log_ndtr
+        spence hyp2f1
+    """,
+}
+
+
+@by_name
+def test_types_are_those_of_jax(row):
+    fun = getattr(special, row.name)
+    count = len(row.samples)
+    _, avals = interpreted_with_avals(fun, *[2.0 if row.name == "expn" else 0.5] * count)
+    assert {(str(a.dtype), a.weak_type) for a in avals} == {("float32", row.name not in STRONG)}
+    _, avals = interpreted_with_avals(fun, *[np.ones(2, np.float16)] * count)
+    assert {(str(a.dtype), a.weak_type) for a in avals} == {("float16", False)}
+    if row.name not in ("ndtr", "ndtri", "log_ndtr", "spence"):
+        _, avals = interpreted_with_avals(fun, *[np.ones(2, np.int8)] * count)
+        assert {(str(a.dtype), a.weak_type) for a in avals} == {("float32", False)}
+
+
+@pytest.mark.parametrize("error", COMPLEX)
+def test_complex_numbers(error):
+    for name in COMPLEX[error].split():
+        count = next(len(row.samples) for row in ROWS if row.name == name)
+        xs = [np.array([1.5 + 0.5j, 0.3 - 2j], np.complex64)] * count
+        if error is None:
+            assert interpreted(getattr(special, name), *xs).dtype == np.complex64
+        else:
+            with pytest.raises(error):
+                getattr(special, name)(*xs)
+
+
+def test_logarithms_of_complex_numbers():
+    x, y = np.array([1.5 + 0.5j, 0.3 - 2j, 0]), np.array([0.4 + 0.1j, -3.0, 2j])
+    for name in ("expit", "xlogy", "xlog1py"):
+        xs = (x,) if name == "expit" else (x, y)
+        wanted = 1 / (1 + np.exp(-x)) if name == "expit" else getattr(scipy.special, name)(*xs)
+        out = interpreted(getattr(special, name), *(v.astype(np.complex64) for v in xs))
+        np.testing.assert_allclose(out, wanted, rtol=1e-5)
+    near = np.array([0.5 + 0.01j, 0.45], np.complex64)
+    np.testing.assert_allclose(interpreted(special.logit, near), np.log(near / (1 - near)), rtol=1e-5, atol=1e-7)
 
 
 REFUSED = [

@@ -181,7 +181,7 @@ def test_integers_become_floats():
     assert interpreted(stats.poisson.pmf, np.arange(3), np.int32(2)).dtype == np.float32
     with pytest.raises(TypeError, match="logpdf requires ndarray or scalar arguments"):
         stats.norm.logpdf([1.0])
-    with pytest.raises(ValueError, match="logpdf does not support complex-valued inputs"):
+    with pytest.raises(TypeError, match="logpdf does not support complex-valued inputs"):
         stats.norm.logpdf(1j)
 
 

@@ -190,11 +190,7 @@ NAMES: dict[str, dict[str, str]] = {
         _COMPOSITION: "random_gamma_p",
     },
     "veery.scipy.special": {
-        _LATER: """
-            bernoulli bessel_jn beta betainc betaln comb dawsn digamma erf erfc erfcx erfinv exp1 expi expn factorial
-            fresnel gamma gammainc gammaincc gammaln gammasgn hyp1f1 hyp2f1 i0 i0e i1 i1e log_ndtr loggamma lpmn
-            lpmn_values multigammaln ndtr ndtri owens_t poch polygamma sici spence sph_harm_y wofz zeta
-        """,
+        _LATER: "lpmn lpmn_values",
     },
 }
 
@@ -202,14 +198,7 @@ NAMES: dict[str, dict[str, str]] = {
 MODULES: dict[str, str] = {
     _TENSORFLOW: "veery.experimental.jax2tf",
     _LATER: """
-        veery.experimental.random veery.experimental.sparse.linalg veery.experimental.sparse.test_util veery.scipy.stats
-        veery.scipy.stats.bernoulli veery.scipy.stats.beta veery.scipy.stats.betabinom veery.scipy.stats.binom
-        veery.scipy.stats.cauchy veery.scipy.stats.chi2 veery.scipy.stats.dirichlet veery.scipy.stats.expon
-        veery.scipy.stats.gamma veery.scipy.stats.gennorm veery.scipy.stats.geom veery.scipy.stats.gumbel_l
-        veery.scipy.stats.gumbel_r veery.scipy.stats.laplace veery.scipy.stats.logistic veery.scipy.stats.multinomial
-        veery.scipy.stats.multivariate_normal veery.scipy.stats.nbinom veery.scipy.stats.norm veery.scipy.stats.pareto
-        veery.scipy.stats.poisson veery.scipy.stats.t veery.scipy.stats.truncnorm veery.scipy.stats.uniform
-        veery.scipy.stats.vonmises veery.scipy.stats.wrapcauchy
+        veery.experimental.random veery.experimental.sparse.linalg veery.experimental.sparse.test_util
     """,
     _SHARDING: "veery.experimental.shard_alike veery.extend.sharding veery.interpreters.pxla",
     _XLA: """

@@ -67,7 +67,7 @@ _i0.defjvps(lambda t, out, x: t * _i1(x))
 _i1.defjvps(lambda t, out, x: t * _i1_slope(out, x))
 
 
-@real
+@real(refusal=TypeError)
 def i0(x: ArrayLike) -> Array:
     """The modified Bessel function of order 0.
 
@@ -80,7 +80,7 @@ def i0(x: ArrayLike) -> Array:
     return _i0(x)
 
 
-@real
+@real(refusal=TypeError)
 def i1(x: ArrayLike) -> Array:
     """The modified Bessel function of order 1.
 
@@ -192,4 +192,4 @@ def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
     if is_complex(x):
         raise ValueError("complex input not supported.")
     count = max(n_iter, 60, v + 20 + int(15 * v ** (1 / 3)))
-    return real(lambda y: _bessel_jn_with_rule(v, count, y), "bessel_jn")(z)
+    return real(lambda y: _bessel_jn_with_rule(v, count, y), name="bessel_jn")(z)

@@ -106,7 +106,7 @@ def erfcx(x: ArrayLike) -> Array:
     return _wofz(lax.complex(lax.neg(lax.imag(y)), lax.real(y))) if is_complex(y) else _erfcx(x)
 
 
-_erfcx = real(lambda x: erfcx_of(x), "erfcx")
+_erfcx = real(lambda x: erfcx_of(x), name="erfcx", weak=False)
 
 
 @custom_jvp
@@ -123,7 +123,7 @@ def dawsn_of(x: Array) -> Array:
 dawsn_of.defjvps(lambda t, out, x: t * (1 - 2 * x * out))
 
 
-@real
+@real(weak=False)
 def dawsn(x: ArrayLike) -> Array:
     """Dawson's integral: exp(-x^2) times the integral of exp(t^2) from 0 to x.
 
@@ -233,7 +233,12 @@ def ndtri_of(p: Array) -> Array:
     return jnp.where(tail, jnp.where(p > 0.5, far, -far), middle)
 
 
-ndtri_of.defjvps(lambda t, out, p: t * _SQRT_2PI * exp_of_square(out, 0.5))
+def _ndtri_slope(out: Array) -> Array:
+    """1 over the density, and 0 at the ends, where the function is infinite."""
+    return jnp.where(jnp.isinf(out), 0, _SQRT_2PI * exp_of_square(out, 0.5))
+
+
+ndtri_of.defjvps(lambda t, out, p: t * _ndtri_slope(out))
 
 
 @real_floats
@@ -338,7 +343,7 @@ _owens_t.defjvps(
 )
 
 
-@real
+@real(weak=False)
 def owens_t(h: ArrayLike, a: ArrayLike) -> Array:
     """Owen's T: the probability that X > h and 0 < Y < a X, for standard normal X and Y.
 

@@ -89,7 +89,7 @@ def gamma(x: ArrayLike) -> Array:
     return complex_gamma(y) if is_complex(y) else _gamma(x)
 
 
-_gamma = real(lambda x: gamma_of(x), "gamma")
+_gamma = real(lambda x: gamma_of(x), name="gamma", weak=False)
 
 
 @elementwise
@@ -105,7 +105,7 @@ def gammaln(x: ArrayLike) -> Array:
     return lax.lgamma(*promote_args_inexact("gammaln", x))
 
 
-@real
+@real(weak=False)
 def gammasgn(x: ArrayLike) -> Array:
     """The sign of Gamma(x): that of the zero at zeros, NaN at negative integers.
 
@@ -135,10 +135,11 @@ def loggamma(x: ArrayLike) -> Array:
     return complex_loggamma(x) if is_complex(x) else jnp.where(x > 0, lax.lgamma(x), np.nan)
 
 
-@real
+@real(refusal=TypeError)
 def _factorial(n: Array) -> Array:
-    safe = jnp.where(n > 0, n, 1)  # Gamma(n + 1) = n Gamma(n), where n + 1 would be rounded
-    return jnp.where(n > 0, safe * gamma_of(safe), jnp.where(n < 0, 0, jnp.where(n == 0, 1, n)))
+    large = n > 1
+    value = gamma_of(jnp.where(large, n, jnp.where(n < 0, 0, n) + 1))
+    return jnp.where(n < 0, 0, jnp.where(large, n * value, value))  # n Gamma(n) where n + 1 would be rounded
 
 
 def factorial(n: ArrayLike, exact: bool = False) -> Array:
@@ -214,7 +215,7 @@ betaln_of.defjvps(
 )
 
 
-@real
+@real(refusal=TypeError)
 def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     """log |B(a, b)|, the logarithm of the beta function; for positive a and b without cancellation.
 
@@ -242,7 +243,7 @@ beta_of.defjvps(
 )
 
 
-@real
+@real(weak=False)
 def beta(a: ArrayLike, b: ArrayLike) -> Array:
     """The beta function Gamma(a) Gamma(b) / Gamma(a + b).
 
@@ -256,12 +257,12 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
     return beta_of(a, b)
 
 
-@real
+@real(refusal=TypeError)
 def _comb(N: Array, k: Array) -> Array:
     return _binomial(N, k)
 
 
-@real
+@real(refusal=TypeError)
 def _comb_with_repetition(N: Array, k: Array) -> Array:
     return jnp.where((k == 0) & (N >= 0), 1, _binomial(N + k - 1, k))
 
@@ -304,7 +305,7 @@ _poch.defjvps(
 )
 
 
-@real
+@real(weak=False)
 def poch(z: ArrayLike, m: ArrayLike) -> Array:
     """Pochhammer's symbol Gamma(z + m) / Gamma(z); 1 where m is 0.
 
@@ -434,7 +435,7 @@ def _zeta_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     return _zeta(x, q), by_x - tangents[1] * x * _zeta(x + 1, q)
 
 
-_real_zeta = real(lambda x, q: _zeta(*jnp.broadcast_arrays(x, q)), "zeta")
+_real_zeta = real(lambda x, q: _zeta(*jnp.broadcast_arrays(x, q)), name="zeta", refusal=TypeError)
 
 
 def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:

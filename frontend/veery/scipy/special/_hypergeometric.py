@@ -94,7 +94,7 @@ _hyp1f1.defjvps(
 )
 
 
-@real
+@real(weak=False)
 def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """Kummer's confluent hypergeometric function 1F1(a; b; x).
 
@@ -226,7 +226,7 @@ _hyp2f1.defjvps(
 )
 
 
-@real
+@real(weak=False, refusal=TypeError)
 def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Array:
     """Gauss' hypergeometric function 2F1(a, b; c; x).
 

@@ -49,7 +49,7 @@ def _exp1(x: Array) -> Array:
 _exp1.defjvps(lambda t, out, x: -t * jnp.exp(-x) / x)
 
 
-@real
+@real(weak=False)
 def exp1(x: ArrayLike) -> Array:
     """The exponential integral E1: that of exp(-t) / t from x to infinity; NaN for negative x.
 
@@ -80,7 +80,7 @@ def _expi(x: Array) -> Array:
 _expi.defjvps(lambda t, out, x: t * jnp.exp(x) / x)
 
 
-@real
+@real(weak=False)
 def expi(x: ArrayLike) -> Array:
     """The exponential integral Ei: that of exp(t) / t from -infinity to x, around the pole at 0.
 
@@ -145,7 +145,7 @@ def _expn_jvp(n: Array, primals: Any, tangents: Any) -> tuple[Array, Array]:
     return _expn_with_rule(n, x), -t * _expn_with_rule(n - 1, x)
 
 
-@real
+@real(weak=False)
 def expn(n: ArrayLike, x: ArrayLike) -> Array:
     """The generalised exponential integral E_n: that of exp(-x t) / t^n from 1 to infinity; NaN for negative n or x.
 
@@ -189,7 +189,7 @@ def _sici_jvp(primals: Any, tangents: Any) -> Any:
     return _sici(x), (t * jnp.sinc(x * (1 / np.pi)), t * jnp.cos(x) / x)
 
 
-@real
+@real(weak=False)
 def sici(x: ArrayLike) -> tuple[Array, Array]:
     """The sine and the cosine integral.
 
@@ -251,7 +251,7 @@ def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
     return _fresnel(x), (t * jnp.sin(angle), t * jnp.cos(angle))
 
 
-@real
+@real(weak=False, refusal=NotImplementedError)
 def fresnel(x: ArrayLike) -> tuple[Array, Array]:
     """Fresnel's integrals S and C: those of sin(pi t^2 / 2) and of cos(pi t^2 / 2) from 0 to x.
 

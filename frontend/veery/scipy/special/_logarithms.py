@@ -27,7 +27,7 @@ def expit(x: ArrayLike) -> Array:
     return lax.logistic(*promote_args_inexact("expit", x))
 
 
-@real
+@real(refusal=None)
 def logit(x: ArrayLike) -> Array:
     """log(x / (1 - x)), the inverse of expit; NaN outside of [0, 1].
 
@@ -51,7 +51,7 @@ def _logit(x: Array) -> Array:
 _logit.defjvps(lambda t, out, x: t / (x * (1 - x)))
 
 
-@real
+@real(refusal=None)
 def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     """x log(y), and 0 where x is 0, unless y is NaN.
 
@@ -73,7 +73,7 @@ def _xlogy(x: Array, y: Array) -> Array:
 _xlogy.defjvps(lambda t, out, x, y: t * jnp.log(y), lambda t, out, x, y: t * x / y)
 
 
-@real
+@real(refusal=None)
 def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     """x log(1 + y), and 0 where x is 0, unless y is NaN.
 
@@ -164,7 +164,7 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     return jnp.where(outside & ~jnp.isnan(p) & ~jnp.isnan(q), np.inf, _rel_entr(p, q) - p + q)
 
 
-@real
+@real(refusal=None)
 def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """(x^lmbda - 1) / lmbda, and its limit log(x) where lmbda is 0.
 
@@ -178,7 +178,7 @@ def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
     return _boxcox(jnp.log(x), lmbda)
 
 
-@real
+@real(refusal=None)
 def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
     """boxcox(1 + x, lmbda), accurate for small x.
 

@@ -21,7 +21,13 @@ def is_complex(x: Array) -> bool:
     return dtypes.issubdtype(aval_of(x).dtype, np.complexfloating)  # type: ignore[attr-defined]
 
 
-def real(fun: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
+def real(
+    fun: Callable[..., Any] | None = None,
+    *,
+    name: str | None = None,
+    weak: bool = True,
+    refusal: type[Exception] | None = ValueError,
+) -> Callable[..., Any]:
     """Make a formula for arrays of float32 or float64 a function of array-likes.
 
     The operands get one float dtype and one rank. 16-bit floats are computed in 32 bits and rounded once at the end.
@@ -29,20 +35,23 @@ def real(fun: Callable[..., Any], name: str | None = None) -> Callable[..., Any]
     Args:
         fun: takes arrays of one dtype, and returns an array or a tuple of them.
         name: for messages; the function's by default.
+        weak: whether results of Python scalars alone are weakly typed.
+        refusal: the exception that JAX raises for complex operands; None if they are taken.
 
     Returns:
-        A function of the same arguments.
+        A function of the same arguments, or a decorator if there is no formula yet.
 
     Raises:
         TypeError: (when called) an operand is no array.
-        ValueError: (when called) an operand is complex.
     """
-    return elementwise(_real(fun, name or fun.__name__))
+    if fun is None:
+        return functools.partial(real, name=name, weak=weak, refusal=refusal)
+    return elementwise(_real(fun, name or fun.__name__.lstrip("_"), weak, refusal))
 
 
 def real_floats(fun: Callable[..., Any]) -> Callable[..., Any]:
     """Like `real`, for functions of one array that refuse integers and bools by a TypeError."""
-    formula = _real(fun, fun.__name__)
+    formula = _real(fun, fun.__name__, weak=False, refusal=TypeError)
 
     @functools.wraps(fun)
     def call(x: Any) -> Any:
@@ -54,17 +63,17 @@ def real_floats(fun: Callable[..., Any]) -> Callable[..., Any]:
     return elementwise(call)
 
 
-def _real(fun: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _real(fun: Callable[..., Any], name: str, weak: bool, refusal: type[Exception] | None) -> Callable[..., Any]:
     @functools.wraps(fun)
     def call(*args: Any) -> Any:
         xs = promote_args_inexact(name, *args)
         aval = aval_of(xs[0])
-        dtype, weak = aval.dtype, aval.weak_type  # type: ignore[attr-defined]
-        if is_complex(xs[0]):
-            raise ValueError(f"{name} does not support complex-valued inputs.")
+        dtype, is_weak = aval.dtype, weak and aval.weak_type  # type: ignore[attr-defined]
+        if is_complex(xs[0]) and refusal is not None:
+            raise refusal(f"{name} does not support complex-valued inputs.")
         wide = dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
         out = fun(*(as_array(to_dtype(x, wide)) for x in xs))
-        narrow: Callable[[Array], Array] = lambda y: to_dtype(y, dtype, weak)
+        narrow: Callable[[Array], Array] = lambda y: to_dtype(y, dtype, is_weak)
         return tuple(map(narrow, out)) if isinstance(out, tuple) else narrow(out)
 
     return call

@@ -18,7 +18,7 @@ def _betainc(a: Array, b: Array, y: Array) -> Array:
     return jnp.where(outside, jnp.where(y < 0, 0, 1), inside)
 
 
-@real
+@real(refusal=TypeError)
 def logpdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
@@ -40,7 +40,7 @@ def logpdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: 
     return jnp.where(undefined, np.nan, jnp.where(outside, -np.inf, inside))
 
 
-@real
+@real(refusal=TypeError)
 def pdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density; arguments as for logpdf."""
     return jnp.exp(logpdf(x, a, b, loc, scale))

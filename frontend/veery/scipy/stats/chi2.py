@@ -13,7 +13,7 @@ from veery.scipy.special._operands import real
 from veery.scipy.stats._logarithms import log_probability
 
 
-@real
+@real(refusal=TypeError)
 def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
@@ -33,13 +33,13 @@ def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
     return jnp.where(outside, -np.inf, inside)
 
 
-@real
+@real(refusal=TypeError)
 def pdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density; arguments as for logpdf."""
     return jnp.exp(logpdf(x, df, loc, scale))
 
 
-@real
+@real(refusal=TypeError)
 def cdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
     below = x < loc
@@ -47,13 +47,13 @@ def cdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
     return jnp.where(below, 0, gammainc(0.5 * df, y))
 
 
-@real
+@real(refusal=TypeError)
 def logcdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of cdf; arguments as for logpdf."""
     return log_probability(cdf(x, df, loc, scale), sf(x, df, loc, scale))
 
 
-@real
+@real(refusal=TypeError)
 def sf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values above x; arguments as for logpdf."""
     below = x < loc
@@ -61,7 +61,7 @@ def sf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     return jnp.where(below, 1, gammaincc(0.5 * df, y))
 
 
-@real
+@real(refusal=TypeError)
 def logsf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of sf; arguments as for logpdf."""
     return log_probability(sf(x, df, loc, scale), cdf(x, df, loc, scale))

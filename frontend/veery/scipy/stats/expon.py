@@ -14,7 +14,7 @@ def _logsf(x: Array, loc: ArrayLike, scale: ArrayLike) -> Array:
     return jnp.where(x < loc, 0, (loc - x) / scale)
 
 
-@real
+@real(refusal=TypeError)
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
@@ -29,37 +29,37 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return jnp.where(x < loc, -np.inf, -((x - loc) / scale + jnp.log(scale)))
 
 
-@real
+@real(refusal=TypeError)
 def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density; arguments as for logpdf."""
     return jnp.where(x < loc, 0, jnp.exp(-jnp.where(x < loc, 0, x - loc) / scale) / scale)
 
 
-@real
+@real(refusal=TypeError)
 def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
     return -jnp.expm1(_logsf(x, loc, scale))
 
 
-@real
+@real(refusal=TypeError)
 def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of cdf; arguments as for logpdf."""
     return jnp.where(x < loc, -np.inf, log1mexp(jnp.where(x < loc, 1, (x - loc) / scale)))
 
 
-@real
+@real(refusal=TypeError)
 def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values above x; arguments as for logpdf."""
     return jnp.exp(_logsf(x, loc, scale))
 
 
-@real
+@real(refusal=TypeError)
 def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of sf; arguments as for logpdf."""
     return _logsf(x, loc, scale)
 
 
-@real
+@real(refusal=TypeError)
 def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The inverse of cdf, of probabilities q; other arguments as for logpdf."""
     return jnp.where((q >= 0) & (q <= 1), loc - scale * jnp.log1p(-q), np.nan)

@@ -11,7 +11,7 @@ from veery.scipy.special._operands import real
 from veery.scipy.stats._logarithms import log_probability
 
 
-@real
+@real(refusal=TypeError)
 def logpdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
@@ -30,13 +30,13 @@ def logpdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     return jnp.where(outside, -np.inf, inside)
 
 
-@real
+@real(refusal=TypeError)
 def pdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density; arguments as for logpdf."""
     return jnp.exp(logpdf(x, a, loc, scale))
 
 
-@real
+@real(refusal=TypeError)
 def cdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
     below = x < loc
@@ -44,13 +44,13 @@ def cdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     return jnp.where(below, 0, gammainc(a, y))
 
 
-@real
+@real(refusal=TypeError)
 def logcdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of cdf; arguments as for logpdf."""
     return log_probability(cdf(x, a, loc, scale), sf(x, a, loc, scale))
 
 
-@real
+@real(refusal=TypeError)
 def sf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values above x; arguments as for logpdf."""
     below = x < loc
@@ -58,7 +58,7 @@ def sf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> 
     return jnp.where(below, 1, gammaincc(a, y))
 
 
-@real
+@real(refusal=TypeError)
 def logsf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of sf; arguments as for logpdf."""
     return log_probability(sf(x, a, loc, scale), cdf(x, a, loc, scale))

@@ -8,7 +8,7 @@ from veery.scipy.special import gammaincc
 from veery.scipy.special._operands import real
 
 
-@real
+@real(refusal=TypeError)
 def logpdf(x: ArrayLike, beta: ArrayLike) -> Array:
     """The logarithm of the density.
 
@@ -22,13 +22,13 @@ def logpdf(x: ArrayLike, beta: ArrayLike) -> Array:
     return jnp.log(0.5 * beta) - lax.lgamma(1 / beta) - jnp.abs(x) ** beta
 
 
-@real
+@real(refusal=TypeError)
 def pdf(x: ArrayLike, beta: ArrayLike) -> Array:
     """The density; arguments as for logpdf."""
     return jnp.exp(logpdf(x, beta))
 
 
-@real
+@real(refusal=TypeError)
 def cdf(x: ArrayLike, beta: ArrayLike) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
     tail = 0.5 * gammaincc(1 / beta, jnp.abs(x) ** beta)

@@ -8,7 +8,7 @@ from veery.scipy.special import logit
 from veery.scipy.special._operands import real
 
 
-@real
+@real(refusal=TypeError)
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
@@ -24,31 +24,31 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return -2 * jnp.logaddexp(half, -half) - jnp.log(scale)
 
 
-@real
+@real(refusal=TypeError)
 def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density; arguments as for logpdf."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
-@real
+@real(refusal=TypeError)
 def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
     return lax.logistic((x - loc) / scale)
 
 
-@real
+@real(refusal=TypeError)
 def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values above x; arguments as for logpdf."""
     return lax.logistic((loc - x) / scale)
 
 
-@real
+@real(refusal=TypeError)
 def ppf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The inverse of cdf; arguments as for logpdf."""
     return logit(x) * scale + loc
 
 
-@real
+@real(refusal=TypeError)
 def isf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The inverse of sf; arguments as for logpdf."""
     return -logit(x) * scale + loc

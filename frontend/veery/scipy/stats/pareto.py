@@ -10,7 +10,7 @@ from veery.numpy._promotion import Array, ArrayLike
 from veery.scipy.special._operands import real
 
 
-@real
+@real(refusal=TypeError)
 def logpdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
@@ -28,19 +28,19 @@ def logpdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     return jnp.where(below, -np.inf, jnp.log(b / scale) - (b + 1) * log_y)
 
 
-@real
+@real(refusal=TypeError)
 def pdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density; arguments as for logpdf."""
     return jnp.exp(logpdf(x, b, loc, scale))
 
 
-@real
+@real(refusal=TypeError)
 def cdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
     return -jnp.expm1(logsf(x, b, loc, scale))
 
 
-@real
+@real(refusal=TypeError)
 def logcdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of cdf; arguments as for logpdf."""
     below = x < loc + scale
@@ -48,13 +48,13 @@ def logcdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     return jnp.where(below, -np.inf, log1mexp(b * log_y))
 
 
-@real
+@real(refusal=TypeError)
 def sf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values above x; arguments as for logpdf."""
     return jnp.exp(logsf(x, b, loc, scale))
 
 
-@real
+@real(refusal=TypeError)
 def logsf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of sf; arguments as for logpdf."""
     below = x < loc + scale
@@ -62,7 +62,7 @@ def logsf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) 
     return jnp.where(below, 0, -b * log_y)
 
 
-@real
+@real(refusal=TypeError)
 def ppf(q: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The inverse of cdf, of probabilities q; other arguments as for logpdf."""
     return jnp.where((q >= 0) & (q <= 1), loc + scale * jnp.exp(-jnp.log1p(-q) / b), np.nan)

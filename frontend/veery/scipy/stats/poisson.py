@@ -12,7 +12,7 @@ from veery.scipy.special import gammaincc, xlogy
 from veery.scipy.special._operands import real
 
 
-@real
+@real(refusal=TypeError)
 def logpmf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     """The logarithm of the probability.
 
@@ -30,13 +30,13 @@ def logpmf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     return jnp.where(outside, -np.inf, xlogy(safe, mu) - lax.lgamma(safe + 1) - mu)
 
 
-@real
+@real(refusal=TypeError)
 def pmf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     """The probability; arguments as for logpmf."""
     return jnp.exp(logpmf(k, mu, loc))
 
 
-@real
+@real(refusal=TypeError)
 def cdf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     """The probability of values up to k; arguments as for logpmf."""
     x = k - loc
@@ -52,7 +52,7 @@ def _by_sum(mu: Array) -> Array:
     return jnp.where(mu == 0, 0, -jnp.sum(jnp.exp(logarithms) * logarithms, 0))
 
 
-@real
+@real(weak=False, refusal=TypeError)
 def entropy(mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     """The entropy: a sum for means less than 100, of greater ones the first terms of its expansion in 1 / mu.
 

@@ -43,7 +43,7 @@ def _logcdf(z: Array, a: Array, b: Array) -> Array:
     return jnp.where(a < b, value, np.nan)
 
 
-@real
+@real(weak=False, refusal=TypeError)
 def logpdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
@@ -62,31 +62,31 @@ def logpdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: 
     return jnp.where(a < b, jnp.where((z < a) | (z > b), -np.inf, inside), np.nan)
 
 
-@real
+@real(weak=False, refusal=TypeError)
 def pdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density; arguments as for logpdf."""
     return jnp.exp(logpdf(x, a, b, loc, scale))
 
 
-@real
+@real(weak=False, refusal=TypeError)
 def cdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
     return jnp.exp(_logcdf((x - loc) / scale, a, b))
 
 
-@real
+@real(weak=False, refusal=TypeError)
 def logcdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of cdf; arguments as for logpdf."""
     return _logcdf((x - loc) / scale, a, b)
 
 
-@real
+@real(weak=False, refusal=TypeError)
 def sf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values above x; arguments as for logpdf."""
     return jnp.exp(_logcdf((loc - x) / scale, -b, -a))
 
 
-@real
+@real(weak=False, refusal=TypeError)
 def logsf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of sf; arguments as for logpdf."""
     return _logcdf((loc - x) / scale, -b, -a)

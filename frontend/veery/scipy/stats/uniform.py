@@ -9,7 +9,7 @@ from veery.numpy._promotion import Array, ArrayLike
 from veery.scipy.special._operands import real
 
 
-@real
+@real(refusal=TypeError)
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
@@ -24,19 +24,19 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return jnp.where((x < loc) | (x > loc + scale), -np.inf, -jnp.log(scale))
 
 
-@real
+@real(refusal=TypeError)
 def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density; arguments as for logpdf."""
     return jnp.where((x < loc) | (x > loc + scale), 0, 1 / jnp.asarray(scale))
 
 
-@real
+@real(weak=False, refusal=TypeError)
 def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
     return jnp.where(x < loc, 0, jnp.where(x > loc + scale, 1, (x - loc) / scale))
 
 
-@real
+@real(refusal=TypeError)
 def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The inverse of cdf, of probabilities q; other arguments as for logpdf."""
     return jnp.where((q >= 0) & (q <= 1), loc + scale * q, np.nan)

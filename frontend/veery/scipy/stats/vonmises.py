@@ -9,7 +9,7 @@ from veery.numpy._promotion import Array, ArrayLike
 from veery.scipy.special._operands import real
 
 
-@real
+@real(refusal=TypeError)
 def logpdf(x: ArrayLike, kappa: ArrayLike) -> Array:
     """The logarithm of the density.
 
@@ -25,7 +25,7 @@ def logpdf(x: ArrayLike, kappa: ArrayLike) -> Array:
     return jnp.where(kappa > 0, inside, np.nan)
 
 
-@real
+@real(refusal=TypeError)
 def pdf(x: ArrayLike, kappa: ArrayLike) -> Array:
     """The density; arguments as for logpdf."""
     return jnp.exp(logpdf(x, kappa))

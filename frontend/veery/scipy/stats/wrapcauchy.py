@@ -11,7 +11,7 @@ from veery.numpy._promotion import Array, ArrayLike
 from veery.scipy.special._operands import real
 
 
-@real
+@real(refusal=TypeError)
 def logpdf(x: ArrayLike, c: ArrayLike) -> Array:
     """The logarithm of the density.
 
@@ -29,7 +29,7 @@ def logpdf(x: ArrayLike, c: ArrayLike) -> Array:
     return jnp.where((c > 0) & (c < 1), jnp.where(inside, density, -np.inf), np.nan)
 
 
-@real
+@real(refusal=TypeError)
 def pdf(x: ArrayLike, c: ArrayLike) -> Array:
     """The density; arguments as for logpdf."""
     return jnp.exp(logpdf(x, c))
