@@ -7,6 +7,7 @@ from veery._core.avals import (
     ShapedArray as ShapedArray,
     abstract_token as abstract_token,
     aval_of as aval_of,
+    aval_rules as _aval_rules,
 )
 from veery._core.errors import (
     ConcretizationTypeError as ConcretizationTypeError,
@@ -41,6 +42,7 @@ from veery._core.trace import (
 
 Value = object
 get_aval = aval_of
+pytype_aval_mappings = _aval_rules
 jaxprs_in_params = subjaxprs
 eval_context = ensure_compile_time_eval
 max_dim, min_dim = max, min

@@ -19,7 +19,7 @@ from veery._core import source
 from veery._src import traceback_util
 from veery.extend import core as extend_core, linear_util as lu, source_info_util
 from veery.extend.core.primitives import call_p, closed_call_p
-from veery.interpreters import batching, mlir, partial_eval as pe
+from veery.interpreters import batching, mlir, partial_eval as pe, xla
 
 
 def test_private_names_are_those_of_the_table():
@@ -250,3 +250,17 @@ def test_frames_that_are_shown():
         assert not traceback_util.include_frame(frame)
     finally:
         traceback_util._exclude_paths.remove(__file__)
+
+
+def test_types_of_libraries_are_arrays():
+    """As TensorFlow Probability registers its variables."""
+
+    class Variable(np.ndarray):
+        pass
+
+    for table in (core.pytype_aval_mappings, xla.canonicalize_dtype_handlers):
+        table[Variable] = table[np.ndarray]
+    variable = np.arange(3.0).view(Variable)
+    assert veery.typeof(variable).str_short() == "f32[3]"
+    assert veery.jit(lambda x: x + 1)(variable).tolist() == [1.0, 2.0, 3.0]
+    assert xla.canonicalize_dtype_handlers[Variable](variable).dtype == np.float32
