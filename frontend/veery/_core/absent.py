@@ -43,7 +43,7 @@ NAMES: dict[str, dict[str, str]] = {
             CallPrimitive Effects JaxprPpContext JaxprPpSettings OutputType ParamDict aval_mapping_handlers call
             concrete_or_error concretization_function_error custom_typechecks find_top_trace gensym
             get_opaque_trace_state is_concrete is_constant_dim is_constant_shape literalable_types new_jaxpr_eqn
-            no_axis_name nonempty_axis_env_DO_NOT_USE primal_dtype_to_tangent_dtype pytype_aval_mappings trace_ctx
+            no_axis_name nonempty_axis_env_DO_NOT_USE primal_dtype_to_tangent_dtype trace_ctx
             unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE unsafe_get_axis_names_DO_NOT_USE
             valid_jaxtype
         """,
@@ -166,7 +166,6 @@ NAMES: dict[str, dict[str, str]] = {
         """,
     },
     "veery.interpreters.xla": {
-        _LATER: "canonicalize_dtype_handlers",
         _XLA: "Backend",
     },
     "veery.lax": {
