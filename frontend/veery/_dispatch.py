@@ -501,6 +501,12 @@ def run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How = _ANY
     if parts is not None:
         return _run_in_parts(parts, name, arrays, how)
     closed = on_one_device(closed)
+    if how.device is None and config.veery_verify == "off" and any(x._buffer.device is None for x in arrays):
+        divided = provided.distribution.partitioned(closed, name, arrays)
+        if divided is not None:
+            _donate(arrays, how)
+            check_special(divided, f"jit({name})", closed, arrays)
+            return Run(divided, None, divided, arrays)
     device = how.device or device_of(arrays, name)
     executable = _host_executable(closed, name, device, how) or _executable(closed, name, device, how)
     buffers = on_device(arrays, device)

@@ -9,6 +9,7 @@ partitioner would take the place of `spread`, and of the parts between operation
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -138,6 +139,55 @@ def spread(outs: list[ArrayImpl], args: Sequence[ArrayImpl], name: str) -> list[
     return spread_outs
 
 
+def partitioned(closed: ClosedJaxpr, name: str, arrays: Sequence[ArrayImpl]) -> list[ArrayImpl] | None:
+    """The results of a program that XLA divides among the devices that its arguments are on.
+
+    None where it has to run on one device: the devices are not of one PJRT plugin, or it calls Python functions.
+    """
+    laid_out = [layout_of(x) for x in arrays]
+    meshes = {x.mesh if isinstance(x, NamedSharding) else None for x in laid_out if x is not None}
+    mesh = meshes.pop() if len(meshes) == 1 else None
+    if not isinstance(mesh, Mesh) or mesh.size == 1 or _dispatch.calls_python(closed) or closed.effects:
+        return None
+    devices = devices_of(mesh)
+    if not _of_one_plugin(devices):
+        return None
+    whole = NamedSharding(mesh, PartitionSpec())
+    ins = [x if isinstance(x, NamedSharding) else whole for x in laid_out]
+    outs = layouts(closed.out_avals, [(x.aval, layout) for x, layout in zip(arrays, laid_out)])
+    known, key = closed.derived.on_devices, (devices, *ins, *outs)
+    if key not in known:
+        lowered = _dispatch.lower_jaxpr(closed, name, _dispatch.target_of(devices[0]), (False,) * len(ins))
+        words = [[_in_xlas_words(s, aval.ndim) for s, aval in zip(*side)]
+                 for side in ((ins, closed.in_avals), (outs, closed.out_avals))]  # fmt: skip
+        program = _dispatch.compile_lowered(lowered.partitioned(*words), None)[0]
+        shapes = [s.shard_shape(aval.shape) for s, aval in zip(outs, closed.out_avals)]  # type: ignore[union-attr]
+        known[key] = runtime().several(program, devices, shapes).run
+    parts = [_parts(x, sharding) for x, sharding in zip(arrays, ins)]
+    results = known[key]([[part[i] for part in parts] for i in range(len(devices))])
+    return [
+        _sharded(aval, sharding, [result[j] for result in results])  # type: ignore[arg-type]
+        for j, (aval, sharding) in enumerate(zip(closed.out_avals, outs))
+    ]
+
+
+def _of_one_plugin(devices: Sequence[Any]) -> bool:
+    """Whether devices are those of one PJRT plugin, which run a program together."""
+    clients = {getattr(device, "client", None) for device in devices}
+    return len(clients) == 1 and None not in clients
+
+
+def _in_xlas_words(sharding: Any, ndim: int) -> str:
+    """A sharding as text: how many parts each dimension has, and the device that has each of them."""
+    counts, blocks = sharding._blocks(ndim)
+    if math.prod(counts) == 1:
+        return "{replicated}"
+    order = sorted(range(len(blocks)), key=lambda device: (blocks[device], device))
+    copies = len(blocks) // math.prod(counts)
+    tiles = ",".join(map(str, (*counts, copies) if copies > 1 else counts))
+    return f"{{devices=[{tiles}]{','.join(map(str, order))}{' last_tile_dim_replicate' if copies > 1 else ''}}}"
+
+
 # Programs of `shard_map`.
 
 
@@ -211,8 +261,7 @@ def _launcher(jaxpr: ClosedJaxpr, name: str, axes: Axes, devices: tuple[Any, ...
             target: _dispatch.compile_lowered(_dispatch.lower_jaxpr(program, name, target, donated), None)[0]
             for target in set(map(_dispatch.target_of, devices))
         }
-        clients = {getattr(d, "client", None) for d in devices}
-        if len(clients) == 1 and None not in clients:
+        if _of_one_plugin(devices):
             known[devices] = runtime().several(next(iter(compiled.values())), devices).run
         else:
             inline = lambda d: "inline" if d.inline is not None else None

@@ -13,7 +13,7 @@ from veery_lowering.compiler.inspection import intermediate, temporary_bytes
 from veery_lowering.emit.module import Emission, emit_module
 from veery_lowering.emit.work import estimate_work, is_blocking
 from veery_lowering.errors import LoweringError
-from veery_lowering.mlir import bytecode
+from veery_lowering.mlir import bytecode, context, ir
 from veery_lowering.passes.pipeline import Situation
 from veery_lowering.program import STATIC, Options, Program, Symbols, call_metadata, place_of
 from veery_lowering.targets import Target, resolve
@@ -79,6 +79,17 @@ class Lowered:
     def as_bytecode(self) -> bytes:
         """The module as MLIR bytecode, locations included."""
         return bytecode(self.emission.module)
+
+    def partitioned(self, arguments: Sequence[str], results: Sequence[str]) -> Lowered:
+        """The module with the shardings of its arguments and results, in XLA's words, for its partitioner."""
+        with context():
+            main = next(
+                f for f in self.module.body.operations if ir.StringAttr(f.attributes["sym_name"]).value == "main"
+            )
+            for name, texts in (("arg_attrs", arguments), ("res_attrs", results)):
+                marked = [ir.DictAttr.get({"mhlo.sharding": ir.StringAttr.get(text)}) for text in texts]
+                main.attributes[name] = ir.ArrayAttr.get(marked)
+        return self
 
     def timed(self) -> tuple[Program, list[tuple[str, float]]]:
         """The program, compiled anew, and the steps of that with the seconds that they took."""

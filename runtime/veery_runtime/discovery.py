@@ -164,11 +164,11 @@ def beside(program: Any, device: Device) -> Any:
     return BesideExecutable(program, device)
 
 
-def several(program: Any, devices: Any) -> Any:
-    """A program on several devices of one PJRT plugin; see veery_runtime.pjrt.several.SeveralExecutable."""
+def several(*program: Any) -> Any:
+    """A program on several devices of a plugin; see veery_runtime.pjrt.several.SeveralExecutable, with its arguments."""
     from veery_runtime.pjrt.several import SeveralExecutable
 
-    return SeveralExecutable(program, devices)
+    return SeveralExecutable(*program)
 
 
 def better(*forms: Any) -> Any:

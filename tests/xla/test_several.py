@@ -11,7 +11,7 @@ import pytest
 import veery
 import veery.numpy as jnp
 from veery import lax
-from veery.sharding import Mesh, PartitionSpec as P
+from veery.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +96,39 @@ def test_errors_and_python_functions(devices: list[Any]) -> None:
     x.delete()
     with pytest.raises(RuntimeError, match="deleted"):
         veery.pmap(lambda x: x + 1, devices=devices)(x)
+
+
+@pytest.mark.parametrize("spec", [P("a"), P("a", "b"), P(None, "b"), P(("b", "a")), P("b", "a"), P()])
+def test_jit_divides_what_is_sharded(spec: Any, devices: list[Any]) -> None:
+    mesh = Mesh(np.array(devices).reshape(2, 2), ("a", "b"))
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((8, 12), (12, 4)))
+    here = veery.device_put(x, NamedSharding(mesh, spec))
+
+    def step(x: Any, w: Any, scale: Any) -> Any:
+        y = jnp.tanh(x @ w) * scale
+        return y, veery.nn.softmax(x, axis=0) + x[::-1], y.sum(), jnp.sort(x, axis=0), x.sum(1)
+
+    expected = veery.jit(step)(x, w, 2.0)
+    for _ in range(2):
+        actual = veery.jit(step)(here, w, 2.0)
+        for a, e in zip(actual, expected, strict=True):
+            assert a.devices() == set(devices) and a.dtype == e.dtype
+            np.testing.assert_allclose(np.asarray(a), np.asarray(e), rtol=2e-5, atol=1e-5)
+    assert actual[1].sharding == here.sharding  # as the argument of its shape
+    assert {s.data.shape for s in actual[1].addressable_shards} == {here.sharding.shard_shape(x.shape)}
+    gradient = veery.jit(veery.grad(lambda x: step(x, w, 2.0)[0].sum()))
+    np.testing.assert_allclose(np.asarray(gradient(here)), np.asarray(gradient(x)), rtol=2e-5, atol=1e-5)
+
+
+def test_a_divided_program_is_one_program(devices: list[Any], caplog: pytest.LogCaptureFixture) -> None:
+    mesh = Mesh(np.array(devices), ("a",))
+    x = veery.device_put(np.ones((8, 3), np.float32), NamedSharding(mesh, P("a")))
+    total = veery.jit(lambda x: (x * 2).sum(0))
+    with caplog.at_level("DEBUG", logger="veery"):
+        np.testing.assert_array_equal(total(x), [16, 16, 16])
+    assert not any("runs on one" in record.getMessage() for record in caplog.records)
+    donated = veery.jit(lambda x: x + 1, donate_argnums=0)
+    y = donated(x)
+    assert x.is_deleted() and y.sharding == NamedSharding(mesh, P("a"))
+    np.testing.assert_array_equal(y, np.full((8, 3), 2))

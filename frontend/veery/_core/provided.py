@@ -102,6 +102,9 @@ class Distribution(Protocol):
     def place(self, x: Any, sharding: Any) -> ArrayImpl:
         """A value as a concrete array that is laid out like this."""
 
+    def partitioned(self, closed: ClosedJaxpr, name: str, arrays: Sequence[ArrayImpl]) -> list[ArrayImpl] | None:
+        """The results of a program that is divided among the devices of its arguments; None where it cannot be."""
+
     def spread(self, outs: list[ArrayImpl], args: Sequence[ArrayImpl], name: str) -> list[ArrayImpl]:
         """What one device computed of arrays on several, as arrays on these."""
 

@@ -1,4 +1,7 @@
-"""A program that several devices of a plugin run together, as its replicas, with collectives of XLA between them."""
+"""A program that several devices of a plugin run together, with collectives of XLA between them.
+
+As replicas, each of which runs the program as it is written; or as partitions, among which XLA divides it.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +23,30 @@ from veery_runtime.pjrt.handle import LONG_WORK, Handle, one_field
 class SeveralExecutable:
     """A program on several devices of one plugin."""
 
-    def __init__(self, program: Any, devices: Sequence[PjrtDevice]) -> None:
+    def __init__(
+        self, program: Any, devices: Sequence[PjrtDevice], shapes: Sequence[tuple[int, ...]] | None = None
+    ) -> None:
+        """Compiles a program.
+
+        Args:
+            program: for XLA.
+            devices: where it runs.
+            shapes: of each partition's results; None for replicas.
+        """
         self.name: str = program.name
         place = program.metadata.get("source")
         self._where = f"{self.name} ({place})" if place else self.name
         self._client = devices[0].client
         self._inputs = len(program.inputs)
-        self.outputs = [specs(device, program.outputs) for device in devices]
+        types = program.outputs if shapes is None else [(s, dtype) for s, (_, dtype) in zip(shapes, program.outputs)]
+        self.outputs = [specs(device, types) for device in devices]
         self._has_effects = has_effects(program.host_calls)
         self._is_long = isinstance(program.work, str) or program.blocking or program.work > LONG_WORK
         self._functions = host.functions(program, devices[0]) if program.host_calls else None
         code = program.vmfb if self._functions is None else self._functions.bound(program.vmfb)
+        ids, partitions = [d.plugin_id for d in devices], 1 if shapes is None else len(devices)
         try:
-            self._loaded = self._client.compile(code, [d.plugin_id for d in devices], overrides=OVERRIDES)
+            self._loaded = self._client.compile(code, ids, partitions=partitions, overrides=OVERRIDES)
         except PjrtError as error:
             cause = execution_error(f"{self._where}: XLA cannot compile it for {list(devices)}: {error}")
         else:
