@@ -83,9 +83,8 @@ class Lowered:
     def partitioned(self, arguments: Sequence[str], results: Sequence[str]) -> Lowered:
         """The module with the shardings of its arguments and results, in XLA's words, for its partitioner."""
         with context():
-            main = next(
-                f for f in self.module.body.operations if ir.StringAttr(f.attributes["sym_name"]).value == "main"
-            )
+            functions = self.module.body.operations
+            main = next(f for f in functions if ir.StringAttr(f.attributes["sym_name"]).value == "main")
             for name, texts in (("arg_attrs", arguments), ("res_attrs", results)):
                 marked = [ir.DictAttr.get({"mhlo.sharding": ir.StringAttr.get(text)}) for text in texts]
                 main.attributes[name] = ir.ArrayAttr.get(marked)

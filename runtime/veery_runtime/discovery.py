@@ -165,7 +165,7 @@ def beside(program: Any, device: Device) -> Any:
 
 
 def several(*program: Any) -> Any:
-    """A program on several devices of a plugin; see veery_runtime.pjrt.several.SeveralExecutable, with its arguments."""
+    """A program on several devices of a plugin; see veery_runtime.pjrt.several.SeveralExecutable."""
     from veery_runtime.pjrt.several import SeveralExecutable
 
     return SeveralExecutable(*program)
