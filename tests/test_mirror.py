@@ -229,6 +229,7 @@ ROWS = {
     "veery_lowering/*tuning": "dispatch/test_compiler_options",
     "veery_lowering/*composition": "lowering/test_kernels",
     "veery_lowering/emit/foreign": "lowering/test_translation aot/test_stablehlo",
+    "veery_lowering/emit/narrow": "experimental/test_narrow_dtypes",
     "veery_lowering/*registry": "lowering/test_module",
     "veery_lowering/*symbolic": "aot/test_symbolic",
     "veery_lowering/emit/vhlo": "lowering/test_portable",

@@ -105,15 +105,13 @@ def put(
     """A concrete array from host memory.
 
     Args:
-        value: the values, of the aval's shape (and of its physical dtype, else they are converted).
+        value: the values, of the aval's shape (and of its dtype, else they are converted).
         aval: the type of the array.
         device: where it goes; None for the default device (it is then not committed).
         copy: whether the values are copied if they could be shared.
         sole: of shared values, whether nobody else has them.
     """
-    physical = getattr(aval.dtype, "physical", aval.dtype)
-    if value.dtype != physical:
-        value = value.astype(physical)
+    value = dtypes.to_stored(value, aval.dtype)
     buffer = runtime().put(value, device or default_device(), copy=copy, sole=sole)
     return ArrayImpl(aval, buffer, device is not None)
 
@@ -200,7 +198,6 @@ def compile_jaxpr(
     Raises:
         TypeError: an argument or result has a dtype that devices have no arrays of.
     """
-    _check_whole_bytes((*closed.in_avals, *closed.out_avals), name)
     log_compilation("Compiling %s for %s with arguments %s.", name, device, closed.in_avals)
 
     options, symbols = _options(compiler_options), _symbols(closed)
@@ -261,15 +258,6 @@ def _recorded(compile: Callable[[], Any], name: str, cached: bool) -> Any:
         if cached:
             monitoring.record_event(monitoring.CACHE_MISS if steps.compiled else monitoring.CACHE_HIT)
     return program
-
-
-def _check_whole_bytes(avals: Sequence[Any], name: str) -> None:
-    for aval in avals:
-        if isinstance(aval, ShapedArray) and aval.dtype.name in ("int2", "int4", "uint2", "uint4"):
-            raise TypeError(
-                f"{name}: devices have no arrays of dtype {aval.dtype.name}, whose elements share bytes. Keep them as "
-                f"int8, and convert them within a jitted function."
-            )
 
 
 def log_fallback(program: Any) -> None:

@@ -36,10 +36,12 @@ _DTYPES = {
     spelling: np.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
     for name, spelling in _SPELLINGS.items()
 }
-# What the runtime's buffers cannot hold: `'hal.element_type' op unsupported element type` at the entry function.
-_NOT_AT_ENTRY = frozenset(("float8_e4m3b11fnuz", "float8_e4m3", "float8_e3m4", "float4_e2m1fn"))
-# Sub-byte integers are one byte an element outside of programs, as in NumPy.
-_SUB_BYTE = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
+# What the runtime's buffers cannot hold: `'hal.element_type' op unsupported element type` at the entry function. They
+# enter and leave as their bits, a byte each.
+AS_BITS = frozenset(("float8_e4m3b11fnuz", "float8_e4m3", "float8_e3m4", "float4_e2m1fn"))
+# Sub-byte integers are one byte an element, as in NumPy: IREE 3.13 does not compile slices, comparisons and loops of
+# those that share bytes. Where one is computed, it is wrapped to its bits (emit/narrow.py).
+SUB_BYTE = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
 
 
 def physical_dtype(dtype: Any) -> np.dtype:
@@ -54,7 +56,7 @@ def element_type(dtype: Any) -> ir.Type:
     Raises TypeError for a dtype that StableHLO does not have.
     """
     name = physical_dtype(dtype).name
-    spelling = _SPELLINGS.get(name)
+    spelling = _SPELLINGS.get(SUB_BYTE.get(name, name))
     if spelling is None:
         raise TypeError(f"element_type: dtype {name} has no StableHLO element type; known are {', '.join(_SPELLINGS)}")
     return ir.Type.parse(spelling)
@@ -85,10 +87,11 @@ def numpy_dtype(type_: ir.Type) -> np.dtype:
 
 @cache
 def entry_dtype(name: str) -> str:
-    """The dtype in which an array of dtype `name` enters and leaves a program: itself, or 8 bits for sub-byte integers.
+    """The dtype in which an array of dtype `name` enters and leaves a program: itself, or one of 8 bits.
 
-    Raises TypeError for a dtype that IREE's buffers do not have.
+    Integers below a byte enter as numbers, floats that IREE's buffers do not have as bits. Raises TypeError for a dtype
+    that StableHLO does not have.
     """
-    if name not in _SPELLINGS or name in _NOT_AT_ENTRY:
-        raise TypeError(f"veery: arrays of dtype {name} cannot enter a compiled program: IREE has no buffers of it")
-    return _SUB_BYTE.get(name, name)
+    if name not in _SPELLINGS:
+        raise TypeError(f"veery: arrays of dtype {name} cannot enter a compiled program: StableHLO does not have it")
+    return "uint8" if name in AS_BITS else SUB_BYTE.get(name, name)

@@ -61,12 +61,12 @@ def test_sub_byte_integers_enter_as_bytes() -> None:
     g.check("add", g.op("add", x, x), (values.astype(np.int8) * 2).astype(ml_dtypes.int4))
     g.check("const", g.const(values), values)
     text = g.text()
-    assert "tensor<4xi8>" in text and "tensor<4xi4>" in text
+    assert "tensor<4xi8>" in text and "xi4>" not in text
 
 
-def test_dtype_without_buffers_is_refused() -> None:
-    g = Graph(((3,), ml_dtypes.float8_e4m3b11fnuz))
-    with pytest.raises(TypeError, match="float8_e4m3b11fnuz cannot enter a compiled program"):
+def test_dtype_without_elements_is_refused() -> None:
+    g = Graph(((3,), ml_dtypes.float6_e2m3fn))
+    with pytest.raises(TypeError, match="float6_e2m3fn"):
         g.text()
 
 

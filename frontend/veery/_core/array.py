@@ -217,7 +217,7 @@ class ArrayImpl(Array):
             source.filter_traceback(error)
             raise
         result: np.ndarray = value if value.shape == self.aval.shape else value.reshape(self.aval.shape)
-        return result
+        return result if result.dtype == self.aval.dtype else dtypes.from_stored(result, self.aval.dtype)
 
     def block_until_ready(self) -> ArrayImpl:
         """Wait until the value is there; returns the array itself.

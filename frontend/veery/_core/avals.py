@@ -105,7 +105,7 @@ class ShapedArray(AbstractValue):
     weak_type: bool
     ndim: int
     size: int
-    is_numeric: bool  # not of keys and their like
+    is_numeric: bool  # devices hold the very elements: not of keys, and not of dtypes that they do not have
     varying: frozenset[Any]  # within `shard_map`, the mesh axes along which the value may differ
 
     _interned: WeakValueDictionary[tuple[Any, ...], ShapedArray] = WeakValueDictionary()
@@ -139,7 +139,7 @@ class ShapedArray(AbstractValue):
             set_field("weak_type", bool(weak_type))
             set_field("ndim", len(shape))
             set_field("size", math.prod(shape))
-            set_field("is_numeric", not isinstance(dtype, dtypes.ExtendedDType))
+            set_field("is_numeric", dtypes.stored(dtype) == dtype)
             set_field("varying", varying)
             self = cls._interned.setdefault(key, self)
         return self

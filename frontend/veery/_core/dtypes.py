@@ -138,6 +138,39 @@ def key_dtype(impl: str = "threefry2x32") -> KeyDType:
         raise ValueError(f"unrecognized PRNG implementation {impl!r}. Available: {list(KEY_TAGS)}") from None
 
 
+# What devices hold of dtypes that they have no elements of: integers of less than a byte as numbers of 8 bits, floats
+# by their bits.
+
+_AS_NUMBERS = {np.dtype(x): np.dtype(f"{kind}int8") for kind, x in (("", int2), ("", int4), ("u", uint2), ("u", uint4))}
+_AS_BITS = {np.dtype(x) for x in (float4_e2m1fn, float8_e3m4, float8_e4m3, float8_e4m3b11fnuz)}
+
+
+def stored(dtype: Any) -> np.dtype:
+    """The dtype that the elements of arrays have in the memory of devices.
+
+    >>> stored(np.dtype(int4)), stored(np.dtype("float32"))
+    (dtype('int8'), dtype('float32'))
+    """
+    physical: np.dtype = getattr(dtype, "physical", dtype)
+    return np.dtype("uint8") if physical in _AS_BITS else _AS_NUMBERS.get(physical, physical)
+
+
+def to_stored(value: np.ndarray, dtype: Any) -> np.ndarray:
+    """Values of a dtype (or some that convert to it) as devices hold them."""
+    physical: np.dtype = getattr(dtype, "physical", dtype)
+    value = value if value.dtype == physical else value.astype(physical)
+    if physical in _AS_BITS:
+        return value.view(np.uint8)
+    return value.astype(_AS_NUMBERS[physical]) if physical in _AS_NUMBERS else value
+
+
+def from_stored(value: np.ndarray, dtype: Any) -> np.ndarray:
+    """Values that a device holds as those of their dtype."""
+    if dtype in _AS_BITS:
+        return value.view(dtype)
+    return value.astype(dtype) if dtype in _AS_NUMBERS else value
+
+
 # Weak types, and the dtypes of values.
 
 _PYTHON_SCALARS: dict[type, str] = {bool: "bool", int: "i*", float: "f*", complex: "c*"}

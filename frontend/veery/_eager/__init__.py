@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from veery._core import dtypes
 from veery._core.host import Mode, dtype_of, step_of
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from veery._eager.subnormals import flushing
@@ -148,6 +149,9 @@ def _call(eqn: JaxprEqn, operands: list[int]) -> tuple[ClosedJaxpr, list[int]] |
 
 def host_program(closed: ClosedJaxpr) -> HostProgram | None:
     """The jaxpr for evaluation on the host; None if it is to be compiled."""
+    avals = (*closed.in_avals, *closed.out_avals)
+    if any(dtypes.stored(a.dtype) != getattr(a.dtype, "physical", a.dtype) for a in avals):
+        return None
     try:
         return HostProgram(closed)
     except NotExact:

@@ -11,6 +11,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.float8 import computes_in_float8, in_float32
+from veery_lowering.emit.narrow import bits_alone, wrapped
 from veery_lowering.emit.registry import Context, lookup
 from veery_lowering.emit.symbolic import check_symbolic, clear_errors, variables
 from veery_lowering.errors import LoweringError
@@ -18,7 +19,7 @@ from veery_lowering.mlir import context, ir
 from veery_lowering.passes import pipeline as passes
 from veery_lowering.passes.pipeline import Situation, Stage
 from veery_lowering.program import STATIC, HostCall, Signature, Symbols
-from veery_lowering.types import aval_type, entry_dtype, is_static, numpy_dtype, physical_dtype, tensor_type
+from veery_lowering.types import AS_BITS, aval_type, entry_dtype, is_static, numpy_dtype, physical_dtype, tensor_type
 
 PLACE_OF_PROGRAM = "veery-program-0000000000"  # as in veery_runtime.pjrt.host
 Value: TypeAlias = ir.Value
@@ -88,7 +89,7 @@ def emit_module(
 def entry_signature(avals: Sequence[Any]) -> Signature:
     """Shapes and dtype names as the runtime sees them; symbolic sizes are texts."""
     sizes: Callable[[Any], tuple[Any, ...]] = lambda shape: tuple(int(n) if is_static(n) else str(n) for n in shape)
-    return tuple((sizes(aval.shape), physical_dtype(aval.dtype).name) for aval in avals)
+    return tuple((sizes(aval.shape), entry_dtype(physical_dtype(aval.dtype).name)) for aval in avals)
 
 
 def _entry_type(aval: Any) -> ir.Type:
@@ -250,8 +251,10 @@ class ModuleEmitter:
             raise LoweringError(f"{name}: no lowering for target {self.target!r}")
         ctx = Context(name, self.target, avals_in, avals_out, self, definition, self.hardware)
         apply: Callable[..., Any] = lambda ctx, *operands: self._apply(lowering, ctx, operands, params)
+        operands = bits_alone(ctx, operands)
         produced = in_float32(apply, ctx, operands) if computes_in_float8(ctx) else apply(ctx, *operands)
         results = [produced] if isinstance(produced, ir.Value) else list(produced)
+        results = wrapped(ctx, results)
         expected = list(map(aval_type, avals_out))
         if [x.type for x in results] != expected:
             texts = [", ".join(map(str, types)) for types in ([x.type for x in results], expected)]
@@ -337,7 +340,39 @@ def _constant(value: Any, aval: Any) -> Value:
 
 
 def _to_type(x: Value, type_: ir.Type) -> Value:
-    return x if x.type == type_ else hlo.convert(x, numpy_dtype(type_))
+    if x.type == type_:
+        return x
+    old, new = hlo.dtype_of(x), numpy_dtype(type_)
+    if new.name == "float4_e2m1fn":
+        return hlo.convert(_from_bits_of_float4(x), new)
+    if old.name == "float4_e2m1fn":
+        return _bits_of_float4(hlo.convert(x, np.float32))
+    return (hlo.bitcast_convert if {old.name, new.name} & AS_BITS else hlo.convert)(x, new)
+
+
+# The magnitudes of float4_e2m1fn by their bits; the fourth bit is the sign.
+_FLOAT4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+
+
+def _from_bits_of_float4(bits: Value) -> Value:
+    """A byte with the bits of a float4_e2m1fn as float32: StableHLO casts between types of one width alone."""
+    code = hlo.and_(bits, hlo.full_like(bits, 7))
+    number = hlo.convert(hlo.full_like(bits, 0), np.float32)
+    for i, value in enumerate(_FLOAT4):
+        number = hlo.select(hlo.compare(code, hlo.full_like(code, i), "EQ"), hlo.full_like(number, value), number)
+    negative = hlo.compare(hlo.and_(bits, hlo.full_like(bits, 8)), hlo.full_like(bits, 0), "NE")
+    return hlo.select(negative, hlo.negate(number), number)
+
+
+def _bits_of_float4(number: Value) -> Value:
+    """The bits of a float4_e2m1fn that was made float32."""
+    word = hlo.bitcast_convert(number, np.uint32)
+    magnitude = hlo.abs(number)
+    code = hlo.and_(hlo.shift_right_logical(word, hlo.full_like(word, 28)), hlo.full_like(word, 8))
+    for value in _FLOAT4[1:]:
+        reached = hlo.compare(magnitude, hlo.full_like(magnitude, value), "GE")
+        code = hlo.add(code, hlo.convert(reached, np.uint32))
+    return hlo.convert(code, np.uint8)
 
 
 def _return(values: Sequence[Value]) -> None:
