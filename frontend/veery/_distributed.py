@@ -255,7 +255,7 @@ def _launcher(jaxpr: ClosedJaxpr, name: str, axes: Axes, devices: tuple[Any, ...
     """
     known = jaxpr.derived.on_devices
     if devices not in known:
-        program = on_one_device(device_program(jaxpr, axes))
+        program = device_program(on_one_device(jaxpr), axes)
         donated = (False,) * len(program.in_avals)
         compiled = {
             target: _dispatch.compile_lowered(_dispatch.lower_jaxpr(program, name, target, donated), None)[0]

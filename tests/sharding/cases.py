@@ -395,6 +395,99 @@ def transformed(name: str, how: str, check: bool) -> Callable[[Any], Any]:
     return case
 
 
+# Programs within programs.
+
+
+def _own_vjp(jax: Any, sm: Any, P: Any, x: Any, w: Any) -> Any:
+    @jax.custom_vjp
+    def f(w: Any) -> Any:
+        total = lambda a, w: jax.lax.psum((a * w).sum(), ("x", "y"))
+        return sm(total, (P("x", "y"), P("y")), P())(x, w)
+
+    f.defvjp(lambda w: (f(w), w), lambda w, ct: (ct * w * 3,))
+    return jax.jit(jax.value_and_grad(f))(w)
+
+
+def _within_another(jax: Any, sm: Any, P: Any, x: Any, w: Any) -> Any:
+    def outer(a: Any) -> Any:
+        inner = lambda b: b * jax.lax.psum(b, "y") + jax.lax.axis_index("y")
+        parts = P(None, "y")
+        return jax.shard_map(inner, in_specs=parts, out_specs=parts, axis_names={"y"})(a) + jax.lax.psum(a, "x")
+
+    return jax.jit(sm(outer, P("x"), P("x"), axis_names={"x"}))(x)
+
+
+def _closed_over(jax: Any, sm: Any, P: Any, x: Any, w: Any, **options: Any) -> Any:
+    f = lambda w: sm(lambda a: jax.numpy.sin(a) * w * jax.lax.psum(a, "x"), P("x"), P("x"), **options)(x)
+    return jax.grad(lambda w: (f(w) ** 2).sum())(w)
+
+
+def _in_a_branch(jax: Any, sm: Any, P: Any, x: Any, w: Any) -> Any:
+    f = lambda w: sm(lambda a, w: jax.lax.psum((a * w).sum(), "x"), (P("x"), P()), P())(x, w)
+    return jax.jit(jax.grad(lambda w, c: jax.lax.cond(c, lambda: f(w), lambda: w.sum())))(w, True)
+
+
+NESTED: dict[str, Callable[..., Any]] = {
+    "within another": _within_another,
+    "an own derivative around": _own_vjp,
+    "closed over": _closed_over,
+    "closed over, unchecked": lambda *args: _closed_over(*args, check_vma=False),
+    "in a branch": _in_a_branch,
+    "over some axes": lambda jax, sm, P, x, w: jax.grad(
+        sm(
+            lambda a, w: jax.lax.psum((jax.numpy.sin(a) * w).sum(), "x"), (P("x"), P()), P(), axis_names={"x"}
+        ), (0, 1)
+    )(x, w),
+    "checkpoint around": lambda jax, sm, P, x, w: jax.grad(
+        jax.checkpoint(lambda w: (sm(lambda a, w: jax.numpy.sin(a * w), (P("x"), P()), P("x"))(x, w) ** 2).sum())
+    )(w),
+    "jacobians": lambda jax, sm, P, x, w: [
+        jac(sm(lambda a: jax.lax.psum(jax.numpy.sin(a), "x"), P("x"), P()))(x[:4, :2])
+        for jac in (jax.jacrev, jax.jacfwd)
+    ],
+    "a Hessian": lambda jax, sm, P, x, w: jax.hessian(
+        lambda w: sm(
+            lambda a, w: jax.lax.pmean((jax.numpy.sin(a) * w**3).sum(), ("x", "y")), (P("x", "y"), P("y")), P()
+        )(x, w)
+    )(w),
+    "one after another": lambda jax, sm, P, x, w: jax.jit(
+        lambda w: sm(lambda a: a * 2, P("x"), P("x"))(sm(lambda a, w: a * w, (P("y"), P()), P("y"))(x, w) + 1).sum()
+    )(w),
+    "trees": lambda jax, sm, P, x, w: sm(
+        lambda d, t: ({"s": d["a"] + t[0]}, jax.lax.psum(t[1], "x")), ({"a": P("x")}, (P("x"), P("x"))),
+        ({"s": P("x")}, P()),
+    )({"a": x}, (x, x)),
+    "over both axes": lambda jax, sm, P, x, w: (
+        sm(
+            lambda a: jax.lax.psum_scatter(jax.lax.all_gather(a, ("x", "y"), tiled=True), ("x", "y"), tiled=True),
+            P(("x", "y")), P(("x", "y")),
+        )(x),
+        sm(lambda a: jax.lax.all_to_all(a, ("x", "y"), 1, 0, tiled=True), P(("x", "y")), P(None, ("x", "y")))(
+            np.arange(64.0, dtype=np.float32).reshape(8, 8)
+        ),
+    ),
+    "gathered for all, backwards": lambda jax, sm, P, x, w: jax.grad(
+        lambda a: (
+            sm(lambda a: jax.lax.all_gather(jax.numpy.sin(a), "x", axis=1, to="invarying"), P("x"), P())(a) ** 2
+        ).sum()
+    )(x),
+    "other dtypes": lambda jax, sm, P, x, w: (
+        sm(lambda a: jax.lax.psum(a > 0, "x"), P("x"), P())(x),
+        sm(lambda a: jax.lax.pmax(a.astype("int32"), ("x", "y")), P("x", "y"), P())(x * 10),
+        jax.grad(lambda a: sm(lambda a: jax.lax.psum(abs(a * (1 + 2j)), "x"), P("x"), P())(a).sum())(x),
+    ),
+    "nothing given, nothing there": lambda jax, sm, P, x, w: (
+        sm(lambda: jax.lax.axis_index("x")[None], (), P("x"))(), sm(lambda a: a * 2, P("x"), P("x"))(x[:0]),
+    ),
+}  # fmt: skip
+
+
+def nested(name: str) -> Callable[[Any], Any]:
+    x = np.linspace(-1.0, 1.0, 32, dtype=np.float32).reshape(8, 4)
+    w = np.linspace(0.5, 1.5, 4, dtype=np.float32)
+    return lambda jax: NESTED[name](jax, names(jax)["sm"], jax.sharding.PartitionSpec, x, w)
+
+
 HOW = ("value", "gradient", "tangent", "batch")
 FORWARD = {
     "pmax": ("value", "batch"),
@@ -412,5 +505,6 @@ CASES: dict[str, Callable[[Any], Any]] = {
 PROGRAMS = {
     **{f"{name}, {how}": transformed(name, how, True) for name in BODIES for how in FORWARD.get(name, HOW)},
     **{f"{name}, curvature": transformed(name, "curvature", True) for name in sorted(CURVED)},
+    **{name: nested(name) for name in NESTED},
     **{f"{name}, gradient, unchecked": transformed(name, "gradient", False) for name in sorted(UNCHECKED)},
 }

@@ -129,6 +129,28 @@ def test_programs_between_run_on_one_device_and_say_so(mesh, caplog):
     np.testing.assert_allclose(compiled(w, X)[0], new, rtol=1e-6)
 
 
+def test_programs_that_solve_equations(mesh):
+    """Their equations hold several functions by name."""
+    a = np.eye(3, dtype=np.float32) * 3 + np.arange(36, dtype=np.float32).reshape(4, 3, 3) / 20
+    f = lambda a: jnp.linalg.solve(a, jnp.ones((*a.shape[:-1], 1)))
+    g = veery.shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    np.testing.assert_allclose(g(a), np.linalg.solve(a, np.ones((4, 3, 1))), rtol=1e-4)
+    loss = lambda f: lambda a: jnp.sum(f(a) ** 2)
+    np.testing.assert_allclose(veery.grad(loss(g))(a), veery.grad(loss(f))(a), rtol=1e-4, atol=1e-6)
+
+
+def test_checks_within_are_made(mesh):
+    """checkify runs what all devices compute as one program."""
+    from veery.experimental import checkify
+
+    def part(a):
+        checkify.check(a.sum() < 4, "too much: {x}", x=a.sum())
+        return a * 2
+
+    checked = checkify.checkify(veery.shard_map(part, mesh=mesh, in_specs=P("x"), out_specs=P("x")))
+    assert "too much" in checked(X)[0].get() and checked(X - 1)[0].get() is None
+
+
 def test_calls_return_before_the_work_is_done(mesh):
     gate = threading.Event()
 

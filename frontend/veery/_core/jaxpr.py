@@ -306,6 +306,16 @@ def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
     return lambda *args: eval_jaxpr(closed.jaxpr, closed.consts, *args)
 
 
+def map_jaxprs(value: Any, f: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Any:
+    """A parameter of an equation with another jaxpr in the place of each in it."""
+    if isinstance(value, ClosedJaxpr):
+        return f(value)
+    if isinstance(value, tuple) and any(isinstance(item, ClosedJaxpr) for item in value):
+        items = [map_jaxprs(item, f) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return value
+
+
 def subjaxprs(params: dict[str, Any]) -> Iterator[ClosedJaxpr | Jaxpr]:
     """The jaxprs among the parameters of an equation."""
     for value in params.values():

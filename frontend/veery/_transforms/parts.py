@@ -13,6 +13,7 @@ from veery._core.jaxpr import (
     JaxprEqn,
     Literal,
     Var,
+    map_jaxprs,
     memoized,
     subjaxprs,
 )
@@ -130,15 +131,10 @@ def on_one_device(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def _with_inner_on_one_device(jaxpr: Jaxpr) -> Jaxpr:
-    def changed(value: Any) -> Any:
-        if isinstance(value, ClosedJaxpr):
-            return on_one_device(value)
-        if isinstance(value, tuple) and value and isinstance(value[0], ClosedJaxpr):
-            return tuple(map(on_one_device, value))
-        return value
-
     eqns = [
-        eqn if eqn.primitive.apart is not None else eqn.replace(params={k: changed(v) for k, v in eqn.params.items()})
+        eqn
+        if eqn.primitive.apart is not None
+        else eqn.replace(params={key: map_jaxprs(value, on_one_device) for key, value in eqn.params.items()})
         for eqn in jaxpr.eqns
     ]
     return jaxpr.replace(eqns=eqns)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from veery._core import provided
-from veery._core.jaxpr import ClosedJaxpr, Jaxpr, NamedAxisEffect, memoized
+from veery._core.jaxpr import ClosedJaxpr, Jaxpr, NamedAxisEffect, map_jaxprs, memoized
 from veery._core.primitive import Primitive
 
 Axes = tuple[tuple[Any, int], ...]  # names and sizes
@@ -124,6 +124,7 @@ exchange_p = Primitive(
 def between_devices(jaxpr: Jaxpr, axes: Axes) -> Jaxpr:
     """The jaxpr with the collectives along these axes, at any depth, as exchanges between devices."""
     names, sizes = tuple(name for name, _ in axes), tuple(size for _, size in axes)
+    inside = lambda closed: ClosedJaxpr(between_devices(closed.jaxpr, axes), closed.consts)
     eqns = []
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in _exchanges and eqn.params.get("axis_name") in names:
@@ -131,18 +132,10 @@ def between_devices(jaxpr: Jaxpr, axes: Axes) -> Jaxpr:
             params = {"function": function, "out_avals": tuple(v.aval for v in eqn.outvars)}
             eqns.append(eqn.replace(primitive=exchange_p, params=params))
         else:
-            params = {key: _inside(value, axes) for key, value in eqn.params.items()}
+            params = {key: map_jaxprs(value, inside) for key, value in eqn.params.items()}
             eqns.append(eqn.replace(params=params))
     effects = jaxpr.effects - {NamedAxisEffect(name) for name in names}
     return jaxpr.replace(eqns=eqns, effects=effects)
-
-
-def _inside(value: Any, axes: Axes) -> Any:
-    if isinstance(value, ClosedJaxpr):
-        return ClosedJaxpr(between_devices(value.jaxpr, axes), value.consts)
-    if isinstance(value, tuple) and value and isinstance(value[0], ClosedJaxpr):
-        return tuple(_inside(v, axes) for v in value)
-    return value
 
 
 @memoized
