@@ -176,6 +176,20 @@ def test_derivatives_are_finite_at_ends_and_outside():
         assert np.isfinite(slope), fun
 
 
+def test_derivatives_where_formulas_meet():
+    """As JAX gives them: at medians, ends and infinity."""
+    cases = [
+        (stats.cauchy.ppf, (0.5,), np.pi), (stats.cauchy.isf, (0.5,), -np.pi), (stats.laplace.cdf, (0.0,), 0.5),
+        (stats.gamma.cdf, (np.inf, 2.5), 0.0), (stats.gamma.sf, (np.inf, 2.5), 0.0),
+        (stats.chi2.cdf, (np.inf, 3.0), 0.0),
+        (stats.gamma.logcdf, (0.0, 2.5), 0.0), (stats.beta.logcdf, (0.0, 2.5, 1.5), 0.0),
+        (stats.norm.cdf, (0.0,), 0.3989423),
+    ]  # fmt: skip
+    for fun, xs, wanted in cases:
+        slope = interpreted(veery.grad(fun), *map(np.float32, xs))
+        np.testing.assert_allclose(slope, wanted, rtol=1e-6, err_msg=fun.__module__)
+
+
 def test_integers_become_floats():
     assert interpreted(stats.norm.logpdf, np.int32(1)).dtype == np.float32
     assert interpreted(stats.poisson.pmf, np.arange(3), np.int32(2)).dtype == np.float32

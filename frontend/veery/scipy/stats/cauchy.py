@@ -16,7 +16,7 @@ def _cdf(z: Array) -> Array:
 
 def _ppf(q: Array) -> Array:
     """-1 / tan(pi q), by the nearer end of [0, 1]; NaN outside of it."""
-    tail = jnp.minimum(q, 1 - q)
+    tail = jnp.where(q < 0.5, q, 1 - q)
     size = 1 / jnp.tan(np.pi * jnp.where(tail > 0, tail, 0.25))
     size = jnp.where(tail > 0, size, jnp.where(tail == 0, np.inf, np.nan))
     return jnp.where(q < 0.5, -size, size)

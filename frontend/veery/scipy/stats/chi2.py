@@ -42,9 +42,9 @@ def pdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
 @real(refusal=TypeError)
 def cdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
-    below = x < loc
-    y = jnp.where(below, 1, x - loc) / (2 * scale)
-    return jnp.where(below, 0, gammainc(0.5 * df, y))
+    below, infinite = x < loc, x == np.inf
+    y = jnp.where(below | infinite, 1, x - loc) / (2 * scale)
+    return jnp.where(below, 0, jnp.where(infinite, 1, gammainc(0.5 * df, y)))
 
 
 @real(refusal=TypeError)
@@ -56,9 +56,9 @@ def logcdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 @real(refusal=TypeError)
 def sf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values above x; arguments as for logpdf."""
-    below = x < loc
-    y = jnp.where(below, 1, x - loc) / (2 * scale)
-    return jnp.where(below, 1, gammaincc(0.5 * df, y))
+    below, infinite = x < loc, x == np.inf
+    y = jnp.where(below | infinite, 1, x - loc) / (2 * scale)
+    return jnp.where(below, 1, jnp.where(infinite, 0, gammaincc(0.5 * df, y)))
 
 
 @real(refusal=TypeError)

@@ -39,9 +39,9 @@ def pdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
 @real(refusal=TypeError)
 def cdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
-    below = x < loc
-    y = jnp.where(below, 1, x - loc) / scale
-    return jnp.where(below, 0, gammainc(a, y))
+    below, infinite = x < loc, x == np.inf
+    y = jnp.where(below | infinite, 1, x - loc) / scale
+    return jnp.where(below, 0, jnp.where(infinite, 1, gammainc(a, y)))
 
 
 @real(refusal=TypeError)
@@ -53,9 +53,9 @@ def logcdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
 @real(refusal=TypeError)
 def sf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values above x; arguments as for logpdf."""
-    below = x < loc
-    y = jnp.where(below, 1, x - loc) / scale
-    return jnp.where(below, 1, gammaincc(a, y))
+    below, infinite = x < loc, x == np.inf
+    y = jnp.where(below | infinite, 1, x - loc) / scale
+    return jnp.where(below, 1, jnp.where(infinite, 0, gammaincc(a, y)))
 
 
 @real(refusal=TypeError)

@@ -32,5 +32,5 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
     z = (x - loc) / scale
-    tail = 0.5 * jnp.exp(-jnp.abs(z))
+    tail = 0.5 * jnp.exp(jnp.where(z <= 0, z, -z))
     return jnp.where(z <= 0, tail, 1 - tail)
