@@ -287,6 +287,7 @@ ROWS = {
     "veery_lowering/compiler/handover": "xla/test_devices",
     "veery_lowering/passes/stablehlo/donors": "xla/test_devices",
     "veery_lowering/passes/stablehlo/ordering": "xla/test_callbacks",
+    "veery_lowering/passes/stablehlo/overlaps": "xla/test_overlaps",
     "veery_lowering/store/executables": "xla/test_devices",
     "veery_lowering/targets/xla": "xla/test_devices",
     "veery_runtime/pjrt/beside": "xla/test_better",

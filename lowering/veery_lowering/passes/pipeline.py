@@ -37,6 +37,7 @@ from veery_lowering.passes.stablehlo.folding import fold_constants
 from veery_lowering.passes.stablehlo.lookups import compute_columns
 from veery_lowering.passes.stablehlo.loops import settle
 from veery_lowering.passes.stablehlo.ordering import order_effects
+from veery_lowering.passes.stablehlo.overlaps import part_overlaps
 from veery_lowering.passes.stablehlo.paddings import separate_paddings
 from veery_lowering.passes.stablehlo.products import settle_products
 from veery_lowering.passes.stablehlo.shaders.contractions import split_contractions
@@ -163,6 +164,10 @@ PASSES = (
     Pass(
         Stage.EMITTED, order_effects, "XLA runs calls with effects in any order",
         _for_xla, about="custom_call",
+    ),
+    Pass(
+        Stage.EMITTED, part_overlaps, "XLA writes into what it still reads, seen through a reshape",
+        _for_xla, about="dynamic_update_slice",
     ),
     Pass(Stage.EMITTED, mark_donors, "XLA copies what it may overwrite", _for_xla, lambda s: (s.donated,)),
     # Before `protect_arguments`, which looks through barriers.

@@ -60,18 +60,18 @@ def endangered_writes(module: Any) -> tuple[list[Use], list[Use]]:
     places = {op: place for place, op in enumerate(operations(module))}
     for op in places:
         for number in overwritten(op):
-            written, barred = _viewed(op.operands[number])
+            written, barred = viewed(op.operands[number])
             if base_name(maker(written)) in _CONSTANTS and not barred:  # what is written is a copy of it
                 continue
             readers = _readers(written)
             if _is_there_again(op, written) or not _are_for(op, readers, places):
                 shared.append((op, number))
             elif readers != [op]:
-                crossed += [(op, other) for other in _given(op) if _crosses(op, op.operands[number], other)]
+                crossed += [(op, other) for other in _given(op) if crosses(op, op.operands[number], other)]
     return shared, crossed
 
 
-def _viewed(value: Value) -> tuple[Value, bool]:
+def viewed(value: Value) -> tuple[Value, bool]:
     """What a value is a view of, and whether there is a barrier between."""
     barred = False
     while (name := base_name(maker(value))) in _VIEWS:
@@ -124,9 +124,9 @@ def _given(op: Any) -> list[int]:
     return [number for number in range(len(op.operands)) if number not in overwritten(op)]
 
 
-def _crosses(op: Any, target: Value, number: int) -> bool:
+def crosses(op: Any, target: Value, number: int) -> bool:
     """Whether an operand of several elements is, or may be, computed from other places of `target` than it goes to."""
-    written, x = _viewed(target)[0], op.operands[number]
+    written, x = viewed(target)[0], op.operands[number]
     if set(sizes(x)) <= {1}:
         return False
     stack = [(x, True)]  # and whether what is computed from it is in the same places
