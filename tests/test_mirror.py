@@ -45,6 +45,8 @@ ROWS = {
     "veery/experimental/jet": "experimental/test_jet",
     "veery/experimental/rnn": "experimental/test_rnn",
     "veery/experimental/sparse/*": "experimental/test_sparse",
+    "veery/experimental/compilation_cache/*": "experimental/test_compilation_cache",
+    "veery/experimental/xla_metadata": "experimental/test_xla_metadata",
     "veery/experimental/ode": "experimental/test_ode",
     "veery/example_libraries/*": "experimental/test_example_libraries",
     "veery/_src/*": "interface/test_private",

@@ -206,9 +206,8 @@ MODULES: dict[str, str] = {
         veery.extend.ifrt_programs veery.extend.lowering veery.extend.mlir veery.extend.xla
     """,
     _PROFILING: """
-        veery.experimental.compilation_cache veery.experimental.compilation_cache.compilation_cache
         veery.experimental.compute_on veery.experimental.control_deps veery.experimental.key_reuse
-        veery.experimental.profiler veery.experimental.serialize_executable veery.experimental.xla_metadata veery.ffi
+        veery.experimental.profiler veery.experimental.serialize_executable veery.ffi
     """,
     _STORAGE: "veery.experimental.array_serialization",
     _KERNELS: """
