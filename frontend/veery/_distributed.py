@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from veery import _dispatch
-from veery._core import provided
+from veery._core import provided, recording
 from veery._core.array import ArrayImpl
 from veery._core.avals import aval_of
 from veery._core.config import config
@@ -304,7 +304,8 @@ def execute_on_devices(
     _dispatch.check_execution(name)
     launch = _launcher(jaxpr, name, ((axis_name, axis_size),), devices)
     shards = [_slices(as_array(x), mapped, devices) for x, mapped in zip(args, in_mapped)]
-    results = launch([[s[i] for s in shards] for i in range(axis_size)])
+    with recording.Span(f"pmap({name})", "call"):
+        results = launch([[s[i] for s in shards] for i in range(axis_size)])
     mesh = Mesh(np.array(devices, dtype=object), (axis_name if isinstance(axis_name, str) else _PMAP_AXIS,))
     outs = []
     for j, (aval, mapped) in enumerate(zip(jaxpr.out_avals, out_mapped)):

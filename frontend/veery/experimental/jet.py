@@ -61,9 +61,9 @@ def jet(
 
     >>> import veery.numpy as jnp
     >>> from veery.experimental.jet import jet
-    >>> value, (first, second, third) = jet(jnp.sin, (0.0,), ([1.0, 0.0, 0.0],))
-    >>> float(value), float(first), float(second), float(third)
-    (0.0, 1.0, -0.0, -1.0)
+    >>> value, derivatives = jet(jnp.sin, (0.5,), ([1.0, 0.0, 0.0],))
+    >>> [round(float(x), 3) for x in (value, *derivatives)]
+    [0.479, 0.878, -0.479, -0.878]
     """
     lengths = set(map(len, series))
     if len(lengths) != 1:
