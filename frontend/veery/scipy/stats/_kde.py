@@ -44,7 +44,7 @@ class gaussian_kde:  # noqa: N801 (SciPy's name)
     >>> import veery.numpy as jnp
     >>> kde = gaussian_kde(jnp.array([0.0, 1.0, 3.0]))
     >>> [round(float(p), 4) for p in kde.evaluate(jnp.array([0.5, 2.0]))]
-    [0.228, 0.1832]
+    [0.2132, 0.1842]
     """
 
     neff: Any
