@@ -82,7 +82,7 @@ def _gather(
 ) -> Value:
     numbers, shape = dimension_numbers, ctx.avals_in[0].shape
     out = tuple(ctx.avals_out[0].shape)
-    fill = fill_value_of(hlo.dtype_of(operand), fill_value) if fills(mode) else 0
+    fill = _fill_value(hlo.dtype_of(operand), fill_value) if fills(mode) else 0
     limits = [shape[axis] - slice_sizes[axis] for axis in numbers.start_index_map]
     if 0 in out or any(n < 0 for n in limits):
         return hlo.full(fill, out, hlo.dtype_of(operand))
@@ -125,7 +125,7 @@ def take_rows(x: Value, index: Value, shape: Sequence[int], axis: int = 0) -> Va
     )
 
 
-def fill_value_of(dtype: np.dtype, given: Any) -> Any:
+def _fill_value(dtype: np.dtype, given: Any) -> Any:
     """What JAX fills with: NaN, the least signed integer, the greatest unsigned one, True."""
     if given is not None:
         return given

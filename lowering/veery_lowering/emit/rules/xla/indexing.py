@@ -1,4 +1,4 @@
-"""gather and scatter: XLA's own leave out updates that are out of bounds, and clamp what is gathered."""
+"""scatter: XLA's own leaves out updates that are out of bounds."""
 
 from __future__ import annotations
 
@@ -10,49 +10,7 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import Context, Value, rule
 from veery_lowering.emit.rules.elementwise import add, maximum, minimum, multiply
-from veery_lowering.emit.rules.gather_scatter import bound, fill_value_of, fills
-
-
-@rule("gather", target="xla")
-def _gather(
-    ctx: Context,
-    operand: Value,
-    indices: Value,
-    *,
-    dimension_numbers: Any,
-    slice_sizes: Sequence[int],
-    mode: Any = None,
-    fill_value: Any = None,
-    indices_are_sorted: bool = False,
-    **_: Any,
-) -> Value:
-    numbers, shape = dimension_numbers, ctx.avals_in[0].shape
-    out = tuple(ctx.avals_out[0].shape)
-    dtype = hlo.dtype_of(operand)
-    fill = fill_value_of(dtype, fill_value) if fills(mode) else 0
-    limits = [shape[axis] - slice_sizes[axis] for axis in numbers.start_index_map]
-    if 0 in out or any(n < 0 for n in limits):
-        return hlo.full(fill, out, dtype)
-    bounded = bound(indices, limits, fills(mode))
-    result = hlo.gather(
-        operand,
-        bounded.indices,
-        offset_dims=numbers.offset_dims,
-        collapsed_slice_dims=numbers.collapsed_slice_dims,
-        start_index_map=numbers.start_index_map,
-        operand_batching_dims=getattr(numbers, "operand_batching_dims", ()),
-        start_indices_batching_dims=getattr(numbers, "start_indices_batching_dims", ()),
-        index_vector_dim=len(hlo.shape_of(indices)) - 1,
-        slice_sizes=slice_sizes,
-        indices_are_sorted=indices_are_sorted,
-        shape=out,
-    )
-    if bounded.valid is None:
-        return result
-    batch_dims = [axis for axis in range(len(out)) if axis not in numbers.offset_dims]
-    valid = hlo.broadcast_in_dim(bounded.valid, out, batch_dims)
-    return hlo.select(valid, result, hlo.full(fill, out, dtype))
-
+from veery_lowering.emit.rules.gather_scatter import bound, fills
 
 _COMBINERS: dict[str, Callable[[Value, Value], Value]] = {
     "scatter": lambda old, new: new,
