@@ -57,7 +57,7 @@ def test_compile_inspect_run(veery, process, tmp_path):
     other = veery("run", "a.vmfb", "--input", "3xf32=1")
     assert other.returncode == 3 and "compiled for aarch64, this CPU is" in other.stderr
     device = veery("run", "d.vmfb", "--input", "3xf32=1", "--device", "cuda")
-    assert device.returncode == 3 and "No cuda device" in device.stderr and device.stderr.count("\n") <= 2
+    assert device.returncode == 3 and "no cuda device" in device.stderr and device.stderr.count("\n") <= 2
 
 
 def test_symbolic_arguments(veery):

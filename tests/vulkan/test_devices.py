@@ -130,8 +130,8 @@ def test_absent_platforms_say_what_was_looked_for() -> None:
             RuntimeError, match=f"Unknown backend: no {platform} device on this machine: looked for .*{library}.*: ."
         ):
             veery.devices(platform)
-    with pytest.raises(RuntimeError, match="Unknown backend 'tpu'; veery knows cpu, vulkan and cuda"):
-        veery.devices("tpu")
+    with pytest.raises(RuntimeError, match="Unknown backend 'tpuu'; veery knows cpu, vulkan, cuda"):
+        veery.devices("tpuu")
 
 
 def test_unknown_descriptions_are_refused_before_they_reach_the_compiler() -> None:

@@ -157,7 +157,7 @@ def test_programs_that_xla_refuses_name_the_function_and_its_line(xla: Any) -> N
 
     program = odd.trace(np.ones(3, np.float32)).lower(lowering_platforms=["xla"])._lowered.compile()
     broken = dataclasses.replace(program, vmfb=b"module { nonsense }")
-    with pytest.raises(RuntimeError, match=r"odd \(.*test_devices.py:\d+\): XLA cannot compile it for"):
+    with pytest.raises(RuntimeError, match=r"odd \(.*test_xla_devices.py:\d+\): XLA cannot compile it for"):
         veery_runtime.load(broken, xla)
 
 

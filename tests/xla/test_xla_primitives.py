@@ -59,7 +59,7 @@ STRUCTURAL = [
 
 
 @pytest.mark.parametrize(("name", "cases"), ELEMENTWISE)
-def test_elementwise_values_equal_the_reference(name: str, cases: list[Any], on_xla: Any) -> None:
+def test_elementwise_values_by_xla(name: str, cases: list[Any], on_xla: Any) -> None:
     dtype = elementwise.dtype_of(name)
     calls = [
         (functools.partial(row.primitive.bind, **params), elementwise.samples(row, dtype)) for row, params in cases
@@ -87,7 +87,7 @@ def _assert_near(row: elementwise.Row, name: str, actual: Any, expected: Any, op
 
 
 @pytest.mark.parametrize(("name", "rows"), STRUCTURAL)
-def test_structural_values_equal_the_reference(name: str, rows: list[Any], on_xla: Any) -> None:
+def test_structural_values_by_xla(name: str, rows: list[Any], on_xla: Any) -> None:
     outs = results([(row.fun, row.cast(name)) for row in rows])
     wrong = []
     for row, actual in zip(rows, outs, strict=True):
