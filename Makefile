@@ -59,12 +59,12 @@ fuzz: install  ## random programs against the reference: MINUTES=10 or COUNT=, S
 	$(if $(COUNT),--count $(COUNT),--minutes $(or $(MINUTES),10)) \
 	--jobs $(JOBS) $(if $(SEED),--seed $(SEED))
 
-examples: install  ## run every example
-	$(BIN)/python -m pip install --quiet --no-deps silero-vad==6.2.3
+examples: install  ## run every example, with the libraries of examples/requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps -r examples/requirements.txt
 	@set -e; for example in examples/*.py; do echo "== $$example"; $(BIN)/python $$example; done
 	@set -e; folder=$$(mktemp -d); trap 'rm -r "$$folder"' EXIT; \
-	for script in train ask; do echo "== examples/deploy/$$script.py"; \
-	$(BIN)/python examples/deploy/$$script.py "$$folder"; done
+	for script in deploy/train deploy/ask sentences/build sentences/ask; do echo "== examples/$$script.py"; \
+	$(BIN)/python examples/$$script.py "$$folder"; done
 
 wheel: install  ## build a wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

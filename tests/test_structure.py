@@ -271,6 +271,7 @@ LAZY = [
     ("veery/numpy/_array_methods.py", "veery.numpy", "a circle: an array gives the module that it belongs to"),
     ("veery/lax", "veery.lax", "a circle: rules need operations of each other's files"),
     ("veery/lax", "scipy", "it takes 0.1 s to import"),
+    ("veery/experimental/sparse", "scipy", "it takes 0.1 s to import"),
     ("veery/scipy/signal", "scipy", "few programs have other windows than Hann's"),
     ("veery/_cli", "", "`veery --help` and errors in arguments come at once"),
     ("veery_lowering/__init__.py", "veery_lowering.lowered", "a program that is found on disk needs no compiler"),

@@ -135,4 +135,4 @@ from veery import (
     typing as typing,
 )
 
-__getattr__, __dir__ = _attributes(__name__, "_src api_util lib")
+__getattr__, __dir__ = _attributes(__name__, "_src api_util ffi lib")

@@ -28,12 +28,15 @@ from veery._core.primitive import Primitive
 from veery._core.trace import eval_trace, set_current_trace
 from veery._core.transfers import guard
 from veery._eager import HostExecutable, host_program
+from veery._transforms import key_reuse
 from veery._transforms.dce import dce, side_effects
+from veery._transforms.expansion import expanded
 from veery._transforms.float0 import holds_float0, inputs_without_float0, outputs_with_float0, without_float0
 from veery._transforms.parts import in_parts, on_one_device
 from veery._transforms.staging import close_over, stage
 from veery.lax._callback import io_callback_p, pure_callback_p
 from veery.lax._debug import debug_callback_p, debug_print_p
+from veery.lax._ffi import ffi_call_p
 
 logger = logging.getLogger("veery")
 
@@ -163,6 +166,11 @@ def exchanges() -> Any:
     return runtime().spmd
 
 
+def foreign() -> Any:
+    """The runtime's functions of compiled libraries."""
+    return runtime().foreign
+
+
 def on_host() -> contextlib.AbstractContextManager[None]:
     """A context in which new arrays go to the CPU."""
     return contextlib.nullcontext() if default_device().platform == "cpu" else use_default_device("cpu")
@@ -203,7 +211,7 @@ def compile_jaxpr(
     options, symbols = _options(compiler_options), _symbols(closed)
     choices = dict(donated=donated, options=options, symbols=symbols)
     start = time.perf_counter()
-    jaxpr = dce(on_one_device(closed))
+    jaxpr = dce(on_one_device(expanded(closed)))
     compile = lambda: lowering().compile(jaxpr, name=name, target=target or target_of(device), **choices)
     private = sys.modules.get("veery._src.compiler")  # where a library may have put a function of its own
     if private is not None:
@@ -283,7 +291,7 @@ def lower_jaxpr(
     options, symbols = _options(compiler_options, **choices), _symbols(closed)
     fields = dict(name=name, target=target, donated=donated, options=options, symbols=symbols)
     with monitoring.timed(monitoring.LOWERING, fun_name=f"jit({name})"):
-        return lowering().lower(dce(on_one_device(closed)), **fields)
+        return lowering().lower(dce(on_one_device(expanded(closed))), **fields)
 
 
 def pass_report(lower: Callable[[], Any]) -> list[Any]:
@@ -346,6 +354,11 @@ def artifact_bytes(entries: Sequence[Any]) -> bytes:
     return runtime().to_bytes(entries, metadata=_versions())
 
 
+def read_program(artifact: bytes) -> tuple[Any, Sequence[Any]]:
+    """The one program of an artifact in memory, and the constants that it takes first (see veery_runtime)."""
+    return runtime().read_program(artifact)
+
+
 def read_module(source: str | bytes, *, lowered: bool = False) -> Any:
     """A StableHLO module (see veery_lowering.Foreign), from elsewhere unless `lowered`.
 
@@ -394,6 +407,13 @@ def load(program: Any, device: Any) -> Any:
     if compiled is None and (serialized := executable.serialized()) is not None:
         known.remember(program, compiler, serialized)
     return executable
+
+
+def load_made(program: Any, device: Any, made: bytes | None) -> Any:
+    """Load a program that was serialized, with what a plugin made of it then."""
+    if program.backend == "xla" and device.platform == "cpu":
+        return runtime().beside(load_made(program, first_device("xla"), made), device)
+    return runtime().load(program, device, compiled=made)
 
 
 def device_of(args: Sequence[ArrayImpl], name: str) -> Any:
@@ -483,8 +503,17 @@ def run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How = _ANY
         ValueError: the arrays are committed to different devices.
         VerificationError: the results are wrong.
         FloatingPointError: there is a NaN or an infinity among them.
+        KeyReuseError: a random key is used twice, where the settings ask for this.
     """
     check_execution(name)
+    if config.jax_debug_key_reuse:
+        checked: Run = key_reuse.checked(closed, name, arrays, lambda: _run(closed, name, arrays, how))
+        return checked
+    return _run(closed, name, arrays, how)
+
+
+def _run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How) -> Run:
+    closed = expanded(closed)
     parts = in_parts(closed)
     if parts is not None:
         return _run_in_parts(parts, name, arrays, how)
@@ -504,7 +533,7 @@ def run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How = _ANY
         produced = provided.verifier.run_verified(executable, buffers, closed, name, device, how.compiler_options)
     _donate(arrays, how)
     if calls_python(closed):
-        raise_known(executable, produced)
+        raise_known(executable, produced, waits(how.compiler_options))
     committed = how.device is not None or any(x._committed for x in arrays)
     outs = results(closed.out_avals, produced, committed)
     check_special(outs, f"jit({name})", closed, arrays)
@@ -514,33 +543,41 @@ def run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How = _ANY
 
 
 def calls_python(closed: ClosedJaxpr) -> bool:
-    """Whether a program calls functions of the user's in Python, so that calls may raise their exceptions."""
+    """Whether a program calls functions of the user's on the host, so that calls may raise their exceptions."""
     if closed.derived.calls_python is None:
-        closed.derived.calls_python = _calls_python(closed)
+        closed.derived.calls_python = _calls_python(expanded(closed))
     return closed.derived.calls_python
+
+
+_CALLING = (pure_callback_p, io_callback_p, debug_callback_p, debug_print_p, ffi_call_p)
 
 
 def _calls_python(given: Jaxpr | ClosedJaxpr) -> bool:
     jaxpr = given.jaxpr if isinstance(given, ClosedJaxpr) else given
-    called = lambda eqn: eqn.primitive in (pure_callback_p, io_callback_p, debug_callback_p, debug_print_p)
+    called = lambda eqn: eqn.primitive in _CALLING
     return any(called(eqn) or any(map(_calls_python, subjaxprs(eqn.params))) for eqn in jaxpr.eqns)
 
 
-def raise_known(executable: Any, buffers: Sequence[Any]) -> None:
-    """Raise the exception of a call if it has failed by now, as small programs have that ran in this thread.
+def waits(options: asked.Pairs) -> bool:
+    """Whether calls of a program that calls Python end before they return, as in JAX; "threaded" ones do not."""
+    return dict((*config.veery_compiler_options, *options)).get("queue") != "threaded"
 
-    On the CPU calls with effects end before they return, as in JAX: what they print is there.
+
+def raise_known(executable: Any, buffers: Sequence[Any], waits: bool) -> None:
+    """Raise the exception of a call of a program that calls Python, if it has failed by now.
+
+    On the CPU it has ended, unless the program asked for other threads and has no effects: what it prints is there.
     """
-    ends = executable.has_effects and executable.device.platform == "cpu"
+    ends = executable.device.platform == "cpu" and (waits or executable.has_effects)
     for buffer in buffers:
         if ends or buffer.is_ready():
             buffer.wait()
 
 
-def call_raising(executable: Any, buffers: Sequence[Any]) -> Sequence[Any]:
+def call_raising(executable: Any, waits: bool, buffers: Sequence[Any]) -> Sequence[Any]:
     """Call a program that calls Python."""
     produced: Sequence[Any] = executable.call(buffers)
-    raise_known(executable, produced)
+    raise_known(executable, produced, waits)
     return produced
 
 

@@ -173,8 +173,8 @@ def partitioned(closed: ClosedJaxpr, name: str, arrays: Sequence[ArrayImpl]) -> 
 
 def _of_one_plugin(devices: Sequence[Any]) -> bool:
     """Whether devices are those of one PJRT plugin, which run a program together."""
-    clients = {getattr(device, "client", None) for device in devices}
-    return len(clients) == 1 and None not in clients
+    clients = {device.client for device in devices}
+    return len(clients) == 1 and clients.pop().runtime_type == "pjrt_c_api"
 
 
 def _in_xlas_words(sharding: Any, ndim: int) -> str:

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from veery import _dispatch
 from veery._core.absent import attributes as _attributes
 
 _initialized = False
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is known of the processes, for libraries that read it in `jax._src.distributed`: no service joins them."""
+
+    process_id: int = 0
+    num_processes: int = 1
+    client: None = None
+    service: None = None
+    coordinator_address: str | None = None
+
+
+_state = _State()
 
 
 def initialize(

@@ -136,7 +136,8 @@ def restored(descriptions: list[Any], closed_jaxpr: Any) -> tuple[HostCall, ...]
         function = _PLAIN[kind](**data) if kind in _PLAIN else references.get(data["text"])
         if function is None:
             return None
-        calls.append(HostCall(made["symbol"], function, _signature(made["inputs"]), _signature(made["outputs"]), True))
+        signature = _signature(made["inputs"]), _signature(made["outputs"])
+        calls.append(HostCall(made["symbol"], function, *signature, made["pure"]))
     return tuple(calls)
 
 
@@ -146,15 +147,14 @@ _PLAIN: dict[str, Any] = {kind.__name__: kind for kind in (HostSort, HostTopK)}
 def _description(call: HostCall) -> dict[str, Any] | None:
     function: Any = call.function
     kind = type(function)
-    if not call.pure:
-        return None
     if kind is HostReference:
         data = {"primitive": function.primitive.name, "text": _text(function)}
     elif kind in _PLAIN.values():
         data = asdict(function)
     else:
         return None
-    return {"symbol": call.symbol, "function": [kind.__name__, data], "inputs": call.inputs, "outputs": call.outputs}
+    signature = {"inputs": call.inputs, "outputs": call.outputs}
+    return {"symbol": call.symbol, "function": [kind.__name__, data], **signature, "pure": call.pure}
 
 
 def _text(reference: HostReference) -> str:

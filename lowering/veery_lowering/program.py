@@ -52,7 +52,10 @@ class Options:
 
 @dataclass(frozen=True)
 class HostCall:
-    """A Python function that a program calls, imported as `host.<symbol>`: arrays in, a sequence of arrays out."""
+    """A Python function that a program calls, imported as `host.<symbol>`: arrays in, a sequence of arrays out.
+
+    pure: false if it has effects, and for all functions of a program whose branches call some: it is synchronous.
+    """
 
     symbol: str
     function: Callable[..., Any]

@@ -1,10 +1,11 @@
 """Execution of compiled programs on IREE devices. Needs NumPy, ml_dtypes and iree-base-runtime, nothing else."""
 
-from veery_runtime import effects as effects, flight as flight, spmd as spmd
+from veery_runtime import effects as effects, flight as flight, foreign as foreign, spmd as spmd
 from veery_runtime.artifact import (
     Artifact as Artifact,
     Entry as Entry,
     load_artifact as load_artifact,
+    read_program as read_program,
     save_artifact as save_artifact,
     to_bytes as to_bytes,
 )

@@ -416,3 +416,17 @@ def refusal(code: Code) -> str | None:
     if missing:
         return f"it was compiled for a CPU with {', '.join(missing)}, which this CPU lacks"
     return None
+
+
+def read_program(data: bytes) -> tuple[Code, tuple[Any, ...]]:
+    """The one program of an artifact with one function, and the constants that it takes first.
+
+    Raises:
+      CorruptArtifactError, IncompatibleArtifactError: see `load_artifact`; also where this CPU cannot run it.
+    """
+    entry = from_bytes(data, where="the serialized function").entries["main"]
+    program = entry.programs[0]
+    why = refusal(program)
+    if why is not None:
+        raise IncompatibleArtifactError(f"the serialized function {program.name} cannot run here: {why}")
+    return program, entry.constants

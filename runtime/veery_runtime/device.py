@@ -6,6 +6,7 @@ import ctypes
 import gc
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,36 @@ from veery_runtime import completion, iree
 from veery_runtime.buffer import COUNTED_NBYTES, Buffer, Ledger, Spec
 from veery_runtime.errors import tells_of_loss, translate
 from veery_runtime.flight import Flight
+
+
+@dataclass(frozen=True)
+class Client:
+    """What the devices of a platform have in common."""
+
+    platform: str
+    platform_version = f"IREE {iree.VERSION}"
+    runtime_type = "iree"
+
+    def process_index(self) -> int:
+        """The number of this process among those that compute together."""
+        return 0
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memory of a device: each has one kind of it."""
+
+    device: Device
+    kind = "device"
+
+    @property
+    def platform(self) -> str:
+        """That of the device."""
+        return self.device.platform
+
+    def addressable_by_devices(self) -> list[Device]:
+        """The devices whose programs reach it."""
+        return [self.device]
 
 
 class Device:
@@ -31,6 +62,7 @@ class Device:
         self.device_kind = device_kind
         self.process_index = self.task_id = self.host_id = 0
         self.local_hardware_id = id
+        self.client: Any = Client(self.platform)
         self.ledger = Ledger()
         self.in_flight = Flight()
         self._specs: dict[tuple[tuple[int, ...], np.dtype[Any]], Spec] = {}
@@ -40,6 +72,30 @@ class Device:
 
     def __repr__(self) -> str:
         return f"{self.platform.capitalize()}Device(id={self.id})"
+
+    def __str__(self) -> str:
+        return f"{self.platform}:{self.id}"
+
+    def default_memory(self) -> Memory:
+        """Where arrays go."""
+        return Memory(self)
+
+    def addressable_memories(self) -> list[Memory]:
+        """All memories that its programs reach: its own."""
+        return [Memory(self)]
+
+    def memory(self, kind: str) -> Memory:
+        """The memory of a kind.
+
+        Raises:
+            ValueError: the device has none such.
+        """
+        if kind != Memory.kind:
+            raise ValueError(
+                f"Could not find memory addressable by device {self.device_kind}: it has the kind "
+                f"{Memory.kind!r} alone, got {kind!r}"
+            )
+        return Memory(self)
 
     @property
     def hal(self) -> iree.HalDevice:

@@ -209,6 +209,7 @@ def sizes(x):
         "jacobian": veery.jacfwd(lambda y: (y**2).sum(0))(x),
         "found": jnp.searchsorted(jnp.arange(b) * 2.0, x[0]),
         "positive": jnp.nonzero(x > 0, size=3),
+        "of a table": (jnp.arange(100.0)[:b], jnp.arange(100.0)[b:]),
     }
 
 

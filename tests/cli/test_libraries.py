@@ -26,7 +26,7 @@ import jax, os
 import jax.experimental.pallas as pl
 import jax.numpy as jnp
 from jax import lax, no_such_function
-from jax.lax import scaled_dot
+from jax.lax import ragged_all_to_all
 
 def f(x):
     return lax.no_such_operation(jnp.linalg.no_such_norm(x), pl.load, os.path.join)
@@ -56,7 +56,6 @@ def test_what_libraries_lack(installed):
         "jax.experimental.pallas",
         "jax.experimental.pallas.load",
         "jax.lax.no_such_operation",
-        "jax.lax.scaled_dot",
         "jax.no_such_function",
         "jax.numpy.linalg.no_such_norm",
     }

@@ -142,6 +142,8 @@ def test_result_type_of_values():
     [
         ("int4", "int8", "4-bit integers do not support implicit promotion"),
         ("float8_e4m3fn", "float32", "8-bit floats do not support implicit promotion"),
+        ("float4_e2m1fn", "float32", "4-bit floats do not support implicit promotion"),
+        ("float4_e2m1fn", "float8_e5m2", "8-bit floats do not support implicit promotion"),
     ],
 )
 def test_promotion_errors_say_what_to_do(a, b, words):
@@ -159,7 +161,7 @@ def test_strict_promotion_names_the_setting():
 def test_float0_and_keys_do_not_promote():
     for dtype in (dtypes.float0, dtypes.key_dtype()):
         assert dtypes.result_type(dtype) == dtype
-    with pytest.raises(ValueError, match="not a valid dtype for type promotion"):
+    with pytest.raises(ValueError, match="not a valid dtype for JAX type promotion"):
         dtypes.result_type(dtypes.key_dtype(), 1)
     with pytest.raises(TypeError, match="do not support any operations by design"):
         dtypes.result_type(dtypes.float0, 1)

@@ -76,3 +76,10 @@ def test_leaks_name_both_lines():
     assert "Encountered an unexpected tracer" in message and "It was used in the operation add." in message
     assert message.count(f"{__file__}:") == 2 and "f at model.py:7" in message
     assert "checking_leaks" in message
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, Exception, ValueError, NotImplementedError, OSError])
+def test_errors_of_callbacks_are_of_their_own_class_too(kind):
+    error = errors.callback_error(kind("on purpose"))
+    assert isinstance(error, kind) and isinstance(error, errors.JaxRuntimeError)
+    assert str(error) == f"{kind.__name__}: on purpose"

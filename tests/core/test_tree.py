@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import operator
 import pickle
+import re
 import time
 from typing import Any, NamedTuple
 
@@ -20,6 +21,10 @@ from veery.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, Partial, Seq
 class Point(NamedTuple):
     x: Any
     y: Any
+
+
+class Other(NamedTuple):
+    x: Any
 
 
 @tree_util.register_pytree_node_class
@@ -193,12 +198,24 @@ def test_map_names_the_place_that_differs(first, second, words):
 
 
 @pytest.mark.parametrize(
-    "value, words",
-    [(1, "Expected list, got 1"), ([1], "list arity mismatch"), ([1, 2], "Expected tuple, got 2")],
+    "structure, value, words",
+    [
+        ([1, (2, 3)], 1, "Expected list, got 1."),
+        ([1, (2, 3)], [1], "List arity mismatch: 1 != 2; list: [1]."),
+        ([1, (2, 3)], [1, 2], "Expected tuple, got 2."),
+        ((2, 3), (2,), "Tuple arity mismatch: 1 != 2; tuple: (2,)."),
+        ({"a": 1, "b": 2}, {"a": 1}, "Dict key mismatch; expected keys: ['a', 'b']; present keys: ['a']."),
+        ({"a": 1}, {"b": 1}, "Dict key mismatch; expected keys: ['a']; present keys: ['b']."),
+        (Point(1, 2), (1, 2), "Expected named tuple, got (1, 2)."),
+        (Point(1, 2), Other(1), "Named tuple type mismatch: expected type: "),
+        (Static(1), Static(2), "Mismatch custom node data: "),
+        (Static(1), 5, "Custom node type mismatch: expected type: "),
+        (None, 1, "Expected None, got 1.\nNone is a tree without leaves"),
+    ],
 )
-def test_flatten_up_to_errors(value, words):
-    with pytest.raises(ValueError, match=words):
-        tree.structure([1, (2, 3)]).flatten_up_to(value)
+def test_flatten_up_to_errors(structure, value, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        tree.structure(structure).flatten_up_to(value)
 
 
 def test_reductions():
@@ -435,3 +452,22 @@ def test_named_tuples_may_be_nodes_of_their_own():
     tree_util.register_pytree_node(Pair, lambda pair: ((pair.second,), pair.first), unflatten)
     assert tree_util.tree_map(lambda x: x + 1, Pair("a", 1)) == Pair("a", 2)
     assert str(tree_util.tree_structure(Pair("a", 1))) == "PyTreeDef(CustomNode(Pair[a], [*]))"
+
+
+def test_dictionaries_are_made_in_the_order_of_their_sorted_keys():
+    value = {"b": 1, "a": collections.defaultdict(int, {"d": 2, "c": [{"f": 3, "e": None}]})}
+    expected = "{'a': defaultdict(<class 'int'>, {'c': [{'e': None, 'f': 3}], 'd': 2}), 'b': 1}"
+    assert str(tree.map(lambda x: x, value)) == expected
+    assert str(tree.map(lambda x: x, {"q": (), **value})) == expected[:-1] + ", 'q': ()}"
+    assert str(tree.map(lambda x: x, collections.OrderedDict(value))) == str(
+        collections.OrderedDict([("b", 1), ("a", tree.map(lambda x: x, value["a"]))])
+    )
+
+
+def test_nodes_whose_metadata_has_no_hash_hold_dictionaries_too():
+    class Box:
+        def __init__(self, held):
+            self.held = held
+
+    tree_util.register_pytree_node(Box, lambda box: ((box.held,), ["no hash"]), lambda _, held: Box(*held))
+    assert list(tree.map(lambda x: x, Box({"b": 1, "a": 2})).held) == ["a", "b"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import copy
 import enum
+import pickle
 import threading
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 import veery
 import veery.numpy as jnp
 import veery_runtime
+from veery._api.fast_calls import MISS
 from veery._api.jit import JitFunction
 
 Pair = collections.namedtuple("Pair", "a b")
@@ -66,6 +69,36 @@ def test_calls_of_many_structures_in_turn():
     assert len(traced) == before  # jit(function) again is the same function
 
 
+@pytest.mark.parametrize("number", range(len(CALLS)))
+def test_code_made_for_a_call_does_what_the_call_does(number, monkeypatch):
+    """And gives up where another one is made."""
+
+    def function(tree, *rest, n=0, other=None):
+        return {"z": (tree, None), "a": [rest, other], "pair": Pair(n, {}) if n else n}
+
+    (args, kwargs), compiled = CALLS[number], veery.jit(function, static_argnames="n")
+    first, _ = compiled(*args, **kwargs), compiled(*args, **kwargs)
+    is_made = bool(compiled._fast)
+    assert is_made != isinstance(args[0], collections.OrderedDict)
+    with monkeypatch.context() as patch:
+        if is_made:
+            patch.setattr(JitFunction, "_known", None)
+        again = compiled(*args, **kwargs)
+    assert list(again) == ["a", "pair", "z"]
+    assert repr(again) == repr(first)  # with the order of keys
+    for fast in compiled._fast:
+        given = [fast(args, kwargs) for args, kwargs in CALLS]
+        assert sum(each is MISS for each in given) >= len(CALLS) - 2  # two orders of keys, two floats
+        for each, (args, kwargs) in zip(given, CALLS):
+            assert each is MISS or repr(each) == repr(compiled(*args, **kwargs))
+        args, kwargs = CALLS[number]
+        with veery.enable_x64(True):
+            assert fast(args, kwargs) is MISS
+        missed = []
+        veery.make_jaxpr(lambda: missed.append(fast(args, kwargs)))()  # noqa: B023 (called at once)
+        assert missed == [MISS]
+
+
 @pytest.mark.parametrize("call", [((X,), {}), (({"w": X, "b": [X]},), {"k": 1.5}), ((X, 2), {"k": np.ones(2)})])
 def test_known_calls_take_the_short_way(call, monkeypatch):
     args, kwargs = call
@@ -75,6 +108,26 @@ def test_known_calls_take_the_short_way(call, monkeypatch):
     monkeypatch.setattr(JitFunction, "_call", None)
     for _ in range(3):
         compiled(*args, **kwargs)
+
+
+def _tripled(x, n=3):
+    return x * n
+
+
+@veery.jit
+def doubled(x):
+    return x * 2
+
+
+def test_functions_that_were_called_pickle_and_copy():
+    tripled = veery.jit(_tripled, static_argnames="n")
+    for function, expected in ((tripled, [0, 3, 6]), (doubled, [0, 2, 4])):
+        for _ in range(3):
+            function(X)
+        for other in (pickle.loads(pickle.dumps(function)), copy.copy(function), copy.deepcopy(function)):
+            assert other(X).tolist() == expected
+    assert pickle.loads(pickle.dumps(doubled)) is doubled
+    assert pickle.loads(pickle.dumps(tripled))(X, n=2).tolist() == [0, 2, 4]
 
 
 def test_the_short_way_on_another_device(monkeypatch):

@@ -150,3 +150,24 @@ def test_what_is_donated_is_not_passed_twice():
     with pytest.raises(veery.errors.JaxRuntimeError, match="INVALID_ARGUMENT: .* donated and passed as another"):
         add(x, x)
     assert not x.is_deleted() and float(add(x, jnp.ones(1000))[0]) == 2
+
+
+def test_what_devices_have_in_common(pair):
+    """Libraries ask it of a device before they move its arrays."""
+    first, second = pair
+    assert first.client == second.client and first.client.process_index() == 0
+    assert (first.client.platform, first.client.runtime_type) == ("cpu", "iree")
+    assert first.client.platform_version.startswith("IREE ")
+    assert str(second) == f"cpu:{second.id}"
+    memory = first.default_memory()
+    assert first.addressable_memories() == [memory] == [first.memory("device")] and memory != second.default_memory()
+    assert (memory.kind, memory.platform, memory.addressable_by_devices()) == ("device", "cpu", [first])
+    with pytest.raises(ValueError, match="Could not find memory .* got 'pinned_host'"):
+        first.memory("pinned_host")
+
+
+def test_modules_are_there_in_one_dialect():
+    lowered = increase.lower(1.0)
+    assert "stablehlo.add" in str(lowered.compiler_ir("stablehlo"))
+    with pytest.raises(NotImplementedError, match="not as 'hlo'"):
+        lowered.compiler_ir(dialect="hlo")

@@ -108,7 +108,7 @@ def test_programs_stand_on_the_queues_of_devices(traced):
     shown, events = read(traced)
     programs = [e for e in shown if e["cat"] == "program" and e["name"] == "squared"]
     assert len(programs) == 5
-    assert {e["process"] for e in programs} == {"/device:CpuDevice(id=0)"}
+    assert {e["process"] for e in programs} == {"/device:cpu:0"}
     assert sorted(e["thread"] for e in programs) == ["inline", "inline", "inline", "threaded", "threaded"]
     first, second = [e for e in programs if e["thread"] == "threaded"]
     assert first["ts"] + first["dur"] <= second["ts"] + 1e-3  # one after the other
@@ -290,4 +290,4 @@ def test_the_profile_of_memory_counts_arrays(tmp_path):
             labels = [dict(message(v)) for n, v in sample if n == 3]
             labels = {texts[k[1]]: texts[k[2]] for k in labels}
             found[locations[place]] = numbers(dict(sample)[2]), labels
-    assert found["float32[123,45]"] == ([3, 3 * kept[0].nbytes], {"kind": "buffer", "device": "CpuDevice(id=0)"})
+    assert found["float32[123,45]"] == ([3, 3 * kept[0].nbytes], {"kind": "buffer", "device": "cpu:0"})

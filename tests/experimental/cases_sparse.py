@@ -7,6 +7,7 @@ from support.recorded import module
 
 M = np.array([[0, 1, 0, 2], [3, 0, 0, 0], [0, 4, 0, 5]], np.float32)
 V = np.arange(4, dtype=np.float32)
+PLACES = np.array([0, 2])
 
 
 def sparse(function):
@@ -70,6 +71,45 @@ CASES = {
     "gradients": sparse(lambda S, b, jax: S.grad(lambda b, v: ((b @ v) ** 2).sum(), argnums=(0, 1))(b, V)),
     "values and gradients": sparse(lambda S, b, jax: S.value_and_grad(lambda b: ((b @ V) ** 2).sum())(b)),
     "jacobians": sparse(lambda S, b, jax: [S.jacfwd(lambda b: b @ V)(b), S.jacrev(lambda b: b @ V)(b)]),
+    "jacobians with a batch": sparse(
+        lambda S, b, jax: [
+            J(lambda x: (x.todense() ** 2).sum(-1))(F.fromdense(np.stack([M, 2 * M]), n_batch=1))
+            for J in (S.jacfwd, S.jacrev)
+            for F in (S.BCOO, S.BCSR)
+        ]
+    ),
+    "arrays as keys": sparse(
+        lambda S, b, jax: [
+            b[k] for k in (np.array([0, 2]), np.array([[0], [-1]]), (PLACES, PLACES + 1), (None, PLACES), (1, PLACES))
+        ]
+    ),
+    "a key beyond an axis": sparse(lambda S, b, jax: b[np.array([9, 0])]),
+    "a list as a key": sparse(lambda S, b, jax: b[[0, 1]]),
+    "gather": sparse(
+        lambda S, b, jax: S.bcoo_gather(
+            b,
+            np.array([[0], [2]]),
+            jax.lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,)),
+            (1, 4),
+        )
+    ),
+    "reshape in another order": sparse(lambda S, b, jax: S.bcoo_reshape(b, new_sizes=(6, 2), dimensions=(1, 0))),
+    "reshape of a batch": sparse(
+        lambda S, b, jax: S.bcoo_reshape(
+            S.BCOO.fromdense(np.stack([M, M]), n_batch=1), new_sizes=(2, 12), dimensions=(0, 2, 1)
+        )
+    ),
+    "reshape with dense axes": sparse(
+        lambda S, b, jax: S.bcoo_reshape(S.BCOO.fromdense(np.stack([M, M], -1), n_dense=1), new_sizes=(12, 2))
+    ),
+    "convolutions": sparse(
+        lambda S, b, jax: [
+            S.bcoo_conv_general_dilated(S.BCOO.fromdense(V[None, None]), x, window_strides=(1,), padding=[(1, 2)])
+            for x in (S.BCOO.fromdense(V[None, None, 1:]), jax.numpy.asarray(V[None, None, 1:]))
+        ]
+    ),
+    "convolve": sparse(lambda S, b, jax: S.sparsify(jax.numpy.convolve)(*[S.BCOO.fromdense(v) for v in (V, V[:2])])),
+    "bools are counted": sparse(lambda S, b, jax: S.bcoo_reduce_sum(S.BCOO.fromdense(M > 1), axes=(0,))),
     "vmap": sparse(lambda S, b, jax: jax.vmap(lambda b: b @ V)(S.BCOO.fromdense(np.stack([M, 2 * M]), n_batch=1))),
     "vmap that makes some": sparse(lambda S, b, jax: jax.vmap(lambda m: S.BCOO.fromdense(m, nse=5))(np.stack([M, M]))),
     "jit": sparse(lambda S, b, jax: jax.jit(lambda b: (b.T, b @ V))(b)),

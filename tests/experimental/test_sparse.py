@@ -40,6 +40,9 @@ def dot(dims):
 
 
 A, B = made((3, 5), 1), made((4, 2, 5), 2)
+ROWS, COLUMNS = np.array([[0, -1], [1, 0]]), np.array([2, 3])
+STARTS = np.array([[0, 1], [1, 9]])
+SLICES = lax.GatherDimensionNumbers(offset_dims=(0, 2), collapsed_slice_dims=(0,), start_index_map=(1, 2))
 # (dense, with the module and the sparse array): each is compared with the first on the dense array.
 OPERATIONS = {
     "todense": (lambda x: x, lambda S, x: x),
@@ -89,6 +92,17 @@ OPERATIONS = {
         lambda x: lax.broadcast_in_dim(x, (2, 5, 3, 4), (0, 2, 3)),
         lambda S, x: S.bcoo_broadcast_in_dim(x, shape=(2, 5, 3, 4), broadcast_dimensions=(0, 2, 3)),
     ),
+    "rows by an array": (lambda x: x[ROWS], lambda S, x: x[ROWS]),
+    "columns by an array": (lambda x: x[:, ROWS], lambda S, x: x[:, ROWS]),
+    "two arrays apart": (lambda x: x[ROWS, 1:, COLUMNS], lambda S, x: x[ROWS, 1:, COLUMNS]),
+    "arrays, a new axis and an integer": (lambda x: x[None, ROWS.T, 1], lambda S, x: x[None, ROWS.T, 1]),
+    "a mask": (lambda x: x[:, np.array([True, False, True])], lambda S, x: x[:, np.array([True, False, True])]),
+    "slices of a gather": (
+        lambda x: lax.gather(x, STARTS, SLICES, (1, 2, 3), mode="clip"),
+        lambda S, x: S.bcoo_gather(x, STARTS, SLICES, (1, 2, 3)),
+    ),
+    "a reshape of the last two": (lambda x: x.reshape(2, 6, 2), lambda S, x: x.reshape(2, 6, 2)),
+    "the other way round": (lambda x: lax.rev(x, (0, 2)), lambda S, x: S.sparsify(lambda x: lax.rev(x, (0, 2)))(x)),
     "sum_duplicates": (lambda x: x + x, lambda S, x: (x + x).sum_duplicates(nse=13)),
     "sort_indices": (lambda x: x, lambda S, x: x.sort_indices()),
     "extract": (lambda x: x, lambda S, x: S.bcoo_extract(x + x, x.todense())),
@@ -185,7 +199,47 @@ def test_what_has_no_rule_is_refused():
     x = sparse.BCOO.fromdense(M)
     with pytest.raises(NotImplementedError, match="todense"):
         sparse.sparsify(jnp.exp)(x)
-    with pytest.raises(NotImplementedError, match="slices"):
-        x[np.array([0, 1])]
+    with pytest.raises(NotImplementedError, match="non-unit window_strides"):
+        sparse.bcoo_conv_general_dilated(x[None, :1], x[None, :1], window_strides=(2,), padding="SAME")
+    with pytest.raises(TypeError, match="integer or boolean type"):
+        x[np.array([0.5])]
     with pytest.raises(NotImplementedError, match="mixes"):
         sparse.BCOO.fromdense(M, n_batch=1).transpose((1, 0))
+
+
+def test_indices_that_are_none():
+    x = sparse.BCOO.fromdense(jnp.eye(3))
+    for key in (True, (slice(None), False)):
+        with pytest.raises(NotImplementedError, match="integers, slices"):
+            x[key]
+    with pytest.raises(IndexError, match="index -1 is out of bounds for axis 0 with size 0"):
+        sparse.BCOO.fromdense(jnp.zeros((0, 3)))[-1]
+
+
+def test_bools_that_occur_twice():
+    indices = jnp.array([[1], [1], [0], [2]])
+    x = sparse.BCOO((jnp.array([False, True, True, False]), indices), shape=(3,))
+    found = x.sum_duplicates(nse=3, remove_zeros=False)
+    assert (found.data.tolist(), found.indices.tolist()) == ([True, True, False], [[0], [1], [2]])
+    assert found.todense().tolist() == [True, True, False]
+
+
+def test_sparse_systems_are_solved_and_differentiated():
+    dense = np.array([[4, 1, 0], [0, 3, 1], [2, 0, 5]], np.float32)
+    matrix = scipy.sparse.csr_matrix(dense)
+    b = np.array([1, 2, 3], np.float32)
+
+    def solve(data, b):
+        return sparse.linalg.spsolve(data, matrix.indices, matrix.indptr, b)
+
+    x, vjp = veery.vjp(veery.jit(solve), matrix.data, b)
+    np.testing.assert_allclose(x, np.linalg.solve(dense, b), rtol=1e-6)
+    ct_data, ct_b = vjp(jnp.array([1.0, 0.0, -2.0]))
+    want = np.linalg.solve(dense.T, np.array([1.0, 0.0, -2.0]))
+    np.testing.assert_allclose(ct_b, want, rtol=1e-5)
+    rows, columns = dense.nonzero()
+    np.testing.assert_allclose(ct_data, -want[rows] * np.asarray(x)[columns], rtol=1e-5)
+    batch = veery.vmap(solve, (None, 0))(matrix.data, np.stack([b, 2 * b]))
+    np.testing.assert_allclose(batch, np.stack([x, 2 * np.asarray(x)]), rtol=1e-6)
+    with pytest.raises(ValueError, match="Invalid CSR buffer sizes"):
+        solve(matrix.data, b[:2])

@@ -210,6 +210,7 @@ def test_wrong_operations_of_modules_are_found_and_made_small(monkeypatch):
     assert outcome.detail.count("stablehlo.") <= 6, outcome.detail
 
 
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
 def test_a_wrong_step_is_found_among_triples(monkeypatch):
     registry.lookup("rev", "cpu")  # which has them all loaded
     monkeypatch.setitem(registry._rules, ("rev", None), lambda ctx, x, **_: x)

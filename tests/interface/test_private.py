@@ -72,6 +72,7 @@ def aval(*shape):
     return core.ShapedArray(shape, np.dtype("float32"))
 
 
+@pytest.mark.compiler
 def test_partial_evaluation():
     """What depends on known values alone is computed, within compiled functions and under vmap too."""
     seen = []
@@ -94,6 +95,7 @@ def test_partial_evaluation():
         np.testing.assert_array_equal(value, expected)
 
 
+@pytest.mark.compiler
 def test_partial_evaluation_within_a_trace():
     """Known values may be tracers of the function around; what rules know is kept."""
 
@@ -235,6 +237,7 @@ def test_functions_of_functions_look_like_them():
     assert str(inspect.signature(jitted, follow_wrapped=False)) == "(x, y=2)"
 
 
+@pytest.mark.compiler
 def test_equations_are_applied_by_their_parameters():
     eqn = veery.make_jaxpr(lambda x: jnp.sum(x))(jnp.ones(3)).jaxpr.eqns[0]
     functions, parameters = eqn.primitive.get_bind_params(eqn.params)
@@ -252,6 +255,7 @@ def test_frames_that_are_shown():
         traceback_util._exclude_paths.remove(__file__)
 
 
+@pytest.mark.compiler
 def test_types_of_libraries_are_arrays():
     """As TensorFlow Probability registers its variables."""
 

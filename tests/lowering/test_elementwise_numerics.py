@@ -276,6 +276,28 @@ def test_complex_signs_on_branch_cuts(name: str) -> None:
         np.testing.assert_array_equal(np.signbit(got[clear]), np.signbit(want[clear]))
 
 
+@pytest.mark.parametrize("dtype", ["complex64", pytest.param("complex128", marks=needs_long_double)])
+def test_complex_quotients(dtype: str) -> None:
+    """Of numbers of all magnitudes; squares of most of them are no normal numbers."""
+    random, span = np.random.default_rng(0), 36 if dtype == "complex64" else 300
+    a, b = (
+        (10.0 ** random.uniform(-span / 2, span / 2, 2000) * np.exp(2j * np.pi * random.random(2000))).astype(dtype)
+        for _ in range(2)
+    )
+    large = np.array([10.0**span, 10.0**-span, 10.0**-span, 2.0], dtype)
+    special = np.array([1 + 1j, 2, 0, 3 - 1j, 1 + 2j], dtype), np.array([0, 0, 0, np.inf, complex(0, -np.inf)], dtype)
+    with veery.enable_x64(True):
+        run = veery.jit(lambda a, b, c, x, y: (a / b, b**-1, (c + c * 1j) / (c - c * 1j), lax.reciprocal(c), x / y))
+        found = [np.asarray(each) for each in run(a, b, large, *special)]
+    wide = np.complex128 if dtype == "complex64" else CLONG
+    expected = [a.astype(wide) / b, 1 / b.astype(wide), np.full(4, 1j, dtype), 1 / large.astype(wide)]
+    for got, want in zip(found, expected):
+        assert np.max(np.abs(got - want) / np.abs(want)) < 4 * np.finfo(dtype).eps
+    inf, nan = np.inf, np.nan
+    np.testing.assert_array_equal(found[-1].real, [inf, inf, nan, 0, 0])
+    np.testing.assert_array_equal(found[-1].imag, [inf, nan, nan, 0, 0])
+
+
 def test_complex_maximum_is_lexicographic() -> None:
     a = np.array([1 + 2j, 1 - 1j, 2 + 0j, complex(np.nan, 0)], np.complex64)
     b = np.array([1 + 1j, 1 + 0j, 1 + 9j, 1j], np.complex64)
@@ -378,3 +400,15 @@ def test_integers_as_bfloat16() -> None:
         expected = half(wide(x))
         for actual, wanted in ((direct, expected), (twice, expected), (part, expected[None, ::2])):
             np.testing.assert_array_equal(np.asarray(actual), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["exp", "exp2"])
+def test_what_overflows_is_infinite_also_where_it_is_subtracted_from(name: str, dtype: str) -> None:
+    most = float(np.finfo(dtype).max)
+    last = np.log(most) if name == "exp" else np.finfo(dtype).maxexp
+    x = np.array([last * 1.001, np.inf, last * 1.001, 1e30, -np.inf, np.nan], dtype)
+    y = np.array([most, np.inf, np.inf, -np.inf, 1, 1], dtype)
+    with veery.enable_x64(True):
+        out = veery.jit(lambda x, y: getattr(lax, name)(x) - y)(x, y)
+    np.testing.assert_array_equal(out, np.array([np.inf, np.nan, np.nan, np.inf, -1, np.nan], dtype))

@@ -31,9 +31,14 @@ FOLDED: list[tuple[str, str, list[str], Any]] = [
     ("subtract", "ui8", ["1", "2"], np.uint8(255)),
     ("multiply", "ui64", ["18446744073709551615", "3"], np.uint64(2**64 - 3)),
     ("negate", "i32", ["-2147483648"], np.int32(-(2**31))),
+    ("clamp", "i32", ["0", "-3", "32"], np.int32(0)),
+    ("clamp", "ui8", ["0", "200", "32"], np.uint8(32)),
+    ("clamp", "i64", ["5", "0", "-1"], np.int64(-1)),
+    ("clamp", "f32", ["0.0", "0.5", "1.0"], np.float32(0.5)),
 ]
 KEPT: list[tuple[str, str, list[str]]] = [
     ("divide", "f32", ["0.0", "0.0"]),  # the compiler chooses the bits of a NaN
+    ("clamp", "f32", ["0.0", "0x7FC00000", "1.0"]),
     ("divide", "i32", ["1", "0"]),
     ("add", "f16", ["1.0", "2.0"]),
     ("add", "bf16", ["1.0", "2.0"]),

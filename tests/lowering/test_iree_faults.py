@@ -15,13 +15,16 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+import pytest
 from support import phases
 from support.compiled import results
 
 import veery
 import veery_lowering
 import veery_runtime
+from veery import lax
 from veery_lowering.compiler.isolation import call, run_pipeline
+from veery_lowering.emit import host_branches
 from veery_lowering.errors import CompilerCrash
 from veery_lowering.program import Program
 from veery_lowering.targets import Traits, resolve
@@ -325,6 +328,20 @@ def test_a_value_that_a_dispatch_returns_twice() -> None:
         assert program is not None, diagnostics
         right.append(agree(run(program, "f", case.arguments, case.right), case.right))
     assert right == [True, False]
+
+
+def test_branches_that_call_the_host(monkeypatch) -> None:
+    """Which emit/host_branches.py looks for: what comes before the second one has no memory after the call."""
+    monkeypatch.setattr(host_branches, "there_are", lambda module: False)
+    checked = lambda x: lax.cond((x < 0).any(), lambda x: veery.pure_callback(np.abs, x, x), lambda x: x, x)
+
+    @veery.jit
+    def f(x):
+        a = checked(x @ x)
+        return a + 1, checked(a @ x) + 1
+
+    with pytest.raises(RuntimeError, match="has not been committed"):
+        np.asarray(f(np.eye(128, dtype=np.float32))[0])
 
 
 def test_options_of_a_process_turn_off_what_belongs_to_a_level() -> None:

@@ -238,6 +238,7 @@ def test_the_helper_ends_with_its_parent(how: str) -> None:
 
 def test_ctrl_c_ends_a_compilation_at_once(meeting: Path) -> None:
     process = start("""
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell has its background jobs ignore
 program = compiled()
 helper = helper_of(os.getpid())
 try:

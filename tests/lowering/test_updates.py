@@ -13,6 +13,7 @@ from support.passes import leave_out
 import veery
 from veery import lax, numpy as jnp
 from veery_lowering.passes.simplification import inlined
+from veery_lowering.passes.stablehlo.folding import fold_constants
 from veery_lowering.passes.stablehlo.updates import endangered_writes
 
 X = np.linspace(0, 1, 40, dtype=np.float32).reshape(8, 5)
@@ -57,7 +58,12 @@ def updated(x: Any, w: Any) -> Any:
 def copies(fun: Any, *args: Any) -> tuple[int, int]:
     """Of how many values that are written into, and that are written."""
     found: list[Any] = []
-    inlined(veery.jit(fun).lower(*args)._lowered.module, lambda module: found.extend(endangered_writes(module)))
+
+    def find(module: Any) -> None:
+        fold_constants(module)
+        found.extend(endangered_writes(module))
+
+    inlined(veery.jit(fun).lower(*args)._lowered.module, find)
     shared, crossed = found
     return len(shared), len(crossed)
 
@@ -131,6 +137,38 @@ def test_donated_arrays_are_shifted_and_smoothed() -> None:
         function = lambda x: FROM_ELSEWHERE[name](x, x)  # noqa: B023
         expected = interpreted(function, W * W)
         np.testing.assert_allclose(veery.jit(function, donate_argnums=0)(jnp.array(W * W)), expected, rtol=1e-6)
+
+
+# A part that is copied to where it is: IREE finds that out at different times.
+TO_ITSELF: dict[str, Any] = {
+    "known": lambda y, k: y.at[2, 1].set(y[2, 1]),
+    "known, of a reshaped array": lambda y, k: y.reshape(12).at[7].set(y[2, 1]).reshape(4, 3),
+    "known, behind a barrier": lambda y, k: y.at[2, 1].set(lax.optimization_barrier(y[2, 1])),
+    "folded": lambda y, k: lax.dynamic_update_slice(y, y[2:3, 1:2], (2 + k * 0, 1)),
+    "folded, wrapped": lambda y, k: y.at[2 + k * 0, 1].set(y[2, 1]),
+    "found when it is loaded": lambda y, k: y.at[(jnp.exp(k * 0.0) * 2).astype(int), 1].set(y[2, 1]),
+    "found when it runs": lambda y, k: y.at[k, 1].set(y[k, 1]),
+    "rows": lambda y, k: y.at[1:3].set(lax.optimization_barrier(y[1:3])),
+    "rows, folded": lambda y, k: lax.dynamic_update_slice(y, y[1:3], (1 + k * 0, 0)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "uint8", "float16", "bfloat16", "complex64", "float8_e4m3fn"])
+def test_a_part_is_copied_to_where_it_is(dtype: str) -> None:
+    """It failed: "source and target ranges overlap within the same buffer"."""
+    x = np.arange(12).reshape(4, 3) % 5 == 1
+    summed = lambda x, n: lax.optimization_barrier(jnp.cumsum(x * np.float32(n + 1), 1).astype(dtype))
+    each = lambda x, k: [f(summed(x, n), k) for n, f in enumerate(TO_ITSELF.values())]
+    for n, (name, found) in enumerate(zip(TO_ITSELF, veery.jit(each)(x, np.int32(2)), strict=True)):
+        assert found.dtype == jnp.dtype(dtype)
+        expected = np.cumsum(x * np.float32(n + 1), 1).astype(jnp.dtype(dtype))
+        np.testing.assert_array_equal(np.asarray(found).astype(np.complex64), expected.astype(np.complex64), name)
+
+
+def test_an_element_from_elsewhere_is_not_copied_first() -> None:
+    assert copies(lambda x: (x * 2).at[0].set(x[1] + 1), W) == (0, 0)
+    assert copies(lambda x: (y := x * 2).at[0].set(y[-2]), W) == (0, 0)
+    assert copies(lambda x: (y := x * 2).at[3].set(y[3]), W) == (0, 1)
 
 
 def test_copies_of_what_is_written_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from veery import lax
 from veery._core.primitive import Primitive
+from veery.lax import _samples
 
 FLOATS = ("bfloat16", "float16", "float32", "float64")
 COMPLEXES = ("complex64", "complex128")
@@ -316,6 +317,12 @@ SPECIAL = (
     ),
     _unary(lax.bessel_i0e_p, FLOATS),
     _unary(lax.bessel_i1e_p, FLOATS),
+    _unary(_samples.sample_exp_p, FLOATS),
+    _unary(_samples.sample_log_p, FLOATS, _POSITIVE),
+    _unary(_samples.sample_log1p_p, FLOATS, (-0.6, 3.0)),
+    _binary(_samples.sample_pow_p, FLOATS, (_POSITIVE, (-3.0, 3.0))),
+    _unary(_samples.sample_tan_p, FLOATS, _UNIT),
+    _unary(_samples.sample_rsqrt_p, FLOATS, _POSITIVE),
 )  # fmt: skip
 
 CONJUGATION = tuple(

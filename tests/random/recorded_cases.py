@@ -25,4 +25,26 @@ CASES = {
     "under scan": lambda jax, k: jax.lax.scan(
         lambda key, _: (jax.random.split(key)[0], jax.random.bits(key, (2,))), k, None, length=4
     )[1],
+    **{
+        name: lambda jax, k, sampler=sampler: sampler(jax.random, k)
+        for name, sampler in {
+            "gumbel": lambda random, k: random.gumbel(k, (501,)),
+            "logistic": lambda random, k: random.logistic(k, (501,)),
+            "exponential": lambda random, k: random.exponential(k, (501,)),
+            "laplace": lambda random, k: random.laplace(k, (501,)),
+            "rayleigh": lambda random, k: random.rayleigh(k, 2.0, (501,)),
+            "gamma": lambda random, k: random.gamma(k, 2.5, (501,)),
+            "gamma below 1": lambda random, k: random.gamma(k, 0.5, (501,)),
+            "loggamma": lambda random, k: random.loggamma(k, 2.0, (501,)),
+            "beta": lambda random, k: random.beta(k, 2.0, 3.0, (501,)),
+            "chisquare": lambda random, k: random.chisquare(k, 3.0, (501,)),
+            "f": lambda random, k: random.f(k, 3.0, 4.0, (501,)),
+            "t": lambda random, k: random.t(k, 3.0, (501,)),
+            "generalized normal": lambda random, k: random.generalized_normal(k, 1.5, (501,)),
+            "pareto": lambda random, k: random.pareto(k, 2.0, (501,)),
+            "weibull": lambda random, k: random.weibull_min(k, 1.5, 2.0, (501,)),
+            "lognormal": lambda random, k: random.lognormal(k, 1.0, (501,)),
+            "complex normal": lambda random, k: random.normal(k, (501,), "complex64"),
+        }.items()
+    },
 }

@@ -30,6 +30,41 @@ def test_values_of_a_constant_key_are_the_same(name):
     check_bits(name, wrapped())
 
 
+SAMPLERS = {
+    "gumbel": lambda key: veery.random.gumbel(key, (33, 5)),
+    "logistic": lambda key: veery.random.logistic(key, (33, 5)),
+    "laplace": lambda key: veery.random.laplace(key, (33, 5)),
+    "gamma": lambda key: veery.random.gamma(key, 2.5, (33, 5)),
+    "beta": lambda key: veery.random.beta(key, 2.0, 0.5, (33, 5)),
+    "pareto": lambda key: veery.random.pareto(key, 2.0, (33, 5)),
+    "lognormal": lambda key: veery.random.lognormal(key, 1.0, (33, 5)),
+    "cauchy": lambda key: veery.random.cauchy(key, (33, 5)),
+}
+
+
+@pytest.mark.compiler
+def test_values_are_the_same_beside_what_reads_them():
+    """Their last operations are products, which compilers fuse with sums that read them."""
+    one, keys = np.float32(1), veery.random.split(veery.random.key(3), 3)
+    alone = veery.jit(lambda keys: {name: [f(key) for key in keys] for name, f in SAMPLERS.items()})(keys)
+    scaled = veery.jit(lambda one: {name: f(keys[0]) * one + 0 * one for name, f in SAMPLERS.items()})(one)
+    batched = veery.jit(lambda keys: {name: veery.vmap(f)(keys) for name, f in SAMPLERS.items()})(keys)
+    scan = lambda f, keys: veery.lax.scan(lambda c, key: (c, f(key)), 0, keys)[1]
+    looped = veery.jit(lambda keys: {name: scan(f, keys) for name, f in SAMPLERS.items()})(keys)
+    for name, expected in alone.items():
+        np.testing.assert_array_equal(scaled[name], expected[0], name)
+        np.testing.assert_array_equal(batched[name], expected, name)
+        np.testing.assert_array_equal(looped[name], expected, name)
+
+
+@pytest.mark.compiler
+def test_a_sample_that_overflows_is_infinite_also_where_it_is_subtracted_from():
+    key, sample = veery.random.key(0), lambda key: veery.random.lognormal(key, 60.0, (10_000,))
+    infinite = np.isinf(sample(key))
+    assert infinite.any()
+    np.testing.assert_array_equal(np.isinf(veery.jit(lambda key: sample(key) - np.float32(3e38))(key)), infinite)
+
+
 def check_bits(name, actual):
     entry = RECORDED[name]
     expected = np.frombuffer(base64.b64decode(entry["data"]), entry["dtype"]).reshape(entry["shape"])

@@ -234,9 +234,7 @@ except RuntimeError as error:
     print("in use already" in str(error))
 """
     )
-    expected = (
-        "1\nTrue [0, 1, 2, 3, 4, 5, 6, 7] CpuDevice(id=7)\n[1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8] True\nTrue"
-    )
+    expected = "1\nTrue [0, 1, 2, 3, 4, 5, 6, 7] cpu:7\n[1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8] True\nTrue"
     _succeeds(run_python(script), expected)
     _succeeds(run_python("import veery_runtime as r; print(len(r.devices('cpu')))", VEERY_NUM_CPU_DEVICES="3"), "3")
     flags = "--xla_other=1 --xla_force_host_platform_device_count=2"

@@ -84,6 +84,18 @@ def check(row: Row, outs: Any, operands: tuple[np.ndarray, ...], ulps: float) ->
         assert_close(actual, wanted, ulps, operands)
 
 
+@pytest.mark.compiler
+def test_incomplete_functions_of_large_arguments():
+    """The logarithms of their densities are differences of large numbers."""
+    random = np.random.default_rng(0)
+    a, b, x = np.exp(random.uniform(np.log(0.1), np.log(100), (3, 1000))).astype(np.float32)
+    u = random.uniform(0.001, 0.999, 1000).astype(np.float32)
+    calls = (special.gammainc, (a, x), 4), (special.gammaincc, (a, x), 80), (special.betainc, (a, b, u), 60)
+    for (fun, operands, ulps), out in zip(calls, results([(fun, operands) for fun, operands, _ in calls])):
+        wanted = getattr(scipy.special, fun.__name__)(*(v.astype(np.float64) for v in operands))
+        assert_close(out, wanted.astype(np.float32), ulps, operands)
+
+
 @by_name
 def test_16_bits_are_computed_in_32(row):
     operands = row.operands(ml_dtypes.bfloat16)

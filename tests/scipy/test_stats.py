@@ -190,6 +190,15 @@ def test_derivatives_where_formulas_meet():
         np.testing.assert_allclose(slope, wanted, rtol=1e-6, err_msg=fun.__module__)
 
 
+@pytest.mark.parametrize("name", ["cdf", "logcdf", "sf", "logsf"])
+@pytest.mark.parametrize("family", ["gamma", "chi2"])
+def test_what_has_no_distribution_has_no_probabilities(family, name):
+    x = np.array([-np.inf, -1, 0, 2, np.inf], np.float32)
+    for parameters in ((-1, 0, 1), (np.nan, 0, 1), (2, np.nan, 1), (2, 0, np.nan), (2, 0, -1)):
+        out = interpreted(function(family, name), x, *np.float32(parameters))
+        assert np.isnan(out).all(), parameters
+
+
 def test_integers_become_floats():
     assert interpreted(stats.norm.logpdf, np.int32(1)).dtype == np.float32
     assert interpreted(stats.poisson.pmf, np.arange(3), np.int32(2)).dtype == np.float32

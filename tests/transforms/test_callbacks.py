@@ -354,14 +354,12 @@ FAILING = {
 @pytest.mark.compiler
 @pytest.mark.parametrize("size", [3, 300_000])
 @pytest.mark.parametrize("name", FAILING)
-def test_exceptions_surface_at_the_call_or_the_read(name, size):
-    """Calls of small programs, which run in the caller's thread, and of those with effects raise; others when read."""
+def test_exceptions_surface_at_the_call(name, size):
+    """Of small programs, which run in the caller's thread, and of large ones."""
     f, x = veery.jit(FAILING[name]), jnp.arange(size, dtype=f32)
-    at_call = size == 3 or name != "pure_callback"
-    read = lambda: f(x) if at_call else f(x).block_until_ready()  # a large one may have failed by then, too
     for _ in range(2):  # each tells the same
         with pytest.raises(KeyError, match="on purpose") as caught:
-            read()
+            f(x)
         error = caught.value
         assert isinstance(error, veery.errors.JaxRuntimeError) and str(error) == "KeyError: 'on purpose'"
         assert [f.name for f in traceback.extract_tb(error.__traceback__)][-1] == "fail_on_purpose"
@@ -370,6 +368,32 @@ def test_exceptions_surface_at_the_call_or_the_read(name, size):
         assert f"{name} calls from {__file__}" in note
     assert veery.jit(lambda x: x + 1)(1.0) == 2.0
     veery.effects_barrier()
+
+
+@pytest.mark.compiler
+def test_exceptions_of_programs_on_other_threads_surface_at_the_read():
+    x = veery.jit(FAILING["pure_callback"], compiler_options={"queue": "threaded"})(X)
+    with pytest.raises(KeyError, match="on purpose"):
+        x.block_until_ready()
+
+
+@pytest.mark.compiler
+def test_results_before_branches_with_callbacks_are_there():
+    """On worker threads, as large programs are."""
+
+    def checked(x):
+        return lax.cond((x < 0).any(), lambda x: veery.pure_callback(fail_on_purpose, x, x), lambda x: x, x)
+
+    @veery.jit
+    def f(x):
+        a = checked(x @ x)
+        return a + 1, checked(a @ x) + 1
+
+    x = jnp.eye(128)
+    for result, right in zip(f(x), (x + 1, x + 1)):
+        np.testing.assert_array_equal(result, right)
+    with pytest.raises(KeyError, match="on purpose"):
+        f(x.at[0, 1].set(-1))
 
 
 @pytest.mark.compiler

@@ -197,6 +197,7 @@ def test_compiled():
     assert silent(np.float32(-1)) == -1
 
 
+@pytest.mark.compiler
 def test_messages_format_arrays():
     def f(x):
         checkify.check(jnp.all(x > 0), "{x!r} and {s:.2f} of {d}", x=x, s=x.sum(), d={"x": x[0]})

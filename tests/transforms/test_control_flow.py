@@ -279,6 +279,7 @@ def test_weak_types_stay_weak():
         assert weak(veery.grad(doubled), 1.0) == [True] and weak(veery.grad(doubled), np.float32(1)) == [False]
         assert weak(lambda p: lax.cond(p, lambda: 1.0, lambda: 2.0), True) == [True]
         assert weak(lambda p: lax.cond(p, lambda: 1.0, lambda: np.float32(2)), True) == [False]
+        assert weak(lambda p: lax.cond(p, lambda: np.float32(2), lambda: 1.0), True) == [True]
         assert weak(veery.jit(lambda x: (2.0, lax.mul(x, 2.0))), 1.0) == [True, True]
         assert weak(veery.grad(lambda x: lax.cond(True, lambda: lax.sin(x), lambda: 2.0 * x)), 1.0) == [True]
 

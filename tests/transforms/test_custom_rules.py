@@ -479,3 +479,40 @@ def test_rules_take_arrays():
     for fun in (veery.grad(f), veery.jit(veery.grad(f)), veery.grad(veery.jit(f))):
         assert float(fun(3.0)) == 3
     assert kinds == [True] * len(kinds) and kinds
+
+
+@pytest.mark.parametrize("symbolic_zeros", [False, True])
+def test_forward_rules_of_scalars_take_arrays(in_numpy, symbolic_zeros):
+    """A Python number has no shape and no dtype, which rules read."""
+
+    @veery.custom_vjp
+    def f(x, n):
+        return x * n
+
+    def fwd(x, n):
+        values = custom_vjp_primal_tree_values((x, n)) if symbolic_zeros else (x, n)
+        seen.extend((v.shape, v.dtype.name, veery.typeof(v).weak_type) for v in values)
+        return values[0] * values[1], values[1]
+
+    f.defvjp(fwd, lambda n, ct: (ct * n, None), symbolic_zeros=symbolic_zeros)
+    for differentiate in (veery.grad(f), lambda x, n: veery.vjp(f, x, n)[1](1.0)[0], veery.jit(veery.grad(f))):
+        seen = []
+        close(differentiate(0.5, 3), 3.0)
+        assert seen == [((), "float64", True), ((), "int64", True)]
+
+
+def test_backward_rules_are_called_with_zeros(in_numpy):
+    @veery.custom_vjp
+    def noted(x, note):
+        return lax.mul(x, 2.0)
+
+    noted.defvjp(lambda x, note: (noted(x, note), note), lambda note, g: (g, lax.add(note, 1.0)))
+
+    @veery.custom_vjp
+    def last(x, y):
+        return y
+
+    last.defvjp(lambda x, y: (y, None), lambda _, g: (None, g))
+    f = lambda x, note: last(noted(x, note), x)
+    for wrapped in (f, veery.jit(f), veery.checkpoint(f)):
+        assert veery.grad(wrapped, (0, 1))(3.0, 5.0) == (1.0, 6.0)  # as JAX 0.10.2 gives

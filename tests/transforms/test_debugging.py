@@ -220,11 +220,6 @@ def test_transfer_guards(caplog):
         f(X)
 
 
-def test_reuse_of_keys_is_not_promised():
-    with pytest.raises(ValueError, match="does not detect the reuse of random keys"):
-        veery.debug_key_reuse(True)
-
-
 # The state of the process
 
 

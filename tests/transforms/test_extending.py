@@ -8,6 +8,7 @@ import pytest
 import veery
 from veery import lax
 from veery.extend import core
+from veery.extend.core import primitives
 from veery.interpreters import ad, batching, mlir, partial_eval, xla
 
 
@@ -26,6 +27,7 @@ def multiply_add():
         return veery.core.ShapedArray(x.shape, x.dtype)
 
     def jvp(primals, tangents, *, scale):
+        assert type(primals) is type(tangents) is tuple
         (x, y, z), (dx, dy, dz) = primals, tangents
         out = p.bind(x, y, z, scale=scale)
         dx, dy, dz = map(ad.instantiate_zeros, (dx, dy, dz))
@@ -124,6 +126,48 @@ def test_shorthands_for_rules():
 
     ad.deflinear(unary("linear"), lambda ct: [ct])
     assert xla.apply_primitive(twice, x) == 1.0
+
+
+def test_symbolic_zeros_are_pytrees_without_leaves():
+    zero = ad.Zero(veery.core.ShapedArray((3,), np.float32))
+    out, found = veery.vmap(lambda x, z: (x, z))(np.ones(2, np.float32), zero)
+    assert out.shape == (2,) and type(found) is ad.Zero and found.aval.shape == (3,)
+    assert veery.tree.leaves(ad.UndefinedPrimal(zero.aval)) == []
+
+
+def test_python_numbers_pass_through_jvp():
+    out, tangent = veery.jvp(lambda x: (x, 1.0), (2.0,), (3.0,))
+    assert out == (2.0, 1.0) and type(tangent[0]) is float and isinstance(tangent[1], veery.Array)
+
+
+def by_function(function, *platforms):
+    """x squared as a primitive that is lowered by a function."""
+    p = unary("by_function")
+    for platform in (*platforms, None):
+        mlir.register_lowering(p, mlir.lower_fun(function, multiple_results=False), platform)
+    return p
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("platforms", [(), ("cpu",)])
+def test_programs_have_the_functions_of_primitives_in_them(platforms):
+    """Its loops and branches are known when the program is called, and what a callback raises, a call raises."""
+
+    def refuse(x):
+        raise ValueError("refused")
+
+    def squared(x):
+        wrong = lax.lt(x[0, 0], np.float32(0))
+        return lax.cond(wrong, lambda x: veery.pure_callback(refuse, x, x), lambda x: lax.mul(x, x), x)
+
+    p = by_function(squared, *platforms)
+    f = veery.jit(lambda x: lax.scan(lambda c, _: (p.bind(c), None), x, None, 2)[0])
+    x = np.full((2, 2), 2, np.float32)
+    close(f(x), x**4)
+    assert "pure_callback" not in str(veery.make_jaxpr(f)(x))
+    if not platforms:
+        with pytest.raises(ValueError, match="refused"):
+            f(-x)
 
 
 def test_what_a_primitive_lacks_is_named():
@@ -234,6 +278,13 @@ def test_gradient_checks(in_numpy):
     veery.test_util.check_vjp(lax.sin, lambda x: veery.vjp(lax.sin, x), (0.5,))
 
 
+def test_gradients_are_checked_along_the_directions_of_jax(in_numpy):
+    seen = []
+    f = lambda x: seen.append(x) or lax.mul(x, x)
+    veery.test_util.check_grads(f, (np.zeros(3),), order=1, modes="rev", eps=2.0)
+    assert np.allclose(seen[-2:], np.outer((1, -1), (1.76405235, 0.40015721, 0.97873798)))  # of JAX 0.10.2
+
+
 def test_chains_of_transformations():
     from veery.extend import linear_util as lu
 
@@ -315,3 +366,23 @@ def test_generator_and_platforms(in_numpy):
     assert backend.get_default_device() in cpu.devices() and cpu.platform_version.startswith("IREE 3")
     with pytest.raises(RuntimeError, match="nonsense"):
         backend.get_backend("nonsense")
+
+
+def test_primitives_have_jaxs_names():
+
+    def program(key, ref):
+        ref[...] = veery.checkpoint(lambda x: x)(ref[...])
+        return veery.random.bits(veery.random.fold_in(veery.random.split(key)[0], 1)), veery.random.key(ref[...])
+
+    found = set()
+
+    def look(jaxpr):
+        for eqn in jaxpr.eqns:
+            found.add(eqn.primitive)
+            for inner in eqn.params.values():
+                if hasattr(inner, "jaxpr"):
+                    look(inner.jaxpr)
+
+    look(veery.make_jaxpr(program)(veery.random.key(0), veery.new_ref(1)).jaxpr)
+    names = "remat_p get_p swap_p random_bits_p random_fold_in_p random_split_p random_seed_p"
+    assert {getattr(primitives, name) for name in names.split()} <= found

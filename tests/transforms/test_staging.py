@@ -138,6 +138,19 @@ def test_eval_shape_computes_nothing():
     assert shape.shape == () and jaxpr.out_avals[0].dtype == np.float32
 
 
+@pytest.mark.compiler
+def test_types_stand_for_arguments_where_nothing_is_computed():
+    f = lambda a, b: {"sum": a + b["c"]}
+    types = ShapedArray((3,), np.dtype("float32")), {"c": ShapedArray((), np.dtype("float32"), weak_type=True)}
+    assert veery.eval_shape(f, VECTOR, types[1]) == {"sum": veery.ShapeDtypeStruct((3,), np.float32)}
+    assert veery.eval_shape(lambda x: x, types[1]["c"]).weak_type
+    assert text(f, *types) == text(f, VECTOR, {"c": 1.0})
+    assert tuple(veery.jit(f).trace(*types).in_avals) == (types[0], types[1]["c"])
+    assert "tensor<3xf32>" in veery.jit(f).lower(*types).as_text()
+    with pytest.raises(TypeError, match="as an abstract array.*ShapedArray"):
+        veery.jit(f)(*types)
+
+
 def test_the_checker_finds_what_is_wrong():
     aval = ShapedArray((3,), np.float32)
     good = veery.make_jaxpr(lambda x: lax.sin(lax.cos(x)))(VECTOR)

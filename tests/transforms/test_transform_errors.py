@@ -82,6 +82,12 @@ def test_axes_that_do_not_match():
         veery.vmap(identity, out_axes=None)(V3)
     with raises(TypeError, "in_axes must be an int, None"):
         veery.vmap(identity, in_axes="x")
+    with raises(TypeError, "out_axes must be an int, None, .*but got x"):
+        veery.vmap(identity, out_axes="x")
+    with raises(ValueError, r"the `axis_size` argument was 3;\n.*one axis had size 4: axis 0 of kwargs\['b'\] of type"):
+        veery.vmap(lambda *, b: b, axis_size=3)(b=V4)
+    with raises(ValueError, "must be passed at least one argument containing an array"):
+        veery.vmap(identity)(None)
 
 
 def test_control_flow_that_changes_types():

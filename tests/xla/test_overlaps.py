@@ -42,6 +42,10 @@ def _in_a_loop(x: Any) -> Any:
     return lax.fori_loop(0, 3, lambda _, x: _shifted(x), x)[:, 0]
 
 
+def _of_gathered_rows(x: Any) -> Any:
+    return _shifted(jnp.broadcast_to(x, (7, 3))[jnp.array([1, 0, 1, 0, 2])] * 2)[:, 1]
+
+
 COLUMN = _shifted_by_numpy(X)
 THRICE = _shifted_by_numpy(_shifted_by_numpy(COLUMN))
 LAST = np.concatenate([X[:5], X[:2] + V])[:, 0] * 2
@@ -55,6 +59,7 @@ PROGRAMS = {
     "function": (_in_a_function, COLUMN[:, 0]),
     "computed": (lambda x: _shifted(jnp.abs(x))[:, 0], _shifted_by_numpy(abs(X))[:, 0]),
     "place": (_at_a_computed_place, LAST),
+    "gathered": (_of_gathered_rows, _shifted_by_numpy(2 * X[[1, 0, 1, 0, 2], 0])),
     "loop": (_in_a_loop, THRICE[:, 0]),
 }
 

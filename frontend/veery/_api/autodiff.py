@@ -73,7 +73,9 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
     flat = FlatFunction(fun, in_tree, has_aux)
     outs, out_tangents = forward.jvp(flat, flat_primals, flat_tangents)
     out_tree = flat.out_tree
-    results = tree.tree_unflatten(out_tree, outs), tree.tree_unflatten(out_tree, list(map(as_output, out_tangents)))
+    # Tangents that are passed through stay Python numbers, as primals do.
+    found = [t if type(t) in (int, float, complex) else as_output(t) for t in out_tangents]
+    results = tree.tree_unflatten(out_tree, outs), tree.tree_unflatten(out_tree, found)
     return (*results, _strip(flat.aux)) if has_aux else results
 
 

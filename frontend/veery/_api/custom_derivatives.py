@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from veery import _dispatch
 from veery._api.arguments import as_tuple, function_name, signature
 from veery._core import dtypes, source, tree, tree_registry
 from veery._core.ad import Zero, instantiate_zeros
@@ -374,6 +375,8 @@ class custom_vjp:  # noqa: N801 (a decorator)
     def _flat_fwd(
         self, static: dict[int, Any], in_tree: Any, trees: dict[str, Any], *xs: Any, perturbed: Sequence[bool]
     ) -> list[Any]:
+        # Rules read x.shape and x.dtype, which a float has not: grad(f)(2.0) calls them too.
+        xs = tuple([_dispatch.as_array(x) if isinstance(x, (bool, int, float, complex)) else x for x in xs])
         if self.symbolic_zeros:
             xs = tuple(map(CustomVJPPrimal, xs, perturbed))
         pair = self.fwd(*_merge(static, tree.tree_unflatten(in_tree, xs)))  # type: ignore[misc]

@@ -56,7 +56,7 @@ def check_grads(
     modes = (modes,) if isinstance(modes, str) else tuple(modes)
     check_forward = functools.partial(check_jvp, atol=atol, rtol=rtol, eps=eps)
     check_backward = functools.partial(check_vjp, atol=atol, rtol=rtol, eps=eps)
-    rng = np.random.default_rng(0)
+    rng = np.random.RandomState(0)
 
     def check(f: Callable[..., Any], args: tuple[Any, ...], order: int, path: str) -> None:
         if "fwd" in modes:
@@ -93,7 +93,7 @@ def check_jvp(
         AssertionError: it is wrong.
     """
     args = tuple(args)
-    rng = np.random.default_rng(0)
+    rng = np.random.RandomState(0)
     tangents = tree.tree_map(lambda x: _direction(rng, x), args)
     out, tangent = f_jvp(args, tangents)
     _assert_close(out, f(*args), atol, rtol, f"{err_msg} primal")
@@ -115,7 +115,7 @@ def check_vjp(
         AssertionError: it is wrong.
     """
     args = tuple(args)
-    rng = np.random.default_rng(1)
+    rng = np.random.RandomState(0)
     out, pullback = f_vjp(*args)
     _assert_close(out, f(*args), atol, rtol, f"{err_msg} primal")
     tangents = tree.tree_map(lambda x: _direction(rng, x), args)
@@ -133,7 +133,7 @@ def _is_inexact(x: Any) -> bool:
     return dtypes.issubdtype(aval_of(x).dtype, np.inexact)
 
 
-def _direction(rng: np.random.Generator, x: Any) -> np.ndarray:
+def _direction(rng: np.random.RandomState, x: Any) -> np.ndarray:
     aval: Any = aval_of(x)
     if not _is_inexact(x):
         return np.zeros(aval.shape, dtypes.float0)

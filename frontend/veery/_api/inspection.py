@@ -30,7 +30,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     Args:
         fun: the function.
-        *args: arrays or ShapeDtypeStructs, in pytrees.
+        *args: arrays, ShapeDtypeStructs or ShapedArrays, in pytrees.
         **kwargs: likewise.
 
     Returns:
@@ -75,7 +75,7 @@ def make_jaxpr(
         with contextlib.ExitStack() as stack:
             for name, size in axis_env or ():
                 stack.enter_context(extend_axis_env(name, size))
-            _, sig, _ = tracer._signature(args, kwargs)
+            _, sig, _ = tracer._signature(args, kwargs, types=True)
             traced = tracer._trace_now(sig, args, kwargs)
         closed = with_consts(traced.closed, traced.consts)
         if not return_shape:

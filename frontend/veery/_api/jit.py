@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
+import sys
 import time
 import warnings
 import weakref
@@ -16,8 +18,9 @@ from veery import _dispatch
 from veery._api import stages
 from veery._api.arguments import argument_names, function_name, positions_and_names, signature
 from veery._api.cache_misses import explain_miss
+from veery._api.fast_calls import MISMATCH, MISS, STATIC, FastCall, Kind, Program, fast_call
 from veery._api.placed import JitShardings, check_leaves
-from veery._api.unpacking import MISMATCH, STATIC, Unpack, unpacker
+from veery._api.shape_structs import as_struct
 from veery._core import monitoring, recording, source, tree, tree_registry
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
@@ -82,9 +85,14 @@ class Entry:
     is_default: bool  # whether arrays that nobody placed go to this device
     committed: bool  # whether jit was told the device
     consts: list[Any]
+    out_tree: Any
     out_avals: tuple[Any, ...]
-    unflatten: Any
-    single: bool
+    is_quick: bool = False  # whether a fast call was made for it, or cannot be
+
+    @property
+    def single(self) -> bool:
+        """Whether the function gives an array, and not a structure."""
+        return bool(self.out_tree == _LEAF)
 
 
 class DynamicShapes(NamedTuple):
@@ -145,8 +153,7 @@ class JitFunction:
         self._donates = bool(options.donate_argnums or options.donate_argnames)
         self._traces: dict[Signature, Traced] = traces_of(fun, options)
         self._entries: dict[Any, Entry] = {}
-        self._unpack: Unpack = _unpack_nothing
-        self._unpackers: dict[Any, Unpack | None] = {}
+        self._fast: list[FastCall] = []
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -155,50 +162,50 @@ class JitFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         try:
-            if current_trace() is not eval_trace:
-                return self._call(args, kwargs)
-            entry: Entry | None
-            try:
-                # nothing to take apart: 1 us less a call
-                if self._dynamic_only and not kwargs and {*map(type, args)} == _ARRAYS:
-                    leaves: Sequence[Any] = args
-                    entry = self._entries[(config._trace_key, args[0]._buffer._spec.device, *[x.aval for x in args])]
-                else:
-                    entry, leaves = self._find(args, kwargs)
-                buffers = entry.consts + [x._buffer for x in leaves]
-            except _UNKNOWN:
-                entry = None
-            if entry is None:  # here, since an error of the function must not seem to stem from the lookup's
-                return self._call(args, kwargs)
-            device = entry.device
-            for buffer in buffers:
-                if buffer._spec.device is not device:
-                    return self._call(args, kwargs)
-            committed = entry.committed or True in [x._committed for x in leaves]
-            if not (committed or entry.is_default):  # arrays that nobody put there go to the default device
-                return self._call(args, kwargs)
-            outs = [ArrayImpl(aval, buf, committed) for aval, buf in zip(entry.out_avals, entry.call(buffers))]
-            return outs[0] if entry.single else entry.unflatten(outs)
+            for fast in self._fast:
+                outs = fast(args, kwargs)
+                if outs is not MISS:
+                    return outs
+            return self._known(args, kwargs)
         except Exception as error:  # an `api_boundary` without another call
             source.filter_traceback(error)
             raise
+
+    def _known(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """A call by what is known of calls like it."""
+        if current_trace() is not eval_trace:
+            return self._call(args, kwargs)
+        entry: Entry | None
+        try:
+            entry, leaves = self._find(args, kwargs)
+            buffers = entry.consts + [x._buffer for x in leaves]
+        except MISMATCH:
+            entry = None
+        if entry is None:  # here, since an error of the function must not seem to stem from the lookup's
+            return self._call(args, kwargs)
+        if any(buffer._spec.device is not entry.device for buffer in buffers):
+            return self._call(args, kwargs)
+        committed = entry.committed or any(x._committed for x in leaves)
+        if not (committed or entry.is_default):  # arrays that nobody put there go to the default device
+            return self._call(args, kwargs)
+        outs = [ArrayImpl(aval, buf, committed) for aval, buf in zip(entry.out_avals, entry.call(buffers))]
+        return tree.tree_unflatten(entry.out_tree, outs)
 
     def _find(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Entry, Sequence[Any]]:
         """What is known of calls like this one, and the leaves of the arguments as arrays.
 
         Raises:
-            KeyError, or another of _UNKNOWN: nothing is known.
+            KeyError, or another of MISMATCH: nothing is known.
         """
-        unpack = self._unpack
-        try:
-            leaves, static = unpack(args, kwargs)
-            return self._entry(unpack, static, leaves)
-        except _UNKNOWN:
-            dynamic, dynamic_kwargs, static = self._split(args, kwargs)
-            leaves, spec = flatten_spec((dynamic, dynamic_kwargs))
-            entry, arrays = self._entry(spec, static, leaves)
-            self._specialise(spec, args, kwargs, entry, leaves)
-            return entry, arrays
+        dynamic, dynamic_kwargs, static = self._split(args, kwargs)
+        leaves, spec = flatten_spec((dynamic, dynamic_kwargs))
+        entry, arrays = self._entry(spec, static, leaves)
+        if not entry.is_quick and len(self._fast) < _MOST_FAST:
+            entry.is_quick = True
+            fast = self._fast_call(spec, args, kwargs, entry, leaves)
+            if fast is not None:
+                self._fast.append(fast)
+        return entry, arrays
 
     def _entry(self, structure: Any, static: tuple, leaves: list[Any]) -> tuple[Entry, Sequence[Any]]:
         try:
@@ -213,25 +220,39 @@ class JitFunction:
         """The entry of calls with arrays of these types, alone and on the default device, if there was one."""
         return self._entries.get((config._trace_key, _dispatch.default_device(), *avals))
 
-    def _specialise(self, spec: Any, args: tuple, kwargs: dict[str, Any], entry: Entry, leaves: list[Any]) -> None:
-        """Take arguments of this structure apart faster from now on, at the second call that brings them."""
+    def _fast_call(
+        self, spec: Any, args: tuple, kwargs: dict[str, Any], entry: Entry, leaves: list[Any]
+    ) -> FastCall | None:
         static_nums, static_names = self._options.static_argnums, self._options.static_argnames
-        layout = (spec, tuple([i in static_nums for i in range(len(args))]), static_names.intersection(kwargs))
-        if layout not in self._unpackers:
-            positional, named = tree.PyTreeDef(spec).children()
-            structures = iter(positional.children())
-            by_position = [STATIC if i in static_nums else next(structures) for i in range(len(args))]
-            names = sorted(kwargs.keys() - static_names)
-            by_name = dict(zip(names, named.children())) | {k: STATIC for k in sorted(layout[2])}
-            self._unpackers[layout] = unpacker(by_position, by_name)
-        unpack = self._unpackers[layout]
-        if unpack is not None:
-            _, static = unpack(args, kwargs)
-            self._entries[_key(unpack, static, leaves, [aval_of(x) for x in leaves])] = entry
-            self._unpack = unpack
+        positional, named = tree.PyTreeDef(spec).children()
+        structures = iter(positional.children())
+        by_position = [STATIC if i in static_nums else next(structures) for i in range(len(args))]
+        by_name: dict[str, Any] = dict(zip(sorted(kwargs.keys() - static_names), named.children()))
+        by_name |= dict.fromkeys(sorted(static_names.intersection(kwargs)), STATIC)
+        kind = Kind(
+            by_position,
+            by_name,
+            tuple([part for i, x in enumerate(args) if i in static_nums for part in (type(x), x)])
+            + tuple([part for k in by_name if k in static_names for part in (type(kwargs[k]), kwargs[k])]),
+            [aval_of(x) for x in leaves],
+            [type(x) is ArrayImpl for x in leaves],
+            config._trace_key,
+            entry.device,
+            not (entry.committed or entry.is_default),
+        )
+        return fast_call(kind, Program(entry.call, entry.consts, entry.committed, entry.out_tree, entry.out_avals))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """By its name where it is what its name stands for, as functions are; else by its function and options."""
+        name = getattr(self, "__qualname__", "")
+        try:
+            named = operator.attrgetter(name)(sys.modules[self.__module__])
+        except (AttributeError, KeyError):
+            named = None
+        return name if named is self else (type(self), (self._fun, self._options))
 
     def __repr__(self) -> str:
         return f"<PjitFunction of {self._fun!r}>"
@@ -314,7 +335,8 @@ class JitFunction:
 
     def _remember(self, sig: Signature, leaves: Sequence[Any], traced: Traced, run: _dispatch.Run) -> None:
         """Open the fast path for calls like this one, whose arrays are all on the device that computes."""
-        checks = config.jax_debug_nans or config.jax_debug_infs or config.veery_verify == "always"
+        checks = config.jax_debug_nans or config.jax_debug_infs or config.jax_debug_key_reuse
+        checks = checks or config.veery_verify == "always"
         if checks or run.executable is None or self._options.shardings is not None:
             return
         if any(type(x) is ArrayImpl and x._buffer.device is not run.device for x in leaves):
@@ -325,18 +347,19 @@ class JitFunction:
         if self._options.dynamic is not None:
             if len(self._entries) >= _MOST_DYNAMIC_ENTRIES:
                 self._entries.clear()
+                self._fast.clear()
             executable = executable.at([x.shape for x in run.arrays])
         raising = _dispatch.calls_python(traced.program)
+        waits = _dispatch.waits(self._options.compiler_options)
         entry = Entry(
             executable,
-            functools.partial(_dispatch.call_raising, executable) if raising else executable.call,
+            functools.partial(_dispatch.call_raising, executable, waits) if raising else executable.call,
             run.device,
             run.device is _dispatch.default_device(),
             self._options.device is not None,
             _dispatch.on_device(run.arrays[: len(traced.consts)], run.device),
+            traced.out_tree,
             tuple(x.aval for x in run.outs),
-            functools.partial(tree.tree_unflatten, traced.out_tree),
-            traced.out_tree == _LEAF,
         )
         avals = [aval_of(x) for x in leaves]
         spec = sig.treedef.spec
@@ -359,12 +382,18 @@ class JitFunction:
         static += [(name, type(kwargs[name]), kwargs[name]) for name in sorted(names.intersection(kwargs))]
         return dynamic, {k: v for k, v in kwargs.items() if k not in names}, tuple(static)
 
-    def _signature(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], Signature, tuple[bool, ...]]:
+    def _signature(
+        self, args: tuple, kwargs: dict[str, Any], *, types: bool = False
+    ) -> tuple[list[Any], Signature, tuple[bool, ...]]:
+        """Leaves, signature and donations of a call; where nothing is computed, `types` stand for values of theirs."""
         dynamic, dynamic_kwargs, static = self._split(args, kwargs)
         for where, _, value in static:
             _check_hashable(value, where, self._name)
         leaves, treedef = tree.tree_flatten((dynamic, dynamic_kwargs))
         avals = tuple(map(maybe_aval_of, leaves))
+        if types and None in avals:
+            leaves = [as_struct(x) if type(x) is ShapedArray else x for x in leaves]
+            avals = tuple(map(maybe_aval_of, leaves))
         if None in avals:
             self._bad_argument(dynamic, dynamic_kwargs, leaves[avals.index(None)])
         if {*map(type, avals)} != {ShapedArray}:
@@ -446,8 +475,8 @@ class JitFunction:
 
     @source.api_boundary
     def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """The function traced for arguments like these (arrays or ShapeDtypeStructs), as a veery.stages.Traced."""
-        leaves, sig, donated = self._signature(args, kwargs)
+        """The function traced for arguments like these (arrays or their types), as a veery.stages.Traced."""
+        leaves, sig, donated = self._signature(args, kwargs, types=True)
         sig = self._abstracted(sig, args, kwargs)
         traced = self._trace(sig, args, kwargs)
         device = self._options.device or _dispatch.committed_device([*traced.consts, *leaves], self._name)
@@ -470,7 +499,7 @@ class JitFunction:
         """Forget what was traced and compiled for this function."""
         self._traces.clear()
         self._entries.clear()
-        self._unpackers.clear()
+        self._fast.clear()
 
     def _cache_size(self) -> int:
         return len(self._traces)
@@ -520,11 +549,6 @@ def record_calls(recorded: bool) -> None:
     JitFunction.__call__ = _recorded_call if recorded else _unrecorded_call  # type: ignore[method-assign]
 
 
-def _unpack_nothing(args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Stands for an unpacking function until there is one."""
-    raise KeyError
-
-
 def _device(leaves: Sequence[Any]) -> Any:
     """The device of the first array among the leaves."""
     return next((x._buffer._spec.device for x in leaves if type(x) is ArrayImpl), None)
@@ -535,9 +559,8 @@ def _key(structure: Any, static: tuple, leaves: Sequence[Any], avals: Sequence[A
 
 
 _LEAF = tree.tree_flatten(0)[1]
-_ARRAYS = {ArrayImpl}
-# What the fast path meets in arguments that it does not know: a static one that cannot be hashed, no array at all...
-_UNKNOWN = (AttributeError, OverflowError, *MISMATCH)
+# Calls of so many kinds have code of their own.
+_MOST_FAST = 4
 # Of one program for many shapes, so many have a fast path.
 _MOST_DYNAMIC_ENTRIES = 1024
 

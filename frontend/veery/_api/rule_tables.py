@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -172,6 +173,24 @@ def register_lowering(primitive: Primitive, rule: Rule, platform: str | None = N
         inline: accepted for compatibility.
     """
     _dispatch.register_lowering(primitive.name, rule, platform)
+    if platform is not None:
+        _by_platform.add(primitive)
+    expands = isinstance(rule, _LoweringByFunction) and primitive not in _by_platform
+    primitive.lowered_as = rule.flat if expands else None  # type: ignore[attr-defined]
+
+
+_by_platform: WeakSet[Primitive] = WeakSet()  # what has rules of single platforms is lowered by these
+
+
+class _LoweringByFunction:
+    """A lowering rule made of a function of arrays that returns a list."""
+
+    def __init__(self, flat: Callable[..., list[Any]]):
+        self.flat = flat
+
+    def __call__(self, ctx: Any, *values: Any, **params: Any) -> list[Any]:
+        found: list[Any] = ctx.inline(stage(lambda *xs: self.flat(*xs, **params), list(ctx.avals_in)), *values)
+        return found
 
 
 def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> Rule:
@@ -182,14 +201,11 @@ def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> Rule:
         multiple_results: whether fun returns a sequence.
     """
 
-    def rule(ctx: Any, *values: Any, **params: Any) -> list[Any]:
-        def flat(*xs: Any) -> Sequence[Any]:
-            out = fun(*xs, **params)
-            return list(out) if multiple_results else [out]
+    def flat(*arrays: Any, **params: Any) -> list[Any]:
+        out = fun(*arrays, **params)
+        return list(out) if multiple_results else [out]
 
-        return ctx.inline(stage(flat, list(ctx.avals_in)), *values)
-
-    return rule
+    return _LoweringByFunction(flat)
 
 
 def ir_constant(value: Any) -> Any:

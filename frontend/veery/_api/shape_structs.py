@@ -86,6 +86,11 @@ def _aval(struct: ShapeDtypeStruct) -> Any:
 aval_rules[ShapeDtypeStruct] = _aval
 
 
+def as_struct(aval: ShapedArray) -> ShapeDtypeStruct:
+    """A type as what stands for an argument of it."""
+    return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+
+
 def out_struct(avals: Sequence[ShapedArray], out_tree: Any, shardings: Sequence[Any] | None = None) -> Any:
     """A pytree of ShapeDtypeStructs."""
     places = [None] * len(avals) if shardings is None else shardings

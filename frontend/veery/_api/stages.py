@@ -172,7 +172,16 @@ class Lowered:
         return self._lowered.as_bytecode()
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
-        """The MLIR module."""
+        """The MLIR module.
+
+        Args:
+            dialect: "stablehlo", the default.
+
+        Raises:
+            NotImplementedError: the module is wanted in another dialect, such as XLA's "hlo".
+        """
+        if dialect not in (None, "stablehlo"):
+            raise NotImplementedError(f"the module is there as 'stablehlo', not as {dialect!r}: as_text has more forms")
         return self._lowered.module
 
     def cost_analysis(self) -> dict[str, Any]:
@@ -237,7 +246,7 @@ class CompiledMemoryStats:
 class Compiled:
     """A compiled function for one type of arguments. Made by `jit(f).lower(...).compile()`."""
 
-    def __init__(self, traced: Traced, lowered: Any, program: Any, executable: Any, device: Any):
+    def __init__(self, traced: Any, lowered: Any, program: Any, executable: Any, device: Any):
         self._traced = traced
         self._lowered = lowered
         self._program = program
@@ -298,7 +307,7 @@ class Compiled:
         """
         return self._executable
 
-    def as_text(self) -> str:
+    def as_text(self) -> str | None:
         """The StableHLO that the program was compiled from."""
         return self._traced.lower(lowering_platforms=[self._program.target]).as_text()
 
@@ -318,22 +327,27 @@ class Compiled:
         if self._is_distributed(arrays):
             outs = self._traced._function.run_traced(traced, args, kwargs, leaves)
             return tree.tree_unflatten(traced.out_tree, outs)
-        committed = _dispatch.committed_device(arrays, traced.name)
+        rest = without_float0(closed)
+        outs = self._run(arrays, rest.out_avals)
+        _dispatch.check_special(outs, f"jit({traced.name})", rest, arrays)
+        kept = store(inputs, traced.discharged.written, outputs_with_float0(closed, outs))
+        return tree.tree_unflatten(traced.out_tree, kept)
+
+    def _run(self, arrays: Sequence[Any], out_avals: Sequence[Any]) -> list[Any]:
+        """The results of the program on arrays, the constants among them."""
+        name = self._traced.fun_name
+        committed = _dispatch.committed_device(arrays, name)
         if self._device is None:  # compiled for a platform
             self._device = committed or _dispatch.first_device(self._program.backend)
             self._executable = _dispatch.load(self._program, self._device)
         if committed not in (None, self._device):
             raise ValueError(
                 f"Computation was compiled for input shardings that disagree with the shardings of arguments passed to "
-                f"it: {traced.name} was compiled for {self._device}, the arguments are on {committed}."
+                f"it: {name} was compiled for {self._device}, the arguments are on {committed}."
             )
-        _dispatch.check_execution(traced.name)
-        buffers = _dispatch.call(self._executable, _dispatch.on_device(arrays, self._device), traced.name)
-        rest = without_float0(closed)
-        outs = _dispatch.results(rest.out_avals, buffers, committed is not None)
-        _dispatch.check_special(outs, f"jit({traced.name})", rest, arrays)
-        kept = store(inputs, traced.discharged.written, outputs_with_float0(closed, outs))
-        return tree.tree_unflatten(traced.out_tree, kept)
+        _dispatch.check_execution(name)
+        buffers = _dispatch.call(self._executable, _dispatch.on_device(arrays, self._device), name)
+        return _dispatch.results(out_avals, buffers, committed is not None)
 
     def _is_distributed(self, arrays: Sequence[Any]) -> bool:
         """Whether a call with these arrays concerns several devices, or shardings of theirs."""
@@ -380,15 +394,14 @@ class Compiled:
 
     def _checked(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
         leaves, treedef = tree.tree_flatten((args, kwargs))
-        expected = self._traced._signature
         name = self._traced.fun_name
-        if treedef != expected.treedef:
+        if treedef != self.in_tree:
             raise TypeError(
                 f"Function compiled with input pytree does not match the input pytree it was called with. {name} was "
-                f"compiled for {expected.treedef} and called with {treedef}. Static "
+                f"compiled for {self.in_tree} and called with {treedef}. Static "
                 "arguments are not passed again."
             )
-        for i, (given, want) in enumerate(zip(map(aval_of, leaves), expected.avals)):
+        for i, (given, want) in enumerate(zip(map(aval_of, leaves), self.in_avals)):
             if not may_fit(given.shape, want.shape) or given.dtype != want.dtype:
                 raise TypeError(
                     f"Argument types differ from the types for which this computation was compiled. Argument {i} of "

@@ -14,7 +14,7 @@ from veery._core.avals import aval_of, maybe_aval_of
 from veery._core.dimensions import as_dimension
 from veery._core.refs import Ref
 from veery._core.trace import current_trace
-from veery._transforms import batching
+from veery._transforms import batching, vmappables
 from veery.lax._refs import new_ref
 
 
@@ -52,16 +52,22 @@ def vmap(
         raise TypeError(f"Expected a callable value, got {fun!r}")
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if not (in_axes is None or isinstance(in_axes, (int, tuple))):
+    if not (in_axes is None or isinstance(in_axes, (int, tuple, *vmappables.spec_types()))):
         raise TypeError(
             "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments passed "
             f"to the function, but got {in_axes}."
         )
     for axis in tree.tree_leaves(in_axes):
-        if not isinstance(axis, (int, np.integer)):
+        if not isinstance(axis, (int, np.integer, *vmappables.spec_types())):
             raise TypeError(
                 "vmap in_axes must be an int, None, or (nested) container with those types as leaves, but got "
                 f"{in_axes}."
+            )
+    for axis in tree.tree_leaves(out_axes):
+        if not isinstance(axis, (int, np.integer)):
+            raise TypeError(
+                "vmap out_axes must be an int, None, or (nested) container with those types as leaves, but got "
+                f"{out_axes}."
             )
 
     @wraps(fun)
@@ -72,29 +78,40 @@ def vmap(
                 "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments "
                 f"passed to the function, but got len(in_axes)={len(in_axes)}, len(args)={len(args)}"
             )
-        leaves, in_tree = tree.tree_flatten((args, kwargs))
+        leaves, in_tree = tree.tree_flatten((args, kwargs), vmappables.is_vmappable)
         in_dims = _flat_axes("vmap in_axes", in_tree, (in_axes, 0), kwargs)
-        dims = [None if d is None else normalize_axis(d, x, "vmap", fun) for d, x in zip(in_dims, leaves)]
+        dims = [
+            d if d is None or vmappables.is_vmappable(x) else normalize_axis(d, x, "vmap", fun)
+            for d, x in zip(in_dims, leaves)
+        ]
         size = mapped_size(fun, args, kwargs, leaves, dims, axis_size, "vmap")
+        wholes = [i for i, x in enumerate(leaves) if vmappables.is_vmappable(x)]
         out_tree: Any = None
+        wanted: list[Any] = []
         made: list[bool] = []  # which outputs are references to batches
 
         def flat(*xs: Any) -> list[Any]:
-            nonlocal out_tree
+            nonlocal out_tree, wanted
+            trace: Any = current_trace()
+            if wholes:
+                xs = tuple(vmappables.elements(trace, x, dims[i]) if i in wholes else x for i, x in enumerate(xs))
             a, k = tree.tree_unflatten(in_tree, xs)
-            out_leaves, out_tree = tree.tree_flatten(fun(*a, **k))
-            made[:] = [type(leaf) is Ref and leaf._trace is current_trace() for leaf in out_leaves]
+            out_leaves, out_tree = tree.tree_flatten(fun(*a, **k), vmappables.is_vmappable)
+            made[:] = [type(leaf) is Ref and leaf._trace is trace for leaf in out_leaves]
             out_leaves = [leaf._value if own else leaf for leaf, own in zip(out_leaves, made)]
             for leaf in out_leaves:
-                if maybe_aval_of(leaf) is None:
+                if maybe_aval_of(leaf) is None and not vmappables.is_vmappable(leaf):
                     raise TypeError(
                         f"Output from batched function {leaf!r} with type {type(leaf)} is not a valid JAX type. It was "
                         f"returned by {function_name(fun)}, which may return arrays and pytrees of them."
                     )
-            return out_leaves
+            wanted = _flat_axes("vmap out_axes", out_tree, out_axes, None)
+            return [
+                vmappables.batches(trace, x, w) if vmappables.is_vmappable(x) else x for x, w in zip(out_leaves, wanted)
+            ]
 
-        outs, out_dims = batching.batch(flat, batching.AxisData(axis_name, size, spmd_axis_name), leaves, dims)
-        wanted = _flat_axes("vmap out_axes", out_tree, out_axes, None)
+        axis = batching.AxisData(axis_name, size, spmd_axis_name)
+        outs, out_dims = batching.batch(flat, axis, leaves, [None if i in wholes else d for i, d in enumerate(dims)])
         if any(d is not None and w is None for d, w in zip(out_dims, wanted)):
             _refuse_mapped(out_tree, out_dims, wanted)
         placed = [_place(x, d, w, size) for x, d, w in zip(outs, out_dims, wanted)]
@@ -146,7 +163,7 @@ def mapped_size(
     sizes = [np.shape(x)[d] for x, d in zip(leaves, dims) if d is not None]
     if axis_size is not None:
         sizes = [as_dimension(axis_size), *sizes]
-    if not sizes and not args and not kwargs:
+    if not sizes and not leaves:
         raise ValueError(
             f"{name} wrapped function must be passed at least one argument containing an array or axis_size must be "
             f"specified, got empty *args={args} and **kwargs={kwargs}"
@@ -161,7 +178,7 @@ def mapped_size(
 def _size_message(fun: Any, args: Any, kwargs: Any, leaves: Any, dims: Any, axis_size: int | None, name: str) -> str:
     names = argument_names(fun, args, kwargs)
     paths = [
-        ("kwargs" if i >= len(args) else "argument") + f" {arg_name}{tree_registry.keystr(path)}"
+        (f"kwargs['{arg_name}']" if i >= len(args) else f"argument {arg_name}") + tree_registry.keystr(path)
         for i, (arg_name, x) in enumerate(zip(names, [*args, *kwargs.values()]))
         for path, _ in tree.tree_flatten_with_path(x)[0]
     ]
@@ -169,7 +186,7 @@ def _size_message(fun: Any, args: Any, kwargs: Any, leaves: Any, dims: Any, axis
     counts = Counter(np.shape(x)[d] for _, x, d in mapped)
     lines = [f"{name} got inconsistent sizes for array axes to be mapped:"]
     if axis_size is not None:
-        lines.append(f"  * axis_size was given as {axis_size};")
+        lines.append(f"  * the `axis_size` argument was {axis_size};")
     for rank, (size, count) in enumerate(counts.most_common()):
         path, x, d = next(m for m in mapped if np.shape(m[1])[m[2]] == size)
         type_ = aval_of(x).str_short(short_dtypes=False)
@@ -193,7 +210,7 @@ def _refuse_mapped(out_tree: Any, dims: Sequence[int | None], wanted: Sequence[i
 
 def _place(x: Any, dim: int | None, wanted: int | None, size: int) -> Any:
     """An output with its batch axis where out_axes wants it."""
-    if wanted is None:
+    if wanted is None or vmappables.is_vmappable(x):
         return x
     ndim = len(np.shape(x)) + (dim is None)
     if not -ndim <= wanted < ndim:

@@ -11,20 +11,31 @@ from collections.abc import Callable
 from typing import Any
 
 _INNER = "Deprecated in JAX, or its own: `jax.extend.core` has what libraries need."
-_SHARDING = "Arrays on several devices, meshes and shardings: a later version."
-_REFERENCES = "Mutable references: a later version."
-_PROFILING = "Callbacks, debugging and profiling of running programs: a later version."
+_PRIVATE = "JAX's own, without documentation."
+_HELPERS = "Functions of JAX's own that its module happens to show."
+_TRACERS = "Of JAX's own tracers and evaluation, which are otherwise here."
+_MEMORY = "Each device has one memory: there is nothing to choose."
+_TYPED_SHARDINGS = "Shardings are no part of types here."
+_HALVES = "Half of an exchange between devices: `ppermute` is the whole."
+_PROCESSES = "Of several processes: there is one."
+_TOPOLOGY = "Of TPUs: the order of their devices in a mesh."
+_VALUES = "Values of the user's that functions are traced anew for: pass them as static arguments."
+_SLICES = "A slice of a traced start: use `lax.dynamic_slice`, or arrays of integers, which references take too."
+_EXTENDED = "Extended dtypes of the user's own: `veery.experimental.hijax` has types of the user's own."
+_TRACES = "Reads traces in XLA's form: `veery.profiler` writes those of Perfetto."
+_CUDNN = "Of cuDNN's networks: `lstm` is made of products and loops here."
 _SETTING = "A setting without an effect here: of XLA, of checks that are always on, or of what is not there."
-_LATER = "A later version."
 _JETS = "Rules for JAX's own tracers: here all that has a derivative rule has a series."
 _COMPOSITION = "A primitive that is a composition of others here."
-_XLA = "Belongs to XLA's compiler and runtime, which veery does without."
-_GENERATORS = "Generators of the user's own, and XLA's primitives of them: `lax.rng_bit_generator` is a composition."
-_SCALED = "Block-scaled products exist on NVIDIA's newest GPUs alone."
+_XLA = "Belongs to XLA's compiler and runtime, which veery reaches through plugins alone."
+_HINTS = "Orders operations for XLA's scheduler: IREE orders what it runs by itself."
+_GENERATORS = "Generators of the user's own, or with a hidden state: `lax.rng_bit_generator` returns its next state."
 _KERNELS = "IREE compiles no kernels written in Pallas, Mosaic or Triton; it makes its own from plain functions."
 _TENSORFLOW = "A bridge to TensorFlow: `veery.export` and `veery.aot` make files that run elsewhere."
 _TOOLS = "JAX's own tools for XLA; the `veery` command has those for IREE."
-_STORAGE = "Checkpoints through TensorStore: a later version."
+_TESTS = "For JAX's own tests."
+_SOLVERS = "Not there yet: `jax.numpy.linalg.eigh` has all eigenvectors of a matrix that is not sparse."
+_DEPRECATED = "Deprecated in JAX, without a replacement."
 
 # By module, then by reason.
 NAMES: dict[str, dict[str, str]] = {
@@ -32,11 +43,12 @@ NAMES: dict[str, dict[str, str]] = {
         _SETTING: """
             allow_f16_reductions array_garbage_collection_guard jax2tf_associative_scan_reductions
         """,
-        _SHARDING: "auto_pcast memory remove_size_one_mesh_axis_from_type",
-        _PROFILING: "make_user_context",
+        _SLICES: "ds",
         "Deprecated in JAX, for process_count, process_index and process_indices.": "host_count host_id host_ids",
-        "JAX's own, without documentation.": "ad",
-        _REFERENCES: "ds",
+        _MEMORY: "memory",
+        _PRIVATE: "ad",
+        _TYPED_SHARDINGS: "auto_pcast remove_size_one_mesh_axis_from_type",
+        _VALUES: "make_user_context",
     },
     "veery.core": {
         _INNER: """
@@ -52,10 +64,13 @@ NAMES: dict[str, dict[str, str]] = {
         _COMPOSITION: "remat_opt_p",
     },
     "veery.example_libraries.optimizers": {
-        _LATER: "map zip",
+        _HELPERS: "map zip",
     },
     "veery.experimental": {
-        _REFERENCES: "EArray primal_tangent_dtype",
+        _EXTENDED: "EArray primal_tangent_dtype",
+    },
+    "veery.experimental.compute_on": {
+        _MEMORY: "compute_on2",
     },
     "veery.experimental.jet": {
         _JETS: """
@@ -64,56 +79,64 @@ NAMES: dict[str, dict[str, str]] = {
         """,
     },
     "veery.experimental.mesh_utils": {
-        _SHARDING: "device_kind_handler_dict",
+        _TOPOLOGY: "device_kind_handler_dict",
     },
     "veery.experimental.multihost_utils": {
-        _SHARDING: """
+        _PROCESSES: """
             ProcessFailureError global_array_to_host_local_array_impl global_array_to_host_local_array_p
             gtl_abstract_eval host_local_array_to_global_array_impl host_local_array_to_global_array_p ltg_abstract_eval
             ltg_batcher
         """,
     },
     "veery.experimental.ode": {
-        _LATER: "map ravel_first_arg_ zip",
+        _HELPERS: "map ravel_first_arg_ zip",
     },
     "veery.experimental.rnn": {
-        _LATER: "lstm_bwd lstm_fwd rnn_abstract_eval rnn_bwd_abstract_eval rnn_bwd_p rnn_fwd_p",
+        _CUDNN: "lstm_bwd lstm_fwd rnn_abstract_eval rnn_bwd_abstract_eval rnn_bwd_p rnn_fwd_p",
+    },
+    "veery.experimental.scheduling_groups": {
+        _HELPERS: """
+            attr_get dce_jaxpr_xla_metadata_rule map unsafe_map unsafe_zip xla_metadata_call_p zip
+        """,
     },
     "veery.experimental.sparse": {
-        _LATER: """
-            SparseTracer bcoo_conv_general_dilated bcoo_dot_general_p bcoo_dot_general_sampled_p bcoo_extract_p
-            bcoo_fromdense_p bcoo_gather bcoo_sort_indices_p bcoo_spdot_general_p bcoo_sum_duplicates_p bcoo_todense_p
-            bcoo_transpose_p bcsr_dot_general_p bcsr_extract_p bcsr_fromdense_p bcsr_todense_p coo_fromdense_p
-            coo_matmat_p coo_matvec_p coo_todense_p csr_fromdense_p csr_matmat_p csr_matvec_p csr_todense_p todense_p
+        _COMPOSITION: """
+            bcoo_dot_general_p bcoo_dot_general_sampled_p bcoo_extract_p bcoo_fromdense_p bcoo_sort_indices_p
+            bcoo_spdot_general_p bcoo_sum_duplicates_p bcoo_todense_p bcoo_transpose_p bcsr_dot_general_p bcsr_extract_p
+            bcsr_fromdense_p bcsr_todense_p coo_fromdense_p coo_matmat_p coo_matvec_p coo_todense_p csr_fromdense_p
+            csr_matmat_p csr_matvec_p csr_todense_p todense_p
         """,
+        _TRACERS: "SparseTracer",
     },
     "veery.experimental.sparse.ad": {
-        _LATER: "flatten_fun_for_sparse_ad",
+        _TRACERS: "flatten_fun_for_sparse_ad",
     },
     "veery.experimental.sparse.api": {
-        _LATER: "todense_p",
+        _COMPOSITION: "todense_p",
     },
     "veery.experimental.sparse.bcoo": {
-        _LATER: """
-            BCOOProperties Buffer CUSPARSE_DATA_DTYPES CUSPARSE_INDEX_DTYPES bcoo_concatenate bcoo_conv_general_dilated
-            bcoo_dot_general_p bcoo_dot_general_sampled_p bcoo_dynamic_slice bcoo_extract_p bcoo_fromdense_p bcoo_gather
-            bcoo_reshape bcoo_rev bcoo_slice bcoo_sort_indices_p bcoo_spdot_general_p bcoo_squeeze bcoo_sum_duplicates_p
-            bcoo_todense_p bcoo_transpose_p
+        _COMPOSITION: """
+            bcoo_dot_general_p bcoo_dot_general_sampled_p bcoo_extract_p bcoo_fromdense_p bcoo_sort_indices_p
+            bcoo_spdot_general_p bcoo_sum_duplicates_p bcoo_todense_p bcoo_transpose_p
         """,
+        _TRACERS: "BCOOProperties Buffer CUSPARSE_DATA_DTYPES CUSPARSE_INDEX_DTYPES",
     },
     "veery.experimental.sparse.bcsr": {
-        _LATER: """
-            BCSRProperties bcsr_dot_general_p bcsr_extract_p bcsr_fromdense_p bcsr_todense_p
-        """,
+        _COMPOSITION: "bcsr_dot_general_p bcsr_extract_p bcsr_fromdense_p bcsr_todense_p",
+        _TRACERS: "BCSRProperties",
     },
     "veery.experimental.sparse.coo": {
-        _LATER: "coo_fromdense_p coo_matmat_p coo_matvec_p coo_todense_p",
+        _COMPOSITION: "coo_fromdense_p coo_matmat_p coo_matvec_p coo_todense_p",
     },
     "veery.experimental.sparse.csr": {
-        _LATER: "csr_fromdense_p csr_matmat_p csr_matvec_p csr_todense_p",
+        _COMPOSITION: "csr_fromdense_p csr_matmat_p csr_matvec_p csr_todense_p",
+    },
+    "veery.experimental.sparse.linalg": {
+        _COMPOSITION: "spsolve_p",
+        _SOLVERS: "lobpcg_standard",
     },
     "veery.experimental.sparse.transform": {
-        _LATER: """
+        _TRACERS: """
             SparseTrace SparseTracer SparsifyEnv SparsifyValue arrays_to_spvalues eval_sparse pjit sparse_rules_bcoo
             sparse_rules_bcsr sparsify_fun sparsify_raw sparsify_subtrace spvalues_to_arrays spvalues_to_avals
         """,
@@ -122,31 +145,26 @@ NAMES: dict[str, dict[str, str]] = {
         _XLA: "clear_backends get_compile_options register_backend_factory",
     },
     "veery.extend.core": {
-        _LATER: "CallPrimitive Effects Token array_types call_impl",
+        _TRACERS: "CallPrimitive Effects Token array_types call_impl",
     },
     "veery.extend.core.primitives": {
-        _LATER: "remat_p",
         _COMPOSITION: """
-            add_jaxvals_p after_all_p approx_top_k_p create_token_p ragged_all_to_all_p random_bits_p random_fold_in_p
-            random_gamma_p random_seed_p random_split_p select_and_scatter_p
+            add_jaxvals_p after_all_p approx_top_k_p create_token_p empty2_p ragged_all_to_all_p random_gamma_p
+            select_and_scatter_p
         """,
         _GENERATORS: "rng_bit_generator_p rng_uniform_p",
-        _REFERENCES: "empty2_p get_p swap_p",
     },
     "veery.extend.random": {
         _GENERATORS: "define_prng_impl",
     },
     "veery.extend.source_info_util": {
-        _LATER: "NameStack new_name_stack set_name_stack transform_name_stack user_context",
+        _TRACERS: "NameStack new_name_stack set_name_stack transform_name_stack user_context",
     },
     "veery.interpreters": {
-        _LATER: "traceback_util",
+        _PRIVATE: "traceback_util",
     },
     "veery.interpreters.ad": {
         _COMPOSITION: "add_jaxvals_p",
-    },
-    "veery.interpreters.batching": {
-        _LATER: "register_vmappable unregister_vmappable",
     },
     "veery.interpreters.mlir": {
         "Of XLA's lowering: here `register_lowering`, `lower_fun`, `ir` and `hlo` make StableHLO for IREE.": """
@@ -160,9 +178,17 @@ NAMES: dict[str, dict[str, str]] = {
         """,
     },
     "veery.interpreters.partial_eval": {
-        _LATER: """
+        _TRACERS: """
             Val custom_partial_eval_rules dce_jaxpr_call_rule dce_jaxpr_closed_call_rule dce_jaxpr_consts dce_rules
             partial_eval_jaxpr_custom_rules
+        """,
+    },
+    "veery.interpreters.pxla": {
+        _XLA: """
+            ArrayMapping Index MeshAxisName MeshComputation MeshExecutable are_hlo_shardings_equal
+            array_mapping_to_axis_resources create_compile_options global_aval_to_result_handler
+            global_avals_to_results_handler global_result_handlers is_hlo_sharding_replicated op_sharding_to_indices
+            thread_resources
         """,
     },
     "veery.interpreters.xla": {
@@ -170,52 +196,42 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "veery.lax": {
         _COMPOSITION: """
-            after_all_p approx_top_k_p create_token_p select_and_scatter_p stack_p stage_p tile_p unstack_p
+            after_all_p approx_top_k_p create_token_p ragged_all_to_all_p select_and_scatter_p stack_p stage_p tile_p
+            unstack_p
         """,
-        _SHARDING: "precv psend ragged_all_to_all ragged_all_to_all_p",
-        _SCALED: "scaled_dot",
         _GENERATORS: "rng_bit_generator_p rng_uniform rng_uniform_p",
+        _HALVES: "precv psend",
     },
     "veery.lax.linalg": {
         _COMPOSITION: "cholesky_update_p symmetric_product_p",
     },
-    "veery.nn": {
-        _SCALED: "scaled_dot_general",
-    },
     "veery.profiler": {
-        _PROFILING: "ProfileData ProfileEvent ProfilePlane register_subprocess",
+        _TRACES: "ProfileData ProfileEvent ProfilePlane register_subprocess",
     },
     "veery.random": {
         _COMPOSITION: "random_gamma_p",
     },
     "veery.scipy.special": {
-        _LATER: "lpmn lpmn_values",
+        _DEPRECATED: "lpmn lpmn_values",
     },
 }
 
 # Of whole modules, with what is in them.
 MODULES: dict[str, str] = {
     _TENSORFLOW: "veery.experimental.jax2tf",
-    _LATER: """
-        veery.experimental.random veery.experimental.sparse.linalg veery.experimental.sparse.test_util
-    """,
-    _SHARDING: "veery.experimental.shard_alike veery.extend.sharding veery.interpreters.pxla",
     _XLA: """
-        veery.cloud_tpu_init veery.experimental.buffer_callback veery.experimental.colocated_python
-        veery.experimental.scheduling_groups veery.experimental.topologies veery.experimental.transfer
-        veery.extend.ifrt_programs veery.extend.lowering veery.extend.mlir veery.extend.xla
+        veery.cloud_tpu_init veery.experimental.buffer_callback veery.experimental.topologies
+        veery.experimental.transfer veery.extend.lowering veery.extend.mlir veery.extend.sharding veery.extend.xla
     """,
-    _PROFILING: """
-        veery.experimental.compute_on veery.experimental.control_deps veery.experimental.key_reuse
-        veery.experimental.profiler veery.experimental.serialize_executable veery.ffi
-    """,
-    _STORAGE: "veery.experimental.array_serialization",
+    _TESTS: "veery.experimental.sparse.test_util",
     _KERNELS: """
         veery.experimental.fused veery.experimental.mosaic veery.experimental.pallas veery.extend.pallas
     """,
     _TOOLS: """
         veery.collect_profile veery.experimental.roofline veery.experimental.source_mapper veery.tools
     """,
+    _HINTS: "veery.experimental.control_deps",
+    _TRACES: "veery.experimental.profiler",
 }
 
 

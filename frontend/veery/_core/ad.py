@@ -7,6 +7,7 @@ from typing import Any
 
 from veery._core import provided
 from veery._core.avals import AbstractValue, ShapedArray, aval_of
+from veery._core.tree_registry import register_pytree_node
 
 
 class Zero:
@@ -37,6 +38,11 @@ class UndefinedPrimal:
 
     def __repr__(self) -> str:
         return f"UndefinedPrimal({self.aval})"
+
+
+# Without leaves: functions under vmap may be given them and return them.
+register_pytree_node(Zero, lambda zero: ((), zero.aval), lambda aval, _: Zero(aval))
+register_pytree_node(UndefinedPrimal, lambda operand: ((), operand.aval), lambda aval, _: UndefinedPrimal(aval))
 
 
 def is_undefined_primal(x: Any) -> bool:

@@ -32,12 +32,6 @@ def _boolean(value: Any) -> bool:
     raise ValueError(f"new bool config value must be True or False, got {value!r} of type {type(value)}.")
 
 
-def _only_false(value: Any) -> bool:
-    if _boolean(value):
-        raise ValueError("jax_debug_key_reuse cannot be set: veery does not detect the reuse of random keys.")
-    return False
-
-
 def _integer(value: Any) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value)
@@ -136,9 +130,7 @@ OPTIONS: dict[str, Option] = {
     "jax_random_seed_offset": Option(0, _integer, True, "Added to every seed."),
     "jax_high_dynamic_range_gumbel": Option(False, _boolean, True, "Gumbel samples with full tails."),
     "jax_softmax_custom_jvp": Option(False, _boolean, True, "Softmax with its own derivative rule."),
-    "jax_debug_key_reuse": Option(
-        False, _only_false, True, "Refused when set: the reuse of random keys is not detected."
-    ),
+    "jax_debug_key_reuse": Option(False, _boolean, True, "A random key that is used twice raises KeyReuseError."),
     "jax_debug_nans": Option(False, _boolean, True, "A result that holds a NaN raises FloatingPointError."),
     "jax_debug_infs": Option(False, _boolean, True, "A result that holds an infinity raises FloatingPointError."),
     "jax_enable_checks": Option(False, _boolean, True, "Check every jaxpr after each transformation."),
@@ -222,7 +214,7 @@ _FALSE = ("n", "no", "f", "false", "off", "0", "")
 def _parse(variable: str, text: str, option: Option) -> Any:
     """The value that the environment variable `variable` holds for `option`."""
     try:
-        if option.check in (_boolean, _only_false):
+        if option.check is _boolean:
             if text.lower() not in _TRUE + _FALSE:
                 raise ValueError(f"invalid truth value {text!r} for environment {variable!r}")
             return option.check(text.lower() in _TRUE)

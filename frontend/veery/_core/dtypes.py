@@ -312,7 +312,7 @@ def _node(dtype: DType, weak: bool) -> str:
             "np.zeros_like(arr, dtype=np.float32) to make one an array of zeros."
         )
     if dtype not in _dtype_set:
-        raise ValueError(f"{dtype=} is not a valid dtype for type promotion.")
+        raise ValueError(f"{dtype=} is not a valid dtype for JAX type promotion.")
     result: str = _KIND_OF[dtype] if weak else dtype.name
     return result
 
@@ -325,7 +325,8 @@ def _promotion_error(nodes: list[str], strict: bool) -> TypePromotionError:
     names = tuple(_display(node) for node in nodes)
     message = f"Input dtypes {names} have no available implicit dtype promotion path"
     if any(node in promotion.SMALL_FLOATS for node in nodes):
-        detail = "8-bit floats do not support implicit promotion"
+        bits = "8-bit" if any(node.startswith("float8") for node in nodes) else "4-bit"
+        detail = f"{bits} floats do not support implicit promotion"
         example = "float32"
     elif any(node in promotion.SMALL_SIGNED + promotion.SMALL_UNSIGNED for node in nodes):
         detail = "1-bit, 2-bit and 4-bit integers do not support implicit promotion"

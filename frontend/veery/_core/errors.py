@@ -34,7 +34,9 @@ def _callback_error_class(kind: type[Exception]) -> type[Exception]:
         return f"{kind.__name__}: {kind.__str__(self)}"
 
     names = {"__module__": JaxRuntimeError.__module__, "__doc__": JaxRuntimeError.__doc__, "__str__": __str__}
-    return type(JaxRuntimeError.__name__, (kind, JaxRuntimeError), names)
+    # JaxRuntimeError is of its own bases already, RuntimeError and Exception, which cannot come before it.
+    bases = (JaxRuntimeError,) if issubclass(JaxRuntimeError, kind) else (kind, JaxRuntimeError)
+    return type(JaxRuntimeError.__name__, bases, names)
 
 
 def callback_error(error: BaseException) -> BaseException:

@@ -39,6 +39,8 @@ class Primitive:
             (see veery._transforms.remat), for operations with functions in them.
         composition: `(*operands, **params)` in terms of other primitives: what it is lowered to where a target, or a
             program that is saved, has nothing better.
+        lowered_as: `(*operands, **params)` -> list of results, in terms of others: what it is in programs, for
+            primitives made outside veery (see veery._transforms.expansion).
         impl: eager evaluation; None compiles the operation.
         effects: `(*avals, **params)` -> set of effects.
         cost: `(eqn)` -> what it costs (see veery._core.cost); an operation for each element of the results if not said.
@@ -49,6 +51,8 @@ class Primitive:
         with_refs: `(primitive, args, params)` -> results, in a trace that knows the values of references among the
             arguments or made inside, for operations with functions in them (see veery._transforms.discharge).
         takes_refs: whether its rules for transformations take references as constants.
+        transposes_zeros: whether the rule `transpose` is called even if all cotangents are zero: what a user wrote may
+            give something else for them.
         shown: `(eqn, operands, results)` -> the equation as text, given how operands and results are printed, where it
             does not look like a call.
         inert: parameters that do not change what is computed.
@@ -80,6 +84,7 @@ class Primitive:
         stands_for: str | None = None,
         with_refs: Rule | None = None,
         takes_refs: bool = False,
+        transposes_zeros: bool = False,
         shown: Rule | None = None,
         inert: Sequence[str] = (),
         varies: Rule | None = None,
@@ -96,6 +101,7 @@ class Primitive:
         self.divide = divide
         self.reference = reference
         self.composition = composition
+        self.lowered_as: Rule | None = None
         self.impl = impl
         self.effects = effects
         self.cost = cost or per_result
@@ -104,6 +110,7 @@ class Primitive:
         self.stands_for = stands_for
         self.with_refs = with_refs
         self.takes_refs = takes_refs
+        self.transposes_zeros = transposes_zeros
         self.shown = shown
         self.inert = frozenset(inert)
         self.varies = varies

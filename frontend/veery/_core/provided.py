@@ -80,6 +80,9 @@ class Backend(Protocol):
     def host_array(self, value: np.ndarray) -> ArrayImpl:
         """A concrete array on the CPU, which owns `value` from then on."""
 
+    def foreign(self) -> Any:
+        """The runtime's functions of compiled libraries."""
+
     def on_host(self) -> AbstractContextManager[None]:
         """A context in which new arrays go to the CPU."""
 

@@ -48,6 +48,14 @@ def canonicalize_shape(shape: Any, context: str = "") -> Shape:
     raise TypeError(message)
 
 
+def as_axes(axis: Any) -> tuple[Any, ...]:
+    """One axis or several (a list, a range, an array of them) as a tuple."""
+    try:
+        return tuple(axis)
+    except TypeError:
+        return (axis,)
+
+
 def canonicalize_axis(axis: Any, ndim: int) -> int:
     """The axis counted from the front.
 

@@ -173,78 +173,78 @@ class _ThreadState(threading.local):
         self.begun: list[weakref.ref[Trace]] | None = None  # traces that are looked after, see veery._core.leaks
 
 
-_state = _ThreadState()
+thread_state = _ThreadState()
 
 
 def current_trace() -> Trace:
     """The trace that receives this thread's operations."""
-    return _state.trace
+    return thread_state.trace
 
 
 @contextmanager
 def set_current_trace(trace: Trace) -> Iterator[Trace]:
     """Send this thread's operations to `trace` within the context."""
-    previous, _state.trace = _state.trace, trace
+    previous, thread_state.trace = thread_state.trace, trace
     try:
         yield trace
     finally:
-        _state.trace = previous
+        thread_state.trace = previous
 
 
 @contextmanager
 def new_trace(trace: Trace) -> Iterator[Trace]:
     """Like set_current_trace, for a trace whose tracers must not be used after the context."""
-    if _state.begun is not None:
-        _state.begun.append(weakref.ref(trace))
-    previous, _state.trace = _state.trace, trace
+    if thread_state.begun is not None:
+        thread_state.begun.append(weakref.ref(trace))
+    previous, thread_state.trace = thread_state.trace, trace
     try:
         yield trace
     finally:
-        _state.trace = previous
+        thread_state.trace = previous
         trace.alive = False
 
 
 @contextmanager
 def noting_traces() -> Iterator[list[weakref.ref[Trace]]]:
     """References to the traces that begin in this thread within the context."""
-    outer, _state.begun = _state.begun, []
+    outer, thread_state.begun = thread_state.begun, []
     try:
-        yield _state.begun
+        yield thread_state.begun
     finally:
-        _state.begun = outer
+        thread_state.begun = outer
 
 
 @contextmanager
 def ensure_compile_time_eval() -> Iterator[None]:
     """Evaluate operations at once, whatever is being traced; see `veery.ensure_compile_time_eval`."""
-    trace: Trace | None = _state.trace
+    trace: Trace | None = thread_state.trace
     while trace is not None and not isinstance(trace, EvalTrace):
         trace = trace.parent
-    around = _state.trace
+    around = thread_state.trace
     with set_current_trace(around if trace is around else CompileTimeTrace(trace or eval_trace, around)):
         yield
 
 
 def trace_state_clean() -> bool:
     """Whether no transformation is under way in this thread."""
-    return _state.trace is eval_trace
+    return thread_state.trace is eval_trace
 
 
 def axis_env() -> tuple[tuple[Any, int], ...]:
     """The named axes in scope: (name, size) pairs, innermost last. Hashable: part of jit's cache key."""
-    return _state.axis_env
+    return thread_state.axis_env
 
 
 @contextmanager
 def extend_axis_env(name: Any, size: int) -> Iterator[None]:
     """Bring the named axis into scope (None: nothing to do)."""
-    previous = _state.axis_env
+    previous = thread_state.axis_env
     if name is not None:
-        _state.axis_env = (*previous, (name, size))
+        thread_state.axis_env = (*previous, (name, size))
     try:
         yield
     finally:
-        _state.axis_env = previous
+        thread_state.axis_env = previous
 
 
 def axis_size(name: Any) -> int:
@@ -254,7 +254,7 @@ def axis_size(name: Any) -> int:
         NameError: no such axis is in scope.
     """
     size: int
-    for bound, size in reversed(_state.axis_env):
+    for bound, size in reversed(thread_state.axis_env):
         if bound == name:
             return size
     raise NameError(

@@ -12,8 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import optree
-
+from veery._core.optree_door import optree
 from veery._core.tree_errors import AnyLeaf, IsLeaf, prefix_errors
 from veery._core.tree_registry import (
     NAMESPACE,
@@ -154,20 +153,32 @@ def _flatten_up_to(spec: optree.PyTreeSpec, tree: Any, subtrees: list[Any]) -> N
     kind: Any = spec.type
     level = one_level(tree) if type(tree) is kind else None
     if level is None:
-        name = f"named tuple {kind.__name__}" if is_namedtuple_type(kind) else kind.__name__.replace("NoneType", "None")
-        raise ValueError(f"Expected {name}, got {tree!r}.")
+        raise ValueError(_other_type(kind, tree))
     children = spec.children()
+    expected, present = _metadata(spec), level.metadata
+    if kind is dict and expected != present:
+        raise ValueError(f"Dict key mismatch; expected keys: {[*expected]}; present keys: {[*present]}.")
     if len(children) != len(level.children):
-        raise ValueError(
-            f"{kind.__name__} arity mismatch: {len(level.children)} != {len(children)}; {kind.__name__}: {tree!r}."
-        )
-    expected = _metadata(spec)
-    if expected != level.metadata:
-        raise ValueError(
-            f"Mismatch of a {kind.__name__} node: expected {expected!r}, got {level.metadata!r}; value: {tree!r}."
-        )
+        sizes = f"{len(level.children)} != {len(children)}"
+        raise ValueError(f"{kind.__name__.capitalize()} arity mismatch: {sizes}; {kind.__name__}: {tree!r}.")
+    if expected != present:
+        raise ValueError(f"Mismatch custom node data: {expected!r} != {present!r}; value: {tree!r}.")
     for child, subtree in zip(children, level.children):
         _flatten_up_to(child, subtree, subtrees)
+
+
+def _other_type(kind: Any, tree: Any) -> str:
+    """What to say of a value where a node of another type is expected."""
+    if kind is type(None):
+        hint = "None is a tree without leaves: for a None that stands for a value pass `is_leaf=lambda x: x is None`."
+        return f"Expected None, got {tree!r}.\n{hint}"
+    if is_namedtuple_type(kind):
+        if is_namedtuple_type(type(tree)):
+            return f"Named tuple type mismatch: expected type: {kind}, tuple: {tree!r}."
+        return f"Expected named tuple, got {tree!r}."
+    if kind in (list, tuple, dict):
+        return f"Expected {kind.__name__}, got {tree!r}."
+    return f"Custom node type mismatch: expected type: {kind}, value: {tree!r}."
 
 
 # Flattening.
@@ -181,23 +192,36 @@ def flatten_spec(tree: Any) -> tuple[list[Any], optree.PyTreeSpec]:
     return _optree_flatten(tree, namespace=NAMESPACE)
 
 
-_regular: dict[optree.PyTreeSpec, bool] = {}
+_sorted: dict[optree.PyTreeSpec, optree.PyTreeSpec | None] = {}
+
+
+def _with_sorted_keys(spec: optree.PyTreeSpec) -> optree.PyTreeSpec | None:
+    """The structure, which makes dictionaries in the order of their sorted keys; optree's keeps that of insertion.
+
+    None where optree's reading of the tree is not ours: there are deques, struct sequences, incomparable keys.
+    """
+    try:
+        if spec in _sorted:
+            return _sorted[spec]
+    except TypeError:
+        return spec.transform(_sort_keys) if _is_regular(spec) else None
+    if len(_sorted) > 10_000:
+        _sorted.clear()
+    found = _sorted[spec] = spec.transform(_sort_keys) if _is_regular(spec) else None
+    return found
+
+
+def _sort_keys(node: optree.PyTreeSpec) -> optree.PyTreeSpec:
+    """A node whose children are leaves, with its keys in the order of the children."""
+    if node.type is not dict and node.type is not collections.defaultdict:
+        return node
+    children = dict.fromkeys(node.entries(), optree.treespec_leaf())
+    if node.type is dict:
+        return optree.treespec_dict(children)
+    return optree.treespec_defaultdict(_node_data(node)[0], children)
 
 
 def _is_regular(spec: optree.PyTreeSpec) -> bool:
-    """Whether optree's reading of the tree is ours: there are no deques, struct sequences, incomparable keys."""
-    try:
-        known = _regular.get(spec)
-    except TypeError:
-        return _inspect(spec)
-    if known is None:
-        if len(_regular) > 10_000:
-            _regular.clear()
-        known = _regular[spec] = _inspect(spec)
-    return known
-
-
-def _inspect(spec: optree.PyTreeSpec) -> bool:
     def visit(kind: Any, data: Any, children: Sequence[bool]) -> bool:
         if kind is dict or kind is collections.defaultdict:
             sorted_keys(dict.fromkeys(data if kind is dict else data[1]))
@@ -208,13 +232,15 @@ def _inspect(spec: optree.PyTreeSpec) -> bool:
 
 def _flatten(tree: Any, is_leaf: IsLeaf | None) -> tuple[list[Any], optree.PyTreeSpec]:
     leaves, spec = _optree_flatten(tree, is_leaf, namespace=NAMESPACE)
-    if _is_regular(spec):
-        return leaves, spec
+    ordered = _with_sorted_keys(spec)
+    if ordered is not None:
+        return leaves, ordered
 
     def stop(node: Any) -> bool:
         return not is_tree_node(type(node)) or (is_leaf is not None and is_leaf(node))
 
-    return _optree_flatten(tree, stop, namespace=NAMESPACE)
+    leaves, spec = _optree_flatten(tree, stop, namespace=NAMESPACE)
+    return leaves, spec.transform(_sort_keys)
 
 
 def tree_flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], PyTreeDef]:

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-import optree
+from veery._core.optree_door import optree
 
 T = TypeVar("T")
 

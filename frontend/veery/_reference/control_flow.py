@@ -13,6 +13,7 @@ from veery._reference.formats import held, rounded
 from veery._reference.interpreter import Interpreter, Unverifiable, alike, merge, rule, take
 from veery._reference.samples import Value, each
 from veery._transforms.batching import AxisData, batch_jaxpr
+from veery.lax._ffi import call_foreign
 from veery.lax._window import _patches
 
 CALLEES = {
@@ -137,6 +138,18 @@ def _pure_callback(interp: Interpreter, eqn: JaxprEqn, operands: list[Value], co
     def call(*xs: np.ndarray) -> list[np.ndarray]:
         results = callback(*(rounded(x, a.aval.dtype) for x, a in zip(xs, eqn.invars)))
         return [held(x, v.aval.dtype) for x, v in zip(results, eqn.outvars)]
+
+    return each(call, operands, count)
+
+
+@rule("ffi_call")
+def _ffi_call(interp: Interpreter, eqn: JaxprEqn, operands: list[Value], count: int) -> list[Value]:
+    if eqn.params["has_side_effect"]:
+        raise Unverifiable("it calls a foreign function with side effects, which runs once for each execution")
+
+    def call(*xs: np.ndarray) -> list[np.ndarray]:
+        values = (np.array(rounded(x, a.aval.dtype)) for x, a in zip(xs, eqn.invars))  # some are written to
+        return [held(x, v.aval.dtype) for x, v in zip(call_foreign(*values, **eqn.params), eqn.outvars)]
 
     return each(call, operands, count)
 

@@ -18,6 +18,7 @@ USED = {
     "core.ShapedArray": "flax",
     "core.trace_state_clean": "flax, numpyro",
     "dispatch.wait_for_tokens": "equinox",
+    "distributed.global_state": "orbax-checkpoint",
     "dtypes.DType": "flax",
     "dtypes.ExtendedDType": "flax",
     "dtypes.TypePromotionError": "equinox",
@@ -32,6 +33,7 @@ USED = {
     "traceback_util.register_exclusion": "equinox, flax, jaxtyping",
     "tree_util._registry": "flax",
     "tree_util.flatten_one_level": "orbax-checkpoint",
+    "tree_util.prefix_errors": "flax",
     "xla_bridge._backends": "chex",
 }
 

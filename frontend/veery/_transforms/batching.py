@@ -99,7 +99,7 @@ class BatchTrace(Trace):
         return self.wrap(out, out_dims)
 
     def _apply_rule(
-        self, primitive: Primitive, vals: list[Any], dims: list[Any], params: dict[str, Any]
+        self, primitive: Primitive, vals: tuple[Any, ...], dims: tuple[Any, ...], params: dict[str, Any]
     ) -> tuple[Any, Any]:
         if primitive.axis_batch is not None:
             result: tuple[Any, Any] = primitive.axis_batch(self.axis, vals, dims, **params)
@@ -159,12 +159,12 @@ def batch(
     held = {i: Ref(unbatched_aval(aval_of(args[i]), dims[i]), trace, inputs[i]) for i in refs}
     with new_trace(trace), extend_axis_env(axis.name, axis.size), source.transformation("vmap"):
         outs = fun(*(held.get(i, x) for i, x in enumerate(inputs)))
-        result = unzip([trace.pair(x) for x in outs])
+        results, out_dims = unzip([trace.pair(x) for x in outs])
     for i, ref in held.items():
         if ref._value is not inputs[i]:
             value, dim = trace.pair(ref._value)
             provided.operations.write(args[i], move_batch(value, dim, dims[i], axis.size))  # type: ignore[arg-type]
-    return result
+    return list(results), list(out_dims)
 
 
 def move_batch(x: Any, dim: int | None, to: int, size: int) -> Any:

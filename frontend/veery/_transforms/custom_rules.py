@@ -481,6 +481,7 @@ custom_lin_p = Primitive(
     "custom_lin",
     with_refs=_lin_with_refs,
     takes_refs=True,
+    transposes_zeros=True,
     multiple_results=True,
     abstract_eval=lambda *avals, out_avals, **_: out_avals,
     varies=lambda found, **_: (None, None),

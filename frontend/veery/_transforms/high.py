@@ -37,7 +37,7 @@ class HiPrimitive(Primitive):
     cost = staticmethod(per_result)
     checks: frozenset[str] = frozenset()
     inert: frozenset[str] = frozenset()
-    takes_refs = multiple_results = False
+    takes_refs = multiple_results = transposes_zeros = False
 
     def __init__(self, name: str):
         self.name = name

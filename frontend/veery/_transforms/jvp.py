@@ -83,9 +83,9 @@ class JVPTrace(Trace):
         return [self.wrap(p, t) for p, t in zip(out, tangent, strict=True)]
 
 
-def unzip(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
-    """Two lists from a list of pairs."""
-    return [a for a, _ in pairs], [b for _, b in pairs]
+def unzip(pairs: Sequence[tuple[Any, Any]]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Two tuples, as rules of the user's expect them, from a list of pairs."""
+    return tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
 
 
 @leaks.checked
@@ -100,12 +100,12 @@ def jvp(
     inputs = [_held(trace, p, t) if is_ref(t) else trace.wrap(p, t) for p, t in zip(primals, tangents, strict=True)]
     with new_trace(trace), source.transformation("jvp"):
         outs = fun(*inputs)
-        result = unzip([trace.pair(x) for x in outs])
+        out_primals, out_tangents = unzip([trace.pair(x) for x in outs])
     for primal, tangent, x in zip(primals, tangents, inputs):
         if is_ref(tangent):
             for ref, value in zip((primal, tangent), trace.pair(x._value)):
                 provided.operations.write(ref, instantiate_zeros(value))
-    return result
+    return list(out_primals), list(out_tangents)
 
 
 def _held(trace: JVPTrace, primal: Any, tangent: Any) -> Ref:

@@ -132,7 +132,7 @@ class LinearizeTrace(Trace):
         return self.wrap(out, tangent)
 
     def _by_linearize_rule(
-        self, primitive: Any, primals: list[Any], tangents: list[Any], params: dict[str, Any]
+        self, primitive: Any, primals: tuple[Any, ...], tangents: tuple[Any, ...], params: dict[str, Any]
     ) -> Any:
         nonzeros = tuple(type(t) is not Zero for t in tangents)
         with set_current_trace(self.parent):  # type: ignore[arg-type]
@@ -192,7 +192,7 @@ def linearize(
     nonzeros_out = tuple(type(t) is not Zero for t in tangents)
     jaxpr = dce(linear.close([t for t in tangents if type(t) is not Zero]))
     linear.alive = False
-    return Linearized(outs, jaxpr, nonzeros_out)
+    return Linearized(list(outs), jaxpr, nonzeros_out)
 
 
 class LinearizedJaxpr(NamedTuple):
@@ -237,7 +237,7 @@ def linearize_jaxpr(
             ]
             outs, tangents = unzip([trace.pair(x) for x in eval_jaxpr(closed.jaxpr, closed.consts, *ins)])
         with set_current_trace(linear):
-            tangents = [instantiate_zeros(t) if w else t for t, w in zip(tangents, wanted)]
+            tangents = tuple(instantiate_zeros(t) if w else t for t, w in zip(tangents, wanted))
         linear_jaxpr, residuals = close_over(dce(linear.close([t for t in tangents if type(t) is not Zero])))
         extra, sources = _place_residuals(main, args, outs, residuals)
         primal = dce(main.close([*outs, *extra]))

@@ -40,7 +40,7 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cts:
     with source.transformation("transpose"):
         for eqn in reversed(linear_eqns):
             ct_outs = [cotangents.pop(v) if v in cotangents else Zero(v.aval.to_tangent_aval()) for v in eqn.outvars]
-            if all(type(ct) is Zero for ct in ct_outs):
+            if not eqn.primitive.transposes_zeros and all(type(ct) is Zero for ct in ct_outs):
                 continue
             with source.use(eqn.source_info, within=around):
                 ct_ins = _transpose_eqn(eqn, values, linear_vars, ct_outs)

@@ -4,6 +4,7 @@ from veery._core.absent import attributes as _attributes
 from veery.extend import (
     backend as backend,
     core as core,
+    ifrt_programs as ifrt_programs,
     linear_util as linear_util,
     random as random,
     source_info_util as source_info_util,

@@ -17,6 +17,11 @@ from veery._transforms.batching import (
     VmapTracer as VmapTracer,
     not_mapped as not_mapped,
 )
+from veery._transforms.vmappables import (
+    is_vmappable as is_vmappable,
+    register_vmappable as register_vmappable,
+    unregister_vmappable as unregister_vmappable,
+)
 from veery.lax._shape import moveaxis as moveaxis
 
 BatchTracer = VmapTracer

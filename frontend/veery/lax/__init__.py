@@ -222,6 +222,7 @@ from veery.lax._ragged import (
     ragged_dot as ragged_dot,
     ragged_dot_general as ragged_dot_general,
 )
+from veery.lax._ragged_exchange import ragged_all_to_all as ragged_all_to_all
 from veery.lax._reduce import (
     argmax as argmax,
     argmax_p as argmax_p,
@@ -244,6 +245,7 @@ from veery.lax._reduce import (
     reduce_xor as reduce_xor,
     reduce_xor_p as reduce_xor_p,
 )
+from veery.lax._scaled_dot import scaled_dot as scaled_dot
 from veery.lax._scan import scan as scan, scan_p as scan_p
 from veery.lax._shape import (
     broadcast as broadcast,

@@ -301,7 +301,7 @@ def _refuse(message: str) -> Callable[..., Any]:
     return rule
 
 
-def _sequential(
+def sequential_batch(
     primitive: Primitive, args: Sequence[Any], dims: Sequence[int | None], unroll: bool, params: dict[str, Any]
 ) -> tuple[list[Any], list[int]]:
     """Call the function for each element, in a loop."""
@@ -321,7 +321,7 @@ def _pure_batch(
 ) -> tuple[list[Any], list[int]]:
     params["vmap_method"] = vmap_method
     if vmap_method in ("sequential", "sequential_unrolled"):
-        return _sequential(pure_callback_p, args, dims, vmap_method == "sequential_unrolled", params)
+        return sequential_batch(pure_callback_p, args, dims, vmap_method == "sequential_unrolled", params)
     if vmap_method is None:
         raise NotImplementedError(
             "vmap is only supported for the pure_callback primitive when vmap_method is one of 'sequential', "
@@ -343,7 +343,7 @@ def _io_batch(
 ) -> tuple[list[Any], list[int]]:
     if ordered:
         raise ValueError("Cannot `vmap` ordered IO callback.")
-    return _sequential(io_callback_p, args, dims, False, {**params, "ordered": False})
+    return sequential_batch(io_callback_p, args, dims, False, {**params, "ordered": False})
 
 
 pure_callback_p = Primitive(

@@ -165,11 +165,11 @@ def choose(index: Any, funs: Sequence[Any], operands: tuple, name: str, labels: 
 
 
 def _common_types(bodies: list[_bodies.Body]) -> list[_bodies.Body]:
-    """Make outputs that differ only in weak type the same: strong where any is."""
+    """Make outputs that differ only in weak type the same: those of the first branch (that of False), as in JAX."""
     if len({b.out_tree for b in bodies}) > 1 or len({len(b.jaxpr.out_avals) for b in bodies}) > 1:
         return bodies
     outs = zip(*(b.jaxpr.out_avals for b in bodies))
-    wanted = [avals[0].strip_weak_type() if _only_weak_differs(avals) else None for avals in outs]
+    wanted = [avals[0] if _only_weak_differs(avals) else None for avals in outs]
     if all(w is None for w in wanted):
         return bodies
     return [

@@ -28,11 +28,7 @@ from veery.nn._activations import (
     squareplus as squareplus,
     swish as swish,
 )
-from veery.nn._attention import (
-    dot_product_attention as dot_product_attention,
-    get_scaled_dot_general_config as get_scaled_dot_general_config,
-    scaled_matmul as scaled_matmul,
-)
+from veery.nn._attention import dot_product_attention as dot_product_attention
 from veery.nn._normalisation import (
     log_softmax as log_softmax,
     logmeanexp as logmeanexp,
@@ -40,6 +36,11 @@ from veery.nn._normalisation import (
     one_hot as one_hot,
     softmax as softmax,
     standardize as standardize,
+)
+from veery.nn._scaled_products import (
+    get_scaled_dot_general_config as get_scaled_dot_general_config,
+    scaled_dot_general as scaled_dot_general,
+    scaled_matmul as scaled_matmul,
 )
 from veery.numpy import tanh as tanh
 

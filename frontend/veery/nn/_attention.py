@@ -1,9 +1,8 @@
-"""Attention, and products of block-scaled matrices."""
+"""Attention."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -160,83 +159,3 @@ def _visible(
     for condition in conditions:
         result = condition if result is None else jnp.logical_and(result, condition)
     return result
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Block-scaled products
-
-
-def scaled_matmul(
-    lhs: Array, rhs: Array, lhs_scales: Array, rhs_scales: Array, preferred_element_type: Any = np.float32
-) -> Array:
-    """The product of matrices whose rows are stored in blocks with one scale each.
-
-    Args:
-        lhs: array of shape (B, M, K).
-        rhs: array of shape (B, N, K).
-        lhs_scales: array of shape (B, M, K / block).
-        rhs_scales: array of shape (B, N, K / block).
-        preferred_element_type: the dtype of the result.
-
-    Returns:
-        An array of shape (B, M, N).
-
-    Raises:
-        ValueError: the shapes do not fit.
-    """
-    if not all(np.ndim(x) == 3 for x in (lhs, rhs, lhs_scales, rhs_scales)):
-        raise ValueError("scaled_matmul requires all inputs to be 3-dimensional arrays")
-    if (lhs.shape[0], lhs.shape[2]) != (rhs.shape[0], rhs.shape[2]):
-        raise ValueError(
-            "scaled_matmul requires inputs a and b to have matching batch (B) and contract (K) dimensions, but got "
-            f"shapes {lhs.shape} and {rhs.shape}"
-        )
-    if (lhs_scales.shape[0], lhs_scales.shape[2]) != (rhs_scales.shape[0], rhs_scales.shape[2]):
-        raise ValueError(
-            "scaled_matmul requires scales to have matching batch (B) and contract (K) dimensions, but got shapes "
-            f"{lhs_scales.shape} and {rhs_scales.shape}"
-        )
-    if lhs_scales.shape[1] != lhs.shape[1] or rhs_scales.shape[1] != rhs.shape[1] or lhs.shape[2] % lhs_scales.shape[2]:
-        raise ValueError(
-            "scaled_matmul requires scales to match non-contract dimensions of inputs, but got shapes "
-            f"a: {lhs.shape}, b: {rhs.shape}, a_scales: {lhs_scales.shape}, b_scales: {rhs_scales.shape}"
-        )
-    dtype = dtypes.check_and_canonicalize_user_dtype(preferred_element_type, "scaled_matmul")
-    return _scaled_matmul(lhs, rhs, lhs_scales, rhs_scales, dtype=dtype)
-
-
-@jit(static_argnames=("dtype",))
-def _scaled_matmul(lhs: Array, rhs: Array, lhs_scales: Array, rhs_scales: Array, *, dtype: Any) -> Array:
-    a, b = _dequantise(lhs, lhs_scales), _dequantise(rhs, rhs_scales)
-    return lax.convert_element_type(lax.dot_general(a, b, (((2,), (2,)), ((0,), (0,)))), dtype)
-
-
-def _dequantise(x: Array, scales: Array) -> Array:
-    block = x.shape[-1] // scales.shape[-1]
-    return jnp.multiply(jnp.astype(x, np.float32), jnp.repeat(jnp.astype(scales, np.float32), block, axis=-1))
-
-
-@dataclass
-class BlockScaleConfig:
-    """How an operand of scaled_dot_general is rounded: to `data_type`, with a scale of `scale_type` for each block."""
-
-    mode: str
-    block_size: int
-    data_type: Any
-    scale_type: Any
-    global_scale: Array | None
-    infer_only: bool
-
-
-def get_scaled_dot_general_config(mode: str, global_scale: Array | None = None) -> BlockScaleConfig:
-    """The block scaling named "nvfp4" or "mxfp8".
-
-    Raises:
-        ValueError: another mode.
-    """
-    if mode == "nvfp4":
-        scale = jnp.ones((1,), dtype=np.float32) if global_scale is None else global_scale
-        return BlockScaleConfig(mode, 16, dtypes.float4_e2m1fn, dtypes.float8_e4m3fn, scale, False)
-    if mode == "mxfp8":
-        return BlockScaleConfig(mode, 32, dtypes.float8_e4m3fn, dtypes.float8_e8m0fnu, None, False)
-    raise ValueError(f"Unsupported mode: {mode}")

@@ -77,7 +77,12 @@ def take_index(
 
 
 def is_eager(*xs: Any) -> bool:
-    """Whether an operation on these values is evaluated at once."""
+    """Whether an operation on these values is evaluated at once, by a program that serves all places in an array.
+
+    Where reused keys are looked for, places are to be seen, as parameters of operations.
+    """
+    if config.jax_debug_key_reuse:
+        return False
     return current_trace() is eval_trace and not any(isinstance(x, Tracer) for x in xs)
 
 

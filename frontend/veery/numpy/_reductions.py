@@ -10,7 +10,7 @@ import numpy as np
 
 from veery import lax
 from veery._core import dtypes
-from veery._core.shapes import canonicalize_axis, concrete_int
+from veery._core.shapes import as_axes, canonicalize_axis, concrete_int
 from veery.numpy import _arithmetic, _logic
 from veery.numpy._arithmetic import _dtype, choose, is_kind
 from veery.numpy._creation import asarray
@@ -97,8 +97,7 @@ def canonical_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
     """
     if axis is None:
         return tuple(range(ndim))
-    axes = tuple(axis) if isinstance(axis, (tuple, list, np.ndarray)) else (axis,)
-    known = [concrete_int(a, "The axis argument must be known statically.") for a in axes]
+    known = [concrete_int(a, "The axis argument must be known statically.") for a in as_axes(axis)]
     result = tuple(canonicalize_axis(a, ndim) for a in known)
     if len(set(result)) != len(result):
         raise ValueError(f"duplicate value in 'axis': {axis}")

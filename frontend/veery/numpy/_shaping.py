@@ -17,7 +17,7 @@ from veery._core import dtypes, shapes as _shapes, source
 from veery._core.array import ArrayImpl
 from veery._core.dimensions import is_symbolic_dim
 from veery._core.errors import InconclusiveDimensionOperation
-from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_concrete, concrete_int
+from veery._core.shapes import as_axes, canonicalize_axis, canonicalize_shape, check_concrete, concrete_int
 from veery._core.trace import Tracer
 from veery.numpy import _promotion
 from veery.numpy._promotion import (
@@ -50,8 +50,7 @@ def axis_tuple(axis: Any, ndim: int, name: str = "axis") -> tuple[int, ...]:
     """
     if axis is None:
         return tuple(range(ndim))
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    result = tuple(canonicalize_axis(concrete_int(a, name), ndim) for a in axes)
+    result = tuple(canonicalize_axis(concrete_int(a, name), ndim) for a in as_axes(axis))
     if len(set(result)) != len(result):
         raise ValueError(f"repeated axis in {name}: {axis}")
     return result
@@ -149,8 +148,8 @@ def squeeze(a: ArrayLike, axis: Axes | None = None) -> Array:
 
 def expand_dims(a: ArrayLike, axis: Axes) -> Array:
     """`a` with new dimensions of size 1 at these positions of the result."""
-    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    return lax.expand_dims(as_array(ensure_arraylike("expand_dims", a)), [operator.index(i) for i in axes])
+    axes = [operator.index(i) for i in as_axes(axis)]
+    return lax.expand_dims(as_array(ensure_arraylike("expand_dims", a)), axes)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -354,7 +353,7 @@ def roll(a: ArrayLike, shift: Any, axis: Axes | None = None) -> Array:
     a = ensure_arraylike("roll", a)
     if axis is None:
         return reshape(roll(ravel(a), shift, 0), np.shape(a))
-    axes = tuple(canonicalize_axis(i, np.ndim(a)) for i in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+    axes = tuple(canonicalize_axis(i, np.ndim(a)) for i in as_axes(axis))
     try:
         shifts = np.broadcast_to(np.asarray(shift, np.int64), (max(len(axes), np.size(shift)),)).tolist()
     except TypeError:

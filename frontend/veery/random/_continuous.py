@@ -12,8 +12,9 @@ from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.config import config
 from veery._core.shapes import canonicalize_shape
+from veery.lax import _samples
 from veery.numpy import linalg
-from veery.numpy._promotion import broadcast_to, to_dtype
+from veery.numpy._promotion import broadcast_to, promote_dtypes_inexact, promote_shapes, to_dtype
 from veery.random._keys import (
     Array,
     ArrayLike,
@@ -33,6 +34,11 @@ _SHAPED = ("shape", "dtype")
 def scalar(value: Any, dtype: Any) -> Any:
     """A number of the dtype."""
     return np.array(value, dtype)[()]
+
+
+def power_of(x: Array, y: ArrayLike) -> Array:
+    """x to the power y, promoted and broadcast as by veery.numpy."""
+    return _samples.pow(*promote_shapes("power", *promote_dtypes_inexact(x, y)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -63,7 +69,7 @@ def _exponential(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
 
 def exponential_of(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
     """Exponential samples of a typed key: -log(1 - u)."""
-    return lax.neg(lax.log1p(lax.neg(uniform_of(key, shape, dtype))))
+    return lax.neg(_samples.log1p(lax.neg(uniform_of(key, shape, dtype))))
 
 
 def laplace(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
@@ -76,7 +82,7 @@ def laplace(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_shardin
 def _laplace(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
     low = scalar(-1.0 + float(dtypes.finfo(dtype).epsneg), dtype)
     u = uniform_of(typed(key), shape, dtype, low, scalar(1, dtype))
-    return lax.mul(lax.sign(u), lax.log1p(lax.neg(lax.abs(u))))
+    return lax.mul(lax.sign(u), _samples.log1p(lax.neg(lax.abs(u))))
 
 
 def logistic(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
@@ -88,7 +94,7 @@ def logistic(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_shardi
 @jit(static_argnames=_SHAPED)
 def _logistic(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
     x = uniform_of(typed(key), shape, dtype, scalar(dtypes.finfo(dtype).tiny, dtype), scalar(1, dtype))
-    return lax.sub(lax.log(x), lax.log1p(lax.neg(x)))
+    return lax.sub(_samples.log(x), _samples.log1p(lax.neg(x)))
 
 
 def cauchy(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
@@ -100,7 +106,7 @@ def cauchy(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_sharding
 @jit(static_argnames=_SHAPED)
 def _cauchy(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
     u = uniform_of(typed(key), shape, dtype, scalar(dtypes.finfo(dtype).eps, dtype), scalar(1, dtype))
-    return lax.tan(lax.mul(scalar(np.pi, dtype), lax.sub(u, scalar(0.5, dtype))))
+    return _samples.tan(lax.mul(scalar(np.pi, dtype), lax.sub(u, scalar(0.5, dtype))))
 
 
 def maxwell(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
@@ -160,11 +166,11 @@ def gumbel_of(key: Array, shape: tuple[int, ...], dtype: Any, mode: str | None =
     high, low = both[0], both[1]
     fine = low * scalar(2.0 ** -dtypes.finfo(dtype).nmant, dtype)
     x = jnp.where(high >= 0.5, high, high + fine + tiny)
-    return _minus_log(lax.neg(lax.log1p(lax.neg(x))))
+    return _minus_log(lax.neg(_samples.log1p(lax.neg(x))))
 
 
 def _minus_log(x: Array) -> Array:
-    return lax.neg(lax.log(x))
+    return lax.neg(_samples.log(x))
 
 
 def _gumbel_of_64_bits(key: Array, shape: tuple[int, ...]) -> Array:
@@ -175,7 +181,7 @@ def _gumbel_of_64_bits(key: Array, shape: tuple[int, ...]) -> Array:
     carry = lax.convert_element_type(lax.eq(low, np.uint32(0)), np.uint32)
     flipped = lax.add(lax.bitwise_not(high), carry), lax.add(lax.bitwise_not(low), np.uint32(1))
     x = _float_of_bits(lax.select(below, high, flipped[0]), lax.select(below, low, flipped[1]))
-    return lax.select(below, _minus_log(lax.neg(lax.log1p(lax.neg(x)))), _minus_log(_minus_log(x)))
+    return lax.select(below, _minus_log(lax.neg(_samples.log1p(lax.neg(x)))), _minus_log(_minus_log(x)))
 
 
 def _float_of_bits(high: Array, low: Array) -> Array:
@@ -219,7 +225,7 @@ def pareto(
 
 @jit(static_argnames=_SHAPED)
 def _pareto(key: Any, b: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
-    return lax.exp(lax.div(exponential_of(typed(key), shape, dtype), broadcast_to(b, shape)))
+    return _samples.exp(lax.div(exponential_of(typed(key), shape, dtype), broadcast_to(b, shape)))
 
 
 def rayleigh(
@@ -234,7 +240,7 @@ def rayleigh(
 
 @jit(static_argnames=_SHAPED)
 def _rayleigh(key: Any, scale: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
-    squared = lax.mul(lax.log(uniform_of(typed(key), shape, dtype)), scalar(-2, dtype))
+    squared = lax.mul(_samples.log(uniform_of(typed(key), shape, dtype)), scalar(-2, dtype))
     return lax.mul(broadcast_to(scale, shape), lax.sqrt(squared))
 
 
@@ -258,7 +264,7 @@ def weibull_min(
 @jit(static_argnames=_SHAPED)
 def _weibull_min(key: Any, scale: Any, concentration: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
     e = exponential_of(typed(key), shape, dtype)
-    return jnp.multiply(jnp.power(e, jnp.divide(1.0, concentration)), scale)
+    return jnp.multiply(power_of(e, jnp.divide(1.0, concentration)), scale)
 
 
 def wald(
@@ -331,7 +337,8 @@ def lognormal(
 
 @jit(static_argnames=_SHAPED)
 def _lognormal(key: Any, sigma: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
-    return lax.exp(lax.mul(normal_of(typed(key), shape, dtype), broadcast_to(sigma, shape)))
+    scaled = lax.mul(normal_of(typed(key), shape, dtype), broadcast_to(sigma, shape))
+    return lax.exp(scaled) if dtypes.issubdtype(dtype, np.complexfloating) else _samples.exp(scaled)
 
 
 def double_sided_maxwell(

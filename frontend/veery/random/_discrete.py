@@ -9,8 +9,9 @@ import numpy as np
 from veery import lax, numpy as jnp
 from veery._api.jit import jit
 from veery._core import dtypes
+from veery.lax import _samples
 from veery.numpy._promotion import broadcast_to, check_arraylike, promote_dtypes_inexact, to_dtype
-from veery.random._keys import Array, ArrayLike, Shape, broadcast_shape, check_key, split_in, split_typed, typed
+from veery.random._keys import Array, ArrayLike, Shape, again, broadcast_shape, check_key, split_in, split_typed, typed
 from veery.random._uniform import float_dtype, integer_dtype, uniform_of
 
 _SHAPED = ("shape", "dtype")
@@ -62,7 +63,7 @@ def _poisson(key: Any, lam: Any, *, shape: tuple[int, ...], dtype: Any) -> Array
     key, lam = typed(key), broadcast_to(lam, shape)
     small = lax.bitwise_or(lax.ne(lam, lam), lax.lt(lam, np.float32(10)))
     limit = np.int32(min(int(dtypes.iinfo(dtype).max), 2**31 - 1))
-    few = _poisson_by_products(key, lax.select(small, lam, lax.full_like(lam, 0)), dtype, limit)
+    few = _poisson_by_products(again(key), lax.select(small, lam, lax.full_like(lam, 0)), dtype, limit)
     many = _poisson_by_rejection(key, lax.select(small, lax.full_like(lam, 1e5), lam), dtype, limit)
     result = lax.select(small, few, many)
     return lax.select(lax.eq(lam, np.float32(0)), lax.full_like(result, 0), result)
@@ -76,7 +77,7 @@ def _poisson_by_products(key: Array, lam: Array, dtype: Any, limit: Any) -> Arra
         count, log_product = state
         k, sub = split_in(k)
         count = lax.select(lax.gt(log_product, -lam), lax.add(count, dtype.type(1)), count)
-        return k, (count, lax.add(log_product, lax.log(uniform_of(sub, shape, np.dtype("float32")))))
+        return k, (count, lax.add(log_product, _samples.log(uniform_of(sub, shape, np.dtype("float32")))))
 
     initial = lax.full(shape, 0, dtype), lax.full(shape, 0, np.float32)
     count = _nonempty_loop(key, initial, lambda state: lax.gt(state[1], -lam), step, limit)[0]
@@ -85,7 +86,7 @@ def _poisson_by_products(key: Array, lam: Array, dtype: Any, limit: Any) -> Arra
 
 def _poisson_by_rejection(key: Array, lam: Array, dtype: Any, limit: Any) -> Array:
     """Hörmann's PTRS (1993): transformed rejection with squeeze, for lam >= 10."""
-    log_lam = lax.log(lam)
+    log_lam = _samples.log(lam)
     b = 0.931 + 2.53 * lax.sqrt(lam)
     a = -0.059 + 0.02483 * b
     inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
@@ -97,7 +98,7 @@ def _poisson_by_rejection(key: Array, lam: Array, dtype: Any, limit: Any) -> Arr
         u, v = uniform_of(first, lam.shape, lam.dtype) - 0.5, uniform_of(second, lam.shape, lam.dtype)
         u_shifted = 0.5 - abs(u)
         k = lax.floor((2 * a / u_shifted + b) * u + lam + 0.43)
-        s = lax.log(v * inverse_alpha / (a / (u_shifted * u_shifted) + b))
+        s = _samples.log(v * inverse_alpha / (a / (u_shifted * u_shifted) + b))
         t = -lam + k * log_lam - lax.lgamma(k + 1)
         inside = (u_shifted >= 0.07) & (v <= v_r)
         outside = (k < 0) | ((u_shifted < 0.013) & (v > u_shifted))
@@ -138,7 +139,7 @@ def _geometric(key: Any, p: Any, *, shape: tuple[int, ...], dtype: Any) -> Array
     (p,) = promote_dtypes_inexact(p)
     u = uniform_of(typed(key), shape, dtypes.dtype_of(p))
     u = lax.select(lax.eq(u, u.dtype.type(0)), lax.full_like(u, 1), u)
-    failures = lax.floor(lax.div(lax.log(u), broadcast_to(lax.log1p(lax.neg(p)), shape)))
+    failures = lax.floor(lax.div(_samples.log(u), broadcast_to(_samples.log1p(lax.neg(p)), shape)))
     return lax.convert_element_type(lax.add(failures, u.dtype.type(1)), dtype)
 
 
@@ -179,7 +180,7 @@ def _binomial_of(key: Array, n: Any, p: Any, shape: tuple[int, ...], dtype: Any)
     q = lax.select(q_nan | q_negative, lax.full_like(q, 0.01), q)
     by_inversion = bad_count | (count * q <= 10.0)
     count = lax.floor(count)
-    few = _binomial_by_inversion(key, lax.select(by_inversion, count, lax.full_like(count, 0)), q, dtype)
+    few = _binomial_by_inversion(again(key), lax.select(by_inversion, count, lax.full_like(count, 0)), q, dtype)
     many = _binomial_by_rejection(
         key,
         lax.select(by_inversion, lax.full_like(count, 1e4), count),
@@ -199,13 +200,13 @@ _LIMIT = np.int32(2**31 - 1)
 
 def _binomial_by_inversion(key: Array, count: Array, p: Array, dtype: Any) -> Array:
     """Sums of geometric samples until they exceed the number of tosses; for count * p <= 10."""
-    log_failure = lax.log1p(-p)
+    log_failure = _samples.log1p(-p)
 
     def step(k: Array, state: Any) -> Any:
         number, total = state
         sub, k = split_in(k)
         number = lax.select(total <= count, number + 1, number)
-        return k, (number, total + lax.ceil(lax.log(uniform_of(sub, p.shape, p.dtype)) / log_failure))
+        return k, (number, total + lax.ceil(_samples.log(uniform_of(sub, p.shape, p.dtype)) / log_failure))
 
     initial = lax.full_like(p, 0), lax.full_like(p, 0)
     number = _nonempty_loop(key, initial, lambda state: state[1] <= count, step, _LIMIT)[0]
@@ -242,9 +243,9 @@ def _binomial_by_rejection(key: Array, count: Array, p: Array, dtype: Any) -> Ar
 
     def bound(k: Array) -> Array:
         return (
-            (m + 0.5) * lax.log((m + 1) / (r * (count - m + 1)))
-            + (count + 1) * lax.log((count - m + 1) / (count - k + 1))
-            + (k + 0.5) * lax.log(r * (count - k + 1) / (k + 1))
+            (m + 0.5) * _samples.log((m + 1) / (r * (count - m + 1)))
+            + (count + 1) * _samples.log((count - m + 1) / (count - k + 1))
+            + (k + 0.5) * _samples.log(r * (count - k + 1) / (k + 1))
             + _stirling_tail(m)
             + _stirling_tail(count - m)
             - _stirling_tail(k)
@@ -259,7 +260,7 @@ def _binomial_by_rejection(key: Array, count: Array, p: Array, dtype: Any) -> Ar
         inside = (us >= 0.07) & (v <= v_r)
         k = lax.floor((2 * a / us + b) * u + c)
         outside = (k < 0) | (k > count)
-        accept = inside | (~outside & (lax.log(v * alpha / (a / (us * us) + b)) <= bound(k)))
+        accept = inside | (~outside & (_samples.log(v * alpha / (a / (us * us) + b)) <= bound(k)))
         return key, (lax.select(accept, k, found), accepted | accept)
 
     initial = lax.full_like(p, -1), lax.full(p.shape, False, np.bool_)

@@ -14,8 +14,9 @@ from veery._api.jit import jit
 from veery._api.vectorize import vmap
 from veery._core import dtypes
 from veery._core.shapes import canonicalize_shape
+from veery.lax import _samples
 from veery.numpy._promotion import broadcast_to, to_dtype
-from veery.random._continuous import exponential_of, scalar
+from veery.random._continuous import exponential_of, power_of, scalar
 from veery.random._keys import (
     Array,
     ArrayLike,
@@ -70,22 +71,25 @@ def _gamma(key: Any, a: Any, *, shape: tuple[int, ...], dtype: Any, log_space: b
     return gamma_of(typed(key), a, shape, log_space)
 
 
-def gamma_of(key: Array, a: Array, shape: tuple[int, ...], log_space: bool = False) -> Array:
-    """Gamma samples (or their logarithms) of a typed key."""
-    return (_log_samples if log_space else _samples)(key, broadcast_to(a, shape))
+def gamma_of(
+    key: Array, a: Array, shape: tuple[int, ...], log_space: bool = False, inverse: Array | None = None
+) -> Array:
+    """Gamma samples (or their logarithms) of a typed key; `inverse` is 1 / a where that is known exactly."""
+    inverse = lax.div(scalar(1, a.dtype), a) if inverse is None else inverse
+    return (_logarithmic if log_space else _plain)(key, broadcast_to(a, shape), broadcast_to(inverse, shape))
 
 
 def _with_gradient(log_space: bool) -> Any:
     """The sampler, differentiable with respect to a: the distribution function stays what it is along the tangent."""
 
-    def sample(key: Array, a: Array) -> Array:
+    def sample(key: Array, a: Array, inverse: Array) -> Array:
         keys = split_typed(key, math.prod(a.shape))
-        one = vmap(lambda k, alpha: _gamma_one(k, alpha, log_space))
-        return lax.reshape(one(keys, lax.reshape(a, (a.size,))), a.shape)
+        one = vmap(lambda k, alpha, over: _gamma_one(k, alpha, over, log_space))
+        return lax.reshape(one(keys, *(lax.reshape(x, (x.size,)) for x in (a, inverse))), a.shape)
 
     def rule(primals: Any, tangents: Any) -> tuple[Array, Array]:
-        key, a = primals
-        out = differentiable(key, a)
+        a = primals[1]
+        out = differentiable(*primals)
         if not log_space:
             return out, lax.mul(tangents[1], lax.random_gamma_grad(a, out))
         tiny = scalar(dtypes.finfo(a.dtype).tiny, a.dtype)
@@ -98,13 +102,13 @@ def _with_gradient(log_space: bool) -> Any:
     return differentiable
 
 
-def _gamma_one(key: Array, alpha: Array, log_space: bool) -> Array:
+def _gamma_one(key: Array, alpha: Array, inverse: Array, log_space: bool) -> Array:
     """One sample: Marsaglia and Tsang (2000), with the boost of alpha + 1 for alpha < 1."""
     dtype = alpha.dtype
     zero, one, third = scalar(0, dtype), scalar(1, dtype), scalar(1 / 3, dtype)
     boosted = lax.ge(alpha, one)
     d = lax.sub(lax.select(boosted, alpha, lax.add(alpha, one)), third)
-    c = lax.div(third, lax.sqrt(d))
+    c = lax.mul(third, _samples.rsqrt(d))
     key, subkey = split_in(key)
 
     def next_v(carry: Any) -> Any:
@@ -121,27 +125,27 @@ def _gamma_one(key: Array, alpha: Array, log_space: bool) -> Array:
     def rejected(carry: Any) -> Any:
         _, x, v, u = carry
         squeeze = lax.ge(u, lax.sub(one, lax.mul(scalar(0.0331, dtype), lax.mul(x, x))))
-        exact = lax.add(lax.mul(x, scalar(0.5, dtype)), lax.mul(d, lax.add(lax.sub(one, v), lax.log(v))))
-        return lax.bitwise_and(squeeze, lax.ge(lax.log(u), exact))
+        exact = lax.add(lax.mul(x, scalar(0.5, dtype)), lax.mul(d, lax.add(lax.sub(one, v), _samples.log(v))))
+        return lax.bitwise_and(squeeze, lax.ge(_samples.log(u), exact))
 
     v = lax.while_loop(rejected, body, (key, zero, one, scalar(2, dtype)))[2]
-    return _boosted(subkey, alpha, d, v, boosted, log_space)
+    return _boosted(subkey, inverse, d, v, boosted, log_space)
 
 
-def _boosted(key: Array, alpha: Array, d: Array, v: Array, boosted: Array, log_space: bool) -> Array:
-    """d * v, times u**(1 / alpha) for alpha < 1."""
-    one = scalar(1, alpha.dtype)
+def _boosted(key: Array, inverse: Array, d: Array, v: Array, boosted: Array, log_space: bool) -> Array:
+    """d * v, times u**inverse for alpha < 1."""
+    dtype = d.dtype
     if log_space:
-        log_u = lax.neg(exponential_of(key, (), alpha.dtype))
-        unchanged = lax.bitwise_or(boosted, lax.eq(log_u, scalar(0, alpha.dtype)))
-        boost = lax.select(unchanged, lax.full_like(log_u, 0), lax.mul(log_u, lax.div(one, alpha)))
-        return lax.add(lax.add(lax.log(d), lax.log(v)), boost)
-    u = lax.sub(one, uniform_of(key, (), alpha.dtype))
-    boost = lax.select(boosted, lax.full_like(u, 1), lax.pow(u, lax.div(one, alpha)))
+        log_u = lax.neg(exponential_of(key, (), dtype))
+        unchanged = lax.bitwise_or(boosted, lax.eq(log_u, scalar(0, dtype)))
+        boost = lax.select(unchanged, lax.full_like(log_u, 0), lax.mul(log_u, inverse))
+        return lax.add(lax.add(_samples.log(d), _samples.log(v)), boost)
+    u = lax.sub(scalar(1, dtype), uniform_of(key, (), dtype))
+    boost = lax.select(boosted, lax.full_like(u, 1), _samples.pow(u, inverse))
     return lax.mul(lax.mul(d, v), boost)
 
 
-_samples, _log_samples = _with_gradient(False), _with_gradient(True)
+_plain, _logarithmic = _with_gradient(False), _with_gradient(True)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -169,7 +173,7 @@ def beta(
 def _beta(key: Any, a: Any, b: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
     logs = [gamma_of(k, x, shape, True) for k, x in zip(split_in(typed(key)), (a, b))]
     greatest = lax.max(*logs)
-    first, second = (lax.exp(lax.sub(x, greatest)) for x in logs)
+    first, second = (_samples.exp(lax.sub(x, greatest)) for x in logs)
     return lax.div(first, lax.add(first, second))
 
 
@@ -201,8 +205,9 @@ def dirichlet(
 @jit(static_argnames=_SHAPED)
 def _dirichlet(key: Any, alpha: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
     logs = gamma_of(typed(key), alpha, (*shape, alpha.shape[-1]), True)
-    shifted = lax.exp(jnp.subtract(logs, lax.stop_gradient(jnp.max(logs, axis=-1, keepdims=True))))
-    return jnp.divide(shifted, jnp.sum(shifted, axis=-1, keepdims=True))
+    shifted = _samples.exp(jnp.subtract(logs, lax.stop_gradient(jnp.max(logs, axis=-1, keepdims=True))))
+    total = jnp.sum(shifted, axis=-1, keepdims=True)
+    return jnp.multiply(shifted, lax.div(lax.full_like(total, 1), total))  # as XLA divides by what is broadcast
 
 
 def chisquare(
@@ -222,7 +227,7 @@ def _chisquare(key: Any, df: Any, *, shape: tuple[int, ...], dtype: Any) -> Arra
 
 def _chisquare_of(key: Array, df: Array, shape: tuple[int, ...], dtype: Any) -> Array:
     two = scalar(2, dtype)
-    return lax.mul(lax.exp(gamma_of(key, lax.div(df, two), shape, True)), two)
+    return lax.mul(_samples.exp(gamma_of(key, lax.div(df, two), shape, True)), two)
 
 
 def f(
@@ -245,9 +250,10 @@ def f(
 @jit(static_argnames=_SHAPED)
 def _f(key: Any, dfnum: Any, dfden: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
     den_key, num_key = split_in(typed(key))
+    numerator, denominator = (_chisquare_of(k, df, shape, dtype) for k, df in ((num_key, dfnum), (den_key, dfden)))
+    # (a / m) / (b / n) in one division, as XLA has it
     numerator, denominator = (
-        lax.div(_chisquare_of(k, df, shape, dtype), broadcast_to(df, shape))
-        for k, df in ((num_key, dfnum), (den_key, dfden))
+        lax.mul(x, broadcast_to(df, shape)) for x, df in ((numerator, dfden), (denominator, dfnum))
     )
     return lax.div(numerator, denominator)
 
@@ -294,8 +300,8 @@ def _generalized_normal(key: Any, p: Any, *, shape: tuple[int, ...], dtype: Any)
 
 def _generalized_normal_of(key: Array, p: Any, shape: tuple[int, ...], dtype: Any) -> Array:
     gamma_key, sign_key = split_in(key)
-    g = gamma_of(gamma_key, to_dtype(jnp.divide(1, p), dtype), shape)
-    return jnp.multiply(rademacher(sign_key, shape, dtype), jnp.power(g, jnp.divide(1, p)))
+    g = gamma_of(gamma_key, to_dtype(jnp.divide(1, p), dtype), shape, inverse=to_dtype(p, dtype))
+    return jnp.multiply(rademacher(sign_key, shape, dtype), power_of(g, jnp.divide(1, p)))
 
 
 def ball(
@@ -324,5 +330,6 @@ def _ball(key: Any, p: Any, *, d: int, shape: tuple[int, ...], dtype: Any) -> Ar
     first, second = split_in(typed(key))
     g = _generalized_normal_of(first, p, (*shape, d), dtype)
     e = exponential_of(second, shape, dtype)
-    norm = jnp.power(jnp.add(jnp.sum(jnp.power(jnp.abs(g), p), axis=-1), e), jnp.divide(1, p))
-    return jnp.divide(g, jnp.expand_dims(norm, -1))
+    total = jnp.add(jnp.sum(power_of(jnp.abs(g), p), axis=-1), e)
+    inverse_norm = power_of(total, jnp.negative(jnp.divide(1, p)))  # as XLA divides by powers
+    return jnp.multiply(g, jnp.expand_dims(inverse_norm, -1))

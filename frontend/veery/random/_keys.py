@@ -246,6 +246,11 @@ def clone(key: ArrayLike) -> Array:
     return _rng.random_clone_p.bind(key) if is_key(key) else key
 
 
+def again(key: Array) -> Array:
+    """The typed key once more, for a second sampler of which each element takes either."""
+    return clone(key) if config.jax_debug_key_reuse else key
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Keys from keys
 
@@ -290,7 +295,7 @@ def split_typed(key: Array, shape: int | tuple[int, ...] = 2) -> Array:
 
 def split_in(key: Array, num: int = 2) -> list[Array]:
     """`num` new typed keys from a typed key, one by one."""
-    if config.jax_threefry_partitionable:
+    if config.jax_threefry_partitionable and not config.jax_debug_key_reuse:
         # the i-th of the keys that split gives; apart, they need no array to be cut out of, and fuse with what follows
         return [_rng.random_fold_in_p.bind(key, np.uint32(i)) for i in range(num)]
     keys = split_typed(key, num)
@@ -339,15 +344,20 @@ def _fold_in(key: Any, data: Any) -> Array:
 def bits_of(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
     """Random bits of a typed key as unsigned integers."""
     if key.dtype.impl != "threefry2x32":
-        return lax.rng_bit_generator(_unwrapped(key), shape, f"uint{bit_width}")[1]
+        return lax.rng_bit_generator(_unwrapped(_used_up(key)), shape, f"uint{bit_width}")[1]
     if config.jax_threefry_partitionable:
         return _rng.random_bits_p.bind(key, bit_width=bit_width, shape=shape)
     return _sequential_bits(key, bit_width, shape)
 
 
+def _used_up(key: Array) -> Array:
+    """The key, which is used by an operation that those who look for uses of keys know nothing of."""
+    return lax.optimization_barrier(key) if config.jax_debug_key_reuse else key
+
+
 def _sequential_words(key: Array, count: int) -> Array:
     """The stream that older JAX used: one run of counters 0, 1, ... for all words, its halves paired."""
-    words = _rng.random_unwrap_p.bind(key)
+    words = _rng.random_unwrap_p.bind(_used_up(key))
     k1, k2 = (lax.squeeze(lax.slice_in_dim(words, i, i + 1, axis=0), (0,)) for i in range(2))
     padded = count + count % 2
     counters = lax.iota(np.uint32, padded)

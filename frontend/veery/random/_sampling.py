@@ -12,6 +12,7 @@ from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.dimensions import is_symbolic_dim
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, concrete_int
+from veery.lax import _samples
 from veery.numpy._promotion import check_arraylike, promote_dtypes_inexact
 from veery.random._continuous import gumbel_of
 from veery.random._keys import Array, ArrayLike, Shape, bits_of, check_key, check_shape, split_in, typed
@@ -158,7 +159,7 @@ def _chosen(key: Array, p: Any, count: int, shape: tuple[int, ...], replace: boo
         cumulative = jnp.cumsum(p)
         r = cumulative[-1] * (1 - uniform_of(key, shape, p.dtype))
         return lax.convert_element_type(jnp.searchsorted(cumulative, r), integer)
-    scores = jnp.add(gumbel_of(key, (count,), p.dtype, mode), jnp.log(p))
+    scores = jnp.add(gumbel_of(key, (count,), p.dtype, mode), _samples.log(p))
     return lax.convert_element_type(lax.top_k(scores, draws)[1], integer)
 
 

@@ -181,7 +181,8 @@ def normal_of(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
     if dtypes.issubdtype(dtype, np.complexfloating):
         real = np.zeros((), dtype).real.dtype
         parts = [normal_of(k, shape, real) for k in split_in(key)]
-        return lax.div(lax.complex(*parts), np.array(np.sqrt(2), dtype)[()])
+        # times 1 / sqrt(2), as XLA divides by constants
+        return lax.mul(lax.complex(*parts), np.array(1 / np.array(np.sqrt(2), real), dtype)[()])
     low = np.nextafter(np.array(-1.0, dtype), np.array(0.0, dtype), dtype=dtype)
     u = uniform_of(key, shape, dtype, low, np.array(1.0, dtype))
     return lax.mul(np.array(np.sqrt(2), dtype)[()], lax.erf_inv(u))

@@ -22,7 +22,7 @@ _ON_ANY_DTYPE = frozenset(
         "broadcast_in_dim reshape squeeze transpose concatenate pad rev iota split copy slice "
         "optimization_barrier dynamic_slice dynamic_update_slice gather scatter select_n stop_gradient "
         "convert_element_type bitcast_convert_type reduce_precision nextafter "
-        "pure_callback io_callback debug_callback debug_print call_module exchange "
+        "pure_callback io_callback ffi_call debug_callback debug_print call_module exchange "
         "jit remat2 custom_jvp_call custom_vjp_call custom_vmap_call custom_partitioning linear_call custom_lin "
         "custom_linear_solve pvary "
         "cond while scan reduce reduce_window platform_index name check dce_sink"

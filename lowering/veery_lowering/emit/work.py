@@ -39,7 +39,7 @@ def inner_jaxprs(eqn: Any) -> Iterator[Any]:
 
 # Below this a branch costs less than the host's reading of its predicate (12 to 45 us on the threaded queue).
 _SELECTED_WORK = 1 << 16
-_NEVER_SELECTED = frozenset(("while", "scan", "pure_callback", "io_callback", "debug_callback"))
+_NEVER_SELECTED = frozenset(("while", "scan", "pure_callback", "io_callback", "ffi_call", "debug_callback"))
 
 
 def is_selected(eqn: Any) -> bool:

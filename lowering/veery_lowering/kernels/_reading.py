@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
@@ -28,9 +27,7 @@ def comparison(op: Any) -> str:
         return ""
     if "compare_type" in op.attributes and "TOTALORDER" in str(op.attributes["compare_type"]):
         raise Unfit("compare")
-    found = re.search(r"comparison_direction (\w+)", str(op.attributes["comparison_direction"]))
-    assert found is not None
-    return found[1]
+    return hlo.direction_of(op)
 
 
 def read_later(write: Any) -> bool:

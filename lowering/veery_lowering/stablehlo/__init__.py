@@ -73,6 +73,7 @@ from veery_lowering.stablehlo._elementwise import (
     cosine as cosine,
     count_leading_zeros as count_leading_zeros,
     digamma as digamma,
+    direction_of as direction_of,
     divide as divide,
     erf as erf,
     erf_inv as erf_inv,
@@ -115,6 +116,7 @@ from veery_lowering.stablehlo._elementwise import (
     tan as tan,
     tanh as tanh,
     uniform_convert as uniform_convert,
+    width_of as width_of,
     xor as xor,
     zeta as zeta,
 )

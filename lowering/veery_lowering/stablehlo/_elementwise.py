@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from veery_lowering.mlir import ir
@@ -236,6 +237,13 @@ def compare(a: Value, b: Value, direction: str, compare_type: str | None = None)
     return one("stablehlo.compare", [a, b], tensor_type(shape_of(a), bool), attributes)
 
 
+def direction_of(comparison: Any) -> str:
+    """The direction of a `compare`: EQ, NE, LT, LE, GT or GE."""
+    found = re.search(r"\b(EQ|NE|GE|GT|LE|LT)\b", str(comparison.attributes["comparison_direction"]))
+    assert found
+    return found[1]
+
+
 def select(predicate: Value, on_true: Value, on_false: Value) -> Value:
     """`on_true` where the predicate (bool, of their shape or rank 0) holds, else `on_false`."""
     return one("stablehlo.select", [predicate, on_true, on_false], on_true.type)
@@ -254,7 +262,7 @@ def convert(x: Value, dtype: Any) -> Value:
 
 def bitcast_convert(x: Value, dtype: Any) -> Value:
     """Reinterpret the bits; a narrower dtype adds a last dimension, a wider one consumes it."""
-    old, new = _bits(dtype_of(x)), _bits(dtype)
+    old, new = width_of(dtype_of(x)), width_of(dtype)
     shape = shape_of(x)
     if new < old:
         shape = (*shape, old // new)
@@ -264,7 +272,8 @@ def bitcast_convert(x: Value, dtype: Any) -> Value:
     return x if result == x.type else one("stablehlo.bitcast_convert", [x], result)
 
 
-def _bits(dtype: Any) -> int:
+def width_of(dtype: Any) -> int:
+    """How many bits an element has."""
     element = element_type(dtype)
     if isinstance(element, ir.ComplexType):
         return 2 * _bits_of_type(element.element_type)

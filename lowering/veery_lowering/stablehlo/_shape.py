@@ -156,7 +156,7 @@ def transpose(x: Value, permutation: Sequence[int]) -> Value:
 def slice(x: Value, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] | None = None) -> Value:
     """The static slice x[starts:limits:strides]."""
     steps = [1] * len(tuple(starts)) if strides is None else strides
-    if not all(map(is_static, shape_of(x))):
+    if not all(map(is_static, (*shape_of(x), *starts, *limits))):
         return _dynamic.extract_slice(x, starts, list(map(_count, starts, limits, steps)), steps)
     attributes = {"start_indices": integers(starts), "limit_indices": integers(limits), "strides": integers(steps)}
     return inferred("stablehlo.slice", [x], attributes)

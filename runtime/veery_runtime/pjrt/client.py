@@ -13,8 +13,8 @@ import numpy as np
 from veery_runtime import completion
 from veery_runtime.errors import ForkedProcessError
 from veery_runtime.pjrt import abi
-from veery_runtime.pjrt.api import Api, PjrtError
-from veery_runtime.pjrt.handle import Handle, one_field, text_buffer
+from veery_runtime.pjrt.api import Api, Function, PjrtError
+from veery_runtime.pjrt.handle import Handle, Origin, one_field, text_buffer
 from veery_runtime.pjrt.options import compile_options
 
 _READY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -33,6 +33,8 @@ class Client:
         host_visible: whether the host sees the devices' memory.
     """
 
+    runtime_type = "pjrt_c_api"
+
     def __init__(self, api: Api) -> None:
         self.api = api
         self.address = api.call("Client_Create", abi.ClientCreate()).client
@@ -45,13 +47,18 @@ class Client:
         self.destroy_buffer = _taking_bytes(api.Buffer_Destroy)
         self.destroy_event = _taking_bytes(api.Event_Destroy)
         self._await = _taking_bytes(api.Event_Await)
-        # Structs of a pointer and an answer, kept for the next call: ctypes takes 1 us to make one by names.
-        self._words: list[Any] = []
+        self._uploads, self._copies = Origin(self, "copy to a device"), Origin(self, "copy between devices")
+        # Structs of a pointer and an answer, with their addresses, kept for the next call: to make one takes 1 us.
+        self._words: list[tuple[Any, int]] = []
         self._generation = completion.generation
         self._waiting: dict[int, Callable[[], Any]] = {}
         self._numbers = itertools.count(1)
         self._on_ready = _READY(self._call_waiting)
         self._on_ready_address = ctypes.cast(self._on_ready, ctypes.c_void_p).value
+
+    def process_index(self) -> int:
+        """The number of this process among those that compute together."""
+        return 0
 
     @property
     def identity(self) -> str:
@@ -71,25 +78,27 @@ class Client:
 
     def ready_event(self, buffer: int) -> int:
         """The event of a buffer's contents; to be destroyed."""
-        words = self._words.pop() if self._words else _Words()
-        words[0], words[2], words[3] = _WORDS_SIZE, buffer, 0
-        error = self.api.Buffer_ReadyEvent(ctypes.addressof(words))
-        event = words[3]
-        self._words.append(words)
-        if error:
-            raise self.api.exception(error)
-        return event
+        return self._answer(self.api.Buffer_ReadyEvent, buffer)
 
     def is_ready(self, event: int) -> bool:
         """Whether what an event stands for is finished, successfully or not."""
-        words = self._words.pop() if self._words else _Words()
-        words[0], words[2], words[3] = _WORDS_SIZE, event, 0
-        error = self.api.Event_IsReady(ctypes.addressof(words))
-        ready = bool(words[3] & 0xFF)
-        self._words.append(words)
+        return bool(self._answer(self.api.Event_IsReady, event) & 0xFF)
+
+    def _answer(self, function: Function, of: int) -> int:
+        """What a function says of a pointer, in the word behind it."""
+        try:
+            words, address = self._words.pop()
+        except IndexError:
+            words = _Words(_WORDS_SIZE)
+            address = ctypes.addressof(words)
+        words[2] = of
+        words[3] = 0
+        error = function(address)
+        answer: int = words[3]
+        self._words.append((words, address))
         if error:
             raise self.api.exception(error)
-        return ready
+        return answer
 
     def error_of(self, event: int) -> PjrtError | None:
         """What finished work failed with."""
@@ -137,7 +146,7 @@ class Client:
             self.when_ready(done, free)
         elif done:
             self.destroy_event(one_field(done))
-        return Handle(arguments.buffer, self, "copy to a device")
+        return Handle(arguments.buffer, self._uploads, [False])
 
     def pointer(self, handle: Handle) -> int:
         """The address of a ready buffer's contents, on the host where the host sees them."""
@@ -165,7 +174,7 @@ class Client:
     def copy(self, handle: Handle, device: int) -> Handle:
         """A buffer copied to another device of the client."""
         copied = self.api.call("Buffer_CopyToDevice", abi.BufferCopyToDevice(buffer=handle.address, device=device))
-        return Handle(copied.copy, self, "copy between devices")
+        return Handle(copied.copy, self._copies, [False])
 
     # Programs.
 

@@ -30,6 +30,8 @@ class PjrtDevice(Device):
         client: the plugin's client; address: the device there.
     """
 
+    client: Client
+
     # Integers and floats of less than a byte have no arrays of their own.
     element_types = {
         _dtype(name): number

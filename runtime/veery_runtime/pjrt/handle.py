@@ -28,35 +28,57 @@ def one_field(address: int) -> bytes:
     return _one_field.pack(_SIZE, 0, address)
 
 
+class Origin:
+    """What all buffers have in common that one kind of work makes.
+
+    Attributes:
+        client: whose they are.
+        name: of the work, for messages.
+        is_long: whether it may take long.
+    """
+
+    __slots__ = ("client", "name", "is_long", "destroy_buffer")
+
+    def __init__(self, client: Client, name: str, is_long: bool = False) -> None:
+        self.client = client
+        self.name = name
+        self.is_long = is_long
+        self.destroy_buffer = client.destroy_buffer
+
+
 class Handle:
     """A buffer of a plugin, freed when nobody has it. It is also the state of the work that computes it.
 
     Attributes:
         address: of the plugin's buffer.
-        client: whose it is.
-        name: of the work that makes it, for messages.
-        is_long: whether that may take long.
+        origin: who makes it.
     """
 
-    __slots__ = ("address", "client", "name", "is_long", "reported", "_done", "_event", "__weakref__")
+    __slots__ = ("address", "origin", "reported", "_done", "_event", "__weakref__")
 
-    def __init__(
-        self, address: int, client: Client, name: str, is_long: bool = False, done: list[bool] | None = None
-    ) -> None:
+    def __init__(self, address: int, origin: Origin, done: list[bool]) -> None:
         self.address = address
-        self.client = client
-        self.name = name
-        self.is_long = is_long
+        self.origin = origin
         self.reported = False
-        # Shared by the results of a call: they are there together.
-        self._done = [False] if done is None else done
+        self._done = done  # [whether it is there], shared by the results of a call, which are there together
         self._event = 0
 
-    def __del__(self, packed: Callable[[int], bytes] = one_field) -> None:  # at exit the module has lost its names
-        client = self.client
+    def __del__(self, packed: Callable[..., bytes] = _one_field.pack, size: int = _SIZE) -> None:
+        # at exit the module has lost its names
+        origin = self.origin
         if self._event:
-            client.destroy_event(packed(self._event))
-        client.destroy_buffer(packed(self.address))
+            origin.client.destroy_event(packed(size, 0, self._event))
+        origin.destroy_buffer(packed(size, 0, self.address))
+
+    @property
+    def client(self) -> Client:
+        """Whose it is."""
+        return self.origin.client
+
+    @property
+    def name(self) -> str:
+        """Of the work that makes it, for messages."""
+        return self.origin.name
 
     def done(self) -> bool:
         """True when finished, successfully or not; never blocks."""
@@ -73,10 +95,10 @@ class Handle:
         """Blocks until finished; raises what the work failed with."""
         if self._done[0]:
             return
-        event = self._ready()
-        if self.is_long and not self.client.is_ready(event):
+        client, event = self.origin.client, self._event or self._ready()
+        if self.origin.is_long and not client.is_ready(event):
             self._wait_interruptibly(event)
-        error = self.client.wait(event)
+        error = client.wait(event)
         if error is not None:
             self.reported = True
             raise translate(self.name, error)

@@ -2,8 +2,6 @@
 
 All are one function to XLA, `veery.host_call`, which is told the program and the position of the function in it. XLA
 calls it on one of its threads with the addresses of arguments and results.
-
-Source: xla/ffi/api/c_api.h of OpenXLA.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ import numpy as np
 
 from veery_runtime.buffer import Spec
 from veery_runtime.errors import DeviceUnavailableError, remember
+from veery_runtime.foreign import abi as foreign
 from veery_runtime.hostcall import HostFunction, specs
 from veery_runtime.pjrt import abi
 from veery_runtime.pjrt.client import Client
@@ -28,76 +27,6 @@ NAME = b"veery.host_call"
 # In a program's code, where the number of the program is put when it is loaded.
 PLACE_OF_PROGRAM = b"veery-program-0000000000"
 _PREFIX = b"veery-program-"
-
-_EXECUTE = 3  # XLA_FFI_ExecutionStage
-_METADATA = 1  # XLA_FFI_Extension_Type
-_INTERNAL = 13  # XLA_FFI_Error_Code
-
-
-def _header(*fields: tuple[str, Any]) -> list[tuple[str, Any]]:
-    return [("struct_size", ctypes.c_size_t), ("extension_start", ctypes.c_void_p), *fields]
-
-
-class _Version(ctypes.Structure):
-    _fields_ = _header(("major", ctypes.c_int), ("minor", ctypes.c_int))
-
-
-class _Values(ctypes.Structure):
-    """XLA_FFI_Args and XLA_FFI_Rets."""
-
-    _fields_ = _header(("size", ctypes.c_int64), ("types", ctypes.c_void_p), ("values", ctypes.c_void_p))
-
-
-class _Attributes(ctypes.Structure):
-    _fields_ = _header(
-        ("size", ctypes.c_int64), ("types", ctypes.c_void_p), ("names", ctypes.c_void_p), ("values", ctypes.c_void_p)
-    )
-
-
-class _Frame(ctypes.Structure):
-    """XLA_FFI_CallFrame."""
-
-    _fields_ = _header(
-        ("api", ctypes.c_void_p), ("context", ctypes.c_void_p), ("stage", ctypes.c_int), ("args", _Values),
-        ("rets", _Values), ("attributes", _Attributes),
-    )  # fmt: skip
-
-
-class _Buffer(ctypes.Structure):
-    _fields_ = _header(
-        ("dtype", ctypes.c_int), ("data", ctypes.c_void_p), ("rank", ctypes.c_int64), ("dims", ctypes.c_void_p)
-    )
-
-
-class _Span(ctypes.Structure):
-    _fields_ = [("address", ctypes.c_void_p), ("size", ctypes.c_size_t)]
-
-
-class _Scalar(ctypes.Structure):
-    _fields_ = [("dtype", ctypes.c_int), ("value", ctypes.c_void_p)]
-
-
-class _Api(ctypes.Structure):
-    """XLA_FFI_Api up to the function that makes errors."""
-
-    _fields_ = _header(("version", _Version), ("internal", ctypes.c_void_p), ("create_error", ctypes.c_void_p))
-
-
-class _ErrorCreate(ctypes.Structure):
-    _fields_ = _header(("message", ctypes.c_char_p), ("code", ctypes.c_int))
-
-
-class _Metadata(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_size_t), ("version", _Version), ("traits", ctypes.c_uint32)]
-
-
-class _MetadataExtension(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", ctypes.c_size_t),
-        ("type", ctypes.c_int),
-        ("next", ctypes.c_void_p),
-        ("metadata", ctypes.c_void_p),
-    ]
 
 
 class _Register(ctypes.Structure):
@@ -119,7 +48,6 @@ class _Extension(ctypes.Structure):
     ]  # fmt: skip
 
 
-_HANDLER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -179,15 +107,15 @@ def _register(client: Client) -> None:
 
 def _handle(address: int) -> int | None:
     """What XLA calls: asked for the version that it speaks, which is the caller's; and to run a function."""
-    frame = _Frame.from_address(address)
+    frame = foreign.Frame.from_address(address)
     extension = frame.extension_start
     while extension:
-        found = _MetadataExtension.from_address(extension)
-        if found.type == _METADATA:
+        found = foreign.MetadataExtension.from_address(extension)
+        if found.type == foreign.METADATA:
             _describe(frame, found)
             return None
         extension = found.next
-    if frame.stage != _EXECUTE:
+    if frame.stage != foreign.EXECUTE:
         return None
     try:
         _run(frame)
@@ -196,14 +124,14 @@ def _handle(address: int) -> int | None:
         return _error(frame, remember(error))
 
 
-def _describe(frame: _Frame, extension: _MetadataExtension) -> None:
-    metadata = _Metadata.from_address(extension.metadata)
-    spoken = _Api.from_address(frame.api).version if frame.api else None
+def _describe(frame: foreign.Frame, extension: foreign.MetadataExtension) -> None:
+    metadata = foreign.Metadata.from_address(extension.metadata)
+    spoken = foreign.Api.from_address(frame.api).version if frame.api else None
     metadata.version.major, metadata.version.minor = (spoken.major, spoken.minor) if spoken else (0, 1)
     metadata.traits = 0
 
 
-def _run(frame: _Frame) -> None:
+def _run(frame: foreign.Frame) -> None:
     attributes = _attributes(frame.attributes)
     program = _programs.get(attributes["program"])
     if program is None:
@@ -216,7 +144,7 @@ def _run(frame: _Frame) -> None:
             _array(at, spec)[...] = result
 
 
-def _pointers(values: _Values) -> list[int]:
+def _pointers(values: foreign.Values) -> list[int]:
     return list((ctypes.c_size_t * values.size).from_address(values.values)) if values.size else []
 
 
@@ -224,37 +152,39 @@ def _array(address: int, spec: Spec) -> np.ndarray[Any, Any]:
     """The memory of an argument or result as an array."""
     if not spec.nbytes:
         return np.empty(spec.shape, spec.dtype)
-    memory = (ctypes.c_char * spec.nbytes).from_address(_Buffer.from_address(address).data)
+    memory = (ctypes.c_char * spec.nbytes).from_address(foreign.Buffer.from_address(address).data)
     array: np.ndarray[Any, Any] = np.frombuffer(memoryview(memory), np.uint8).view(spec.dtype).reshape(spec.shape)
     return array
 
 
-def _attributes(attributes: _Attributes) -> dict[str, Any]:
+def _attributes(attributes: foreign.Attributes) -> dict[str, Any]:
     """The two attributes of a call: texts as bytes, and integers of 64 bits."""
     words: Callable[[int], Any] = lambda address: (ctypes.c_size_t * attributes.size).from_address(address)
     kinds = (ctypes.c_int * attributes.size).from_address(attributes.types)
     found: dict[str, Any] = {}
     for kind, name, value in zip(kinds, words(attributes.names), words(attributes.values)):
-        if kind == 4:  # XLA_FFI_AttrType_STRING
+        if kind == foreign.STRING:
             read: Any = _text(value)
         else:
-            read = ctypes.c_int64.from_address(_Scalar.from_address(value).value).value
+            read = ctypes.c_int64.from_address(foreign.Scalar.from_address(value).value).value
         found[_text(name).decode()] = read
     return found
 
 
 def _text(address: int) -> bytes:
-    span = _Span.from_address(address)
+    span = foreign.Span.from_address(address)
     return ctypes.string_at(span.address, span.size)
 
 
-_handler = _HANDLER(_handle)
+_handler = foreign.HANDLER(_handle)
 
 
-def _error(frame: _Frame, message: str) -> int | None:
-    create = _FUNCTION(_Api.from_address(frame.api).create_error)
-    arguments = _ErrorCreate(
-        struct_size=ctypes.sizeof(_ErrorCreate), message=message.encode(errors="replace"), code=_INTERNAL
+def _error(frame: foreign.Frame, message: str) -> int | None:
+    create = _FUNCTION(foreign.Api.from_address(frame.api).Error_Create)
+    arguments = foreign.ErrorCreate(
+        struct_size=ctypes.sizeof(foreign.ErrorCreate),
+        message=message.encode(errors="replace"),
+        code=foreign.CODES.index("INTERNAL"),
     )
     made: int | None = create(ctypes.addressof(arguments))
     return made

@@ -174,7 +174,7 @@ def _chosen(platform: str) -> Plugin:
         extra = _EXTRAS.get(platform)
         hint = f"pip install '{extra}', or " if extra else ""
         raise DeviceUnavailableError(
-            f"No {platform} device on this machine: there is no PJRT plugin for it. {hint}name one by "
+            f"Unknown backend: no {platform} device on this machine: there is no PJRT plugin for it. {hint}name one by "
             f"{VARIABLE}={platform}=/path/of/the/plugin.so"
         )
     if len(candidates) > 1:

@@ -17,7 +17,7 @@ from veery_runtime.pjrt import abi, host
 from veery_runtime.pjrt.api import PjrtError
 from veery_runtime.pjrt.device import PjrtDevice
 from veery_runtime.pjrt.executable import OVERRIDES
-from veery_runtime.pjrt.handle import LONG_WORK, Handle, one_field
+from veery_runtime.pjrt.handle import LONG_WORK, Handle, Origin, one_field
 
 
 class SeveralExecutable:
@@ -41,7 +41,8 @@ class SeveralExecutable:
         types = program.outputs if shapes is None else [(s, dtype) for s, (_, dtype) in zip(shapes, program.outputs)]
         self.outputs = [specs(device, types) for device in devices]
         self._has_effects = has_effects(program.host_calls)
-        self._is_long = isinstance(program.work, str) or program.blocking or program.work > LONG_WORK
+        is_long = isinstance(program.work, str) or program.blocking or program.work > LONG_WORK
+        self._origin = Origin(self._client, self._where, is_long)
         self._functions = host.functions(program, devices[0]) if program.host_calls else None
         code = program.vmfb if self._functions is None else self._functions.bound(program.vmfb)
         ids, partitions = [d.plugin_id for d in devices], 1 if shapes is None else len(devices)
@@ -102,7 +103,7 @@ class SeveralExecutable:
         return results if failure is None else self._failed(Failed(failure))
 
     def _result(self, address: int, spec: Any) -> Buffer:
-        handle = Handle(address, self._client, self._where, self._is_long)
+        handle = Handle(address, self._origin, [False])
         buffer = Buffer(handle, spec, handle)
         buffer._host = SHARED  # perhaps with the same piece of another array
         return buffer

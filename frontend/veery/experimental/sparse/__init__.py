@@ -36,10 +36,12 @@ from veery.experimental.sparse.api import empty as empty, eye as eye, todense as
 from veery.experimental.sparse.bcoo import (
     BCOO as BCOO,
     bcoo_broadcast_in_dim as bcoo_broadcast_in_dim,
+    bcoo_conv_general_dilated as bcoo_conv_general_dilated,
     bcoo_dot_general as bcoo_dot_general,
     bcoo_dot_general_sampled as bcoo_dot_general_sampled,
     bcoo_extract as bcoo_extract,
     bcoo_fromdense as bcoo_fromdense,
+    bcoo_gather as bcoo_gather,
     bcoo_multiply_dense as bcoo_multiply_dense,
     bcoo_multiply_sparse as bcoo_multiply_sparse,
     bcoo_reduce_sum as bcoo_reduce_sum,
@@ -82,4 +84,4 @@ from veery.experimental.sparse.util import (
     SparseEfficiencyWarning as SparseEfficiencyWarning,
 )
 
-__getattr__, __dir__ = _attributes(__name__)
+__getattr__, __dir__ = _attributes(__name__, "linalg")

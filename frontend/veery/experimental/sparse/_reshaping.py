@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from veery import lax, numpy as jnp
-from veery.experimental.sparse.bcoo import (
+from veery.experimental.sparse._bcoo import (
     BCOO,
     _without_padding,
-    bcoo_broadcast_in_dim,
     bcoo_sum_duplicates,
+    bcoo_transpose,
     bcoo_update_layout,
     full_batch,
     sparse_shape,
@@ -92,29 +92,46 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
 def bcoo_reshape(
     mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, sharding: Any = None
 ) -> BCOO:
-    """As `lax.reshape`; the axes of the batch stay where the new sizes begin with theirs."""
+    """As `lax.reshape`, of axes in the order of `dimensions`, which may mix no axes of different kinds.
+
+    Axes of the batch and dense ones stay so where the new sizes begin, or end, with as many elements.
+    """
     if dimensions is not None and tuple(dimensions) != tuple(range(mat.ndim)):
-        raise NotImplementedError("bcoo_reshape with dimensions: use bcoo_transpose before")
+        mat = bcoo_transpose(mat, permutation=tuple(map(operator.index, dimensions)))
     sizes = tuple(map(operator.index, new_sizes))
     if math.prod(sizes) != math.prod(mat.shape):
         raise TypeError(f"bcoo_reshape: {mat.shape} has another number of elements than {sizes}")
-    n = mat.n_batch if sizes[: mat.n_batch] == mat.shape[: mat.n_batch] else 0
-    mat = bcoo_update_layout(mat, n_batch=n, n_dense=0, on_inefficient=None)
+    batch = _leading(sizes, math.prod(mat.shape[: mat.n_batch]))
+    dense = _leading(sizes[::-1], math.prod(mat.shape[mat.ndim - mat.n_dense :])) if mat.n_dense else 0
+    if batch is None or dense is None or batch + dense > len(sizes):
+        mat = bcoo_update_layout(
+            mat, n_batch=0 if batch is None else mat.n_batch, n_dense=mat.n_dense if dense else 0, on_inefficient=None
+        )
+        batch, dense = batch or 0, dense or 0
     data, indices = _without_padding(mat)
-    before, after = mat.shape[n:], sizes[n:]
+    n, end = mat.n_batch, mat.n_batch + mat.n_sparse
+    data = data.reshape(*sizes[:batch], mat.nse, *sizes[len(sizes) - dense :])
+    indices = indices.reshape(*sizes[:batch], mat.nse, mat.n_sparse)
+    before, after = mat.shape[n:end], sizes[batch : len(sizes) - dense]
     if math.prod(before) > np.iinfo(indices.dtype).max:
         raise OverflowError(f"bcoo_reshape: positions in {mat.shape} do not fit into indices of {indices.dtype.name}")
     place = jnp.zeros(indices.shape[:-1], indices.dtype)
     for i, size in enumerate(before):
         place = place * size + indices[..., i]
     beyond = (indices >= jnp.asarray(before, indices.dtype)).any(axis=-1)
-    found = []
+    found: list[Array] = []
     for size in reversed(after):
         found.append(place % max(size, 1))
         place = place // max(size, 1)
     made = jnp.stack(found[::-1], axis=-1) if found else jnp.zeros((*place.shape, 0), indices.dtype)
     indices = jnp.where(beyond[..., None], jnp.asarray(after, indices.dtype), made)
     return BCOO((data, indices), shape=sizes)
+
+
+def _leading(sizes: Sequence[int], count: int) -> int | None:
+    """How many sizes in front have so many elements together; None if there are none such. No more than needed."""
+    products = [1, *np.cumprod(sizes, dtype=np.int64).tolist()]
+    return next((k for k, product in enumerate(products) if product == count), None)
 
 
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
@@ -171,49 +188,3 @@ def _padded(op: BCOO, data: Array, indices: Array, nse: int) -> tuple[Array, Arr
     rest = jnp.broadcast_to(bound, (*indices.shape[:n], more, op.n_sparse))
     zeros = jnp.zeros((*data.shape[:n], more, *data.shape[n + 1 :]), data.dtype)
     return jnp.concatenate([data, zeros], n), jnp.concatenate([indices, rest], n)
-
-
-def getitem(mat: BCOO, key: Any) -> BCOO:
-    """`mat[key]` for integers, slices, None and Ellipsis.
-
-    Raises:
-        IndexError: too many of them.
-        NotImplementedError: the key has arrays in it.
-    """
-    keys = list(key) if isinstance(key, tuple) else [key]
-    if any(not (k is None or k is Ellipsis or isinstance(k, (int, np.integer, slice))) for k in keys):
-        raise NotImplementedError("sparse arrays are indexed by integers, slices, None and Ellipsis alone")
-    count = sum(k is not None and k is not Ellipsis for k in keys)
-    if count > mat.ndim or keys.count(Ellipsis) > 1:
-        raise IndexError(f"Too many indices: {mat.ndim}-dimensional array indexed with {count} regular indices.")
-    if Ellipsis not in keys:
-        keys.append(Ellipsis)
-    at = keys.index(Ellipsis)
-    keys[at : at + 1] = [slice(None)] * (mat.ndim - count)
-    plain = [k for k in keys if k is not None]
-    start, limit, strides, flipped = [], [], [], []
-    for axis, (k, size) in enumerate(zip(plain, mat.shape)):
-        if isinstance(k, slice):
-            chosen = range(size)[k]
-            if chosen.step < 0:
-                flipped.append(axis)
-                chosen = chosen[::-1]
-            stop = chosen[-1] + 1 if len(chosen) else min(chosen.start, size)
-            start.append(min(chosen.start, stop))
-            limit.append(stop)
-            strides.append(chosen.step)
-        else:
-            k = min(max(int(k) + (size if k < 0 else 0), 0), size - 1)  # as of dense arrays
-            start.append(k)
-            limit.append(k + 1)
-            strides.append(1)
-    made = bcoo_slice(mat, start_indices=start, limit_indices=limit, strides=strides)
-    made = bcoo_rev(made, flipped) if flipped else made
-    made = bcoo_squeeze(made, dimensions=[i for i, k in enumerate(plain) if not isinstance(k, slice)])
-    if None in keys:
-        kept = [k for k in keys if k is None or isinstance(k, slice)]
-        sizes = iter(made.shape)
-        shape = [1 if k is None else next(sizes) for k in kept]
-        dims = [i for i, k in enumerate(kept) if k is not None]
-        made = bcoo_broadcast_in_dim(made, shape=tuple(shape), broadcast_dimensions=dims)
-    return made

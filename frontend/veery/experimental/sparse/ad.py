@@ -9,7 +9,6 @@ from typing import Any
 from veery import numpy as jnp
 from veery._api import autodiff
 from veery._core.tree import tree_flatten, tree_map, tree_unflatten
-from veery.experimental.sparse.bcoo import BCOO
 from veery.experimental.sparse.transform import is_sparse, replaced
 
 
@@ -72,7 +71,7 @@ def _jacobian(which: Callable[..., Any]) -> Callable[..., Any]:
     def jacobian(
         fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any
     ) -> Callable[..., Any]:
-        """As the function of `veery` of this name; the Jacobian of a BCOO has the axes of the output as its batch."""
+        """As the function of `veery` of this name; that of a sparse array has the output's axes in its batch."""
 
         @functools.wraps(fun)
         def found(*args: Any, **named: Any) -> Any:
@@ -88,13 +87,12 @@ def _jacobian(which: Callable[..., Any]) -> Callable[..., Any]:
     return jacobian
 
 
-def _spread(x: Any, data: Any) -> BCOO:
-    if not isinstance(x, BCOO) or x.n_batch:
-        raise NotImplementedError(f"Jacobians with respect to {x}: those of a BCOO without a batch are there")
+def _spread(x: Any, data: Any) -> Any:
+    """The sparse array for each element of an output: with other values, in the same places."""
     front = data.shape[: data.ndim - x.data.ndim]
-    indices = jnp.broadcast_to(x.indices, (*front, *x.indices.shape))
-    known = {"indices_sorted": x.indices_sorted, "unique_indices": x.unique_indices}
-    return BCOO((data, indices), shape=(*front, *x.shape), **known)
+    (_, *places), info = x.tree_flatten()
+    spread = [jnp.broadcast_to(p, (*front, *p.shape)) for p in places]
+    return type(x).tree_unflatten({**info, "shape": (*front, *x.shape)}, (data, *spread))
 
 
 jacfwd = _jacobian(autodiff.jacfwd)

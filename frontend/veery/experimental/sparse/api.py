@@ -8,7 +8,7 @@ from typing import Any
 from veery import numpy as jnp
 from veery.experimental.sparse import _matrices
 from veery.experimental.sparse._base import JAXSparse
-from veery.experimental.sparse.bcoo import BCOO
+from veery.experimental.sparse._bcoo import BCOO
 from veery.experimental.sparse.bcsr import BCSR
 from veery.experimental.sparse.coo import COO
 from veery.experimental.sparse.csr import CSC, CSR

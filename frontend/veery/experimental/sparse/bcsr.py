@@ -10,9 +10,9 @@ import numpy as np
 from veery import numpy as jnp
 from veery._core import dtypes
 from veery._core.tree_registry import register_pytree_node_class
-from veery.experimental.sparse import _reshaping, bcoo
+from veery.experimental.sparse import _bcoo as bcoo, _reshaping
 from veery.experimental.sparse._base import JAXSparse
-from veery.experimental.sparse.bcoo import BCOO, fitted
+from veery.experimental.sparse._bcoo import BCOO, fitted
 from veery.experimental.sparse.util import Array, nfold_vmap
 
 

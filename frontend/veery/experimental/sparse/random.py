@@ -11,7 +11,7 @@ import numpy as np
 
 from veery import numpy as jnp, random
 from veery._core.dtypes import canonicalize_dtype
-from veery.experimental.sparse.bcoo import BCOO
+from veery.experimental.sparse._bcoo import BCOO
 from veery.experimental.sparse.util import Array, nfold_vmap
 
 

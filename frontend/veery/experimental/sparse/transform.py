@@ -15,9 +15,9 @@ from veery._api.inspection import make_jaxpr
 from veery._api.shape_structs import ShapeDtypeStruct
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from veery._core.tree import tree_flatten, tree_structure, tree_unflatten
-from veery.experimental.sparse import _reshaping, bcoo
+from veery.experimental.sparse import _bcoo as bcoo, _convolution, _indexing, _reshaping
 from veery.experimental.sparse._base import JAXSparse
-from veery.experimental.sparse.bcoo import BCOO
+from veery.experimental.sparse._bcoo import BCOO
 from veery.experimental.sparse.bcsr import BCSR
 from veery.experimental.sparse.util import Array
 
@@ -199,6 +199,13 @@ def _dynamic_slice(operands: Sequence[Any], out: Any, params: Any) -> Any:
     return _reshaping.bcoo_dynamic_slice(operands[0], operands[1:], out.shape)
 
 
+def _gather(operands: Sequence[Any], out: Any, params: Any) -> Any:
+    chosen = {name: params[name] for name in ("dimension_numbers", "slice_sizes", "mode")}
+    if is_sparse(operands[1]):
+        raise NotImplementedError("gather by sparse indices: use sparse.todense() for these")
+    return _indexing.bcoo_gather(*operands, **chosen)
+
+
 def _slice(operands: Sequence[Any], out: Any, params: Any) -> Any:
     limits = {name: params[name] for name in ("start_indices", "limit_indices", "strides")}
     return _reshaping.bcoo_slice(operands[0], **limits)
@@ -224,7 +231,10 @@ _RULES: dict[str, Callable[[Sequence[Any], Any, Any], Any]] = {
     "mul": _mul,
     "div": _div,
     "reduce_sum": _reduce_sum,
+    "conv_general_dilated": lambda xs, out, params: _convolution.of_equation(xs[0], xs[1], out, params),
     "dynamic_slice": _dynamic_slice,
+    "gather": _gather,
+    "rev": lambda xs, out, params: _reshaping.bcoo_rev(xs[0], params["dimensions"]),
     "slice": _slice,
     "concatenate": _concatenate,
     "dot_general": _dot_general,
@@ -304,7 +314,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "astype": _method(lambda x, *args, **kwargs: x.astype(*args, **kwargs)),
     "reshape": _method(lambda x, *args, **kwargs: x.reshape(*args, **kwargs)),
     "sum": _method(jnp.sum),
-    "__getitem__": lambda self, key: _reshaping.getitem(self.to_bcoo() if isinstance(self, BCSR) else self, key),
+    "__getitem__": lambda self, key: _indexing.getitem(self.to_bcoo() if isinstance(self, BCSR) else self, key),
     "__iter__": lambda self: (self[i] for i in range(self.shape[0])),
 }
 _BINARY: dict[str, Callable[..., Any]] = {

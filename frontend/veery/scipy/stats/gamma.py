@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from veery import lax, numpy as jnp
@@ -9,6 +11,17 @@ from veery.numpy._promotion import Array, ArrayLike
 from veery.scipy.special import gammainc, gammaincc, xlogy
 from veery.scipy.special._operands import real
 from veery.scipy.stats._logarithms import log_probability
+
+
+def _side(
+    incomplete: Callable[[Array, Array], Array], ends: tuple[int, int], x: Array, a: Array, loc: Array, scale: Array
+) -> Array:
+    """An incomplete gamma function of a and (x - loc) / scale; `ends` are its values at 0 and at infinity."""
+    y = x - loc
+    below, infinite = y < 0, y == np.inf
+    inside = incomplete(a, jnp.where(below | infinite, 1, y) / scale)
+    value = jnp.where(below, ends[0], jnp.where(infinite, ends[1], inside))
+    return jnp.where((a > 0) & (scale > 0), value, np.nan)
 
 
 @real(refusal=TypeError)
@@ -39,9 +52,7 @@ def pdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
 @real(refusal=TypeError)
 def cdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
-    below, infinite = x < loc, x == np.inf
-    y = jnp.where(below | infinite, 1, x - loc) / scale
-    return jnp.where(below, 0, jnp.where(infinite, 1, gammainc(a, y)))
+    return _side(gammainc, (0, 1), x, a, loc, scale)
 
 
 @real(refusal=TypeError)
@@ -53,9 +64,7 @@ def logcdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
 @real(refusal=TypeError)
 def sf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values above x; arguments as for logpdf."""
-    below, infinite = x < loc, x == np.inf
-    y = jnp.where(below | infinite, 1, x - loc) / scale
-    return jnp.where(below, 1, jnp.where(infinite, 0, gammaincc(a, y)))
+    return _side(gammaincc, (1, 0), x, a, loc, scale)
 
 
 @real(refusal=TypeError)

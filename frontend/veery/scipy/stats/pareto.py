@@ -10,6 +10,12 @@ from veery.numpy._promotion import Array, ArrayLike
 from veery.scipy.special._operands import real
 
 
+def _logarithm(x: Array, loc: Array, scale: Array) -> tuple[Array, Array]:
+    """Whether x is below loc + scale, and the logarithm of (x - loc) / scale, there 1."""
+    below = x < loc + scale
+    return below, jnp.where(below, 1, jnp.log(jnp.where(below, scale, x - loc) / scale))
+
+
 @real(refusal=TypeError)
 def logpdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
@@ -23,8 +29,7 @@ def logpdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     >>> round(float(sf(2.0, 3.0)), 4)
     0.125
     """
-    below = x < loc + scale
-    log_y = jnp.where(below, 1, jnp.log(jnp.where(below, scale, x - loc) / scale))
+    below, log_y = _logarithm(x, loc, scale)
     return jnp.where(below, -np.inf, jnp.log(b / scale) - (b + 1) * log_y)
 
 
@@ -43,8 +48,7 @@ def cdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
 @real(refusal=TypeError)
 def logcdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of cdf; arguments as for logpdf."""
-    below = x < loc + scale
-    log_y = jnp.where(below, 1, jnp.log(jnp.where(below, scale, x - loc) / scale))
+    below, log_y = _logarithm(x, loc, scale)
     return jnp.where(below, -np.inf, log1mexp(b * log_y))
 
 
@@ -57,8 +61,7 @@ def sf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> 
 @real(refusal=TypeError)
 def logsf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of sf; arguments as for logpdf."""
-    below = x < loc + scale
-    log_y = jnp.where(below, 1, jnp.log(jnp.where(below, scale, x - loc) / scale))
+    below, log_y = _logarithm(x, loc, scale)
     return jnp.where(below, 0, -b * log_y)
 
 

@@ -255,10 +255,26 @@ def square_root(z: Complex) -> Complex:
     return Complex(where(endless, _INF, re), where(endless, y, im))
 
 
+def quotient(a: Complex, b: Complex) -> Complex:
+    """a / b, by Smith's formula ("Algorithm 116: Complex division", 1962), as in NumPy.
+
+    IREE squares the parts of b, so that its quotients are NaN or 0 for float32 beyond 1e19 and below 1e-19, and by 0.
+    """
+    most, least = (2.0**125, 2.0**-100) if a.re.dtype == np.float32 else (2.0**1021, 2.0**-950)
+    size = maximum(abs(b.re), abs(b.im))
+    # Both are made smaller where sums would overflow, and larger where quotients would be rounded to nothing.
+    scale = where(size > most, size.constant(0.0625), where(size < least, size.constant(2.0**24), 1.0))
+    steep = abs(b.re) < abs(b.im)
+    c, d = (choose(steep, z.times_minus_i(), z) for z in (a, b))
+    c, d = (Complex(z.re * scale, z.im * scale) for z in (c, d))
+    ratio = where(size.equals(0.0), size, d.im / d.re)
+    divisor = d.re + d.im * ratio
+    return Complex((c.re + c.im * ratio) / divisor, (c.im - c.re * ratio) / divisor)
+
+
 def reciprocal(z: Complex) -> Complex:
     """1 / z."""
-    one = Complex(z.re.constant(1.0), z.re.constant(0.0))
-    return Complex.of(hlo.divide(one.value, z.value))
+    return quotient(Complex(z.re.constant(1.0), z.re.constant(0.0)), z)
 
 
 def reciprocal_square_root(z: Complex) -> Complex:
@@ -338,8 +354,7 @@ def atan2(y: Complex, x: Complex) -> Complex:
     """-i log((x + i y) / sqrt(x**2 + y**2))."""
     product = Complex.of(hlo.add(hlo.multiply(x.value, x.value), hlo.multiply(y.value, y.value)))
     top = Complex(x.re - y.im, x.im + y.re)
-    ratio = Complex.of(hlo.divide(top.value, square_root(product).value))
-    return log(ratio).times_minus_i()
+    return log(quotient(top, square_root(product))).times_minus_i()
 
 
 def power(z: Complex, w: Complex) -> Complex:

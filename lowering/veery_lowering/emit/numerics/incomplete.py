@@ -106,9 +106,29 @@ def _gamma_setup(a: Expr, x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
     return ordinary, (x > 1.0) & (x > a), a, x
 
 
-def _density(a: Expr, x: Expr) -> Expr:
-    """x**a e**-x / gamma(a)."""
+def density(a: Expr, x: Expr) -> Expr:
+    """x**a e**-x / gamma(a). It errs by as many units in the last place as the terms of its logarithm are large."""
     return exp(a * log(x) - x - lgamma(a))
+
+
+def beta_density(a: Expr, b: Expr, x: Expr) -> Expr:
+    """x**a (1 - x)**b / beta(a, b), with errors as those of `density`."""
+    return exp(a * log(x) + b * log1p(-x) + (lgamma(a + b) - lgamma(a) - lgamma(b)))
+
+
+def in_float64(formula: Callable[..., Expr]) -> Callable[..., Expr]:
+    """A formula of float32 values computed in float64, and rounded once."""
+
+    def wide(*operands: Expr) -> Expr:
+        if operands[0].dtype != np.float32:
+            return formula(*operands)
+        return formula(*[x.convert(np.float64) for x in operands]).convert(np.float32)
+
+    return wide
+
+
+Density = Callable[..., Expr]
+_density, _beta_density = in_float64(density), in_float64(beta_density)
 
 
 def _gamma_special(a: Expr, x: Expr, result: Expr, at_zero: float, at_infinity: float) -> Expr:
@@ -119,22 +139,22 @@ def _gamma_special(a: Expr, x: Expr, result: Expr, at_zero: float, at_infinity: 
     return where(outside | is_nan(a) | is_nan(x), _NAN, result)
 
 
-def igamma(a: Expr, x: Expr) -> Expr:
+def igamma(a: Expr, x: Expr, density: Density = _density) -> Expr:
     """The regularised lower incomplete gamma function."""
     ordinary, far, b, y = _gamma_setup(a, x)
-    density = _density(b, y)
+    weight = density(b, y)
     series, _ = _series(where(far, 1.0, b), where(far, 0.5, y), ordinary & ~far, False)
     fraction, _ = _fraction(b, where(far, y, b + 2.0), ordinary & far, False)
-    return _gamma_special(a, x, where(far, 1.0 - fraction * density, series * density / b), 0.0, 1.0)
+    return _gamma_special(a, x, where(far, 1.0 - fraction * weight, series * weight / b), 0.0, 1.0)
 
 
-def igammac(a: Expr, x: Expr) -> Expr:
+def igammac(a: Expr, x: Expr, density: Density = _density) -> Expr:
     """The regularised upper incomplete gamma function."""
     ordinary, far, b, y = _gamma_setup(a, x)
-    density = _density(b, y)
+    weight = density(b, y)
     series, _ = _series(where(far, 1.0, b), where(far, 0.5, y), ordinary & ~far, False)
     fraction, _ = _fraction(b, where(far, y, b + 2.0), ordinary & far, False)
-    return _gamma_special(a, x, where(far, fraction * density, 1.0 - series * density / b), 1.0, 0.0)
+    return _gamma_special(a, x, where(far, fraction * weight, 1.0 - series * weight / b), 1.0, 0.0)
 
 
 def _gamma_slopes(a: Expr, x: Expr, ordinary: Expr, far: Expr) -> tuple[Expr, Expr]:
@@ -149,11 +169,11 @@ def _gamma_slopes(a: Expr, x: Expr, ordinary: Expr, far: Expr) -> tuple[Expr, Ex
     return from_series, -(fraction_slope + fraction * common)
 
 
-def igamma_grad_a(a: Expr, x: Expr) -> Expr:
+def igamma_grad_a(a: Expr, x: Expr, density: Density = _density) -> Expr:
     """The derivative of igamma by its first argument."""
     ordinary, far, b, y = _gamma_setup(a, x)
     from_series, from_fraction = _gamma_slopes(b, y, ordinary, far)
-    return _gamma_special(a, x, where(far, from_fraction, from_series) * _density(b, y), 0.0, 0.0)
+    return _gamma_special(a, x, where(far, from_fraction, from_series) * density(b, y), 0.0, 0.0)
 
 
 def random_gamma_grad(a: Expr, x: Expr) -> Expr:
@@ -188,14 +208,13 @@ def _beta_fraction(a: Expr, b: Expr, x: Expr, active: Expr) -> Expr:
     return _iterate((a.constant(0.0), one, d, d), active, step)[3]
 
 
-def regularized_incomplete_beta(a: Expr, b: Expr, x: Expr) -> Expr:
+def regularized_incomplete_beta(a: Expr, b: Expr, x: Expr, density: Density = _beta_density) -> Expr:
     """The regularised incomplete beta function I_x(a, b)."""
     ordinary = (a > 0.0) & (b > 0.0) & (x > 0.0) & (x < 1.0) & (a < _INF) & (b < _INF)
     p, q, y = (where(ordinary, v, c) for v, c in ((a, 1.0), (b, 1.0), (x, 0.5)))
     mirrored = y > (p + 1.0) / (p + q + 2.0)
     p1, q1, y1 = where(mirrored, q, p), where(mirrored, p, q), where(mirrored, 1.0 - y, y)
-    power = p * log(y) + q * log1p(-y) + (lgamma(p + q) - lgamma(p) - lgamma(q))
-    value = exp(power) * _beta_fraction(p1, q1, y1, ordinary) / p1
+    value = density(p, q, y) * _beta_fraction(p1, q1, y1, ordinary) / p1
     result = where(mirrored, 1.0 - value, value)
     # Degenerate shapes put all the weight at 0 or at 1.
     at_zero = a.equals(0.0) | b.equals(_INF)

@@ -41,6 +41,8 @@ EXP_COEFFICIENTS = {
         0.00019841269863171557, 2.4801521057868204e-05, 2.7557268276905696e-06, 2.7620201591031547e-07,
         2.5100472505694996e-08),
 }  # fmt: skip
+# the greatest numbers whose exponential is finite
+EXP_MOST = {4: 88.72283172607422, 8: 709.782712893384}
 # ((log((1 + s) / (1 - s)) - 2 s) / s**3 in z = s**2 for (1 + s) / (1 - s) in [sqrt(1/2), sqrt(2)]
 LOG_COEFFICIENTS = {
     4: (0.6666666655404201, 0.4000012221181065, 0.28550778633191964, 0.23331614471843498),
@@ -98,20 +100,28 @@ def _exp_limits(x: Expr) -> tuple[float, float]:
 
 def exp(x: Expr, exponent_offset: int = 0) -> Expr:
     """e**x * 2**exponent_offset."""
-    _, exponent, r, c = _reduce_by_ln2(clip(x, *_exp_limits(x)))
+    low, high = _exp_limits(x)
+    _, exponent, r, c = _reduce_by_ln2(clip(x, low, high) if exponent_offset else maximum(x, low))
     value = 1.0 + (r + (c + r * r * polynomial(r, EXP_COEFFICIENTS[x.dtype.itemsize])))
-    return scale_by_power_of_two(value, exponent + exponent_offset)
+    scaled = scale_by_power_of_two(value, exponent + exponent_offset)
+    return scaled if exponent_offset else overflowing(scaled, x > EXP_MOST[x.dtype.itemsize])
+
+
+def overflowing(product: Expr, overflows: Expr) -> Expr:
+    """A product that may overflow, with its infinity said: contracted, `product - y` would have it without rounding."""
+    return where(overflows, _INF, product)
 
 
 def exp2(x: Expr) -> Expr:
     """2**x, exact for integers."""
     magic = 1.5 * 2.0 ** _mantissa_bits(x)
-    x = clip(x, *((-160.0, 140.0) if x.dtype == np.float32 else (-1100.0, 1030.0)))
+    overflows = x >= float(np.finfo(x.dtype).maxexp)
+    x = maximum(x, -160.0 if x.dtype == np.float32 else -1100.0)
     shifted = x + magic
     exponent = shifted.bits - int(x.dtype.type(magic).view(f"i{x.dtype.itemsize}"))
     r = (x - (shifted - magic)) * _LN2
     value = 1.0 + (r + r * r * polynomial(r, EXP_COEFFICIENTS[x.dtype.itemsize]))
-    return scale_by_power_of_two(value, exponent)
+    return overflowing(scale_by_power_of_two(value, exponent), overflows)
 
 
 def expm1(x: Expr, exponent_offset: int = 0) -> Expr:

@@ -200,9 +200,16 @@ def _clz(ctx: Any, x: Value) -> Value:
 
 @elementwise("div")
 def _div(ctx: Any, a: Value, b: Value) -> Value:
-    if ctx.target == "vulkan" and hlo.dtype_of(a).kind in "iu":
+    kind = hlo.dtype_of(a).kind
+    if kind == "c":
+        return outlined("div", _complex_quotient, (a, b))
+    if ctx.target == "vulkan" and kind in "iu":
         return outlined("div", integer.quotient, (a, b))
     return hlo.divide(a, b)
+
+
+def _complex_quotient(a: Value, b: Value) -> Value:
+    return complex_numerics.quotient(Complex.of(a), Complex.of(b)).value
 
 
 @elementwise("rem")

@@ -219,7 +219,7 @@ def _scatter(
     shape, update_shape, _ = shapes
     if 0 in update_shape:
         return operand
-    window = _window_sizes(shape, update_shape, numbers)
+    window = window_sizes(shape, update_shape, numbers)
     limits = [shape[axis] - window[axis] for axis in numbers.scatter_dims_to_operand_dims]
     if any(n < 0 for n in limits):
         return operand  # no window fits
@@ -229,7 +229,7 @@ def _scatter(
     return _Points(operand, updates, shapes, bounded, numbers, window).scatter(combiner, unique)
 
 
-def _window_sizes(shape: Sequence[int], update_shape: Sequence[int], numbers: Any) -> list[int]:
+def window_sizes(shape: Sequence[int], update_shape: Sequence[int], numbers: Any) -> list[int]:
     """The size of the update window along each axis of the operand."""
     absent = {*numbers.inserted_window_dims, *getattr(numbers, "operand_batching_dims", ())}
     sizes = iter([update_shape[axis] for axis in numbers.update_window_dims])

@@ -12,4 +12,5 @@ from veery_lowering.emit.registry import Context, Value, rule
 def _exchange(ctx: Context, *operands: Value, function: Callable[..., Any], out_avals: Sequence[Any]) -> list[Value]:
     # Declared pure, since effects of all programs share one thread, where devices would wait for each other for ever.
     # Order within a program is that of its inline queue; equal exchanges are merged alike on all devices.
+    ctx.emitter.exchanges = True
     return ctx.host_call(function, operands, ctx.avals_out, pure=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.emit.numerics import power, single, trigonometry
+from veery_lowering.emit.numerics import incomplete, power, real, single, trigonometry
 from veery_lowering.emit.numerics._expr import Expr
 from veery_lowering.emit.numerics._outline import outlined
 from veery_lowering.emit.registry import lookup
@@ -41,7 +41,20 @@ def _without_float64(name: str, formula: Callable[..., Expr]) -> None:
         return outlined(name, narrow, same)
 
 
-for _name, _formula in (("sin", trigonometry.sin), ("cos", trigonometry.cos), ("tan", trigonometry.tan)):
+for _name, _formula in (
+    ("sin", trigonometry.sin),
+    ("cos", trigonometry.cos),
+    ("tan", trigonometry.tan),
+    ("sample_tan", trigonometry.tan),
+):
     _without_float64(_name, functools.partial(_formula, reduce=single.reduce_by_half_pi))
+_without_float64("sample_rsqrt", real.rsqrt)
 _without_float64("rem", single.remainder)
-_without_float64("pow", functools.partial(power.power, magnitude=single.magnitude_of_power))
+for _name in ("pow", "sample_pow"):
+    _without_float64(_name, functools.partial(power.power, magnitude=single.magnitude_of_power))
+for _name in ("igamma", "igammac", "igamma_grad_a"):
+    _without_float64(_name, functools.partial(getattr(incomplete, _name), density=incomplete.density))
+_without_float64(
+    "regularized_incomplete_beta",
+    functools.partial(incomplete.regularized_incomplete_beta, density=incomplete.beta_density),
+)

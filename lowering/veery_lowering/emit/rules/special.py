@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.emit.numerics import error_function, gamma, incomplete
+from veery_lowering.emit.numerics import error_function, gamma, incomplete, samples
 from veery_lowering.emit.numerics._expr import Expr
 from veery_lowering.emit.rules.elementwise import elementary
 
@@ -39,6 +39,12 @@ _FORMULAS: dict[str, Callable[..., Expr]] = {
     "igamma_grad_a": incomplete.igamma_grad_a,
     "random_gamma_grad": incomplete.random_gamma_grad,
     "regularized_incomplete_beta": incomplete.regularized_incomplete_beta,
+    "sample_exp": samples.exp,
+    "sample_log": samples.log,
+    "sample_log1p": samples.log1p,
+    "sample_pow": samples.pow,
+    "sample_rsqrt": samples.rsqrt,
+    "sample_tan": samples.tan,
 }
 for _name, _formula in _FORMULAS.items():
     elementary(_name, _formula)

@@ -213,6 +213,11 @@ def _begun_before(x: Value, shape: Sequence[int], back: Sequence[int], blocks: S
     return _padded(x, hlo.constant(np.array(outside, hlo.dtype_of(x))), list(zip(back, high)))
 
 
+def direction_of(select_prim: Any) -> str:
+    """The comparison, in StableHLO's words, by which an element of a window is picked."""
+    return str(getattr(select_prim, "name", select_prim)).upper()
+
+
 def _winners(
     operand: Value,
     shape: Sequence[int],
@@ -223,7 +228,7 @@ def _winners(
     padding: Pads,
 ) -> Value:
     """The number of the place within each window that is picked; padding never is."""
-    direction = {"ge": "GE", "gt": "GT", "le": "LE", "lt": "LT"}[getattr(select_prim, "name", str(select_prim))]
+    direction = direction_of(select_prim)
     dtype = hlo.dtype_of(operand)
     padded = _padded(operand, hlo.constant(np.zeros((), dtype)), padding)
     inside = _padded(hlo.full(True, shape, np.bool_), hlo.constant(np.False_), padding)

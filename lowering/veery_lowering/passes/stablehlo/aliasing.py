@@ -14,6 +14,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from veery_lowering import stablehlo as hlo
 from veery_lowering.mlir import base_name, ir, maker
 from veery_lowering.types import is_static
@@ -259,13 +261,25 @@ def masked_copy(value: ir.Value, limit: int = -1) -> ir.Value:
     shape = hlo.shape_of(value)
     if 0 in shape:
         return value
-    # An iota of one element folds to zero: make it two.
-    one_element = all(map(is_static, shape)) and math.prod(shape) == 1
-    x = hlo.broadcast_in_dim(hlo.reshape(value, (1,)), (2,), (0,)) if one_element else value
-    x = hlo.tie_shape(x, x if one_element else _behind_barriers(value))  # IREE knows no sizes of a barrier's result
-    wide = hlo.shape_of(x)
-    longest = max(range(len(wide)), key=lambda i: wide[i] if is_static(wide[i]) else math.inf)
-    index = hlo.iota("int32", wide, longest)
-    zeros = hlo.full(0, wide, hlo.dtype_of(x))
-    copy = hlo.select(hlo.compare(index, hlo.full_like(index, limit), "GT"), x, zeros)
-    return hlo.reshape(hlo.slice(copy, (0,), (1,)), shape) if one_element else copy
+    if all(map(is_static, shape)) and math.prod(shape) == 1:
+        return _copy_of_one(value, limit)
+    x = hlo.tie_shape(value, _behind_barriers(value))  # IREE knows no sizes of a barrier's result
+    longest = max(range(len(shape)), key=lambda i: shape[i] if is_static(shape[i]) else math.inf)
+    index = hlo.iota("int32", shape, longest)
+    zeros = hlo.full(0, shape, hlo.dtype_of(x))
+    return hlo.select(hlo.compare(index, hlo.full_like(index, limit), "GT"), x, zeros)
+
+
+def _copy_of_one(value: ir.Value, limit: int) -> ir.Value:
+    """A copy of an element, one bit of it and the others: the mask of one element is folded."""
+    dtype = hlo.dtype_of(value)
+    if dtype.kind == "c":
+        return hlo.complex(*(_copy_of_one(part(value), limit) for part in (hlo.real, hlo.imag)))
+    if dtype.kind == "b":
+        copy = _copy_of_one(hlo.convert(value, np.uint8), limit)
+        return hlo.compare(copy, hlo.full_like(copy, 0), "NE")
+    width = hlo.width_of(dtype)
+    x = hlo.bitcast_convert(value, f"uint{width}")
+    bit = 1 << (-limit - 1) % width
+    parts = (hlo.and_(x, hlo.full_like(x, mask)) for mask in (bit, 2**width - 1 - bit))
+    return hlo.bitcast_convert(hlo.or_(*parts), dtype)

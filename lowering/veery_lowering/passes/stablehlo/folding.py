@@ -21,6 +21,7 @@ _OF_INTEGERS: dict[str, Callable[..., Any]] = {
     "stablehlo.subtract": np.subtract,
     "stablehlo.multiply": np.multiply,
     "stablehlo.negate": np.negative,
+    "stablehlo.clamp": lambda low, x, high: np.minimum(np.maximum(low, x), high),
 }
 _OF_FLOATS = _OF_INTEGERS | {"stablehlo.divide": np.divide, "stablehlo.sqrt": np.sqrt}
 _FLOATS = ("float32", "float64")

@@ -86,7 +86,7 @@ def _counts(condition: Any, given: Sequence[Value], returned: Sequence[Value]) -
     test = goes_on.owner
     if isinstance(test, ir.Block) or test.name != "stablehlo.compare":
         return False
-    if "LT" not in str(test.attributes["comparison_direction"]):
+    if hlo.direction_of(test) != "LT":
         return False
     number = test.operands[0]
     if not np.issubdtype(hlo.dtype_of(number), np.integer) or number not in list(condition.arguments):

@@ -2,9 +2,10 @@
 
 Problem: XLA computes a part of an array right into its place, in a copy of the array, even if the part is computed from
 what it overwrites there. It looks whether that is so, but not through reshapes, which it moves past the update where a
-dimension has size 1. Example: `x.at[1:].set(x[:-1] + 1)[:, 0]` of a column, whose later elements came from new ones.
-Fix: such a part is written into zeros, and the result selected from those and the array. Cost: time in proportion to
-the array instead of its part, so that it is done only where there are such dimensions or reshapes.
+dimension has size 1, and which it makes of gathers. Examples: `x.at[1:].set(x[:-1] + 1)[:, 0]` of a column, and
+`y.at[1:].set(y[:-1])` of `y = 2 * x[rows]`, whose later elements came from new ones. Fix: such a part is written into
+zeros, and the result selected from those and the array. Cost: time in proportion to the array instead of its part, so
+that it is done only where there are such dimensions, reshapes or gathers.
 
 Test: tests/xla/test_overlaps.py.
 """
@@ -17,8 +18,10 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.mlir import ir, operations, sizes
-from veery_lowering.passes.stablehlo.updates import crosses, viewed
+from veery_lowering.mlir import base_name, ir, maker, operations, sizes
+from veery_lowering.passes.stablehlo.updates import crosses, is_single, viewed
+
+_APART = frozenset("call cholesky convolution custom_call dot_general fft triangular_solve".split())
 
 
 def part_overlaps(module: Any) -> None:
@@ -26,14 +29,29 @@ def part_overlaps(module: Any) -> None:
     for op in operations(module.operation):
         if op.name == "stablehlo.dynamic_update_slice" and _may_be_reshaped(op.operands[0]):
             target, part, *starts = op.operands
-            if _is_given(part) or crosses(op, target, 1):
+            if _is_given(part) or (not is_single(part) and crosses(op, target, 1)):
                 with op.location, ir.InsertionPoint(op):
                     op.results[0].replace_all_uses_with(_selected(target, part, starts))
                 op.erase()
 
 
 def _may_be_reshaped(target: Any) -> bool:
-    return 1 in sizes(target) or viewed(target)[0] != target
+    return 1 in sizes(target) or viewed(target)[0] != target or _is_gathered(target)
+
+
+def _is_gathered(target: Any) -> bool:
+    """Whether a value is computed from what a gather gives, with nothing between that XLA computes by itself."""
+    stack, found = [target], {target}
+    while stack:
+        x = stack.pop()
+        name = base_name(maker(x))
+        if name == "gather":
+            return True
+        if name and name not in _APART and not len(x.owner.regions):
+            new = set(x.owner.operands) - found
+            found |= new
+            stack += new
+    return False
 
 
 def _is_given(part: Any) -> bool:

@@ -8,7 +8,8 @@ updated value is a copy, unless all other readers are needed for the update itse
 Overlapping reads and writes. Problem: IREE computes the new part directly at its place, even if it is computed from
 what it overwrites there. Example: later elements of `y.at[1:].set(y[:-1] + 1)` came from new ones;
 `y.at[1:].set(y[:-1])` failed ("source and target ranges overlap within the same buffer"). Fix: the updated value is a
-copy, unless the new part comes from the same place or from a disjoint one.
+copy, unless the new part comes from the same place or from a disjoint one. Of a single element only a copy fails, where
+it is one of the same place; that it is one may be found out when IREE folds the index, or when the program is loaded.
 
 Test: tests/lowering/test_updates.py.
 """
@@ -29,6 +30,7 @@ _VIEWS = frozenset(
     "reshape bitcast_convert broadcast_in_dim transpose convert optimization_barrier flow.tensor.clone"
     " flow.tensor.tie_shape tensor.cast tensor.collapse_shape tensor.expand_shape".split()
 )
+_MOVES = frozenset(("slice", "dynamic_slice", "gather", "reverse"))
 _CONSTANTS = frozenset(("constant", "iota"))
 _COMPUTED_BEFORE = frozenset(("while", "case", "if", "sort", "scatter"))
 
@@ -41,6 +43,8 @@ def part_updates(module: Any) -> None:
         _copy(op, number, next(limits))
     for op, number in crossed:
         _copy(op, number, next(limits))
+        if is_single(op.operands[number]):
+            continue
         with op.location, ir.InsertionPoint(op):
             op.operands[number] = hlo.clone(op.operands[number])
         _copy(op, number, next(limits))
@@ -125,10 +129,13 @@ def _given(op: Any) -> list[int]:
 
 
 def crosses(op: Any, target: Value, number: int) -> bool:
-    """Whether an operand of several elements is, or may be, computed from other places of `target` than it goes to."""
+    """Whether an operand is, or may be, computed from other places of `target` than it goes to.
+
+    A single element is read before it is written; it crosses if it is copied to where it is.
+    """
     written, x = viewed(target)[0], op.operands[number]
-    if set(sizes(x)) <= {1}:
-        return False
+    if is_single(x):
+        return _is_moved(op, target, x)
     stack = [(x, True)]  # and whether what is computed from it is in the same places
     found = set(stack)
     while stack:
@@ -145,6 +152,21 @@ def crosses(op: Any, target: Value, number: int) -> bool:
         found |= reached
         stack += reached
     return False
+
+
+def is_single(x: Value) -> bool:
+    """Whether a value has one element."""
+    return set(sizes(x)) <= {1}
+
+
+def _is_moved(op: Any, target: Value, x: Value) -> bool:
+    """Whether an element is, or may be, copied from and to the same place."""
+    written = viewed(target)[0]
+    while base_name(maker(x := viewed(x)[0])) in _MOVES:
+        if x.owner.operands[0] == target and _is_apart(x.owner, op):
+            return False
+        x = x.owner.operands[0]
+    return bool(x == written)
 
 
 def _is_same_part(read: Any, write: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.emit.numerics.elementary import native
+from veery_lowering.emit.numerics.elementary import log_plus_one, native
 from veery_lowering.emit.registry import lookup, rule
 from veery_lowering.emit.rules.convert import convert_dtype
 from veery_lowering.emit.rules.elementwise import elementwise, integer_power
@@ -17,7 +17,7 @@ from veery_lowering.stablehlo import Value
 _OPERATIONS: dict[str, Callable[..., Value]] = {
     "exp": hlo.exponential,
     "log": hlo.log,
-    "log1p": hlo.log_plus_one,
+    "log1p": log_plus_one,
     "expm1": hlo.exponential_minus_one,
     "sin": hlo.sine,
     "cos": hlo.cosine,
@@ -47,6 +47,12 @@ _OPERATIONS: dict[str, Callable[..., Value]] = {
     "zeta": hlo.zeta,
     "bessel_i1e": hlo.bessel_i1e,
     "nextafter": hlo.next_after,
+    "sample_exp": hlo.exponential,
+    "sample_log": hlo.log,
+    "sample_log1p": log_plus_one,
+    "sample_pow": hlo.power,
+    "sample_rsqrt": hlo.rsqrt,
+    "sample_tan": hlo.tan,
 }
 
 

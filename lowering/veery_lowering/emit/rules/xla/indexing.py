@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import Context, Value, rule
 from veery_lowering.emit.rules.elementwise import add, maximum, minimum, multiply
-from veery_lowering.emit.rules.gather_scatter import bound, fills
+from veery_lowering.emit.rules.gather_scatter import bound, fills, window_sizes
 
 _COMBINERS: dict[str, Callable[[Value, Value], Value]] = {
     "scatter": lambda old, new: new,
@@ -38,7 +38,7 @@ def _register(name: str, combine: Callable[[Value, Value], Value]) -> None:
     ) -> Value:
         numbers = dimension_numbers
         shape, update_shape = ctx.avals_in[0].shape, ctx.avals_in[2].shape
-        window = _window_sizes(shape, update_shape, numbers)
+        window = window_sizes(shape, update_shape, numbers)
         limits = [shape[axis] - window[axis] for axis in numbers.scatter_dims_to_operand_dims]
         if 0 in update_shape or any(n < 0 for n in limits):
             return operand
@@ -65,9 +65,3 @@ def _register(name: str, combine: Callable[[Value, Value], Value]) -> None:
 
 for _name, _combine in _COMBINERS.items():
     _register(_name, _combine)
-
-
-def _window_sizes(shape: Sequence[int], update_shape: Sequence[int], numbers: Any) -> list[int]:
-    absent = {*numbers.inserted_window_dims, *getattr(numbers, "operand_batching_dims", ())}
-    sizes = iter([update_shape[axis] for axis in numbers.update_window_dims])
-    return [1 if axis in absent else next(sizes) for axis in range(len(shape))]

@@ -11,6 +11,7 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import Context, Value, lookup, rule
 from veery_lowering.emit.rules.reduce import fold, highest, lowest
+from veery_lowering.emit.rules.window import direction_of
 
 Combine = Callable[[Value, Value], Value]
 Pads = Sequence[tuple[int, int]]
@@ -123,8 +124,7 @@ def _select_and_scatter_add(
     **_: Any,
 ) -> Value:
     """XLA would let a place of the padding win, which is zero there: the operand is padded by what never does."""
-    name = getattr(select_prim, "name", str(select_prim))
-    direction = {"ge": "GE", "gt": "GT", "le": "LE", "lt": "LT"}[name]
+    direction = direction_of(select_prim)
     dtype = hlo.dtype_of(operand)
     shape = hlo.shape_of(operand)
     outside = hlo.constant((lowest if direction[0] == "G" else highest)(dtype), dtype)

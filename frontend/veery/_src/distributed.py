@@ -1,0 +1,3 @@
+from veery import distributed
+
+global_state = distributed._state

@@ -1,0 +1,1 @@
+"""What checkpoints of arrays have in common. Libraries write them: orbax-checkpoint does."""
