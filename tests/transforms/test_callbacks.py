@@ -372,7 +372,17 @@ def test_exceptions_surface_at_the_call(name, size):
 
 @pytest.mark.compiler
 def test_exceptions_of_programs_on_other_threads_surface_at_the_read():
-    x = veery.jit(FAILING["pure_callback"], compiler_options={"queue": "threaded"})(X)
+    returned = threading.Event()
+
+    def fail_after_the_call(*_):
+        assert returned.wait(60)
+        fail_on_purpose()
+
+    f = veery.jit(
+        lambda x: veery.pure_callback(fail_after_the_call, SCALAR, x[0]), compiler_options={"queue": "threaded"}
+    )
+    x = f(X)
+    returned.set()
     with pytest.raises(KeyError, match="on purpose"):
         x.block_until_ready()
 
