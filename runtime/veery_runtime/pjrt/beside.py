@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +18,8 @@ from veery_runtime.pjrt.executable import PjrtExecutable
 from veery_runtime.pjrt.handle import Handle
 
 Call = Callable[[Sequence[Buffer]], list[Buffer]]
+
+_address = operator.attrgetter("_twin.address")
 
 
 class Imported(Deferred):
@@ -109,21 +113,11 @@ class BesideExecutable:
         return self.inner.memory_analysis()
 
     def _choose_call(self) -> Call:
-        general, home, outputs = self._general_call, self.inner.device, self.outputs
         if self.donated or self.has_effects or self.inner.constants:
-            return general
-        launch = self.inner.launcher()
-
-        def call(buffers: Sequence[Buffer]) -> list[Buffer]:
-            try:
-                handles = launch([buffer._twin.address for buffer in buffers])
-            except AttributeError:  # arguments that XLA has not seen yet, or deleted ones
-                return general(buffers)
-            if handles is None:
-                return [Buffer(None, spec, b._pending) for b, spec in zip(self.inner.failed_at_once(), outputs)]
-            return [_imported(handle, spec, home) for handle, spec in zip(handles, outputs)]
-
-        return call
+            return self._general_call
+        wrap = functools.partial(_imported, home=self.inner.device)
+        # Arguments without an address are those that XLA has not seen yet, and deleted ones.
+        return self.inner.caller(_address, wrap, self.outputs, self._general_call)
 
     def _general_call(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         there: list[Any] = [_There(buffer, self.inner.device) for buffer in buffers]
@@ -135,7 +129,7 @@ class BesideExecutable:
         results = [
             Buffer(None, spec, result._pending)
             if result._ref is None
-            else _imported(result._ref, spec, self.inner.device)
+            else _imported(result._ref, spec, result._ref, self.inner.device)
             for result, spec in zip(self.inner.call(there), self.outputs)
         ]
         for index in self.donated:
@@ -197,7 +191,7 @@ def _twin_of(buffer: Buffer, home: Any) -> Handle | None:
     return twin
 
 
-def _imported(handle: Handle, spec: Spec, home: Any) -> Buffer:
+def _imported(handle: Handle, spec: Spec, _: Handle, home: Any) -> Buffer:
     """A result of XLA as a buffer of the CPU device."""
     buffer = Buffer(0, spec, Imported(handle, spec, home))
     buffer._twin = handle

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from veery_runtime import completion, workers
-from veery_runtime.buffer import Buffer, put
+from veery_runtime.buffer import Buffer, Spec, put
 from veery_runtime.completion import DELETED, Failed
 from veery_runtime.donation import binding_call
 from veery_runtime.errors import execution_error, translate
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from veery_runtime.pjrt.device import PjrtDevice
 
 Call = Callable[[Sequence[Buffer]], list[Buffer]]
+
+_address = operator.attrgetter("_ref.address")
+
+# Up to so many arguments are written one by one: 0.1 us each, a list of them 0.2 us and 0.04 each.
+_FEW = 3
 
 # What XLA computes together in bfloat16 and float16 is rounded where the operations say so, as eagerly.
 OVERRIDES: dict[str, Any] = {"xla_allow_excess_precision": False, "xla_cpu_enable_fast_min_max": False}
@@ -147,7 +153,10 @@ class PjrtExecutable:
     # Calls.
 
     def _choose_call(self) -> Call:
-        call = self._effectful_call if self.has_effects else self._plain_call()
+        if self.has_effects:
+            call: Call = self._effectful_call
+        else:
+            call = self.caller(_address, Buffer, self.outputs, self._with_missing)
         if self.donated:
             call = self._donating_call()
         return binding_call(self.constants, call) if self.constants else call
@@ -156,50 +165,61 @@ class PjrtExecutable:
         inputs = len(self.constants) + len(self.inputs)
         return Frame(self._loaded, inputs, len(self.outputs), device, tells=self.has_effects)
 
-    def launcher(self) -> Callable[[list[int]], list[Handle] | None]:
-        """What runs a program without effects on the addresses of buffers; None where it failed at once.
+    def caller(
+        self,
+        address_of: Callable[[Buffer], int],
+        wrap: Callable[[Handle, Spec, Handle], Buffer],
+        outputs: Sequence[Spec],
+        otherwise: Call,
+    ) -> Call:
+        """What runs a program without effects: the hot path, a closure, so that all constants are cell variables.
 
-        The hot path; a closure, so that all constants are cell variables. x + 1 on 8 floats takes 1.9 us, 1.2 of them
-        XLA's, 0.3 to free the result.
+        x + 1 on 8 floats takes 2.7 us, 1.2 of them XLA's, 0.3 to free the result.
+
+        Args:
+            address_of: the address of what an argument holds of the plugin.
+            wrap: makes a result.
+            outputs: the kinds of the results.
+            otherwise: called with arguments some of which have no address.
         """
         execute, origin, name = self._client.api.LoadedExecutable_Execute, self._origin, self._where
         frames: list[Frame] = []
-        count, results_count = len(self.constants) + len(self.inputs), len(self.outputs)
+        pop, push, new = frames.pop, frames.append, self._frame
         check, begun = self._client.check_process, completion.generation
+        is_small = len(self.inputs) <= _FEW
+        results_count = len(outputs)
+        output = outputs[0] if results_count == 1 else None
 
-        def launch(addresses: list[int]) -> list[Handle] | None:
+        def call(buffers: Sequence[Buffer]) -> list[Buffer]:
             try:
-                frame = frames.pop()
+                frame = pop()
             except IndexError:
-                frame = self._frame()
-            frame.arguments[:count] = addresses  # type: ignore[assignment]  # integers are taken, too
+                frame = new()
+            arguments = frame.arguments
+            try:
+                if is_small:
+                    i = 0
+                    for buffer in buffers:
+                        arguments[i] = address_of(buffer)
+                        i += 1
+                else:
+                    arguments[:] = [*map(address_of, buffers)]
+            except AttributeError:
+                return otherwise(buffers)
             if completion.generation != begun:
                 check(name)
             error = execute(frame.address)
             if error:
                 self._error = translate(name, self._client.api.exception(error))
-                return None
+                return [Buffer(None, spec, failed._pending) for failed, spec in zip(self.failed_at_once(), outputs)]
             done = [False]
-            if results_count == 1:
-                handles = [Handle(frame.results[0], origin, done)]
-            else:
-                handles = [Handle(address, origin, done) for address in frame.results[:results_count]]
-            frames.append(frame)
-            return handles
-
-        return launch
-
-    def _plain_call(self) -> Call:
-        launch, outputs = self.launcher(), self.outputs
-
-        def call(buffers: Sequence[Buffer]) -> list[Buffer]:
-            try:
-                handles = launch([buffer._ref.address for buffer in buffers])
-            except AttributeError:
-                return self._with_missing(buffers)
-            if handles is None:
-                return self.failed_at_once()
-            return [*map(Buffer, handles, outputs, handles)]
+            if output is not None:
+                handle = Handle(frame.results[0], origin, done)
+                push(frame)
+                return [wrap(handle, output, handle)]
+            handles = [Handle(address, origin, done) for address in frame.results[:results_count]]
+            push(frame)
+            return [*map(wrap, handles, outputs, handles)]
 
         return call
 

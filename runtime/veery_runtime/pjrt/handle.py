@@ -95,19 +95,21 @@ class Handle:
         """Blocks until finished; raises what the work failed with."""
         if self._done[0]:
             return
-        client, event = self.origin.client, self._event or self._ready()
-        if self.origin.is_long and not client.is_ready(event):
-            self._wait_interruptibly(event)
-        error = client.wait(event)
+        origin = self.origin
+        client = origin.client
+        if origin.is_long:
+            event = self._ready()
+            if not client.is_ready(event):
+                self._wait_interruptibly(event)
+        error = client.wait_for(self.address)
         if error is not None:
             self.reported = True
-            raise translate(self.name, error)
+            raise translate(origin.name, error)
         self._done[0] = True
 
     def _ready(self) -> int:
         event = self._event
         if not event:
-            self.client.check_process(self.name)
             event = self._event = self.client.ready_event(self.address)
         return event
 
