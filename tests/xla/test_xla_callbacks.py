@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -97,6 +99,37 @@ def test_prints(on_xla: Any, capfd: Any) -> None:
     program(jnp.arange(2))
     veery.effects_barrier()
     assert capfd.readouterr().out == "x = [0 1]\n"
+
+
+FREED_EARLY = """
+import gc, threading
+import numpy as np, veery, veery.numpy as jnp
+
+veery.config.update("jax_platforms", "xla")
+returned = threading.Event()
+
+def twice(x):
+    assert returned.wait(60)
+    return 2 * np.asarray(x)
+
+# a program that XLA does not run in the caller's thread
+shape = veery.ShapeDtypeStruct((3,), np.float32)
+function = veery.jit(lambda x: veery.pure_callback(twice, shape, (x @ x)[0, :3]))
+doubled = function(jnp.eye(300))
+result = veery.jit(lambda y: y + 1)(doubled)
+del function, doubled
+veery.clear_caches()
+gc.collect()
+returned.set()
+print(result)
+"""
+
+
+def test_functions_of_programs_that_nobody_has_are_there_until_they_ran() -> None:
+    for _ in range(2):  # the second finds the code on disk, and nobody who still writes it there
+        done = subprocess.run([sys.executable, "-c", FREED_EARLY], capture_output=True, text=True, timeout=120)
+        assert (done.stdout, done.stderr) == ("[3. 1. 1.]\n", "")
+
 
 
 def test_exceptions_surface_at_the_call_or_where_the_result_is_read(on_xla: Any) -> None:

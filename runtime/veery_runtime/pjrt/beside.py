@@ -113,7 +113,7 @@ class BesideExecutable:
         return self.inner.memory_analysis()
 
     def _choose_call(self) -> Call:
-        if self.donated or self.has_effects or self.inner.constants:
+        if self.donated or self.inner.calls_python or self.inner.constants:
             return self._general_call
         wrap = functools.partial(_imported, home=self.inner.device)
         # Arguments without an address are those that XLA has not seen yet, and deleted ones.

@@ -138,6 +138,15 @@ class Client:
         self._waiting[number] = then
         self.api.call("Event_OnReady", abi.EventOnReady(event=event, callback=self._on_ready_address, user_arg=number))
 
+    def keep_until(self, event: int, kept: Any) -> None:
+        """Keeps what the plugin uses until an event has happened, which is freed then."""
+        destroy, struct = self.destroy_event, one_field(event)  # at exit the module has lost its names
+
+        def free(_: Any = kept) -> None:
+            destroy(struct)
+
+        self.when_ready(event, free)
+
     def _call_waiting(self, error: int | None, number: int) -> None:
         if error:
             self.api.try_call("Error_Destroy", abi.ErrorDestroy(error=error))
@@ -161,11 +170,7 @@ class Client:
         self.api.call("Client_BufferFromHostBuffer", arguments)
         done = arguments.done_with_host_buffer
         if shared:
-
-            def free(kept: Any = array) -> None:  # the default argument keeps the memory until the plugin is done
-                self.destroy_event(one_field(done))
-
-            self.when_ready(done, free)
+            self.keep_until(done, array)
         elif done:
             self.destroy_event(one_field(done))
         return Handle(arguments.buffer, self._uploads, [False])

@@ -81,6 +81,7 @@ class PjrtExecutable:
         is_long = isinstance(program.work, str) or program.blocking or program.work > LONG_WORK
         self._origin = Origin(self._client, self._where, is_long)
         self._functions = host.functions(program, device) if program.host_calls else None
+        self.calls_python = self._functions is not None
         self._error: BaseException | None = None  # of the last call that failed at once
         self._known: bytes | None = None  # what it was loaded from: the CPU's plugin serializes less than it needs then
         self._loaded = self._load(compiled)
@@ -153,8 +154,8 @@ class PjrtExecutable:
     # Calls.
 
     def _choose_call(self) -> Call:
-        if self.has_effects:
-            call: Call = self._effectful_call
+        if self.calls_python:
+            call: Call = self._hosting_call
         else:
             call = self.caller(_address, Buffer, self.outputs, self._with_missing)
         if self.donated:
@@ -163,7 +164,7 @@ class PjrtExecutable:
 
     def _frame(self, device: int | None = None) -> Frame:
         inputs = len(self.constants) + len(self.inputs)
-        return Frame(self._loaded, inputs, len(self.outputs), device, tells=self.has_effects)
+        return Frame(self._loaded, inputs, len(self.outputs), device, tells=self.calls_python)
 
     def caller(
         self,
@@ -259,11 +260,11 @@ class PjrtExecutable:
 
         return call
 
-    def _effectful_call(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+    def _hosting_call(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         return self._run(buffers, [])
 
     def _run(self, buffers: Sequence[Buffer], kept: list[int]) -> list[Buffer]:
-        """A call with all that a plain one does without: effects, and arguments that may not be overwritten."""
+        """A call with all that a plain one does without: Python functions, arguments that may not be overwritten."""
         self._client.check_process(self._where)
         frame = self._frame()
         try:
@@ -283,6 +284,8 @@ class PjrtExecutable:
             failure = self._finished(frame.event.value)
             if failure is not None:
                 return self._failed(failure)
+        elif self.calls_python:
+            self._client.keep_until(frame.event.value, self._functions)
         return [Buffer(handle, spec, handle) for handle, spec in zip(handles, self.outputs)]
 
     def _finished(self, event: int) -> BaseException | None:
