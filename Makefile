@@ -47,7 +47,7 @@ docs: install  ## build the documents into build/docs: open build/docs/index.htm
 
 bench: install  ## timings beside NumPy, and JAX if JAX_PYTHON names an interpreter that has it
 	$(BIN)/python tests/bench/run.py $(if $(JAX_PYTHON),--jax-python $(JAX_PYTHON))
-	$(BIN)/python tests/bench/first_calls.py $(if $(JAX_PYTHON),--jax-python $(JAX_PYTHON))
+	$(BIN)/python tests/bench/beside.py $(if $(JAX_PYTHON),--jax-python $(JAX_PYTHON))
 
 record: install  ## compare what the tests recorded of JAX with the JAX of JAX_PYTHON, or WRITE=1
 	@for script in tests/core/data tests/random tests/aot/data tests/interface tests/numpy tests/experimental tests/scipy tests/sharding; do \

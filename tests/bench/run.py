@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from first_calls import has_xla
+from beside import has_xla
 
 CASES = Path(__file__).with_name("cases.py")
 

@@ -386,3 +386,12 @@ def test_primitives_have_jaxs_names():
     look(veery.make_jaxpr(program)(veery.random.key(0), veery.new_ref(1)).jaxpr)
     names = "remat_p get_p swap_p random_bits_p random_fold_in_p random_split_p random_seed_p"
     assert {getattr(primitives, name) for name in names.split()} <= found
+
+
+def test_what_libraries_ask_of_primitives_and_jaxprs():
+    """Distrax asks each primitive whether it calls a jaxpr, Haiku a closed jaxpr for the variables of its constants."""
+    kept = np.arange(3.0)
+    closed = veery.make_jaxpr(lambda x: lax.sin(x) + kept.sum())(1.0)
+    assert not any(eqn.primitive.call_primitive or eqn.primitive.map_primitive for eqn in closed.eqns)
+    assert closed.constvars == closed.jaxpr.constvars
+    assert len(closed.constvars) == len(closed.consts)

@@ -131,7 +131,6 @@ def test_functions_of_programs_that_nobody_has_are_there_until_they_ran() -> Non
         assert (done.stdout, done.stderr) == ("[3. 1. 1.]\n", "")
 
 
-
 def test_exceptions_surface_at_the_call_or_where_the_result_is_read(on_xla: Any) -> None:
     def fail(x: Any) -> Any:
         raise ValueError("not this one")

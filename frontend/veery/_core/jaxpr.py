@@ -190,6 +190,10 @@ class ClosedJaxpr:
     literals = property(lambda self: self.consts)
 
     @property
+    def constvars(self) -> list[Var]:
+        return self.jaxpr.constvars
+
+    @property
     def eqns(self) -> list[JaxprEqn]:
         return self.jaxpr.eqns
 

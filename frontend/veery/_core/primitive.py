@@ -63,6 +63,10 @@ class Primitive:
         multiple_results: whether rules take and give lists of results.
     """
 
+    # What libraries ask primitives of JAX for: whether they call, or map, a jaxpr called `call_jaxpr`.
+    call_primitive = False
+    map_primitive = False
+
     def __init__(
         self,
         name: str,

@@ -1,0 +1,41 @@
+"""Programs of many kinds, the same for veery and JAX, and for NumPy those that are NumPy's.
+
+Each file has a group: a function that is given a library under JAX's names, and gives for each name a function that is
+to be compiled and its arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from programs import (
+    convolutions,
+    derivatives,
+    elementwise,
+    linear_algebra,
+    loops,
+    models,
+    movement,
+    products,
+    random_numbers,
+    reductions,
+)
+from programs.some import Programs
+
+GROUPS = {
+    "elementwise": elementwise.programs,
+    "reductions": reductions.programs,
+    "movement": movement.programs,
+    "products": products.programs,
+    "linear algebra": linear_algebra.programs,
+    "convolutions": convolutions.programs,
+    "loops": loops.programs,
+    "derivatives": derivatives.programs,
+    "models": models.programs,
+    "random numbers": random_numbers.programs,
+}
+
+
+def of(jax: Any) -> dict[str, Programs]:
+    """The programs of all groups, for a library."""
+    return {group: programs(jax) for group, programs in GROUPS.items()}

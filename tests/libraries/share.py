@@ -1,0 +1,13 @@
+"""A plugin of pytest for long suites: of the tests that are collected, every n-th is run."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--every", type=int, default=1)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items[:] = items[:: config.getoption("--every")]
