@@ -25,7 +25,7 @@ COMPILERS = ("iree", "xla", "auto")
 SLOWER = 1.1  # than before, by which a program counts as slower
 TOLERANCE = 5e-3  # of the largest number of a result: sums of many terms in another order
 
-Timings = dict[str, dict[str, float]]  # of a program: "first", "cpu", "later", "peak"
+Timings = dict[str, dict[str, float]]  # of a program: "first", "later", "peak"
 
 
 def timings(python: str, library: str, only: str, results: Path, **environment: str) -> Timings:
@@ -125,7 +125,6 @@ def main() -> None:
         found = measured(options, Path(folder))
         columns = [column for column in found if "second" not in column]
         show(found, "first call, ms", [column for column in found if column != "numpy"], "first", 1e3)
-        show(found, "processor's time of a first call, ms", [c for c in columns if c != "numpy"], "cpu", 1e3)
         show(found, "later calls, us", columns, "later", 1e6)
         if options.jax_python:
             show_differences(Path(folder), [column for column in columns if column not in ("numpy", "jax")])

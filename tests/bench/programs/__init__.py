@@ -6,8 +6,6 @@ to be compiled and its arguments.
 
 from __future__ import annotations
 
-from typing import Any
-
 from programs import (
     convolutions,
     derivatives,
@@ -20,7 +18,6 @@ from programs import (
     random_numbers,
     reductions,
 )
-from programs.some import Programs
 
 GROUPS = {
     "elementwise": elementwise.programs,
@@ -34,8 +31,3 @@ GROUPS = {
     "models": models.programs,
     "random numbers": random_numbers.programs,
 }
-
-
-def of(jax: Any) -> dict[str, Programs]:
-    """The programs of all groups, for a library."""
-    return {group: programs(jax) for group, programs in GROUPS.items()}

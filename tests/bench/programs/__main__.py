@@ -2,8 +2,8 @@
 
     python -m programs veery|jax|numpy [--only TEXT] [--results FILE]
 
-Prints a JSON object of name -> {"first": seconds of the first call, "cpu": of the processor for it, "later": median
-seconds of later calls}. What the programs give is kept in a file, so that libraries can be compared.
+Prints a JSON object of name -> {"first": seconds of the first call, "later": median seconds of later calls, "peak": the
+most bytes that the process has had so far}. What programs give is kept in a file, so that libraries can be compared.
 """
 
 from __future__ import annotations
@@ -70,16 +70,16 @@ def timings(jax: Any, program: Program) -> tuple[dict[str, float], Any]:
     jax.block_until_ready(arguments)
     jitted = jax.jit(lambda *xs: function(*xs))
     call = functools.partial(jitted, *arguments)
-    start, start_cpu = time.perf_counter(), time.process_time()
+    start = time.perf_counter()
     results = jax.block_until_ready(call())
-    first, cpu = time.perf_counter() - start, time.process_time() - start_cpu
+    first = time.perf_counter() - start
     settle(jitted, call)
     times: list[float] = []
     while sum(times) < _SECONDS or len(times) < 3:
         start = time.perf_counter()
         jax.block_until_ready(call())
         times.append(time.perf_counter() - start)
-    return {"first": first, "cpu": cpu, "later": statistics.median(times)}, results
+    return {"first": first, "later": statistics.median(times)}, results
 
 
 def flat(results: Any) -> list[np.ndarray[Any, Any]]:
