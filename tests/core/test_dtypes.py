@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import veery.numpy
 from veery._core import dtypes
 from veery._core.config import enable_x64, explicit_x64_dtypes, numpy_dtype_promotion
 
@@ -193,6 +194,9 @@ def test_explicit_64_bit_dtypes_warn_at_the_users_line():
     with explicit_x64_dtypes("allow"):
         assert dtypes.check_and_canonicalize_user_dtype("float64") == np.float64
     assert dtypes.check_and_canonicalize_user_dtype(float) == np.float32  # Python's own types never warn
+    assert veery.numpy.result_type(veery.numpy.float64) == np.float32  # nor do JAX's in promotions
+    with pytest.warns(UserWarning, match="Explicitly requested dtype float64"):
+        assert veery.numpy.result_type(np.float64) == np.float32
 
 
 @pytest.mark.parametrize("dtype", ["S3", object, "M8[s]", np.longdouble])

@@ -296,6 +296,9 @@ def _operand(x: Any) -> tuple[DType, bool]:
         return default_float_dtype(), False
     if isinstance(x, type) and x in _WEAK_OPERANDS:
         return _WEAK_OPERANDS[x]
+    named = getattr(x, "dtype", None) if isinstance(x, type) else None
+    if isinstance(named, np.dtype):  # of `jnp.float64`, of which JAX does not warn here either
+        return canonicalize_dtype(named), False
     if isinstance(x, (np.dtype, str, type, ExtendedDType)):
         return check_and_canonicalize_user_dtype(x, "dtype"), False
     dtype = dtype_of(x)
