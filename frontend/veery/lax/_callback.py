@@ -19,7 +19,8 @@ from veery._transforms.batching import batch_size, move_batch
 from veery.lax import _rng, _shape
 from veery.lax._scan import scan
 
-VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)
+SEQUENTIAL = ("sequential", "sequential_unrolled")
+VMAP_METHODS = (*SEQUENTIAL, "expand_dims", "broadcast_all", "legacy_vectorized", None)
 
 
 class Callback:
@@ -316,25 +317,38 @@ def sequential_batch(
     return outs, [0] * len(outs)
 
 
+def leading_axes(primitive: Primitive, vmap_method: str | None, size: int) -> tuple[int, ...]:
+    """What a method of batching at once puts before the axes of operands that are the same for all elements.
+
+    Raises:
+        NotImplementedError: no method was said.
+    """
+    if vmap_method is None:
+        raise NotImplementedError(
+            f"vmap is only supported for the {primitive.name} primitive when vmap_method is one of 'sequential', "
+            "'sequential_unrolled', 'expand_dims', 'broadcast_all', or 'legacy_vectorized'. Got vmap_method=None."
+        )
+    return {"expand_dims": (1,), "broadcast_all": (size,), "legacy_vectorized": ()}[vmap_method]
+
+
+def whole_operands(args: Sequence[Any], dims: Sequence[int | None], size: int, leading: tuple[int, ...]) -> list[Any]:
+    """The operands of one call for all elements: batches in front, and what is the same for all with leading axes."""
+    return [
+        move_batch(x, d, 0, size) if d is not None else _shape.broadcast(x, leading) if leading else x
+        for x, d in zip(args, dims)
+    ]
+
+
 def _pure_batch(
     args: Sequence[Any], dims: Sequence[int | None], *, vmap_method: str | None, **params: Any
 ) -> tuple[list[Any], list[int]]:
     params["vmap_method"] = vmap_method
-    if vmap_method in ("sequential", "sequential_unrolled"):
+    if vmap_method in SEQUENTIAL:
         return sequential_batch(pure_callback_p, args, dims, vmap_method == "sequential_unrolled", params)
-    if vmap_method is None:
-        raise NotImplementedError(
-            "vmap is only supported for the pure_callback primitive when vmap_method is one of 'sequential', "
-            "'sequential_unrolled', 'expand_dims', 'broadcast_all', or 'legacy_vectorized'. Got vmap_method=None."
-        )
     size = batch_size(args, dims)
-    leading = {"expand_dims": (1,), "broadcast_all": (size,), "legacy_vectorized": ()}[vmap_method]
-    whole = [
-        _shape.broadcast(x, leading) if d is None and leading else x if d is None else move_batch(x, d, 0, size)
-        for x, d in zip(args, dims)
-    ]
+    leading = leading_axes(pure_callback_p, vmap_method, size)
     params["result_avals"] = tuple(a.update(shape=(size, *a.shape)) for a in params["result_avals"])
-    outs = pure_callback_p.bind(*whole, **params)
+    outs = pure_callback_p.bind(*whole_operands(args, dims, size, leading), **params)
     return outs, [0] * len(outs)
 
 

@@ -13,9 +13,8 @@ from veery._core import dtypes, effects, provided, source
 from veery._core.avals import AbstractToken, ShapedArray, maybe_aval_of
 from veery._core.errors import JaxRuntimeError
 from veery._core.primitive import Primitive
-from veery._transforms.batching import batch_size, move_batch
-from veery.lax import _shape
-from veery.lax._callback import VMAP_METHODS, sequential_batch
+from veery._transforms.batching import batch_size
+from veery.lax._callback import SEQUENTIAL, VMAP_METHODS, leading_axes, sequential_batch, whole_operands
 
 _WITH_FRAMES = 4  # custom_call_api_version of functions that are called with a frame
 
@@ -325,32 +324,23 @@ def _batch(
     args: Sequence[Any], dims: Sequence[int | None], *, vmap_method: str | None, **params: Any
 ) -> tuple[list[Any], list[int]]:
     params["vmap_method"] = vmap_method
-    if vmap_method in ("sequential", "sequential_unrolled"):
+    if vmap_method in SEQUENTIAL:
         return sequential_batch(ffi_call_p, args, dims, vmap_method == "sequential_unrolled", params)
-    if vmap_method is None:
-        raise NotImplementedError(
-            "vmap is only supported for the ffi_call primitive when vmap_method is one of 'sequential', "
-            "'sequential_unrolled', 'expand_dims', 'broadcast_all', or 'legacy_vectorized'. Got vmap_method=None."
-        )
     size = batch_size(args, dims)
+    leading = leading_axes(ffi_call_p, vmap_method, size)
     for i, _ in params["input_output_aliases"]:
         if dims[i] is None and vmap_method != "broadcast_all":
             raise NotImplementedError(
                 f"vmap of ffi_call with vmap_method={vmap_method!r}: argument {i} is the same for all elements, and a "
                 "result is to be in its memory. Use vmap_method='broadcast_all'"
             )
-    leading = {"expand_dims": (1,), "broadcast_all": (size,), "legacy_vectorized": ()}[vmap_method]
-    whole = [
-        move_batch(x, d, 0, size) if d is not None else _shape.broadcast(x, leading) if leading else x
-        for x, d in zip(args, dims)
-    ]
     params["input_layouts"] = tuple(
         layout if d is None and not leading else _batched_layout(layout)
         for layout, d in zip(params["input_layouts"], dims)
     )
     params["output_layouts"] = tuple(map(_batched_layout, params["output_layouts"]))
     params["result_avals"] = tuple(a.update(shape=(size, *a.shape)) for a in params["result_avals"])
-    outs = ffi_call_p.bind(*whole, **params)
+    outs = ffi_call_p.bind(*whole_operands(args, dims, size, leading), **params)
     return outs, [0] * len(outs)
 
 
