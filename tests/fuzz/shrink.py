@@ -93,7 +93,8 @@ class Shrinker:
     def __init__(self, found: Outcome, target: str, seconds: float = 120.0):
         self.found, self.target = found, target
         self.deadline = time.monotonic() + seconds
-        self.limit = 130.0 if found.kind == "timeout" else max(60.0, 4 * found.seconds)
+        # A try that takes this long is a hang: programs take 1 to 3 s.
+        self.limit = 30.0 if found.kind == "timeout" else max(60.0, 4 * found.seconds)
         self.tried = 0
 
     @property

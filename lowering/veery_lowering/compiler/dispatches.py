@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from veery_lowering.compiler.elements import compute_elements
 from veery_lowering.errors import Rejected
 from veery_lowering.mlir import Invocation, ir, operations
 from veery_lowering.targets.fusion import DATA_TILING, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
@@ -96,6 +97,7 @@ def create_dispatches(module: ir.Module, invocation: Invocation, flags: Sequence
         return False
     for region in _regions(module.operation):
         _return_values_once(region)
+        compute_elements(region)
     return run([_FUSE_ENCODINGS], last=[_HOIST]) and run(_MAKE_WORKGROUPS)
 
 
