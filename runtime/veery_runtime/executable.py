@@ -17,7 +17,7 @@ from veery_runtime.completion import DELETED, Completion, Deferred, Failed, Pend
 from veery_runtime.device import Device
 from veery_runtime.donation import binding_call, donating_call
 from veery_runtime.errors import tells_of_loss
-from veery_runtime.hostcall import has_effects
+from veery_runtime.hostcall import has_effects, is_synchronous
 from veery_runtime.inline import inline_call
 from veery_runtime.loading import INLINE_WORK, load_module, scratch_of
 from veery_runtime.sharing import Probe, sharing_call
@@ -53,6 +53,7 @@ class Executable:
       queue: "inline" (small work runs in the caller's thread when its inputs are there), "threaded" (the device's own
         queue) or "deferred" (submitted from a worker thread, since submission itself would block).
       has_effects: whether it calls Python functions that are not pure.
+      is_synchronous: whether it has ended when its submission has.
       needs_ready: whether its arguments must be finished when it is submitted. IREE 3.13 looks at the memory of
         arguments where it records commands anew in each call ("transient buffer has not been committed"): in programs
         with loops or branches, with arguments that are overwritten, and with shapes that have variables. Calls that
@@ -62,8 +63,8 @@ class Executable:
 
     __slots__ = (
         "name", "device", "inputs", "outputs", "constants", "donated", "overwritten", "queue", "call",
-        "has_effects", "needs_ready", "_scratch", "_program", "_where", "_result_nbytes", "_aliasing", "_loaded",
-        "_probe", "__weakref__",
+        "has_effects", "is_synchronous", "needs_ready", "_scratch", "_program", "_where", "_result_nbytes", "_aliasing",
+        "_loaded", "_probe", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, program: Any, device: Device, queue: str, loaded: Loaded | None = None) -> None:
@@ -82,6 +83,7 @@ class Executable:
         self.queue = queue
         self._program = program
         self.has_effects = has_effects(program.host_calls)
+        self.is_synchronous = is_synchronous(program.host_calls)
         self.needs_ready = program.metadata.get("control_flow") == "host" or bool(self.overwritten)
         self._result_nbytes = sum(spec.nbytes for spec in self.outputs)
         self._probe: Probe | None = None
@@ -174,8 +176,9 @@ class Executable:
         inline = self.queue == "inline" and not waits
         if self.needs_ready and waits:
             deferred = True
-        if self.has_effects:
-            deferred = deferred or not inline or not (workers.nested() or effects.submitted())
+        if self.is_synchronous:
+            in_turn = not self.has_effects or workers.nested() or effects.submitted()
+            deferred = deferred or not inline or not in_turn
         if deferred:
             return self._defer(refs, waits, buffers, loss)
         results, done = self._submit(refs, waits, inline, loss)
@@ -193,7 +196,7 @@ class Executable:
         self, refs: list[Any], waits: list[Any], inline: bool, loss: Any
     ) -> tuple[list[Any], Completion | Failed | None]:
         """Invokes with references that exist; returns the results' references and what to wait for, if anything."""
-        if self.has_effects:
+        if self.is_synchronous:
             return self._run(refs, waits, inline, loss)
         on, context, function = self._load_unlost(inline, loss)
         arguments = iree.VmVariantList(len(refs) + 2)

@@ -5,7 +5,8 @@ returns its results' buffers at once. On the inline queue everything before it i
 there. On other queues a thread waits, runs the function, fills the buffers and signals, and whoever submitted the
 program goes on.
 
-Programs with effects are synchronous: their calls have no fences, and the functions run where the program was called.
+Programs with effects or with several functions are synchronous: their calls have no fences, and the functions run where
+the program was called.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from veery_runtime.errors import remember
 def host_module(calls: Sequence[Any], device: Device, hal: iree.HalDevice, inline: bool) -> iree.VmModule:
     """The VM module `host` with the Python functions of one program on one queue."""
     interface = iree.PyModuleInterface("host", lambda _: None)
-    synchronous = has_effects(calls)
+    synchronous = is_synchronous(calls)
     for call in calls:
         inputs = specs(device, call.inputs)
         outputs = specs(device, call.outputs)
@@ -43,8 +44,13 @@ def host_module(calls: Sequence[Any], device: Device, hal: iree.HalDevice, inlin
 
 
 def has_effects(calls: Sequence[Any]) -> bool:
-    """Whether some of a program's calls are not pure, so that the program is a synchronous one."""
+    """Whether some of a program's calls are not pure."""
     return any(not call.pure for call in calls)
+
+
+def is_synchronous(calls: Sequence[Any]) -> bool:
+    """Whether a program was compiled to have ended when its submission has; as in veery_lowering.emit.module."""
+    return len(calls) > 1 or has_effects(calls)
 
 
 def specs(device: Device, signature: Sequence[tuple[tuple[int, ...], str]]) -> list[Spec]:

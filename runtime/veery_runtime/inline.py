@@ -29,6 +29,7 @@ def inline_call(executable: Executable) -> Call:
     queued = executable.call_queued
     variant_list = iree.VmVariantList
     no_fence = iree.NO_FENCE
+    fenced = not executable.is_synchronous
     capacity = len(executable.constants) + len(executable.inputs) + 2
     count = len(executable.outputs)
     outputs = tuple(enumerate(executable.outputs))
@@ -41,8 +42,9 @@ def inline_call(executable: Executable) -> Call:
             if buffer._pending is not None:
                 return queued(buffers)
             push(buffer._ref)
-        push(no_fence)
-        push(no_fence)
+        if fenced:
+            push(no_fence)
+            push(no_fence)
         results = variant_list(count)
         try:
             invoke(function, arguments, results)

@@ -7,7 +7,7 @@ from typing import Any
 from veery_runtime import iree
 from veery_runtime.device import Device
 from veery_runtime.flight import MAX_SCRATCH_IN_USE
-from veery_runtime.hostcall import has_effects, host_module
+from veery_runtime.hostcall import host_module
 
 # Up to this many operations and bytes the work is shorter than waking a worker thread: inline and threaded, x * 2 + 1
 # on 40,000 floats takes 10 and 30 us, a product of 64x64 11 and 54 us, the gradient of a scan of 1,000 steps 32 and 64.
@@ -42,9 +42,7 @@ def choose_queue(program: Any, device: Device) -> str:
     waits = program.blocking and program.metadata.get("control_flow") != "device"
     if (waits and chosen != "inline") or (program.host_calls and not device.host_visible):
         return "deferred"
-    # IREE may wait for what one function is to signal before it has called it. On the inline queue that is for ever.
-    several = len(program.host_calls) > 1 and not has_effects(program.host_calls)
-    if chosen == "threaded" or device.inline is None or several:
+    if chosen == "threaded" or device.inline is None:
         return "threaded"
     # A loop that ends when a value says so may be a long one.
     return "inline" if chosen == "inline" or (program.work <= INLINE_WORK and not program.blocking) else "threaded"

@@ -139,6 +139,22 @@ def host(function: Any, *, pure: bool = False, **options: Any) -> Program:
     return Program("with_host_call", code, row, row, host_calls=calls, **options)
 
 
+def host_twice(first: Any, second: Any, **options: Any) -> Program:
+    """first(x) + second(first(x) + 1) on float32[8], of Python functions that are pure."""
+    text = """func.func private @host.cb0(%x: tensor<8xf32>) -> tensor<8xf32> attributes {nosideeffects}
+    func.func private @host.cb1(%x: tensor<8xf32>) -> tensor<8xf32> attributes {nosideeffects}
+    func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %0 = func.call @host.cb0(%x) : (tensor<8xf32>) -> tensor<8xf32>
+      %c = stablehlo.constant dense<1.0> : tensor<8xf32>
+      %1 = stablehlo.add %0, %c : tensor<8xf32>
+      %2 = func.call @host.cb1(%1) : (tensor<8xf32>) -> tensor<8xf32>
+      %3 = stablehlo.add %0, %2 : tensor<8xf32>
+      return %3 : tensor<8xf32> }"""
+    row = (((8,), "float32"),)
+    calls = tuple(HostCall(f"cb{i}", function, row, row, True) for i, function in enumerate((first, second)))
+    return Program("twice", compile_text(text, SYNCHRONOUS), row, row, host_calls=calls, **options)
+
+
 def host_effect(function: Any, **options: Any) -> Program:
     """Hands x to a Python function that returns nothing."""
     text = """func.func private @host.cb0(%x: tensor<8xf32>)

@@ -33,10 +33,47 @@ def test_a_function_gets_arrays_and_its_result_goes_on(device, queue, pure):
     assert x.numpy().tolist() == [127.0] * 8
 
 
-def test_several_functions_do_not_wait_for_each_other_on_the_inline_queue(device):
-    one = programs.host(lambda x: 2 * x, pure=True)
-    several = dataclasses.replace(one, host_calls=one.host_calls * 2)
-    queues = [runtime.loading.choose_queue(program, device) for program in (one, several)]
+@pytest.mark.parametrize("queue", QUEUES)
+def test_several_functions_are_called_in_turn(device, queue):
+    call = runtime.load(programs.host_twice(lambda x: 2 * x, lambda x: 10 * x), device, queue=queue)
+    x = _row(device, 3.0)
+    for _ in range(20):
+        assert call([x])[0].numpy().tolist() == [76.0] * 8
+    for _ in range(3):
+        (x,) = call([x])
+    assert x.numpy().tolist() == [22.0 * (22 * 76 + 10) + 10] * 8
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+@pytest.mark.parametrize("first", [True, False])
+def test_one_of_several_functions_fails(device, queue, first):
+    functions = (fail_on_purpose, np.sin) if first else (np.sin, fail_on_purpose)
+    (x,) = runtime.load(programs.host_twice(*functions), device, queue=queue)([_row(device)])
+    with pytest.raises(KeyError, match="on purpose"):
+        x.numpy()
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+def test_several_functions_are_called_by_several_threads(device, queue):
+    call = runtime.load(programs.host_twice(lambda x: 2 * x, lambda x: 10 * x), device, queue=queue)
+    wrong = []
+
+    def work(i):
+        for k in range(50):
+            if (found := call([_row(device, i + k)])[0].numpy().tolist()) != [22.0 * (i + k) + 10] * 8:
+                wrong.append(found)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_the_queue_of_several_functions_follows_the_work(device):
+    program = programs.host_twice(np.sin, np.sin)
+    queues = [runtime.loading.choose_queue(dataclasses.replace(program, work=n), device) for n in (0, 1 << 30)]
     assert queues == ["inline", "threaded"]
 
 
@@ -138,7 +175,9 @@ def test_a_function_may_run_programs_with_functions(device, queue, pure):
     assert outer([_row(device, 1.0)])[0].numpy().tolist() == [5.0] * 8
 
 
-@pytest.mark.parametrize("program", [programs.host, programs.host_effect])
+@pytest.mark.parametrize(
+    "program", [programs.host, programs.host_effect, lambda function: programs.host_twice(np.sin, function)]
+)
 def test_the_caller_does_not_wait_for_a_slow_function(device, program):
     release = threading.Event()
     seen = []

@@ -43,9 +43,9 @@ class Emission:
     donated: tuple[bool, ...]
 
     @property
-    def has_effects(self) -> bool:
-        """Whether the module calls Python functions that are not pure."""
-        return any(not call.pure for call in self.host_calls)
+    def is_synchronous(self) -> bool:
+        """Whether a call of the module has ended when it returns; as in veery_runtime.hostcall."""
+        return len(self.host_calls) > 1 or any(not call.pure for call in self.host_calls)
 
 
 def emit_module(

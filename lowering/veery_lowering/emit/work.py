@@ -115,6 +115,11 @@ def _scan_work(eqn: Any) -> int:
     return length * estimate_work(eqn.params["jaxpr"].jaxpr) + _touched(eqn)
 
 
+def _linear_solve_work(eqn: Any) -> int:
+    """Of what describes the problem, the solution alone is computed."""
+    return estimate_work(eqn.params["problem"].solve.jaxpr)
+
+
 def _most(works: list[Any]) -> Any:
     """The greatest; of symbolic ones, which may have no order, the sum."""
     return max(works, default=0) if all(map(is_static, works)) else sum(works)
@@ -124,4 +129,5 @@ _CONTROL_FLOW: dict[str, Callable[[Any], int]] = {
     "while": _while_work,
     "scan": _scan_work,
     "cond": lambda eqn: _most([estimate_work(branch.jaxpr) for branch in eqn.params["branches"]]),
+    "custom_linear_solve": _linear_solve_work,
 }
