@@ -14,7 +14,7 @@ import veery_lowering
 from veery import lax, numpy as jnp
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import _rules, rule
-from veery_lowering.targets import Product, Traits, resolve
+from veery_lowering.targets import resolve
 
 FRESH = veery_lowering.Options(cache=False)
 
@@ -148,24 +148,6 @@ def test_unknown_targets(name: str) -> None:
     else:
         with pytest.raises(ValueError, match="unknown"):
             resolve(name)
-
-
-def tiled(*products: Product) -> bool:
-    attempts = resolve("cpu").attempts(Traits(frozenset(), products))
-    return "--iree-dispatch-creation-data-tiling=true" in attempts[0]
-
-
-def test_tiling_is_for_large_products() -> None:
-    large = Product(1, 1024, 1024, 1024, "float32")
-    assert tiled(large) and not tiled()
-    assert not tiled(Product(1, 4096, 1, 4096, "float32"))
-    assert not tiled(Product(8000, 6, 6, 6, "float32"))
-    assert not tiled(Product(1, 300, 300, 300, "float32"), Product(1, 4096, 1, 4096, "float32"))
-
-
-def test_tiling_falls_back() -> None:
-    attempts = resolve("cpu").attempts(Traits(frozenset(), (Product(1, 1024, 1024, 1024, "float32"),)))
-    assert "--iree-dispatch-creation-data-tiling=true" not in attempts[1]
 
 
 def _convolved(x: Any, w: Any) -> Any:

@@ -127,18 +127,27 @@ TABLE = b"""func.func @main(%x: tensor<300xf32>) -> tensor<300xf32> {
 }"""
 
 
-@pytest.mark.parametrize("module", [NETWORK, TABLE])
+# A product that gains from tiles: the compiler's own phase asks for them whatever the product.
+PRODUCT = b"""
+func.func @main(%x: tensor<90x88xf32>, %y: tensor<88x100xf32>, %b: tensor<90x100xf32>) -> tensor<90x100xf32> {
+  %p = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
+    : (tensor<90x88xf32>, tensor<88x100xf32>) -> tensor<90x100xf32>
+  %r = stablehlo.add %p, %b : tensor<90x100xf32>
+  return %r : tensor<90x100xf32>
+}"""
+KINDS = {
+    "plain": FLAGS,
+    "no multi-use": (*FLAGS, NO_MULTI_USE_FUSION),
+    "aggressive": tuple(flag for flag in FLAGS if flag != NO_AGGRESSIVE_FUSION),
+    "vulkan": resolve("vulkan:valhall4").attempts(Traits(frozenset(), ()))[0],
+    "cuda": resolve("cuda:sm_80").attempts(Traits(frozenset(), ()))[0],
+}
+TILED = (*FLAGS, DATA_TILING)
+
+
 @pytest.mark.parametrize(
-    "flags",
-    [
-        FLAGS,
-        (*FLAGS, NO_MULTI_USE_FUSION),
-        (*FLAGS, DATA_TILING),
-        tuple(flag for flag in FLAGS if flag != NO_AGGRESSIVE_FUSION),
-        resolve("vulkan:valhall4").attempts(Traits(frozenset(), ()))[0],
-        resolve("cuda:sm_80").attempts(Traits(frozenset(), ()))[0],
-    ],
-    ids=["plain", "no multi-use", "tiled", "aggressive", "vulkan", "cuda"],
+    ("module", "flags"),
+    [*itertools.product((NETWORK, TABLE, PRODUCT), KINDS.values()), (TABLE, TILED), (PRODUCT, TILED)],
 )
 def test_dispatches_are_those_of_the_compilers_own_phase(module: bytes, flags: tuple[str, ...]) -> None:
     assert dispatches.knows(flags)

@@ -12,15 +12,18 @@ As text pipelines the passes take less time than as a phase, too: 6 of 7.5 ms fo
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from veery_lowering.compiler.elements import compute_elements
 from veery_lowering.errors import Rejected
-from veery_lowering.mlir import Invocation, ir, operations
+from veery_lowering.mlir import Invocation, ir, operations, sizes
 from veery_lowering.targets.fusion import DATA_TILING, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
-from veery_lowering.targets.target import COMMON_FLAGS
+from veery_lowering.targets.target import COMMON_FLAGS, Product
+from veery_lowering.targets.tiling import gains_from_tiling
+from veery_lowering.types import numpy_dtype
 
 PHASE = "dispatch-creation"
 EARLIER = ("input", "abi", "preprocessing", "global-optimization")
@@ -53,7 +56,8 @@ _SPLIT = [
     f"{_CLEAN},{_D}split-reduction-ops,{_D}form-split-reduction-dispatches",
     f"{_D}transpose-generic-ops,{_D}propagate-encodings",
 ]
-_TILE = f"iree-flow-canonicalize{{cse-constants=false}},{_D}annotate-data-tiling-hints,{_D}set-encoding"
+_HINT = "iree.opt.data_tiling"  # of a product that reads tiled copies
+_FIND_PRODUCTS = f"iree-flow-canonicalize{{cse-constants=false}},{_D}annotate-data-tiling-hints"
 _FUSE_ENCODINGS = f"{_D}fuse-encoding-ops-into-dispatch-regions-pass,{_D}convert-encoding-to-flow"
 _MAKE_WORKGROUPS = [
     f"{_D}remove-tensor-barriers,{_D}convert-dispatch-regions-to-workgroups,{_D}convert-tensor-to-flow",
@@ -93,8 +97,11 @@ def create_dispatches(module: ir.Module, invocation: Invocation, flags: Sequence
     first = [_PAD, _CLEAN_GLOBALS] if _has_globals(module) else [_PAD]
     if not run([*_PREPARE, *multi_use, *_SPLIT], first, [_HOIST]) or not run(_form_regions(flags)):
         return False
-    if DATA_TILING in flags and not run([_TILE], last=[f"{_D}hoist-encoding-ops"]):
-        return False
+    if DATA_TILING in flags:
+        if not run([_FIND_PRODUCTS]):
+            return False
+        if _choose_tiled(module) and not run([f"{_D}set-encoding"], last=[f"{_D}hoist-encoding-ops"]):
+            return False
     for region in _regions(module.operation):
         _return_values_once(region)
         compute_elements(region)
@@ -134,6 +141,27 @@ def _is_filled(x: Any) -> bool:
             op.name == "linalg.index" for op in operations(maker)
         )
     return bool(maker.name == "linalg.fill")
+
+
+def _choose_tiled(module: ir.Module) -> bool:
+    """Take the hint from products that are faster as they are; return whether there are others."""
+    hinted = [op for op in operations(module.operation) if _HINT in op.attributes]
+    for op in hinted:
+        # Of products with vectors, the maps are known by their names.
+        if "indexing_maps" not in op.attributes or not gains_from_tiling(*_product(op)):
+            del op.attributes[_HINT]
+    return any(_HINT in op.attributes for op in hinted)
+
+
+def _product(op: Any) -> tuple[Product, bool]:
+    """The sizes of a product, and whether the columns of its second operand lie along what is summed."""
+    a, b, out = ([expr.position for expr in m.value.results] for m in op.attributes["indexing_maps"])
+    length = {axis: n or 0 for axes, x in zip((a, b), op.operands) for axis, n in zip(axes, sizes(x))}
+    batch, m, n, k = (
+        math.prod(length[axis] for axis in length if (axis in a, axis in b, axis in out) == where)
+        for where in ((True, True, True), (True, False, True), (False, True, True), (True, True, False))
+    )
+    return Product(batch, m, n, k, numpy_dtype(op.operands[0].type).name), b[-1] not in out
 
 
 def _form_regions(flags: Sequence[str]) -> list[str]:

@@ -8,7 +8,8 @@ import platform
 from veery_lowering.mlir import bundled_linker
 from veery_lowering.store.machine import cpu_features
 from veery_lowering.targets.fusion import DATA_TILING, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION, fusion_flags
-from veery_lowering.targets.target import COMMON_FLAGS, Flags, Product, Target, Traits
+from veery_lowering.targets.target import COMMON_FLAGS, Flags, Target, Traits
+from veery_lowering.targets.tiling import gains_from_tiling
 
 _FLAGS: Flags = (
     *COMMON_FLAGS,
@@ -17,12 +18,6 @@ _FLAGS: Flags = (
 )
 
 _HOST: Flags = ("--iree-llvmcpu-target-cpu=host",)
-
-# Tiling of operands, measured against the plain flags in one run: products of 128 62 to 74 us, 256 191 to 274 us, 384
-# 780 to 584 us, 512 1.46 to 1.31 ms, 1000 132 to 40 ms; but a 4096 matrix-vector product takes 17 times as long, a
-# sum of 3M elements 1.7 times. Programs that add a bias of 300 columns do not compile with it (1.5 s lost).
-_TILED_FLOPS = 2 * 448**3
-_TILED_SIDE = 384
 
 # Code for these calls the C library, which only a library made by the system-style link may do.
 _LIBM = frozenset(
@@ -100,20 +95,10 @@ def _attempts(processor: Flags, traits: Traits) -> list[Flags]:
             "--iree-llvmcpu-link-embedded=false",
             f"--iree-llvmcpu-system-linker-path={bundled_linker()} -flavor gnu",
         )
-    return [(*flags, DATA_TILING), flags] if _gains_from_tiling(traits.products) else [flags]
+    # In which operand k comes last is known only when dispatches are formed, where each product is asked again.
+    is_tiled = any(gains_from_tiling(product, transposed=True) for product in traits.products)
+    return [(*flags, DATA_TILING), flags] if is_tiled else [flags]
 
 
 def _compiles_shortly(flags: Flags) -> bool:
     return (platform.system(), platform.machine()) == ("Linux", "x86_64") and _SHORT.issuperset(flags)
-
-
-def _gains_from_tiling(products: tuple[Product, ...]) -> bool:
-    """Whether large matrix-matrix products, and no large thin ones, make up the contractions."""
-
-    def flops(p: Product) -> int:
-        return 2 * p.batch * p.m * p.n * p.k
-
-    wide = [p for p in products if min(p.m, p.n, p.k) >= _TILED_SIDE]
-    thin = sum(flops(p) for p in products if min(p.m, p.n, p.k) < _TILED_SIDE)
-    # A thin product costs 17 times more with tiling, a wide one 3 times less.
-    return any(flops(p) >= _TILED_FLOPS for p in wide) and sum(map(flops, wide)) > 32 * thin
