@@ -1,13 +1,14 @@
 """NumPy's functions that programs for the CPU call: sorting, and the references of primitives.
 
-They are plain data, so that a program that is found on disk calls them again.
+They are plain data, so that a program that is found on disk calls them again. Those that neither change nor keep their
+arguments say that they `reads_only`, and are given the program's own memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,6 +21,7 @@ class HostSort:
 
     axis: int
     num_keys: int
+    reads_only: ClassVar[bool] = True
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
         if len(arrays) == 1:
@@ -65,6 +67,7 @@ class HostTopK:
 
     k: int
     index_dtype: str
+    reads_only: ClassVar[bool] = True
 
     def __call__(self, x: np.ndarray) -> list[np.ndarray]:
         key = _key_of_largest(x)
@@ -113,6 +116,10 @@ class HostReference:
     @property
     def __name__(self) -> str:  # of the function, for messages
         return str(self.primitive.name)
+
+    @property
+    def reads_only(self) -> bool:
+        return bool(self.primitive.name != "ffi_call")  # what a library does to its arguments is its own affair
 
     def __call__(self, *operands: np.ndarray) -> list[np.ndarray]:
         out = self.primitive.reference(*operands, **dict(self.params))

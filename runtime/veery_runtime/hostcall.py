@@ -69,22 +69,25 @@ class HostFunction:
         self.inputs = inputs
         self.outputs = outputs
         self.device = device
+        self.reads_only = bool(getattr(function, "reads_only", False))
 
     def run(self, views: Sequence[iree.HalBufferView]) -> list[np.ndarray[Any, Any]]:
-        """Calls the function with copies of finished arguments; see `call`."""
+        """Calls the function with finished arguments; see `call`."""
         return self.call(
             [
-                np.array(self.device.read_view(view, spec)) if spec.nbytes else np.empty(spec.shape, spec.dtype)
+                self.device.read_view(view, spec) if spec.nbytes else np.empty(spec.shape, spec.dtype)
                 for view, spec in zip(views, self.inputs)
             ]
         )
 
     def call(self, arguments: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-        """Calls the function with arrays, which it may keep and change.
+        """Calls the function with arrays: with copies, unless it only reads them.
 
         Raises:
           TypeError, ValueError: the results do not have the declared number, shapes or dtypes.
         """
+        if not self.reads_only:
+            arguments = [*map(np.array, arguments)]
         with workers.nesting():
             results = self.function(*arguments)
         if not self.outputs:

@@ -14,7 +14,7 @@ from veery._core.ad import LINEAR, Zero
 from veery._core.array import Array
 from veery._core.avals import ShapedArray
 from veery._core.primitive import Primitive
-from veery.lax import _arithmetic, _contract, _convert, _fill, _matrix as mx, _shape, _slicing
+from veery.lax import _arithmetic, _contract, _convert, _fft_reference, _fill, _matrix as mx, _shape, _slicing
 
 ArrayLike = Any
 Shape = tuple[int, ...]
@@ -113,15 +113,6 @@ def _fft_transpose(ct: Any, x: Any, *, fft_type: FftType, fft_lengths: Shape) ->
     weights = np.where((k == 0) | (2 * k == n), 1.0, 2.0) / math.prod(fft_lengths)
     half = _arithmetic.conj(fft_p.bind(ct, fft_type=FftType.RFFT, fft_lengths=fft_lengths))
     return [_arithmetic.mul(half, _along_last(weights, half))]
-
-
-def _fft_reference(x: np.ndarray, *, fft_type: FftType, fft_lengths: Shape) -> np.ndarray:
-    axes = tuple(range(x.ndim - len(fft_lengths), x.ndim))
-    function = {FftType.FFT: np.fft.fftn, FftType.IFFT: np.fft.ifftn, FftType.RFFT: np.fft.rfftn}
-    with np.errstate(all="ignore"):
-        if fft_type == FftType.IRFFT:
-            return np.fft.irfftn(x, fft_lengths, axes)
-        return function[fft_type](x, axes=axes)
 
 
 # The transform as products of matrices, where there is no NumPy. Real and imaginary parts are arrays of their own:
@@ -236,7 +227,7 @@ fft_p = Primitive(
     abstract_eval=_fft_abstract_eval,
     jvp=LINEAR,
     transpose=_fft_transpose,
-    reference=_fft_reference,
+    reference=_fft_reference.transformed,
     composition=_fft_composition,
 )
 mx.batch_in_front(fft_p)

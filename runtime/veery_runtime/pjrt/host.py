@@ -137,7 +137,9 @@ def _run(frame: foreign.Frame) -> None:
     if program is None:
         raise RuntimeError("the program whose Python function is called was freed")
     function = program.functions[attributes["index"]]
-    arguments = [_array(at, spec).copy() for at, spec in zip(_pointers(frame.args), function.inputs)]
+    arguments = [_array(at, spec) for at, spec in zip(_pointers(frame.args), function.inputs)]
+    for argument in arguments:
+        argument.flags.writeable = False
     results = function.call(arguments)
     for at, spec, result in zip(_pointers(frame.rets), function.outputs, results):
         if spec.nbytes:
