@@ -91,6 +91,25 @@ def test_steps_through_halves() -> None:
         np.testing.assert_array_equal(veery.jit(strided)(x), x[::2])
 
 
+BACKWARDS = {
+    "columns": lambda x: x[:, ::-2],
+    "of the transpose": lambda x: x.T[:, ::-2],
+    "of a sum": lambda x: (x + x)[:, ::-2],
+    "then chosen": lambda x: x[:, ::2][:, np.array([2, 0])],
+    "both": lambda x: x[::-3, ::-2] + 1,
+}
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.int8, np.float32, np.complex64, bool])
+def test_steps_backwards(dtype: type) -> None:
+    """Unsigned integers are taken for signed ones to be reversed: IREE compiled no step before that."""
+    x = np.arange(35).reshape(5, 7).astype(dtype)
+    for what, function in BACKWARDS.items():
+        compiled = veery.jit(function).lower(x).compile()
+        assert "fallback" not in compiled._program.metadata, what
+        np.testing.assert_array_equal(compiled(x), function(x), what)
+
+
 SIMPLE = [(0, 0, 1), (1, 2, 0), (1, 1, 1), (0, 1, 2), (-1, 2, 0)]
 
 

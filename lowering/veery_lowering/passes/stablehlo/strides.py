@@ -24,5 +24,14 @@ def compute_strided(module: Any) -> None:
         if op.name == "stablehlo.slice" and set(op.attributes["strides"]) - {1}:
             if base_name(maker(op.operands[0])) not in _THERE:
                 bar_operand(op, 0)
-            if not all(is_elementwise(use.owner.operation) for use in op.results[0].uses):
+            if not _is_for_expressions(op):
                 behind_barrier(op)
+
+
+def _is_for_expressions(op: Any) -> bool:
+    """Whether only elementwise expressions read the results of an operation, also as numbers of another type."""
+    users = [use.owner.operation for use in op.results[0].uses]
+    return all(
+        _is_for_expressions(user) if user.name == "stablehlo.bitcast_convert" else is_elementwise(user)
+        for user in users
+    )
