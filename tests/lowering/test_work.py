@@ -53,3 +53,14 @@ def test_products_count_their_terms() -> None:
     dims = (((1,), (0,)), ((), ()))
     g.outvars.append(g.op("dot_general", *g.invars, out=(64, 16), dimension_numbers=dims))
     assert estimate_work(g.closed().jaxpr) == 2 * 64 * 32 * 16 + 4 * (64 * 32 + 32 * 16 + 64 * 16)
+
+
+def test_decompositions_count_their_products() -> None:
+    """Which LAPACK computes faster than IREE's kernels would."""
+    for name, expected in (("cholesky", 10 * 80**3 // 8), ("svd", 20 * 10 * 80**3 // 8)):
+        g = Graph(((10, 80, 80), F))
+        g.outvars.append(g.op(name, *g.invars))
+        assert estimate_work(g.closed().jaxpr) == expected
+    g = Graph(((80, 80), F), ((80, 3), F))
+    g.outvars.append(g.op("triangular_solve", *g.invars, out=(80, 3)))
+    assert estimate_work(g.closed().jaxpr) == 80 * 80 * 3 // 8

@@ -56,6 +56,18 @@ def test_over_several_axes(name: str, references: Any) -> None:
         np.testing.assert_allclose(ours(x, s=(3, 6)), theirs(x, s=(3, 6), axes=(2, 3)), atol=1e-12)
 
 
+def test_real_numbers_are_transformed_as_such() -> None:
+    """Which are made complex in the program; what is complex stays so, also where its imaginary parts are constant."""
+    x = random(6, 5)
+    for call, half in ((jnp.fft.fft2, np.fft.fft2), (jnp.fft.ifft, np.fft.ifft)):
+        compiled = veery.jit(call).lower(x)
+        assert "@host.cb0(tensor<6x5xf64>) -> tensor<6x5xcomplex<f64>>" in compiled.as_text()
+        np.testing.assert_allclose(compiled.compile()(x), half(x), atol=1e-12)
+    for imaginary in (1.0, np.nan, -0.0):
+        shifted = veery.jit(lambda x, y=imaginary: jnp.fft.fft(lax.complex(x, jnp.full_like(x, y))))
+        np.testing.assert_allclose(shifted(x), np.fft.fft(x + 1j * imaginary), atol=1e-12)
+
+
 def test_frequencies_and_shifts(references: Any) -> None:
     for n in (1, 4, 5):
         np.testing.assert_allclose(jnp.fft.fftfreq(n, 0.5), np.fft.fftfreq(n, 0.5))

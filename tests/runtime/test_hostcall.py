@@ -73,8 +73,9 @@ def test_several_functions_are_called_by_several_threads(device, queue):
 
 def test_the_queue_of_several_functions_follows_the_work(device):
     program = programs.host_twice(np.sin, np.sin)
-    queues = [runtime.loading.choose_queue(dataclasses.replace(program, work=n), device) for n in (0, 1 << 30)]
-    assert queues == ["inline", "threaded"]
+    sizes = 0, runtime.loading.INLINE_WORK_OF_CALLS, runtime.loading.INLINE_WORK_OF_CALLS + 1
+    queues = [runtime.loading.choose_queue(dataclasses.replace(program, work=n), device) for n in sizes]
+    assert queues == ["inline", "inline", "threaded"]
 
 
 def fail_on_purpose(x):

@@ -100,8 +100,27 @@ def _equation_work(eqn: Any) -> int:
     special = _CONTROL_FLOW.get(eqn.primitive.name)
     if special is not None:
         return special(eqn)
+    terms = _TERMS.get(eqn.primitive.name)
+    if terms is not None and is_static(math.prod(eqn.invars[0].aval.shape)):
+        return terms * _products(eqn) // _LAPACK_SPEED
     inner = sum(estimate_work(jaxpr.jaxpr) for jaxpr in inner_jaxprs(eqn))
     return inner or _touched(eqn) + sum(eqn.primitive.cost(eqn))
+
+
+# What LAPACK multiplies for each element of a matrix and each of its columns (of a right side, each row of the matrix),
+# roughly; and how many such products it computes while IREE's kernels do one operation, or touch a byte.
+_TERMS = {
+    "cholesky": 1, "lu": 1, "triangular_solve": 1, "qr": 4, "householder_product": 2, "eigh": 10, "svd": 20, "eig": 40,
+    "schur": 40, "hessenberg": 4, "tridiagonal": 4,
+}  # fmt: skip
+_LAPACK_SPEED = 8
+
+
+def _products(eqn: Any) -> int:
+    if eqn.primitive.name == "triangular_solve":
+        return int(math.prod(eqn.invars[1].aval.shape) * eqn.invars[0].aval.shape[-1])
+    shape = eqn.invars[0].aval.shape
+    return int(math.prod(shape) * min(shape[-2:]))
 
 
 def _while_work(eqn: Any) -> int:
