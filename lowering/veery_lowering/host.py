@@ -1,7 +1,7 @@
 """NumPy's functions that programs for the CPU call: sorting, and the references of primitives.
 
 They are plain data, so that a program that is found on disk calls them again. Those that neither change nor keep their
-arguments say that they `reads_only`, and are given the program's own memory.
+arguments, and keep no results, say `reads_only`: they are given the program's own memory, and it takes theirs.
 """
 
 from __future__ import annotations

@@ -146,7 +146,10 @@ def _synchronous(function: HostFunction) -> Callable[..., Any]:
 
 def _computed(function: HostFunction, refs: Sequence[iree.VmRef]) -> list[iree.VmRef]:
     results = function.run([ref.deref(iree.HalBufferView) for ref in refs])
-    return [put(result, function.device, copy=True)._ref for result in results]
+    return [
+        put(result, function.device, copy=spec.small or not function.reads_only, sole=True)._ref
+        for result, spec in zip(results, function.outputs)
+    ]
 
 
 def _inline(function: HostFunction) -> Callable[..., Any]:

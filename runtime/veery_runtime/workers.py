@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 Job = Callable[[], None]
 
@@ -21,14 +20,16 @@ class _Nesting(threading.local):
 _nesting = _Nesting()
 
 
-@contextmanager
-def nesting() -> Iterator[None]:
+class nesting:
     """Marks a block as the work of a Python function that a program has called."""
-    outer, _nesting.inside = _nesting.inside, True
-    try:
-        yield
-    finally:
-        _nesting.inside = outer
+
+    __slots__ = ("_outer",)
+
+    def __enter__(self) -> None:
+        self._outer, _nesting.inside = _nesting.inside, True
+
+    def __exit__(self, *_: object) -> None:
+        _nesting.inside = self._outer
 
 
 def nested() -> bool:

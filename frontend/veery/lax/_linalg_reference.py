@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from veery.lax import _lapack as lapack
+from veery.lax._reference import aligned_empty
 
 
 def _count(x: np.ndarray) -> int:
@@ -71,7 +72,8 @@ def cholesky(x: np.ndarray) -> np.ndarray:
     if _is_stack_of_small(x):
         with suppress(np.linalg.LinAlgError):
             return np.linalg.cholesky(x)
-    factor = np.zeros(x.shape, x.dtype)
+    factor = aligned_empty(x.shape, x.dtype)
+    factor[...] = 0
     if not x.size:
         return factor
     # The rows of the lower triangle are the columns of the upper one of the transposed matrix.
@@ -94,7 +96,8 @@ def triangular_solve(
     conjugate_a: bool,
     unit_diagonal: bool,
 ) -> np.ndarray:
-    solution = np.array(b, order="C")
+    solution = aligned_empty(b.shape, b.dtype)
+    solution[...] = b
     if not b.size:
         return solution
     a = np.ascontiguousarray(a.conj() if conjugate_a and not transpose_a else a)
