@@ -106,7 +106,7 @@ def triangular_solve(
     operation = b"N" if not transpose_a else b"C" if conjugate_a else b"T"
     place = side, triangle, operation, b"U" if unit_diagonal else b"N"
     (rows, columns), n = b.shape[-2:], a.shape[-1]
-    with lapack.threads_for(*b.shape):
+    with lapack.threads_for(n, max(rows, columns)):
         lapack.call("trsm", b.dtype, _count(b), *place, columns, rows, lapack.one(b.dtype), a, n, solution, columns)
     return solution
 
