@@ -194,6 +194,14 @@ class ClosedJaxpr:
         return self.jaxpr.constvars
 
     @property
+    def invars(self) -> list[Var]:
+        return self.jaxpr.invars
+
+    @property
+    def outvars(self) -> list[Atom]:
+        return self.jaxpr.outvars
+
+    @property
     def eqns(self) -> list[JaxprEqn]:
         return self.jaxpr.eqns
 

@@ -11,7 +11,7 @@ from veery._core import ad, provided, refs
 from veery._core.ad import LINEAR, MULTILINEAR, NONDIFFERENTIABLE, Zero, instantiate_zeros
 from veery._core.avals import aval_of
 from veery._core.cost import per_result
-from veery._core.trace import current_trace
+from veery._core.trace import Trace, current_trace, set_current_trace
 
 Rule = Callable[..., Any]
 JvpRule = Rule | Sequence[Rule | None] | ad._JvpForm | None
@@ -148,6 +148,11 @@ class Primitive:
         if self.with_refs is not None:
             return refs.bind(self, args, params)
         return current_trace().process_primitive(self, args, params)
+
+    def bind_with_trace(self, trace: Trace, args: Sequence[Any], avals: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Apply the operation in a trace, as traces made outside veery do; the avals are those of the arguments."""
+        with set_current_trace(trace):
+            return self.bind(*args, **params)
 
     def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The functions and parameters with which an equation of this operation is applied: `bind(*functions, *args,

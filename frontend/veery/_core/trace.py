@@ -29,20 +29,36 @@ class Trace:
     lowers = False  # whether operations on types of the user's become what they are made of
     evaluates = False  # whether no transformation is to come: what operations with references in them are is settled
 
-    def __init__(self, parent: Trace | None):
+    def __init__(self, parent: Trace | None = None):
         self.parent = parent
         self.alive = True
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Apply an operation."""
         raise NotImplementedError(f"{type(self).__name__} does not process primitives")
 
-    def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    def apply_custom_jvp(self, call: Any, args: Sequence[Any]) -> list[Any]:
         """Apply a function with a custom jvp rule (see veery._transforms.custom_rules)."""
-        raise NotImplementedError(type(self).__name__)
+        return list(call.processed_by(self, args))
 
-    def process_custom_vjp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    def apply_custom_vjp(self, call: Any, args: Sequence[Any]) -> list[Any]:
         """Apply a function with a custom vjp rule (see veery._transforms.custom_rules)."""
-        raise NotImplementedError(type(self).__name__)
+        return list(call.processed_by(self, args))
+
+    # What a trace made outside veery has in the place of the two above.
+
+    def process_custom_jvp_call(
+        self, primitive: Primitive, fun: Any, jvp: Any, tracers: Sequence[Any], *, symbolic_zeros: bool
+    ) -> Sequence[Any]:
+        """Apply a function with a custom jvp rule; both have `call_wrapped`."""
+        raise NotImplementedError(f"{type(self).__name__} does not process functions with custom jvp rules")
+
+    def process_custom_vjp_call(
+        self, primitive: Primitive, fun: Any, fwd: Any, bwd: Any, tracers: Sequence[Any], *, out_trees: Any,
+        symbolic_zeros: bool,
+    ) -> Sequence[Any]:  # fmt: skip
+        """Apply a function with a custom vjp rule; all three have `call_wrapped`."""
+        raise NotImplementedError(f"{type(self).__name__} does not process functions with custom vjp rules")
 
     @property
     def main(self) -> Any:
@@ -60,16 +76,21 @@ class Trace:
 class Tracer:
     """A value of which only the aval is known. `_trace` is the trace it belongs to."""
 
-    __slots__ = ("_trace", "__weakref__")
+    __slots__ = ("_aval", "_trace", "__weakref__")
     __array_priority__ = 1000
     __hash__ = None  # type: ignore[assignment]
     is_array = True  # and no value of another type, such as a reference
 
+    _aval: Any
     _trace: Trace
+
+    def __init__(self, trace: Trace, aval: Any):
+        self._trace = trace
+        self._aval = aval
 
     @property
     def aval(self) -> Any:
-        raise NotImplementedError(type(self).__name__)
+        return self._aval
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -120,11 +141,11 @@ class EvalTrace(Trace):
                 raise leaked_tracer_error(arg, f"the operation {primitive}")
         return primitive.run(*args, **params)
 
-    def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    def apply_custom_jvp(self, call: Any, args: Sequence[Any]) -> list[Any]:
         result: list[Any] = call.fun(*args)
         return result
 
-    def process_custom_vjp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    def apply_custom_vjp(self, call: Any, args: Sequence[Any]) -> list[Any]:
         result: list[Any] = call.fun(*args)
         return result
 
@@ -146,15 +167,15 @@ class CompileTimeTrace(Trace):
         with set_current_trace(trace):
             return trace.process_primitive(primitive, args, params)
 
-    def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    def apply_custom_jvp(self, call: Any, args: Sequence[Any]) -> list[Any]:
         trace = self._trace_of(args)
         with set_current_trace(trace):
-            return trace.process_custom_jvp_call(call, args)
+            return trace.apply_custom_jvp(call, args)
 
-    def process_custom_vjp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    def apply_custom_vjp(self, call: Any, args: Sequence[Any]) -> list[Any]:
         trace = self._trace_of(args)
         with set_current_trace(trace):
-            return trace.process_custom_vjp_call(call, args)
+            return trace.apply_custom_vjp(call, args)
 
 
 def check_alive(tracer: Tracer, where: str) -> None:

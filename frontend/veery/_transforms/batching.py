@@ -121,14 +121,14 @@ class BatchTrace(Trace):
     def owns(self, x: Any) -> bool:
         return isinstance(x, VmapTracer) and (x._trace is self or x._trace is self.origin)
 
-    def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    def apply_custom_jvp(self, call: Any, args: Sequence[Any]) -> list[Any]:
         refuse_own(args, self, call.name)
         vals, dims = unzip([self.pair(x) for x in args])
         with set_current_trace(self.parent):  # type: ignore[arg-type]
             out, out_dims = call.apply_batch(self.axis, vals, dims, self.origin or self)
         return [self.wrap(x, d) for x, d in zip(out, out_dims, strict=True)]
 
-    process_custom_vjp_call = process_custom_jvp_call
+    apply_custom_vjp = apply_custom_jvp
 
 
 @leaks.checked

@@ -38,6 +38,8 @@ class Rule:
     def __call__(self, *args: Any, **options: Any) -> Sequence[Any]:
         return self.call(*args, **options)
 
+    call_wrapped = __call__  # by which traces made outside veery call functions
+
 
 class CustomRuleError(TypeError):
     """A function with derivative rules of its own is differentiated in a value that its rules do not know of."""
@@ -60,7 +62,12 @@ class CustomJVPCall:
 
     def bind(self, *args: Any) -> list[Any]:
         """The call in the current trace."""
-        return list(current_trace().process_custom_jvp_call(self, args))
+        return list(current_trace().apply_custom_jvp(self, args))
+
+    def processed_by(self, trace: Trace, args: Sequence[Any]) -> Sequence[Any]:
+        """The call in a trace made outside veery."""
+        fun, rule = Rule(self.fun, self.name), Rule(self.rule, "jvp")
+        return trace.process_custom_jvp_call(custom_jvp_call_p, fun, rule, args, symbolic_zeros=self.symbolic_zeros)
 
     def apply_jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Outputs and tangents by the custom rule."""
@@ -125,7 +132,14 @@ class CustomVJPCall:
 
     def bind(self, *args: Any) -> list[Any]:
         """The call in the current trace."""
-        return list(current_trace().process_custom_vjp_call(self, args))
+        return list(current_trace().apply_custom_vjp(self, args))
+
+    def processed_by(self, trace: Trace, args: Sequence[Any]) -> Sequence[Any]:
+        """The call in a trace made outside veery."""
+        fun, fwd, bwd = Rule(self.fun, self.name), Rule(self.fwd, "fwd"), Rule(self.bwd, "bwd")
+        return trace.process_custom_vjp_call(
+            custom_vjp_call_p, fun, fwd, bwd, args, out_trees=self.num_outs, symbolic_zeros=self.symbolic_zeros
+        )
 
     def apply_jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Outputs, and tangents as a linear operation that only transposition understands."""

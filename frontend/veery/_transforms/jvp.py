@@ -62,7 +62,7 @@ class JVPTrace(Trace):
             return [self.wrap(p, t) for p, t in zip(out, tangent, strict=True)]
         return self.wrap(out, tangent)
 
-    def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    def apply_custom_jvp(self, call: Any, args: Sequence[Any]) -> list[Any]:
         refuse_own(args, self, call.name)
         primals, tangents = unzip([self.pair(x) for x in args])
         with set_current_trace(self.parent):  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ class JVPTrace(Trace):
             out, tangent = call.apply_jvp(primals, tangents)
         return [self.wrap(p, t) for p, t in zip(out, tangent, strict=True)]
 
-    def process_custom_vjp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    def apply_custom_vjp(self, call: Any, args: Sequence[Any]) -> list[Any]:
         refuse_own(args, self, call.name)
         primals, tangents = unzip([self.pair(x) for x in args])
         with set_current_trace(self.parent):  # type: ignore[arg-type]

@@ -82,12 +82,12 @@ class PartialTrace(Trace):
         divided = [next(found) if nz else x for x, nz in zip(outs, nonzeros_out, strict=True)]
         return divided if primitive.multiple_results else divided[0]
 
-    def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    def apply_custom_jvp(self, call: Any, args: Sequence[Any]) -> list[Any]:
         with set_current_trace(self.target(args)):
             result: list[Any] = call.bind(*args)
             return result
 
-    process_custom_vjp_call = process_custom_jvp_call
+    apply_custom_vjp = apply_custom_jvp
 
 
 class LinearizeTrace(Trace):
@@ -146,7 +146,7 @@ class LinearizeTrace(Trace):
         wrapped = [self.wrap(p, t) for p, t in pairs]
         return wrapped if primitive.multiple_results else wrapped[0]
 
-    def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    def apply_custom_jvp(self, call: Any, args: Sequence[Any]) -> list[Any]:
         refuse_own(args, self, call.name)
         primals, tangents = unzip([self.pair(x) for x in args])
         if all(type(t) is Zero for t in tangents):
@@ -157,7 +157,7 @@ class LinearizeTrace(Trace):
             out, tangent = call.apply_jvp(primals, tangents)
         return [self.wrap(p, t) for p, t in zip(out, tangent, strict=True)]
 
-    process_custom_vjp_call = process_custom_jvp_call
+    apply_custom_vjp = apply_custom_jvp
 
 
 class Linearized(NamedTuple):

@@ -37,15 +37,15 @@ class PartialTrace(Trace):
         with set_current_trace(trace):
             return trace.process_primitive(primitive, args, params)
 
-    def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    def apply_custom_jvp(self, call: Any, args: Sequence[Any]) -> list[Any]:
         trace = self._trace_of(args)
         with set_current_trace(trace):
-            return trace.process_custom_jvp_call(call, args)
+            return trace.apply_custom_jvp(call, args)
 
-    def process_custom_vjp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    def apply_custom_vjp(self, call: Any, args: Sequence[Any]) -> list[Any]:
         trace = self._trace_of(args)
         with set_current_trace(trace):
-            return trace.process_custom_vjp_call(call, args)
+            return trace.apply_custom_vjp(call, args)
 
 
 @leaks.checked

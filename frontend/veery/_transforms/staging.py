@@ -240,11 +240,11 @@ class StagingTrace(Trace):
                 if var in called.jaxpr.qdds:
                     self.qdds[atom].update(called.jaxpr.qdds[var].cur_val)  # type: ignore[index]
 
-    def process_custom_jvp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    def apply_custom_jvp(self, call: Any, args: Sequence[Any]) -> list[Any]:
         result: list[Any] = call.stage(self, args)
         return result
 
-    def process_custom_vjp_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    def apply_custom_vjp(self, call: Any, args: Sequence[Any]) -> list[Any]:
         result: list[Any] = call.stage(self, args)
         return result
 

@@ -4,7 +4,7 @@ What is cheap, such as `x.astype(float32)` of int8, is computed anew by each dis
 reads an element of it, seen through a reshape (`y - y.ravel()[0]`, or the place that a gather found), IREE 3.13 tiles
 (`iree-codegen-tile-and-distribute-to-workgroups-using-forall-op`) the element as a slice of a slice of a slice, without
 end: the compiler never returned. So an element is computed of elements of what the whole is computed of.
-Test: tests/lowering/test_dispatches.py.
+Test: tests/lowering/test_elements.py.
 """
 
 from __future__ import annotations
