@@ -151,6 +151,8 @@ ROWS = {
     "veery/_transforms/jvp": "transforms/test_custom_rules transforms/test_control_flow",
     "veery/_transforms/linearize": "transforms/test_custom_rules transforms/test_control_flow",
     "veery/_transforms/parts": "sharding/test_shard_map",
+    "veery/_transforms/explicit": "sharding/test_explicit",
+    "veery/lax/_explicit": "sharding/test_explicit",
     "veery/_transforms/varying": "sharding/test_recorded_shardings sharding/test_shard_map",
     "veery/_transforms/transpose": "transforms/test_custom_rules transforms/test_control_flow",
     # Its operations.

@@ -142,7 +142,7 @@ def move(x: ArrayImpl, device: Any, explicit: bool = False) -> ArrayImpl:
     guard("device_to_device", x.aval, device, explicit)
     source = x._buffer.device
     if source is None:
-        return ArrayImpl(x.aval, x._buffer.whole_on(device), True)
+        return ArrayImpl(x.aval.update(divided=None), x._buffer.whole_on(device), True)
     # Two compilers on one processor see the same memory; virtual devices stand for several.
     shared = source.platform != device.platform and source.host_visible and device.host_visible
     return ArrayImpl(x.aval, runtime().put(x._buffer.numpy(), device, copy=not shared), True)
@@ -517,9 +517,9 @@ def _run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How) -> R
     parts = in_parts(closed)
     if parts is not None:
         return _run_in_parts(parts, name, arrays, how)
-    closed = on_one_device(closed)
+    types, closed = closed.out_avals, on_one_device(closed)
     if how.device is None and config.veery_verify == "off" and any(x._buffer.device is None for x in arrays):
-        divided = provided.distribution.partitioned(closed, name, arrays)
+        divided = provided.distribution.partitioned(closed, types, name, arrays)
         if divided is not None:
             _donate(arrays, how)
             check_special(divided, f"jit({name})", closed, arrays)
@@ -535,9 +535,9 @@ def _run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How) -> R
     if calls_python(closed):
         raise_known(executable, produced, waits(how.compiler_options))
     committed = how.device is not None or any(x._committed for x in arrays)
-    outs = results(closed.out_avals, produced, committed)
+    outs = results(types, produced, committed)
     check_special(outs, f"jit({name})", closed, arrays)
-    if how.device is None and any(x._buffer.device is None for x in arrays):
+    if how.device is None and (config._mesh is not None or any(x._buffer.device is None for x in arrays)):
         outs = provided.distribution.spread(outs, arrays, name)
     return Run(outs, executable, device, arrays)
 

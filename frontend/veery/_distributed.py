@@ -18,7 +18,7 @@ import numpy as np
 from veery import _dispatch
 from veery._core import provided, recording
 from veery._core.array import ArrayImpl
-from veery._core.avals import aval_of
+from veery._core.avals import aval_of, explicit_part
 from veery._core.config import config
 from veery._core.jaxpr import ClosedJaxpr
 from veery._core.mesh import Mesh, context, devices_of
@@ -45,7 +45,7 @@ def place(x: Any, sharding: Sharding, explicit: bool = False) -> ArrayImpl:
         ValueError: the sharding does not fit the shape, or its mesh is abstract.
     """
     if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
-        sharding = sharding.update(mesh=concrete_mesh(sharding.mesh, [x]))
+        sharding = sharding.update(mesh=concrete_mesh(sharding.mesh, [x]).update(axis_types=sharding.mesh.axis_types))
     if isinstance(sharding, SingleDeviceSharding):
         return move(as_array(x), sharding._device, explicit)
     if not isinstance(x, ArrayImpl):
@@ -88,31 +88,45 @@ def from_arrays(aval: Any, sharding: Sharding, arrays: Sequence[ArrayImpl]) -> A
 def _sharded(aval: Any, sharding: Sharding, pieces: Sequence[Any]) -> ArrayImpl:
     devices, indices = sharding._device_assignment, sharding.indices(aval.shape)
     buffer = runtime().spmd.ShardedBuffer(aval.shape, devices, indices, sharding, shards=pieces)
-    return ArrayImpl(aval, buffer, True)
+    return ArrayImpl(aval.update(divided=explicit_part(sharding, aval.ndim)), buffer, True)
 
 
 def concrete_mesh(mesh: Any, args: Sequence[Any]) -> Mesh:
-    """The mesh of devices that an abstract one stands for: that of the arrays.
+    """The mesh of devices that an abstract one stands for: that of the context, or of the arrays.
 
     Raises:
         ValueError: no array is on such a mesh.
     """
+    found = _found_mesh(mesh, args)
+    if found is None:
+        raise ValueError(
+            f"nothing tells which devices {mesh} stands for. Please pass `jax.Array`s with a `NamedSharding` as input "
+            "to `shard_map` when passing `AbstractMesh` to the mesh argument, or enter the context of a mesh by "
+            "`jax.set_mesh`."
+        )
+    return found
+
+
+def is_known(mesh: Any, args: Sequence[Any]) -> bool:
+    """Whether the context or one of these values tells which devices an abstract mesh stands for."""
+    return _found_mesh(mesh, args) is not None
+
+
+def _found_mesh(mesh: Any, args: Sequence[Any]) -> Mesh | None:
     if isinstance(mesh, Mesh):
         return mesh
     for x in (None, *args):
         found = getattr(layout_of(x), "mesh", None) if isinstance(x, ArrayImpl) else context().concrete
         if isinstance(found, Mesh) and found.axis_names == mesh.axis_names and found.axis_sizes == mesh.axis_sizes:
             return found
-    raise ValueError(
-        "Please pass `jax.Array`s with a `NamedSharding` as input to `shard_map` when passing `AbstractMesh` to the "
-        "mesh argument."
-    )
+    return None
 
 
 def layouts(out_avals: Sequence[Any], given: Sequence[tuple[Any, Any]]) -> list[Sharding | None]:
-    """Where the results of a program belong, by the types and shardings of its arguments.
+    """Where the results of a program belong, by their types, and the types and shardings of its arguments.
 
-    A result is laid out as the arguments of its shape are, where these agree, else each device has it whole.
+    Over Explicit axes a result is laid out as its type says. Over others it is laid out as the arguments of its shape
+    are, where these agree, else each device has it whole.
     """
     named = [(aval.shape, sharding) for aval, sharding in given if isinstance(sharding, NamedSharding)]
     if not named:
@@ -121,26 +135,55 @@ def layouts(out_avals: Sequence[Any], given: Sequence[tuple[Any, Any]]) -> list[
     found: list[Sharding | None] = []
     for aval in out_avals:
         alike = {sharding for shape, sharding in named if shape == aval.shape and aval.ndim}
-        found.append(alike.pop() if len(alike) == 1 else whole)
+        typed = whole.update(spec=_spec_of(aval, whole.mesh))
+        chosen = alike.pop() if len(alike) == 1 else typed
+        if explicit_part(chosen, aval.ndim) != aval.divided:
+            chosen = typed
+        found.append(chosen)
     return found
 
 
+def _spec_of(aval: Any, mesh: Any) -> PartitionSpec:
+    """How a type divides an array over this mesh; of Explicit axes it tells for each dimension."""
+    if aval.divided is not None:
+        spec: PartitionSpec = aval.divided.spec
+        return spec
+    return PartitionSpec(*[None] * aval.ndim) if mesh.explicit_axes else PartitionSpec()
+
+
 def spread(outs: list[ArrayImpl], args: Sequence[ArrayImpl], name: str) -> list[ArrayImpl]:
-    """The results of a program that one device computed, as arrays of the mesh that its arguments are on."""
+    """The results of a program that one device computed, as arrays of the mesh that its arguments are on.
+
+    Where these are on one device, that of the context, if arguments were not put elsewhere.
+    """
     given = [(x.aval, layout_of(x)) for x in args if x._buffer.device is None]
+    if not given:
+        return _spread_in_context(outs, args)
     count = given[0][1].num_devices  # type: ignore[union-attr]
     if count > 1:
         _dispatch.log_compilation("jit(%s) gathers its arguments from %d devices, and runs on one.", name, count)
-    spread_outs = []
-    for x, sharding in zip(outs, layouts([x.aval for x in outs], given)):
-        devices, indices = sharding._device_assignment, sharding.indices(x.shape)  # type: ignore[union-attr]
-        buffer = runtime().spmd.ShardedBuffer(x.shape, devices, indices, sharding, whole=x._buffer)
-        spread_outs.append(ArrayImpl(x.aval, buffer, True))
-    return spread_outs
+    return [_spread(x, sharding) for x, sharding in zip(outs, layouts([x.aval for x in outs], given))]
 
 
-def partitioned(closed: ClosedJaxpr, name: str, arrays: Sequence[ArrayImpl]) -> list[ArrayImpl] | None:
-    """The results of a program that XLA divides among the devices that its arguments are on.
+def _spread(x: ArrayImpl, sharding: Any) -> ArrayImpl:
+    devices, indices = sharding._device_assignment, sharding.indices(x.shape)
+    buffer = runtime().spmd.ShardedBuffer(x.shape, devices, indices, sharding, whole=x._buffer)
+    return ArrayImpl(x.aval, buffer, True)
+
+
+def _spread_in_context(outs: list[ArrayImpl], args: Sequence[ArrayImpl]) -> list[ArrayImpl]:
+    mesh = context().concrete
+    if mesh is None or mesh.empty or any(x._committed for x in args):
+        return outs
+    devices = devices_of(mesh)
+    specs = (_spec_of(x.aval, mesh) for x in outs)
+    return [_spread(x, NamedSharding(mesh, spec)) if x._buffer.device in devices else x for x, spec in zip(outs, specs)]
+
+
+def partitioned(
+    closed: ClosedJaxpr, types: Sequence[Any], name: str, arrays: Sequence[ArrayImpl]
+) -> list[ArrayImpl] | None:
+    """The results, of these types, of a program that XLA divides among the devices that its arguments are on.
 
     None where it has to run on one device: the devices are not of one PJRT plugin, or it calls Python functions.
     """
@@ -154,7 +197,7 @@ def partitioned(closed: ClosedJaxpr, name: str, arrays: Sequence[ArrayImpl]) -> 
         return None
     whole = NamedSharding(mesh, PartitionSpec())
     ins = [x if isinstance(x, NamedSharding) else whole for x in laid_out]
-    outs = layouts(closed.out_avals, [(x.aval, layout) for x, layout in zip(arrays, laid_out)])
+    outs = layouts(types, [(x.aval, layout) for x, layout in zip(arrays, laid_out)])
     known, key = closed.derived.on_devices, (devices, *ins, *outs)
     if key not in known:
         lowered = _dispatch.lower_jaxpr(closed, name, _dispatch.target_of(devices[0]), (False,) * len(ins))
@@ -167,7 +210,7 @@ def partitioned(closed: ClosedJaxpr, name: str, arrays: Sequence[ArrayImpl]) -> 
     results = known[key]([[part[i] for part in parts] for i in range(len(devices))])
     return [
         _sharded(aval, sharding, [result[j] for result in results])  # type: ignore[arg-type]
-        for j, (aval, sharding) in enumerate(zip(closed.out_avals, outs))
+        for j, (aval, sharding) in enumerate(zip(types, outs))
     ]
 
 
@@ -231,7 +274,7 @@ def execute_on_mesh(
 
 
 def _on_one_device(args: Sequence[ArrayImpl], params: dict[str, Any]) -> ClosedJaxpr:
-    composed = _shard_map.shard_map_p.composed(tuple(x.aval for x in args), tuple(params.items()))
+    composed = _shard_map.shard_map_p.composed(tuple(x.aval.update(divided=None) for x in args), tuple(params.items()))
     return on_one_device(composed)
 
 

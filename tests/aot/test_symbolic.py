@@ -331,8 +331,8 @@ def exported():
 
 def test_export(exported):
     again = export.deserialize(exported.serialize(vjp_order=1))
-    assert list(map(str, again.in_avals)) == ["f32[b,5]", "f32[2*b,5]"]
-    assert list(map(str, again.out_avals)) == ["f32[b,10]", "f32[5]"]
+    assert list(map(str, again.in_avals)) == ["float32[b,5]", "float32[2*b,5]"]
+    assert list(map(str, again.out_avals)) == ["float32[b,10]", "float32[5]"]
     assert "tensor<?x5xf32>" in again.mlir_module()
     x, y = batch(7), batch(14)
     p, q = again.call(x, y)
@@ -407,7 +407,7 @@ def test_stages_of_a_function_for_many_shapes(tmp_path):
     assert "tensor<?x5xf32>" in lowered.as_text() and "n" in str(lowered.cost_analysis()["work"])
     compiled = lowered.compile()
     assert compiled(batch(6))["y"].shape == (6, 5)
-    with pytest.raises(TypeError, match=r"compiled with f32\[n,5\] and called with f32\[6,4\]"):
+    with pytest.raises(TypeError, match=r"compiled with float32\[n,5\] and called with float32\[6,4\]"):
         compiled(batch(6, 4))
     compiled.save(tmp_path / "f.vmfb")
     assert veery_runtime.load(tmp_path / "f.vmfb")(batch(2))["y"].shape == (2, 5)

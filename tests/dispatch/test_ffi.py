@@ -351,7 +351,7 @@ def test_attributes_that_are_none_are_refused(value, message):
         (3, (), ValueError, "must have 'shape' and 'dtype' attributes. Got 3 at position 0"),
         (struct((), F32), ([1.0],), TypeError, "is not a valid JAX type"),
         (struct((), jnp.int4), (), TypeError, "foreign functions get arrays of whole bytes"),
-        (struct((), F32), (jnp.ones(2, jnp.uint4),), TypeError, "argument 0 of ffi_call is u4"),
+        (struct((), F32), (jnp.ones(2, jnp.uint4),), TypeError, "argument 0 of ffi_call is uint4"),
         (struct((), F32), (veery.random.key(0),), TypeError, "keys of random numbers"),
     ],
 )

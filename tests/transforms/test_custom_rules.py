@@ -337,7 +337,7 @@ def test_errors_of_jvp_rules(in_numpy, wrap):
         differentiate(lambda p, t: 3)
     with raises(TypeError, r"equal container \(pytree\) structures"):
         differentiate(lambda p, t: (p[0], (t[0],)))
-    with raises(TypeError, r"with corresponding shapes and dtypes. Expected .*f64\[\].* but got .*f64\[2\]"):
+    with raises(TypeError, r"with corresponding shapes and dtypes. Expected .*float64\[\].* but got .*float64\[2\]"):
         differentiate(lambda p, t: (p[0], np.ones(2)))
     if wrap is veery.jit:
         with raises(TypeError, r"first element had container/pytree structure:\s+\(f64\[\],\)\s+while"):

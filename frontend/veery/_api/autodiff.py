@@ -21,7 +21,8 @@ from veery._core.flat import FlatFunction
 from veery._core.jaxpr import eval_jaxpr
 from veery._core.refs import is_ref
 from veery._core.tree_registry import Partial
-from veery._transforms import jvp as forward, linearize as linearization
+from veery._transforms import explicit, jvp as forward, linearize as linearization
+from veery._transforms.batching import batched_aval
 from veery._transforms.staging import stage
 from veery._transforms.transpose import backward_pass
 
@@ -570,7 +571,8 @@ def _basis(pytree: Any) -> Any:
         rows, columns = (lax.broadcasted_iota(np.int32, shape, d) for d in (0, 1))
         ones = lax.eq(rows, lax.add(columns, lax.convert_element_type(offset, np.int32)))
         dtype = aval.dtype if is_inexact(aval) else dtypes.default_float_dtype()
-        parts.append(lax.reshape(lax.convert_element_type(ones, dtype), (total, *aval.shape)))
+        vectors = lax.reshape(lax.convert_element_type(ones, dtype), (total, *aval.shape))
+        parts.append(explicit.alike(vectors, batched_aval(aval, 0, total)))
         offset += aval.size
     return tree.tree_unflatten(treedef, parts)
 

@@ -47,7 +47,7 @@ def _differences(fun: Any, args: tuple, kwargs: dict[str, Any], new: Any, old: A
         ]
     elif new.avals != old.avals:
         found += [
-            f"at {name}, now {a} and before {b}{_hint(a, b)}"
+            f"at {name}, now {_shown(a)} and before {_shown(b)}{_hint(a, b)}"
             for name, a, b in zip(_leaf_names(fun, args, kwargs, new), new.avals, old.avals)
             if a != b
         ]
@@ -56,6 +56,10 @@ def _differences(fun: Any, args: tuple, kwargs: dict[str, Any], new: Any, old: A
 
 def _static(signature: Any) -> str:
     return ", ".join(f"{where!r}: {value!r}" for where, _, value in signature.static) or "none"
+
+
+def _shown(aval: Any) -> str:
+    return f"{'~' if getattr(aval, 'weak_type', False) else ''}{aval.str_short()}"
 
 
 def _hint(a: Any, b: Any) -> str:

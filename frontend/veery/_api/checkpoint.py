@@ -327,7 +327,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
 
     >>> import veery, veery.numpy as jnp
     >>> [str(aval) for aval, _ in veery.ad_checkpoint.saved_residuals(lambda x: jnp.sin(jnp.sin(x)), 1.0)]
-    ['~f32[]', '~f32[]']
+    ['~float32[]', '~float32[]']
     """
     leaves, in_tree = tree.tree_flatten((args, kwargs))
     flat = FlatFunction(lambda args, kwargs: f(*args, **kwargs), in_tree)

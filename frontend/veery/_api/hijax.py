@@ -132,7 +132,8 @@ class _Mapped(VJPHiPrimitive):
 
     def __init__(self, prim: VJPHiPrimitive, axis_data: AxisData, in_dims: Any, out_dim: Any):
         batched = lambda avals, treedef, dims: tree.tree_unflatten(
-            treedef, [batched_aval(a, d, axis_data.size) for a, d in zip(avals, _flat_dims(treedef, dims))]
+            treedef,
+            [batched_aval(a, d, axis_data.size, axis_data.explicit) for a, d in zip(avals, _flat_dims(treedef, dims))],
         )
         self.in_avals = batched(prim.in_avals_flat, prim.in_tree, in_dims)
         self.out_aval = batched(prim.out_avals_flat, prim.out_tree, out_dim)

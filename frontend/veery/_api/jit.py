@@ -341,7 +341,7 @@ class JitFunction:
             return
         if any(type(x) is ArrayImpl and x._buffer.device is not run.device for x in leaves):
             return
-        if any(x._buffer.device is None for x in run.arrays):
+        if any(x._buffer.device is None for x in (*run.arrays, *run.outs)):
             return
         executable = run.executable
         if self._options.dynamic is not None:

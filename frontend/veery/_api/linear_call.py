@@ -110,7 +110,7 @@ def _batch(
         batch_jaxpr(f, axis, [*res_dims, *[0] * (len(f.in_avals) - num_res)], [True] * len(f.out_avals))[0]
         for f in (callee, transpose)
     ]
-    linear = [move_batch(x, d, 0, axis.size) for x, d in zip(args[num_res:], dims[num_res:])]
+    linear = [move_batch(x, d, 0, axis.size, axis.explicit) for x, d in zip(args[num_res:], dims[num_res:])]
     outs = linear_call_p.bind(*args[:num_res], *linear, callee=batched[0], transpose=batched[1], num_res=num_res)
     return outs, [0] * len(outs)
 

@@ -79,7 +79,7 @@ class ShapeDtypeStruct:
 
 def _aval(struct: ShapeDtypeStruct) -> Any:
     dtype = dtypes.canonicalize_dtype(struct.dtype, allow_extended_dtype=True)
-    array = ShapedArray(struct.shape, dtype, struct.weak_type)
+    array = ShapedArray(struct.shape, dtype, struct.weak_type, sharding=struct.sharding)
     return AbstractRef(array) if struct.is_ref else array
 
 
@@ -88,11 +88,11 @@ aval_rules[ShapeDtypeStruct] = _aval
 
 def as_struct(aval: ShapedArray) -> ShapeDtypeStruct:
     """A type as what stands for an argument of it."""
-    return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+    return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=aval.divided)
 
 
 def out_struct(avals: Sequence[ShapedArray], out_tree: Any, shardings: Sequence[Any] | None = None) -> Any:
     """A pytree of ShapeDtypeStructs."""
-    places = [None] * len(avals) if shardings is None else shardings
+    places = [a.divided for a in avals] if shardings is None else shardings
     structs = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=s) for a, s in zip(avals, places)]
     return tree.tree_unflatten(out_tree, structs)

@@ -13,11 +13,12 @@ from veery._api.arguments import argument_names, function_name, wraps
 from veery._api.jit import JitOptions, check_outputs, debug_info
 from veery._core import source, tree, tree_errors, tree_registry
 from veery._core.array import ArrayImpl
-from veery._core.avals import aval_of, maybe_aval_of
+from veery._core.avals import aval_of, explicit_part, maybe_aval_of
 from veery._core.config import config
 from veery._core.jaxpr import ClosedJaxpr
 from veery._core.mesh import AbstractMesh, AxisType, Mesh, context
 from veery._core.partition_spec import PartitionSpec, axes_in, axes_of
+from veery._core.sharding import NamedSharding
 from veery._core.trace import Tracer, axis_env
 from veery._transforms.staging import close_over, forbid_tracing, stage
 from veery._transforms.varying import in_order, pvary
@@ -100,6 +101,7 @@ def shard_map(
         specs = _in_specs(in_specs, args, in_tree, leaves, found, manual)
         avals = [aval_of(x) for x in leaves]
         _check_in_specs(fun, args, specs, avals, found)
+        _check_types(specs, avals, found, manual)
         local = tuple(_shard_map.divided(a, s, found, check_vma) for a, s in zip(avals, specs))
         key = (in_tree, local, found, manual, config.trace_key(), axis_env())
         program = programs.get(key)
@@ -246,6 +248,21 @@ def _check_in_specs(fun: Any, args: tuple, specs: tuple[PartitionSpec, ...], ava
                     f"{aval.shape[i]}\n\nArray arguments' axis sizes must be evenly divisible by the mesh axis or axes "
                     "indicated by the corresponding elements of the argument's in_specs entry."
                 )
+
+
+def _check_types(specs: tuple[PartitionSpec, ...], avals: list[Any], mesh: Any, manual: tuple[Any, ...]) -> None:
+    """Refuse to divide arrays otherwise than their types say, where these say it of all axes. Whole ones may be."""
+    if set(manual) != set(mesh.explicit_axes) or len(manual) != len(mesh.axis_names):
+        return
+    for spec, aval in zip(specs, avals):
+        if aval.divided is not None and explicit_part(NamedSharding(mesh, spec), aval.ndim) != aval.divided:
+            full = PartitionSpec(*spec, *[None] * (aval.ndim - len(spec)))
+            raise ValueError(
+                f"in_specs passed to shard_map: {full} does not match the specs of the input: {aval.sharding.spec} for "
+                f"arg: {aval}. `in_specs` is an optional argument so you can omit specifying it and shard_map will "
+                "infer the in_specs from the arguments. If you want to reshard your inputs, you can use `jax.reshard` "
+                "on the arguments and then pass those args to shard_map."
+            )
 
 
 def _mesh_text(mesh: Any) -> str:

@@ -14,10 +14,11 @@ from veery._core import dtypes, source, tree
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.layout import sharding_of
-from veery._core.mesh import AxisType, context, current_mesh, using
-from veery._core.partition_spec import PartitionSpec, axes_in
+from veery._core.mesh import AxisType, context, using
+from veery._core.partition_spec import PartitionSpec, axes_of
 from veery._core.sharding import NamedSharding, Sharding
-from veery.lax._placement import check_fits, reshard_p, resolved
+from veery._core.trace import Tracer
+from veery.lax._placement import reshard_p, resharded, resolved
 
 
 def _sharding(place: Any, ndim: int, what: str) -> Sharding:
@@ -187,29 +188,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     """
     leaves, treedef = tree.tree_flatten(xs)
     places = tree.flatten_axes("reshard out_shardings", treedef, out_shardings)
-    return tree.tree_unflatten(treedef, [_resharded(x, place) for x, place in zip(leaves, places)])
-
-
-def _resharded(x: Any, place: Any) -> Any:
-    if isinstance(place, PartitionSpec):
-        mesh = current_mesh() or context().abstract
-        if mesh is None or not mesh.axis_names:
-            raise ValueError(
-                "Using PartitionSpec when you are not under a mesh context is not allowed. Please pass a NamedSharding "
-                f"instance or enter into a mesh context via `jax.set_mesh`. Got {place}"
-            )
-        place = NamedSharding(mesh, place)
-    if not isinstance(place, NamedSharding):
-        raise ValueError(f"reshard: a NamedSharding or a PartitionSpec is expected, got {place!r}")
-    for axis in axes_in(place.spec):
-        kind = place.mesh._name_to_type[axis]
-        if kind is not AxisType.Explicit:
-            raise ValueError(
-                "PartitionSpec passed to reshard cannot contain axis names that are of type Auto or Manual. Got "
-                f"PartitionSpec: {place.spec} with axis name: {axis} of type: AxisType.{kind.name}."
-            )
-    check_fits(place, aval_of(x), "reshard args")
-    return reshard_p.bind(x, sharding=place)
+    return tree.tree_unflatten(treedef, [resharded(x, place) for x, place in zip(leaves, places)])
 
 
 def auto_axes(f: Callable[..., Any] | None = None, /, *, axes: Any = None, out_sharding: Any = None) -> Any:
@@ -232,7 +211,8 @@ def auto_axes(f: Callable[..., Any] | None = None, /, *, axes: Any = None, out_s
         if out_sharding is None:
             raise TypeError("Missing required keyword argument: 'out_sharding'")
         with _of_type(AxisType.Auto, axes):
-            out = fun(*args, **kwargs)
+            mesh = context().abstract
+            out = fun(*tree.tree_map(lambda x: _retyped(x, mesh), args), **kwargs)
         return reshard(out, out_sharding)
 
     return wrapped
@@ -264,6 +244,16 @@ def explicit_axes(f: Callable[..., Any] | None = None, /, *, axes: Any = None, i
             return fun(*tree.tree_unflatten(treedef, placed), **kwargs)
 
     return wrapped
+
+
+def _retyped(x: Any, mesh: Any) -> Any:
+    """A value as it is where some axes of its mesh are Auto; of a traced one these may divide a batch."""
+    aval = maybe_aval_of(x)
+    if mesh is None or aval is None or (aval.divided is None and not isinstance(x, Tracer)):
+        return x
+    spec = PartitionSpec() if aval.divided is None else aval.divided.spec
+    explicit = [[axis for axis in axes_of(entry) if axis in mesh.explicit_axes] for entry in spec]
+    return reshard_p.bind(x, sharding=NamedSharding(mesh, PartitionSpec(*map(tuple, explicit))))
 
 
 @contextlib.contextmanager

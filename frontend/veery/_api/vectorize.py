@@ -14,7 +14,7 @@ from veery._core.avals import aval_of, maybe_aval_of
 from veery._core.dimensions import as_dimension
 from veery._core.refs import Ref
 from veery._core.trace import current_trace
-from veery._transforms import batching, vmappables
+from veery._transforms import batching, explicit, vmappables
 from veery.lax._refs import new_ref
 
 
@@ -110,11 +110,12 @@ def vmap(
                 vmappables.batches(trace, x, w) if vmappables.is_vmappable(x) else x for x, w in zip(out_leaves, wanted)
             ]
 
-        axis = batching.AxisData(axis_name, size, spmd_axis_name)
+        over = explicit.over_batches([maybe_aval_of(x) for x in leaves], dims)
+        axis = batching.AxisData(axis_name, size, spmd_axis_name, over)
         outs, out_dims = batching.batch(flat, axis, leaves, [None if i in wholes else d for i, d in enumerate(dims)])
         if any(d is not None and w is None for d, w in zip(out_dims, wanted)):
             _refuse_mapped(out_tree, out_dims, wanted)
-        placed = [_place(x, d, w, size) for x, d, w in zip(outs, out_dims, wanted)]
+        placed = [_place(x, d, w, axis) for x, d, w in zip(outs, out_dims, wanted)]
         return tree.tree_unflatten(out_tree, [new_ref(x) if own else x for x, own in zip(placed, made)])
 
     return vmap_fun
@@ -208,11 +209,11 @@ def _refuse_mapped(out_tree: Any, dims: Sequence[int | None], wanted: Sequence[i
     )
 
 
-def _place(x: Any, dim: int | None, wanted: int | None, size: int) -> Any:
+def _place(x: Any, dim: int | None, wanted: int | None, axis: batching.AxisData) -> Any:
     """An output with its batch axis where out_axes wants it."""
     if wanted is None or vmappables.is_vmappable(x):
         return x
     ndim = len(np.shape(x)) + (dim is None)
     if not -ndim <= wanted < ndim:
         raise ValueError(f"axis {wanted} is out of bounds for array of dimension {ndim}, which out_axes asks for")
-    return batching.move_batch(x, dim, int(wanted) % ndim, size)
+    return batching.move_batch(x, dim, int(wanted) % ndim, axis.size, axis.explicit)

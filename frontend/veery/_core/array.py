@@ -352,13 +352,13 @@ class ArrayImpl(Array):
         return array_repr(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (np.array(self.to_numpy()), self.aval)
+        return _unpickle, (np.array(self.to_numpy()), self.aval.update(divided=None))
 
     def __copy__(self) -> ArrayImpl:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ArrayImpl:
-        return provided.backend.array_from_numpy(np.array(self.to_numpy()), self.aval)
+        return provided.backend.array_from_numpy(np.array(self.to_numpy()), self.aval.update(divided=None))
 
     def __buffer__(self, flags: int) -> memoryview:
         """The memory of the values, for Python 3.12 and later where the runtime redirects no requests."""

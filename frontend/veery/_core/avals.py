@@ -16,7 +16,7 @@ from veery._core import dtypes
 from veery._core.config import config
 from veery._core.dimensions import DimExpr
 from veery._core.mesh import EMPTY_ABSTRACT_MESH, context
-from veery._core.partition_spec import PartitionSpec
+from veery._core.partition_spec import PartitionSpec, axes_of
 from veery._core.sharding import NamedSharding
 
 _NOTHING: frozenset[Any] = frozenset()
@@ -29,6 +29,7 @@ class AbstractValue:
 
     __slots__ = ("__weakref__",)
     varying: frozenset[Any] = frozenset()
+    divided: NamedSharding | None = None
     is_high = False  # a type of the user's, which is made of others (see veery._core.hitypes)
     has_qdd = False  # such a type of values that are written to
 
@@ -99,7 +100,7 @@ class ShapedArray(AbstractValue):
     jitted call is a tuple of avals) costs what it costs for any Python object, not a tuple of shape and dtype.
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "is_numeric", "varying")
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "is_numeric", "varying", "divided")
     shape: Shape
     dtype: Any
     weak_type: bool
@@ -107,6 +108,7 @@ class ShapedArray(AbstractValue):
     size: int
     is_numeric: bool  # devices hold the very elements: not of keys, and not of dtypes that they do not have
     varying: frozenset[Any]  # within `shard_map`, the mesh axes along which the value may differ
+    divided: NamedSharding | None  # by which Explicit axes of a mesh; None where by none
 
     _interned: WeakValueDictionary[tuple[Any, ...], ShapedArray] = WeakValueDictionary()
 
@@ -116,20 +118,25 @@ class ShapedArray(AbstractValue):
         dtype: Any,
         weak_type: bool = False,
         varying: frozenset[Any] = _NOTHING,
+        divided: NamedSharding | None = None,
         *,
         sharding: Any = None,
     ) -> ShapedArray:
-        key = (shape, dtype, weak_type, varying)
+        if sharding is not None:
+            divided = explicit_part(sharding, len(shape))
+        key = (shape, dtype, weak_type, varying, divided)
         try:
             return cls._interned[key]
         except (KeyError, TypeError):
-            return cls._make(shape, dtype, weak_type, varying)
+            return cls._make(shape, dtype, weak_type, varying, divided)
 
     @classmethod
-    def _make(cls, shape: Any, dtype: Any, weak_type: bool, varying: frozenset[Any]) -> ShapedArray:
+    def _make(
+        cls, shape: Any, dtype: Any, weak_type: bool, varying: frozenset[Any], divided: NamedSharding | None
+    ) -> ShapedArray:
         shape = tuple(d if type(d) is DimExpr else int(d) for d in shape)
         dtype = dtypes.as_dtype(dtype)
-        key = (shape, dtype, bool(weak_type), varying)
+        key = (shape, dtype, bool(weak_type), varying, divided)
         self = cls._interned.get(key)
         if self is None:
             self = object.__new__(cls)
@@ -141,6 +148,7 @@ class ShapedArray(AbstractValue):
             set_field("size", math.prod(shape))
             set_field("is_numeric", dtypes.stored(dtype) == dtype)
             set_field("varying", varying)
+            set_field("divided", divided)
             self = cls._interned.setdefault(key, self)
         return self
 
@@ -148,17 +156,21 @@ class ShapedArray(AbstractValue):
         raise AttributeError(f"ShapedArray is immutable: cannot set {name!r}; use .update({name}=...)")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ShapedArray, (self.shape, self.dtype, self.weak_type, self.varying)
+        return ShapedArray, (self.shape, self.dtype, self.weak_type, self.varying, self.divided)
 
     def update(self, **changes: Any) -> ShapedArray:
-        """The aval with some of shape, dtype, weak_type and varying replaced."""
+        """The aval with some of its fields replaced. Of another shape it is divided by no axes, unless that is said."""
         fields = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type, "varying": self.varying}
+        if "shape" not in changes:
+            fields["divided"] = self.divided
         return ShapedArray(**(fields | changes))
 
     @property
     def sharding(self) -> NamedSharding:
-        """How the dimensions are divided, as far as types say: over the axes of no mesh."""
-        return NamedSharding(context().abstract or EMPTY_ABSTRACT_MESH, PartitionSpec(*[None] * self.ndim))
+        """How the dimensions are divided, as far as types say: over Explicit axes of a mesh."""
+        return self.divided or NamedSharding(
+            context().abstract or EMPTY_ABSTRACT_MESH, PartitionSpec(*[None] * self.ndim)
+        )
 
     @property
     def manual_axis_type(self) -> ManualAxisType:
@@ -180,10 +192,16 @@ class ShapedArray(AbstractValue):
         full = "float0" if self.dtype == dtypes.float0 else str(self.dtype)
         name = dtypes.short_dtype_name(self.dtype) if short_dtypes else full
         varies = f"{{V:{','.join(map(str, sorted(self.varying, key=str)))}}}" if self.varying else ""
-        return f"{name}[{','.join(map(str, self.shape))}]{varies}"
+        return f"{name}[{','.join(self._sizes())}]{varies}"
+
+    def _sizes(self) -> list[str]:
+        if self.divided is None:
+            return list(map(str, self.shape))
+        entries = [f"@({','.join(map(str, e))})" if isinstance(e, tuple) else f"@{e}" for e in self.divided.spec]
+        return [f"{size}{'' if entry == '@None' else entry}" for size, entry in zip(self.shape, entries)]
 
     def __str__(self) -> str:
-        return f"{'~' if self.weak_type else ''}{self.str_short()}"
+        return f"{'~' if self.weak_type else ''}{self.str_short(short_dtypes=False)}"
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
@@ -193,6 +211,18 @@ class ShapedArray(AbstractValue):
         if not self.shape:
             raise TypeError("len() of unsized object")
         return self.shape[0]
+
+
+def explicit_part(sharding: Any, ndim: int) -> NamedSharding | None:
+    """What a sharding says of Explicit axes, which the types of arrays tell; None where it is nothing."""
+    if not isinstance(sharding, NamedSharding) or not sharding.mesh.explicit_axes:
+        return None
+    explicit = sharding.mesh.explicit_axes
+    entries = [tuple(axis for axis in axes_of(entry) if axis in explicit) for entry in sharding.spec]
+    entries += [()] * (ndim - len(entries))
+    if not any(entries):
+        return None
+    return NamedSharding(sharding.mesh.abstract_mesh, PartitionSpec(*entries))
 
 
 class AbstractToken(AbstractValue):

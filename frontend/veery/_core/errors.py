@@ -57,6 +57,10 @@ class DuplicateSpecError(Exception):
     """A PartitionSpec that names a mesh axis twice."""
 
 
+class ShardingTypeError(Exception):
+    """An operation whose result cannot be divided over Explicit axes as its operands are, or in several ways."""
+
+
 class VerificationError(Exception):
     """A compiled program returned something else than the reference evaluation.
 

@@ -14,6 +14,7 @@ from veery._core import dtypes, source
 from veery._core.avals import AbstractValue, ShapedArray, aval_of
 from veery._core.effects import Effect as Effect
 from veery._core.errors import JaxprTypeError as JaxprTypeError
+from veery._core.mesh import using
 from veery._core.primitive import Primitive
 
 no_effects: frozenset[Any] = frozenset()
@@ -272,6 +273,20 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source
     Returns:
         The values of its outvars.
     """
+    with replaying(jaxpr):
+        return _eval_jaxpr(jaxpr, consts, args, propagate_source_info)
+
+
+def replaying(jaxpr: Jaxpr) -> contextlib.AbstractContextManager[None]:
+    """A context for applying equations anew: how their results are divided was settled when they were traced."""
+    for eqn in jaxpr.eqns:
+        for var in eqn.outvars:
+            if var.aval.divided is not None:
+                return using(settled=True)
+    return contextlib.nullcontext()
+
+
+def _eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], propagate_source_info: bool) -> list[Any]:
     env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
     last_use = _last_uses(jaxpr)

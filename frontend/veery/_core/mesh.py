@@ -351,12 +351,15 @@ class MeshContext(NamedTuple):
         abstract: its abstract form, in which `shard_map` makes axes manual; or that of `use_abstract_mesh`.
         entered: that of `with mesh:`, the older form.
         tracked: the axes over which it is known of each value whether it varies (`shard_map` with check_vma).
+        settled: whether it need not be told how results are divided over Explicit axes where that is ambiguous: it was
+            when the program was traced, or what follows lays them out.
     """
 
     concrete: Mesh | None = None
     abstract: AbstractMesh | None = None
     entered: Mesh | None = None
     tracked: tuple[Any, ...] = ()
+    settled: bool = False
 
 
 _NO_CONTEXT = MeshContext()

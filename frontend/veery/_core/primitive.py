@@ -59,6 +59,8 @@ class Primitive:
         varies: within `shard_map`, `(varying, **params)` -> the mesh axes along which the operands must vary, and those
             along which the result does, given those of all operands; None where it is like the operands. None in the
             place of the former leaves the operands as they are; of the latter, the types of the results say it.
+        divides: `(avals, outs, params)` -> for each result, the Explicit axes of a mesh that divide each dimension (see
+            veery.lax._explicit); None where no operand may be divided. Those with functions in them need none.
         apart: `(params)` -> whether it is done on several devices, and so not as a part of a program.
         multiple_results: whether rules take and give lists of results.
     """
@@ -92,6 +94,7 @@ class Primitive:
         shown: Rule | None = None,
         inert: Sequence[str] = (),
         varies: Rule | None = None,
+        divides: Rule | None = None,
         apart: Rule | None = None,
         multiple_results: bool = False,
     ):
@@ -118,6 +121,7 @@ class Primitive:
         self.shown = shown
         self.inert = frozenset(inert)
         self.varies = varies
+        self.divides = divides
         self.apart = apart
         self.multiple_results = multiple_results
         all_primitives.add(self)

@@ -25,6 +25,9 @@ class Operations(Protocol):
     def zeros(self, aval: ShapedArray) -> Any:
         """An array of zeros."""
 
+    def reshard(self, x: Any, sharding: Any) -> Any:
+        """A value that is divided in another way over Explicit axes of a mesh."""
+
     def add(self, x: Any, y: Any) -> Any:
         """The sum of two tangents."""
 
@@ -105,7 +108,15 @@ class Distribution(Protocol):
     def place(self, x: Any, sharding: Any) -> ArrayImpl:
         """A value as a concrete array that is laid out like this."""
 
-    def partitioned(self, closed: ClosedJaxpr, name: str, arrays: Sequence[ArrayImpl]) -> list[ArrayImpl] | None:
+    def concrete_mesh(self, mesh: Any, args: Sequence[Any]) -> Any:
+        """The mesh of devices that an abstract one stands for, by the context or these values; else a ValueError."""
+
+    def is_known(self, mesh: Any, args: Sequence[Any]) -> bool:
+        """Whether these tell it."""
+
+    def partitioned(
+        self, closed: ClosedJaxpr, types: Sequence[Any], name: str, arrays: Sequence[ArrayImpl]
+    ) -> list[ArrayImpl] | None:
         """The results of a program that is divided among the devices of its arguments; None where it cannot be."""
 
     def spread(self, outs: list[ArrayImpl], args: Sequence[ArrayImpl], name: str) -> list[ArrayImpl]:

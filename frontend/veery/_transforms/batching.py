@@ -22,6 +22,7 @@ from veery._core.trace import (
     new_trace,
     set_current_trace,
 )
+from veery._transforms import explicit
 from veery._transforms.jvp import unzip
 from veery._transforms.staging import stage
 
@@ -29,11 +30,12 @@ not_mapped = None
 
 
 class AxisData(NamedTuple):
-    """The axis that a vmap maps over; `spmd_name` are the axes of a mesh that divide the batch."""
+    """The axis that a vmap maps over; axes of a mesh divide it: `spmd_name`, those of type Explicit `explicit`."""
 
     name: Any
     size: int
     spmd_name: Any = None
+    explicit: tuple[Any, ...] = ()
 
 
 class VmapTracer(Tracer):
@@ -57,12 +59,18 @@ class VmapTracer(Tracer):
 
 def unbatched_aval(aval: Any, dim: int | None) -> Any:
     """The aval of one element of a batch."""
-    return aval if dim is None else aval.update(shape=aval.shape[:dim] + aval.shape[dim + 1 :])
+    if dim is None:
+        return aval
+    divided = aval.divided and explicit.without_dimension(aval, dim)
+    return aval.update(shape=aval.shape[:dim] + aval.shape[dim + 1 :], divided=divided)
 
 
-def batched_aval(aval: Any, dim: int | None, size: int) -> Any:
-    """The aval of a batch of such elements."""
-    return aval if dim is None else aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]))
+def batched_aval(aval: Any, dim: int | None, size: int, over: tuple[Any, ...] = ()) -> Any:
+    """The aval of a batch of such elements, which Explicit axes of a mesh may divide."""
+    if dim is None:
+        return aval
+    divided = explicit.with_dimension(aval, dim, over) if aval.divided or over else None
+    return aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]), divided=divided)
 
 
 class BatchTrace(Trace):
@@ -163,18 +171,19 @@ def batch(
     for i, ref in held.items():
         if ref._value is not inputs[i]:
             value, dim = trace.pair(ref._value)
-            provided.operations.write(args[i], move_batch(value, dim, dims[i], axis.size))  # type: ignore[arg-type]
+            provided.operations.write(args[i], move_batch(value, dim, dims[i], axis.size, axis.explicit))  # type: ignore[arg-type]
     return list(results), list(out_dims)
 
 
-def move_batch(x: Any, dim: int | None, to: int, size: int) -> Any:
-    """The batch with its batch dimension at `to`; what is not batched is broadcast."""
+def move_batch(x: Any, dim: int | None, to: int, size: int, over: tuple[Any, ...] = ()) -> Any:
+    """The batch with its batch dimension at `to`; what is not batched is broadcast, divided over Explicit axes."""
     if isinstance(x, np.ndarray) and x.dtype == float0:  # no device holds these
         return np.zeros((*x.shape[:to], size, *x.shape[to:]), float0) if dim is None else np.moveaxis(x, dim, to)
     if dim is None:
         shape = np.shape(x)
         dims = tuple(i for i in range(len(shape) + 1) if i != to)
-        return provided.operations.broadcast_in_dim(x, (*shape[:to], size, *shape[to:]), dims)
+        batch = provided.operations.broadcast_in_dim(x, (*shape[:to], size, *shape[to:]), dims)
+        return explicit.alike(batch, batched_aval(aval_of(x), to, size, over)) if over else batch
     return x if dim == to else provided.operations.moveaxis(x, dim, to)
 
 
@@ -189,12 +198,15 @@ def _batch_jaxpr(
         outs, dims_out = batch(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), axis, args, dims)
         if out_batched is not None:
             want = [0 if b or d is not None else None for b, d in zip(out_batched, dims_out)]
-            outs = [x if w is None else move_batch(x, d, 0, axis.size) for x, d, w in zip(outs, dims_out, want)]
+            outs = [
+                x if w is None else move_batch(x, d, 0, axis.size, axis.explicit)
+                for x, d, w in zip(outs, dims_out, want)
+            ]
             dims_out = want
         out_dims = tuple(dims_out)
         return outs
 
-    in_avals = [batched_aval(a, d, axis.size) for a, d in zip(closed.in_avals, dims, strict=True)]
+    in_avals = [batched_aval(a, d, axis.size, axis.explicit) for a, d in zip(closed.in_avals, dims, strict=True)]
     return stage(fun, in_avals, closed.debug_info), out_dims
 
 

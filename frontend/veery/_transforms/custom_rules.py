@@ -308,23 +308,23 @@ def _batched(
 def _placed(x: Any, dim: int | None, to: int | None, axis: AxisData) -> Any:
     if to is None:
         return x
-    return _batched_zero(x, axis) if _is_zero(x) else move_batch(x, dim, to, axis.size)
+    return _batched_zero(x, axis) if _is_zero(x) else move_batch(x, dim, to, axis.size, axis.explicit)
 
 
 def _batched_zero(x: Any, axis: AxisData) -> Zero:
     aval = x.aval if type(x) is Zero else ShapedArray(x.shape, dtypes.float0)
-    return Zero(batched_aval(aval, 0, axis.size))
+    return Zero(batched_aval(aval, 0, axis.size, axis.explicit))
 
 
 def _unbatch_cotangent(ct: Any, dim: int | None, want: int | None, axis: AxisData) -> Any:
     """The cotangent of an input that was batched at `want`, or was the same for the whole batch (None)."""
     if type(ct) is Zero:
-        return Zero(batched_aval(ct.aval, want, axis.size))
+        return Zero(batched_aval(ct.aval, want, axis.size, axis.explicit))
     if ct is None or _is_zero(ct):
         return None
     if want is not None:
-        return move_batch(ct, dim, want, axis.size)
-    return provided.operations.sum_over(move_batch(ct, dim, 0, axis.size), (0,))
+        return move_batch(ct, dim, want, axis.size, axis.explicit)
+    return provided.operations.sum_over(move_batch(ct, dim, 0, axis.size, axis.explicit), (0,))
 
 
 def _of_arguments(kind: str, tangents: Sequence[Any], num_consts: int) -> list[Any]:
@@ -480,7 +480,7 @@ def _batch_custom_lin(
             for ct, d, want, p in zip(cts, ct_dims, wanted, perturbed, strict=True)
         ]
 
-    avals = tuple(batched_aval(a, 0, axis.size) for a in out_avals)
+    avals = tuple(batched_aval(a, 0, axis.size, axis.explicit) for a in out_avals)
     outs = custom_lin_p.bind(
         *args, num_res=num_res, perturbed=perturbed, bwd=Rule(batched_bwd, "bwd"), out_avals=avals, **params
     )

@@ -15,6 +15,7 @@ from veery._core.jaxpr import (
     Var,
     map_jaxprs,
     memoized,
+    replaying,
     subjaxprs,
 )
 from veery._transforms.calls import jit_p
@@ -52,7 +53,8 @@ def _inlined(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The jaxpr with the calls that have operations on several devices in them written out."""
     if not any(_callee(eqn) for eqn in closed.eqns):
         return closed
-    return stage(lambda *args: _evaluate(closed, args, _callee), closed.in_avals, closed.debug_info)
+    with replaying(closed.jaxpr):
+        return stage(lambda *args: _evaluate(closed, args, _callee), closed.in_avals, closed.debug_info)
 
 
 def _evaluate(closed: ClosedJaxpr, args: Sequence[Any], callee: Callable[[JaxprEqn], ClosedJaxpr | None]) -> list[Any]:
@@ -122,12 +124,14 @@ def on_one_device(closed: ClosedJaxpr) -> ClosedJaxpr:
     def composed(eqn: JaxprEqn) -> ClosedJaxpr | None:
         if eqn.primitive.apart is None:
             return None
-        found = eqn.primitive.composed(tuple(a.aval for a in eqn.invars), tuple(eqn.params.items()))
+        avals = (a.aval.update(divided=None) if a.aval.divided is not None else a.aval for a in eqn.invars)
+        found = eqn.primitive.composed(tuple(avals), tuple(eqn.params.items()))
         result: ClosedJaxpr = on_one_device(found)
         return result
 
     inside = closed.map_jaxpr(_with_inner_on_one_device)
-    return stage(lambda *args: _evaluate(inside, args, composed), closed.in_avals, closed.debug_info)
+    undivided = [aval.update(divided=None) if aval.divided is not None else aval for aval in closed.in_avals]
+    return stage(lambda *args: _evaluate(inside, args, composed), undivided, closed.debug_info)
 
 
 def _with_inner_on_one_device(jaxpr: Jaxpr) -> Jaxpr:

@@ -23,6 +23,7 @@ from veery._core.jaxpr import (
     eval_jaxpr,
     memoized,
     reference_eval,
+    replaying,
     subjaxprs,
 )
 from veery._core.primitive import Primitive
@@ -133,7 +134,8 @@ def inline_calls(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The jaxpr with its calls of jitted functions written out."""
     if not any(eqn.primitive.name == "jit" for eqn in closed.eqns):
         return closed
-    return staging.stage(lambda *xs: _eval_inlined(closed, *xs), closed.in_avals, closed.debug_info)
+    with replaying(closed.jaxpr):
+        return staging.stage(lambda *xs: _eval_inlined(closed, *xs), closed.in_avals, closed.debug_info)
 
 
 def _eval_inlined(closed: ClosedJaxpr, *args: Any) -> list[Any]:

@@ -29,7 +29,7 @@ from veery._core.mesh import context
 from veery._core.primitive import Primitive
 from veery._core.refs import AbstractRef, attribute_of_aval
 from veery._core.trace import Trace, Tracer, check_alive, current_trace, new_trace
-from veery._transforms import varying
+from veery._transforms import explicit, varying
 
 
 class JitTracer(Tracer):
@@ -203,6 +203,10 @@ class StagingTrace(Trace):
             atoms, out = self._with_varying(primitive, atoms, args, params)
         else:
             out = primitive.abstract_eval(*avals, **params)
+        for aval in avals:
+            if aval.divided is not None:
+                out = explicit.typed(primitive, avals, out, params)
+                break
         effects = frozenset(primitive.effects(*avals, **params)) if primitive.effects else no_effects
         info = source.current()
         outvars = [Var(aval) for aval in (out if primitive.multiple_results else (out,))]

@@ -7,7 +7,8 @@ from typing import Any
 
 from veery._core import source
 from veery._core.ad import UndefinedPrimal, Zero, add_tangents, instantiate_zeros, is_undefined_primal
-from veery._core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, memoized
+from veery._core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, memoized, replaying
+from veery._transforms import explicit
 from veery._transforms.dce import dce
 from veery._transforms.staging import stage
 
@@ -24,6 +25,11 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cts:
     Returns:
         For each input its cotangent (maybe Zero), None for inputs that are values.
     """
+    with replaying(jaxpr):
+        return _backward_pass(jaxpr, consts, args, cts)
+
+
+def _backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
     values: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     linear_vars: set[Var] = set()
     for var, arg in zip(jaxpr.invars, args, strict=True):
@@ -75,8 +81,11 @@ def _transpose_eqn(eqn: JaxprEqn, values: dict[Var, Any], linear_vars: set[Var],
             f"Transpose rule (for reverse-mode differentiation) for '{eqn.primitive}' not implemented"
         )
     ct = ct_outs if eqn.primitive.multiple_results else ct_outs[0]
-    result: Sequence[Any] = eqn.primitive.transpose(ct, *operands, **eqn.params)
-    return result
+    found: Sequence[Any] = eqn.primitive.transpose(ct, *operands, **eqn.params)
+    for atom in (*eqn.invars, *eqn.outvars):
+        if atom.aval.divided is not None:
+            return [x if x is None or type(x) is Zero else explicit.alike(x, a.aval) for x, a in zip(found, eqn.invars)]
+    return found
 
 
 def _accumulate(cotangents: dict[Var, Any], linear_vars: set[Var], atom: Any, ct: Any) -> None:

@@ -130,4 +130,4 @@ def batches(trace: BatchTrace, x: Any, spec: Any) -> Any:
                 raise ValueError(f"vmap has mapped output, of shape {aval_of(x).shape}, but out_axes is None")
             return value
         ndim = len(aval_of(x).shape) + 1
-        return move_batch(value, dim, spec % ndim, trace.axis.size)
+        return move_batch(value, dim, spec % ndim, trace.axis.size, trace.axis.explicit)

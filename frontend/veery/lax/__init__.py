@@ -2,7 +2,7 @@
 
 from veery._core.absent import attributes as _attributes
 from veery._core.shapes import broadcast_shapes as broadcast_shapes
-from veery.lax import linalg as linalg
+from veery.lax import _explicit as _explicit, linalg as linalg
 from veery.lax._arithmetic import (
     RoundingMethod as RoundingMethod,
     abs as abs,

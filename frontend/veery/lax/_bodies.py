@@ -150,7 +150,7 @@ def as_aval(x: Any, aval: Any) -> Any:
 def same_type(a: Any, b: Any) -> bool:
     """Whether two avals are equal but for weak types."""
     if isinstance(a, ShapedArray) and isinstance(b, ShapedArray):
-        return a.shape == b.shape and a.dtype == b.dtype
+        return a.shape == b.shape and a.dtype == b.dtype and a.divided == b.divided
     return bool(a == b)
 
 
@@ -161,4 +161,6 @@ def difference(a: Any, b: Any) -> str:
         differences.append("the dtypes do not match")
     if getattr(a, "shape", None) != getattr(b, "shape", None):
         differences.append("the shapes do not match")
+    if getattr(a, "divided", None) != getattr(b, "divided", None):
+        differences.append("the shardings do not match")
     return " and ".join(differences) or "the types do not match"

@@ -353,7 +353,7 @@ def _batch(
         )
     # A batch of indices: all branches are evaluated for all elements, and each element chooses.
     index = move_batch(index, index_dim, 0, axis.size)
-    pairs = [_spread_inexact(x, d, axis.size) for x, d in zip(ops, op_dims)]
+    pairs = [_spread_inexact(x, d, axis) for x, d in zip(ops, op_dims)]
     op_dims = [d for _, d in pairs]
     results = []
     for i, branch in enumerate(branches):
@@ -364,9 +364,9 @@ def _batch(
     return [_choose(index, [r[i] for r in results]) for i in range(n_out)], [0] * n_out
 
 
-def _spread_inexact(x: Any, dim: int | None, size: int) -> tuple[Any, int | None]:
+def _spread_inexact(x: Any, dim: int | None, axis: AxisData) -> tuple[Any, int | None]:
     """An operand that may be differentiated with a batch dimension in front; others as they are."""
-    return (move_batch(x, dim, 0, size), 0) if _is_inexact(x) else (x, dim)
+    return (move_batch(x, dim, 0, axis.size, axis.explicit), 0) if _is_inexact(x) else (x, dim)
 
 
 def _is_inexact(x: Any) -> bool:

@@ -18,6 +18,7 @@ from veery._core.config import config
 from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery.lax import _convert, _shape
+from veery.lax._placement import lays_out
 from veery.lax._reference import widen
 
 ArrayLike = Any
@@ -131,6 +132,7 @@ def canonicalize_precision(precision: PrecisionLike) -> Any:
 # dot_general
 
 
+@lays_out
 def dot_general(
     lhs: ArrayLike,
     rhs: ArrayLike,
@@ -148,7 +150,7 @@ def dot_general(
         dimension_numbers: `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`.
         precision: see Precision.
         preferred_element_type: dtype of the sums and the result; None for that of the operands.
-        out_sharding: must be None.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Returns:
         An array of the batch dimensions, then lhs' other dimensions, then rhs'.
@@ -178,6 +180,7 @@ def _ints(dims: Sequence[int]) -> Shape:
     return tuple(operator.index(d) for d in dims)
 
 
+@lays_out
 def dot(
     lhs: ArrayLike,
     rhs: ArrayLike,

@@ -31,11 +31,13 @@ from veery.lax._conv_dims import (
     explicit_pads,
     padtype_to_pads,
 )
+from veery.lax._placement import lays_out
 from veery.lax._reference import widen
 
 ArrayLike = Any
 
 
+@lays_out
 def conv_general_dilated(
     lhs: ArrayLike,
     rhs: ArrayLike,
@@ -64,7 +66,7 @@ def conv_general_dilated(
         batch_group_count: number of groups of the batch that are convolved with a group of output features each.
         precision: see lax.Precision.
         preferred_element_type: dtype of the sums and the result.
-        out_sharding: must be None.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Raises:
         ValueError: shapes, groups, strides or padding do not fit.

@@ -11,6 +11,7 @@ from veery._core import dtypes
 from veery._core.ad import Zero
 from veery._core.avals import ShapedArray
 from veery._core.primitive import JvpRule, Primitive, Rule
+from veery._transforms.explicit import elementwise
 from veery.lax import _shape
 
 FLOAT = (np.floating,)
@@ -136,7 +137,8 @@ def nary(
     if arity > 1:
         jvp = tuple(map(_spread, jvp)) if isinstance(jvp, tuple) else jvp
         transpose = transpose and _collect(transpose)
-    primitive = Primitive(name, abstract_eval=abstract_eval, jvp=jvp, transpose=transpose, reference=reference, **facts)
+    rules: dict[str, Any] = dict(jvp=jvp, transpose=transpose, reference=reference, divides=elementwise)
+    primitive = Primitive(name, abstract_eval=abstract_eval, **rules, **facts)
     primitive.batch = lambda args, dims, **params: batch_elementwise(primitive, args, dims, params)
     return primitive
 

@@ -11,6 +11,7 @@ from veery._core import dtypes
 from veery._core.array import Array
 from veery._core.avals import Shape, ShapedArray, aval_of
 from veery._core.shapes import canonicalize_shape
+from veery._transforms import explicit
 
 ArrayLike = Any
 
@@ -79,7 +80,10 @@ def full_like(
     aval = x if isinstance(x, ShapedArray) else aval_of(x) if not _is_struct(x) else ShapedArray(x.shape, x.dtype)
     weak = dtype is None and aval.weak_type
     dtype = aval.dtype if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype, "full_like")
-    target = ShapedArray(aval.shape if shape is None else canonicalize_shape(shape), dtype, weak)
+    if shape is None:
+        target = ShapedArray(aval.shape, dtype, weak, divided=aval.divided)
+    else:
+        target = ShapedArray(canonicalize_shape(shape), dtype, weak)
     return _full_of_aval(target, fill_value)
 
 
@@ -98,7 +102,8 @@ def _full_of_aval(aval: ShapedArray, fill_value: ArrayLike) -> Any:
     value = fill_value if isinstance(fill_value, Array) else constant(fill_value, aval.dtype)
     if aval_of(value).update(shape=()) != aval.update(shape=()):
         value = _convert.convert_element_type_p.bind(value, new_dtype=aval.dtype, weak_type=aval.weak_type)
-    return _fill(value, aval.shape)
+    filled = _fill(value, aval.shape)
+    return filled if aval.divided is None else explicit.alike(filled, aval)
 
 
 def _full_of_keys(aval: ShapedArray, fill_value: ArrayLike) -> Array:

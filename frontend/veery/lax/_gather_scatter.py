@@ -14,6 +14,8 @@ from veery._core.array import Array
 from veery._core.avals import Shape, ShapedArray, aval_of
 from veery._core.primitive import Primitive
 from veery._core.shapes import canonicalize_shape
+from veery._transforms.batching import move_batch
+from veery._transforms.explicit import over_batch
 from veery.lax import (
     _arithmetic,
     _compare,
@@ -496,7 +498,8 @@ def _scatter_batch(
     """The batch dimension goes in front: in windows, or along with the indices."""
     (x, indices, updates), (dim, index_dim, update_dim) = args, dims
     size = _shape.batch_size(args, dims)
-    x, updates = _shape.bdim_at_front(x, dim, size), _shape.bdim_at_front(updates, update_dim, size)
+    over = over_batch(args, dims)
+    x, updates = move_batch(x, dim, 0, size, over), move_batch(updates, update_dim, 0, size, over)
     windows, inserted, index_map, batching, index_batching = dimension_numbers
     windows, inserted, index_map, batching = map(_shifted, (windows, inserted, index_map, batching))
     if index_dim is None:

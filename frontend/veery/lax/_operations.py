@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from veery._transforms.staging import stage as stage
-from veery.lax import _arithmetic, _parallel, _reduce, _refs, _shape
+from veery.lax import _arithmetic, _parallel, _placement, _reduce, _refs, _shape
 from veery.lax._dimension import dimension_value as dimension_value
 from veery.lax._shape import broadcast_in_dim as broadcast_in_dim, moveaxis as moveaxis, zeros as zeros
 
@@ -19,6 +19,11 @@ def add(x: Any, y: Any) -> Any:
 def copy(x: Any) -> Any:
     """The same value, as the result of an equation."""
     return _shape.copy_p.bind(x)
+
+
+def reshard(x: Any, sharding: Any) -> Any:
+    """The value divided in another way over Explicit axes of a mesh."""
+    return _placement.reshard_p.bind(x, sharding=sharding)
 
 
 def read(ref: Any) -> Any:

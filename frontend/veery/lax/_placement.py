@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from veery._core import provided, source, tree
 from veery._core.ad import LINEAR
-from veery._core.array import ArrayImpl
-from veery._core.avals import aval_of
+from veery._core.avals import aval_of, explicit_part
 from veery._core.layout import sharding_of
-from veery._core.mesh import AxisType, context, current_mesh
-from veery._core.partition_spec import PartitionSpec, axes_in
+from veery._core.mesh import AxisType, Mesh, context, current_mesh, using
+from veery._core.partition_spec import PartitionSpec, axes_in, axes_of
 from veery._core.primitive import Primitive
 from veery._core.sharding import NamedSharding
-from veery._core.trace import Tracer
+from veery._core.trace import Tracer, current_trace, eval_trace
 from veery._transforms.batching import AxisData
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @source.api_boundary
@@ -80,10 +83,9 @@ def _asserted(x: Any, sharding: NamedSharding) -> Any:
             "The spec of NamedSharding passed to with_sharding_constraint can only refer to Auto axes of the mesh. Got "
             f"spec={sharding.spec} and mesh={sharding.mesh.abstract_mesh}. You probably meant to use `reshard` API?"
         )
-    layout = x.sharding if isinstance(x, ArrayImpl) else NamedSharding(sharding.mesh, PartitionSpec())
-    ndim = aval_of(x).ndim
-    if not isinstance(x, Tracer) and not layout.is_equivalent_to(sharding, ndim):
-        spec = getattr(layout, "spec", PartitionSpec()) or PartitionSpec(*[None] * ndim)
+    aval = aval_of(x)
+    if aval.divided != explicit_part(sharding, aval.ndim):
+        spec = aval.sharding.spec
         raise AssertionError(
             "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "
             f"sharding: {spec} did not match the sharding provided: {sharding.spec}. Please use `jax.sharding.reshard` "
@@ -112,6 +114,66 @@ def resolved(place: Any, what: str) -> Any:
     return NamedSharding(mesh, place)
 
 
+def laid_out(compute: Callable[[], Any], out_sharding: Any, what: str) -> Any:
+    """What is computed, its result divided over Explicit axes as the user says (None: as it follows from the operands).
+
+    Raises:
+        ValueError: there is no mesh, an axis is not Explicit, or the sharding does not fit.
+    """
+    if out_sharding is None:
+        return compute()
+    with using(settled=True):
+        out = compute()
+    return resharded(out, out_sharding, what)
+
+
+def lays_out(fun: F) -> F:
+    """A function whose result is divided as its argument `out_sharding` says.
+
+    A call costs 0.2 us more: those that are called most ask for the argument themselves.
+    """
+    code = inspect.unwrap(fun).__code__
+    positional = code.co_varnames[: code.co_argcount]
+    place = positional.index("out_sharding") if "out_sharding" in positional else None
+
+    @functools.wraps(fun)
+    def laying_out(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
+        if place is not None and len(args) > place:
+            args, out_sharding = args[:place], args[place]
+        if out_sharding is None:
+            return fun(*args, **kwargs)
+        return laid_out(lambda: fun(*args, **kwargs), out_sharding, fun.__name__)
+
+    return laying_out  # type: ignore[return-value]
+
+
+def resharded(x: Any, place: Any, what: str = "reshard") -> Any:
+    """A value laid out anew over Explicit axes of a mesh; see `veery.sharding.reshard`."""
+    if isinstance(place, PartitionSpec):
+        mesh = context().abstract or current_mesh()
+        if mesh is None or not mesh.axis_names:
+            raise ValueError(
+                "Using PartitionSpec when you are not under a mesh context is not allowed. Please pass a NamedSharding "
+                f"instance or enter into a mesh context via `jax.set_mesh`. Got {place}"
+            )
+        place = NamedSharding(mesh, place)
+    if not isinstance(place, NamedSharding):
+        raise ValueError(f"{what}: a NamedSharding or a PartitionSpec is expected, got {place!r}")
+    for axis in axes_in(place.spec):
+        kind = place.mesh._name_to_type[axis]
+        if kind is not AxisType.Explicit:
+            raise ValueError(
+                f"PartitionSpec passed to {what} cannot contain axis names that are of type Auto or Manual. Got "
+                f"PartitionSpec: {place.spec} with axis name: {axis} of type: AxisType.{kind.name}."
+            )
+    aval = aval_of(x)
+    check_fits(place, aval, f"{what} args")
+    if current_trace() is eval_trace and not isinstance(x, Tracer):
+        provided.distribution.concrete_mesh(place.mesh, [x])
+    place = place.update(spec=PartitionSpec(*place.spec, *[None] * (aval.ndim - len(place.spec))))
+    return reshard_p.bind(x, sharding=place)
+
+
 def check_fits(sharding: Any, aval: Any, what: str) -> None:
     """Raise ValueError if arrays of that type cannot be laid out like this."""
     if not isinstance(sharding, NamedSharding):
@@ -127,25 +189,37 @@ def check_fits(sharding: Any, aval: Any, what: str) -> None:
 
 
 def _is_apart(params: dict[str, Any]) -> bool:
-    return params["sharding"].num_devices > 1
+    sharding = params["sharding"]
+    if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
+        # the types of results say how they are laid out over Explicit axes
+        return not set(axes_in(sharding.spec)).issubset(sharding.mesh.explicit_axes)
+    return sharding.num_devices > 1
 
 
-def _placement(name: str) -> Primitive:
+def _put(x: Any, *, sharding: Any) -> Any:
+    return provided.distribution.place(x, sharding)
+
+
+def _reshard(x: Any, *, sharding: Any) -> Any:
+    """An array that lies like this; as it is where nothing tells the devices, as derivatives may ask for it."""
+    return _put(x, sharding=sharding) if provided.distribution.is_known(sharding.mesh, [x]) else x
+
+
+def _placement(name: str, impl: Callable[..., Any] = _put, moves: bool = True) -> Primitive:
     def batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, sharding: Any) -> tuple[Any, Any]:
         (x,), (dim,) = args, dims
         if dim is not None and isinstance(sharding, NamedSharding):
-            entries = [*sharding.spec, *[None] * dim]
+            entries = [*sharding.spec, *[None] * (dim - len(sharding.spec))]
             over = axis.spmd_name if axis.spmd_name not in axes_in(sharding.spec) else None
-            entries = [*entries[:dim], over, *entries[dim:]]
-            while len(entries) > max(len(sharding.spec), dim) + 1:
-                entries.pop()
+            explicit = [name for name in axis.explicit if name in sharding.mesh.explicit_axes]
+            entries.insert(dim, (*axes_of(over), *explicit) if explicit else over)
             sharding = sharding.update(spec=sharding.spec.update(partitions=tuple(entries)))
         return primitive.bind(x, sharding=sharding), dim
 
     primitive = Primitive(
         name,
-        abstract_eval=lambda x, *, sharding: x,
-        impl=lambda x, *, sharding: provided.distribution.place(x, sharding),
+        abstract_eval=lambda x, *, sharding: x.update(divided=explicit_part(sharding, x.ndim)) if moves else x,
+        impl=impl,
         jvp=LINEAR,
         transpose=lambda ct, x, *, sharding: [primitive.bind(ct, sharding=sharding)],
         axis_batch=batch,
@@ -157,6 +231,6 @@ def _placement(name: str) -> Primitive:
     return primitive
 
 
-sharding_constraint_p = _placement("sharding_constraint")
-reshard_p = _placement("reshard")
+sharding_constraint_p = _placement("sharding_constraint", moves=False)
+reshard_p = _placement("reshard", _reshard)
 device_put_p = _placement("device_put")

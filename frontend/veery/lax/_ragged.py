@@ -11,6 +11,7 @@ import numpy as np
 from veery._core import dtypes, source
 from veery._core.avals import aval_of
 from veery.lax import _arithmetic, _bitwise, _compare, _contract, _cumulative, _reduce, _shape
+from veery.lax._placement import lays_out
 
 Dims = tuple[int, ...]
 
@@ -34,6 +35,7 @@ class RaggedDotDimensionNumbers:
 _ROWS = RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
 
 
+@lays_out
 @source.api_boundary
 def ragged_dot(
     lhs: Any,
@@ -53,7 +55,7 @@ def ragged_dot(
         precision: as for `dot`.
         preferred_element_type: as for `dot`.
         group_offset: not supported.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Returns:
         An array (m, n). Rows beyond all groups are zero.
@@ -75,6 +77,7 @@ def ragged_dot(
     return ragged_dot_general(lhs, rhs, group_sizes, _ROWS, precision, preferred_element_type, group_offset)
 
 
+@lays_out
 @source.api_boundary
 def ragged_dot_general(
     lhs: Any,
@@ -99,7 +102,7 @@ def ragged_dot_general(
         precision: as for `dot`.
         preferred_element_type: as for `dot`.
         group_offset: not supported.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Returns:
         Batch dimensions, free dimensions of lhs, free dimensions of rhs. What is in no group counts as zero.

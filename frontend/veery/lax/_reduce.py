@@ -18,6 +18,7 @@ from veery._core.primitive import Primitive
 from veery._transforms.jvp import jvp
 from veery.lax import _arithmetic, _compare, _computation, _convert, _shape, _slicing
 from veery.lax._declare import ANY, INTEGRAL, check_dtype, reduction
+from veery.lax._placement import laid_out, lays_out
 from veery.lax._reference import widen
 
 ArrayLike = Any
@@ -37,7 +38,7 @@ def reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = N
     Args:
         operand: array of numbers.
         axes: distinct axes, not negative.
-        out_sharding: must be None.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Returns:
         An array of the same dtype without those axes.
@@ -50,6 +51,8 @@ def reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = N
     >>> lax.reduce_sum(lax.iota("int32", 4), (0,)).item()
     6
     """
+    if out_sharding is not None:
+        return laid_out(lambda: reduce_sum(operand, axes), out_sharding, "reduce_sum")
     return reduce_sum_p.bind(operand, axes=_axes(axes))
 
 
@@ -270,6 +273,7 @@ argmin_p = _arg_extreme("argmin", np.argmin, cost=cost.per_operand, host=host.ar
 # reduction by any function
 
 
+@lays_out
 def reduce(
     operands: Any,
     init_values: Any,
@@ -284,7 +288,7 @@ def reduce(
         init_values: a tree of the same structure: the neutral elements of `computation`.
         computation: `(x, y) -> z` on trees of scalars; associative and commutative.
         dimensions: the dimensions to remove.
-        out_sharding: must be None.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Returns:
         A tree of the same structure.

@@ -16,8 +16,8 @@ from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, memoized, ref
 from veery._core.primitive import Primitive
 from veery._core.refs import check_aliases
 from veery._core.trace import Tracer
-from veery._transforms import staging
-from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
+from veery._transforms import explicit, staging
+from veery._transforms.batching import AxisData, batch_jaxpr, batched_aval, move_batch, unbatched_aval
 from veery._transforms.dce import dce_jaxpr
 from veery._transforms.jvp import jvp_jaxpr
 from veery._transforms.linearize import LinearizedJaxpr, linearize_jaxpr
@@ -69,7 +69,7 @@ def scan(
     size = leading_size(x_leaves, length)
     if config.jax_disable_jit and not any(isinstance(x, Tracer) for x in (*x_leaves, *carry_leaves)):
         return _python_scan(f, init, xs, size, reverse)
-    x_avals = [a.update(shape=a.shape[1:]) for a in map(aval_of, x_leaves)]  # type: ignore[attr-defined]
+    x_avals = [_element(aval_of(x)) for x in x_leaves]  # type: ignore[attr-defined]
     in_tree = tree.tree_structure((init, xs))
     carry_leaves, body = _carry.stage_with_carry(
         lambda avals: _bodies.stage_body(f, in_tree, [*avals, *x_avals], "scan body"), carry_leaves
@@ -183,7 +183,18 @@ def _only(items: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
 
 
 def _stacked(aval: ShapedArray, length: int) -> ShapedArray:
-    return aval.update(shape=(length, *aval.shape))
+    return batched_aval(aval, 0, length)
+
+
+def _element(aval: Any) -> Any:
+    """The type of what a step gets of an array.
+
+    Raises:
+        ValueError: an Explicit axis of a mesh divides the array along the steps.
+    """
+    if aval.divided is not None and explicit.ways_of(aval)[0]:
+        raise ValueError(f"0th dimension of all xs should be replicated. Got {aval.divided.spec}")
+    return unbatched_aval(aval, 0)
 
 
 def _abstract_eval(*avals: Any, jaxpr: ClosedJaxpr, length: int, num_carry: int, **_: Any) -> list[Any]:
@@ -415,7 +426,10 @@ def _batch(
     given = _grouped(list(zip(args, dims)), num_consts, num_carry)
     operands = [
         *(x if d is None else move_batch(x, d, 0, axis.size) for x, d in given.consts),
-        *(move_batch(x, d, 0, axis.size) if flag else x for (x, d), flag in zip(given.carry, carry_batched)),
+        *(
+            move_batch(x, d, 0, axis.size, axis.explicit) if flag else x
+            for (x, d), flag in zip(given.carry, carry_batched)
+        ),
         *(x if d is None else move_batch(x, d, 1, axis.size) for x, d in given.xs),
     ]
     outs = scan_p.bind(*operands, jaxpr=body, num_consts=num_consts, num_carry=num_carry, **params)
@@ -445,7 +459,7 @@ def _divide(eqn: JaxprEqn, needed: set[Var], policy: Policy) -> tuple[Piece, lis
     inner = partition(body.jaxpr, demanded, policy)
     if not inner.saved:
         return Piece(eqn, eqn), []
-    stacks = [Var(v.aval.update(shape=(length, *v.aval.shape))) for v in inner.saved]
+    stacks = [Var(_stacked(v.aval, length)) for v in inner.saved]
     known = eqn.replace(
         outvars=[*eqn.outvars, *stacks], params=eqn.params | {"jaxpr": ClosedJaxpr(dce_jaxpr(inner.known), body.consts)}
     )

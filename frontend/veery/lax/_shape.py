@@ -18,6 +18,7 @@ from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_shapelike, concrete_int
 from veery.lax._fill import constant, empty, full, full_like, zeros, zeros_like_array
+from veery.lax._placement import laid_out
 
 __all__ = ["empty", "full", "full_like", "zeros", "zeros_like_array"]  # made in _fill, used as part of this family
 
@@ -41,7 +42,7 @@ def broadcast_in_dim(
         operand: the array to broadcast.
         shape: the shape of the result.
         broadcast_dimensions: for each dimension of operand, the dimension of the result that it becomes.
-        out_sharding: must be None.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Raises:
         TypeError: the dimensions do not fit the shape.
@@ -50,6 +51,10 @@ def broadcast_in_dim(
     >>> lax.broadcast_in_dim(lax.iota('float32', 2), (3, 2), (1,)).shape
     (3, 2)
     """
+    if out_sharding is not None:
+        return laid_out(
+            lambda: broadcast_in_dim(operand, shape, broadcast_dimensions), out_sharding, "broadcast_in_dim"
+        )
     shape = canonicalize_shape(shape)
     dims = tuple(operator.index(d) for d in broadcast_dimensions)
     if isinstance(operand, Array) and np.shape(operand) == shape and dims == tuple(range(len(shape))):
@@ -148,11 +153,13 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Any = N
     Args:
         operand: array of any shape.
         sizes: sizes of the new dimensions.
-        out_sharding: must be None.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Returns:
         An array of shape `(*sizes, *operand.shape)`.
     """
+    if out_sharding is not None:
+        return laid_out(lambda: broadcast(operand, sizes), out_sharding, "broadcast")
     sizes = canonicalize_shape(sizes)
     ndim = np.ndim(operand)
     if not sizes and isinstance(operand, Array):
@@ -214,11 +221,13 @@ def reshape(
         operand: array of any shape.
         new_sizes: the shape of the result; no -1 (see jnp.reshape).
         dimensions: permutation of operand's dimensions applied before.
-        out_sharding: must be None.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Raises:
         TypeError: the number of elements differs.
     """
+    if out_sharding is not None:
+        return laid_out(lambda: reshape(operand, new_sizes, dimensions), out_sharding, "reshape")
     new_sizes = canonicalize_shape(new_sizes)
     if dimensions is not None:
         dims = tuple(operator.index(d) for d in dimensions)
@@ -709,6 +718,8 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
         TypeError: dtype is not numeric.
         ValueError: dimension is out of bounds.
     """
+    if out_sharding is not None:
+        return laid_out(lambda: broadcasted_iota(dtype, shape, dimension), out_sharding, "broadcasted_iota")
     dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "iota")
     return iota_p.bind(
         dtype=dtype, shape=canonicalize_shape(shape), dimension=concrete_int(dimension, "iota dimension")

@@ -16,11 +16,12 @@ import numpy as np
 
 from veery._core import provided
 from veery._core.ad import Zero, is_undefined_primal
-from veery._core.avals import aval_of
+from veery._core.avals import aval_of, explicit_part
 from veery._core.jaxpr import ClosedJaxpr, NamedAxisEffect, eval_jaxpr, memoized
 from veery._core.mesh import AbstractMesh, AxisType, Mesh, context, using
 from veery._core.partition_spec import PartitionSpec, axes_in, axes_of
 from veery._core.primitive import Primitive
+from veery._core.sharding import NamedSharding
 from veery._core.trace import extend_axis_env
 from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
 from veery._transforms.jvp import jvp_jaxpr
@@ -55,7 +56,7 @@ def divided(aval: Any, spec: PartitionSpec, mesh: Any, check_vma: bool) -> Any:
     counts += [1] * (aval.ndim - len(counts))
     shape = tuple(size if count == 1 else size // count for size, count in zip(aval.shape, counts))
     varying = aval.varying | frozenset(axes_in(spec)) if check_vma else aval.varying
-    return aval.update(shape=shape, varying=varying)
+    return aval.update(shape=shape, varying=varying)  # of the other axes of the mesh types do not tell
 
 
 def assembled(aval: Any, spec: PartitionSpec, mesh: Any, manual: Names) -> Any:
@@ -64,7 +65,8 @@ def assembled(aval: Any, spec: PartitionSpec, mesh: Any, manual: Names) -> Any:
     counts = [math.prod(sizes[axis] for axis in axes_of(entry)) for entry in spec]
     counts += [1] * (aval.ndim - len(counts))
     shape = tuple(size if count == 1 else size * count for size, count in zip(aval.shape, counts))
-    return aval.update(shape=shape, varying=aval.varying - frozenset(manual))
+    divided = explicit_part(NamedSharding(mesh, spec), aval.ndim)
+    return aval.update(shape=shape, varying=aval.varying - frozenset(manual), divided=divided)
 
 
 def _abstract_eval(

@@ -17,6 +17,8 @@ from veery._core.dimensions import is_symbolic, is_symbolic_dim
 from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_shapelike
+from veery._transforms.batching import move_batch
+from veery._transforms.explicit import over_batch
 from veery.lax import _arithmetic, _compare, _convert, _shape
 
 ArrayLike = Any
@@ -451,7 +453,8 @@ def _dynamic_update_slice_batch(args: Sequence[Any], dims: Sequence[int | None])
 
     (x, update, *indices), (dim, update_dim, *index_dims) = args, dims
     size = _shape.batch_size(args, dims)
-    x, update = _shape.bdim_at_front(x, dim, size), _shape.bdim_at_front(update, update_dim, size)
+    over = over_batch(args, dims)
+    x, update = move_batch(x, dim, 0, size, over), move_batch(update, update_dim, 0, size, over)
     if all(d is None for d in index_dims):
         zero = np.zeros((), aval_of(indices[0]).dtype) if indices else np.int32(0)
         return dynamic_update_slice_p.bind(x, update, zero, *indices), 0

@@ -253,7 +253,7 @@ def _batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], **pa
     cond_batched, _ = batch_jaxpr(cond, axis, as_dims([*cond_b, *carry_b]))
     cond_consts, body_consts, carry = _split(args, cond_nconsts, body_nconsts)
     carry = [
-        move_batch(x, 0 if d is not None else None, 0, axis.size) if b else x
+        move_batch(x, 0 if d is not None else None, 0, axis.size, axis.explicit) if b else x
         for x, b, d in zip(carry, carry_b, _split(dims, cond_nconsts, body_nconsts)[2])
     ]
     if pred_batched:

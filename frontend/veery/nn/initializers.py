@@ -17,6 +17,7 @@ import numpy as np
 from veery import numpy as jnp, random
 from veery._core import dtypes
 from veery._core.shapes import canonicalize_shape
+from veery.lax._placement import lays_out
 
 Array = Any
 Shape = Sequence[int]
@@ -35,11 +36,13 @@ def _dtype(dtype: Any) -> Any:
     return dtypes.default_float_dtype() if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype)
 
 
+@lays_out
 def zeros(key: Array, shape: Shape, dtype: Any = None, out_sharding: Any = None) -> Array:
     """Zeros; the key is not used."""
     return jnp.zeros(shape, _dtype(dtype))
 
 
+@lays_out
 def ones(key: Array, shape: Shape, dtype: Any = None, out_sharding: Any = None) -> Array:
     """Ones; the key is not used."""
     return jnp.ones(shape, _dtype(dtype))
@@ -48,6 +51,7 @@ def ones(key: Array, shape: Shape, dtype: Any = None, out_sharding: Any = None) 
 def constant(value: Any, dtype: Any = None) -> Initializer:
     """An initializer that gives one value everywhere."""
 
+    @lays_out
     def init(key: Array, shape: Shape, dtype: Any = dtype, out_sharding: Any = None) -> Array:
         return jnp.full(shape, value, dtype=_dtype(dtype))
 
@@ -57,6 +61,7 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
     """An initializer that samples uniformly from [0, scale)."""
 
+    @lays_out
     def init(key: Array, shape: Shape, dtype: Any = dtype, out_sharding: Any = None) -> Array:
         dtype = _dtype(dtype)
         return random.uniform(key, shape, dtype) * jnp.array(scale, dtype)
@@ -67,6 +72,7 @@ def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
     """An initializer that samples from a normal distribution of mean 0."""
 
+    @lays_out
     def init(key: Array, shape: Shape, dtype: Any = dtype, out_sharding: Any = None) -> Array:
         dtype = _dtype(dtype)
         return random.normal(key, shape, dtype) * jnp.array(stddev, dtype)
@@ -77,6 +83,7 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
 def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0) -> Initializer:
     """An initializer that samples from a normal distribution cut off at `lower` and `upper`, then scaled by stddev."""
 
+    @lays_out
     def init(key: Array, shape: Shape, dtype: Any = dtype, out_sharding: Any = None) -> Array:
         dtype = _dtype(dtype)
         return random.truncated_normal(key, lower, upper, shape, dtype) * jnp.array(stddev, dtype)
@@ -168,6 +175,7 @@ def variance_scaling(
         ValueError: when called, for an unknown mode or distribution.
     """
 
+    @lays_out
     def init(key: Array, shape: Shape, dtype: Any = dtype, out_sharding: Any = None) -> Array:
         shape, dtype = canonicalize_shape(shape), _dtype(dtype)
         fan_in, fan_out = _compute_fans(shape, in_axis, out_axis, batch_axis)
@@ -231,6 +239,7 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
         dtype: default for the initializer.
     """
 
+    @lays_out
     def init(key: Array, shape: Shape, dtype: Any = dtype, out_sharding: Any = None) -> Array:
         dtype = _dtype(dtype)
         if len(shape) < 2:
@@ -254,6 +263,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
         dtype: default for the initializer. Shapes are those of 1-, 2- or 3-dimensional kernels.
     """
 
+    @lays_out
     def init(key: Array, shape: Shape, dtype: Any = dtype, out_sharding: Any = None) -> Array:
         dtype = _dtype(dtype)
         if len(shape) not in (3, 4, 5):

@@ -22,6 +22,7 @@ from veery._core.errors import (
     TracerIntegerConversionError,
 )
 from veery._core.trace import Tracer
+from veery.lax._placement import laid_out
 from veery.numpy import _arithmetic, _array_api, _creation, _operators, _selection, _shaping
 from veery.numpy._at import IndexUpdateHelper
 from veery.numpy._indexing import take_index, take_int
@@ -83,6 +84,8 @@ def flat(self: Array) -> Any:
 
 def reshape(self: Array, *args: Any, order: str = "C", out_sharding: Any = None) -> Array:
     """The array in another shape, given as one argument or several (see veery.numpy.reshape)."""
+    if out_sharding is not None:
+        return laid_out(lambda: reshape(self, *args, order=order), out_sharding, "reshape")
     return _shaping.reshape(self, args[0] if len(args) == 1 else args, order)
 
 
@@ -96,6 +99,8 @@ def transpose(self: Array, *args: Any) -> Array:
 
 def flatten(self: Array, order: str = "C", *, out_sharding: Any = None) -> Array:
     """The array in one dimension."""
+    if out_sharding is not None:
+        return laid_out(lambda: flatten(self, order), out_sharding, "flatten")
     return _shaping.ravel(self, order)
 
 

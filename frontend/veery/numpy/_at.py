@@ -12,7 +12,9 @@ import numpy as np
 from veery import lax
 from veery._core import dtypes, source
 from veery._core.array import ArrayImpl
+from veery._transforms import explicit
 from veery.lax import GatherScatterMode, ScatterDimensionNumbers
+from veery.lax._placement import laid_out
 from veery.numpy import _arithmetic
 from veery.numpy._arithmetic import choose
 from veery.numpy._creation import asarray, ones_like
@@ -108,7 +110,7 @@ def _updating(name: str, doc: str) -> Callable[..., Array]:
         wrap_negative_indices: bool = True,
     ) -> Array:
         apply = _through_ones if name in ("divide", "power") else write
-        return apply(
+        updated = lambda: apply(
             name,
             self.array,
             self.index,
@@ -118,6 +120,7 @@ def _updating(name: str, doc: str) -> Callable[..., Array]:
             mode=mode,
             wrap_negative_indices=wrap_negative_indices,
         )
+        return updated() if out_sharding is None else laid_out(updated, out_sharding, name)
 
     update.__name__ = name
     update.__doc__ = doc
@@ -159,7 +162,7 @@ class IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """The elements there, as `x[idx]`; out of bounds as `mode` says."""
-        return take_index(
+        taken = lambda: take_index(
             self.array,
             self.index,
             indices_are_sorted=indices_are_sorted,
@@ -168,6 +171,7 @@ class IndexUpdateRef:
             fill_value=fill_value,
             wrap_negative_indices=wrap_negative_indices,
         )
+        return taken() if out_sharding is None else laid_out(taken, out_sharding, "get")
 
     set = _updating("set", "The array with the values there: `x[idx] = values`. Of several for a place any may win.")
     add = _updating("add", "The array with the values added there, for each occurrence of a place: `x[idx] += values`.")
@@ -331,7 +335,7 @@ def update_region(name: str, x: Array, values: Array, plan: Plan, starts: Sequen
         return lax.reshape(x, shape) if plan.newaxes else x
     places, inside = _places(x.shape, plan, starts)
     if sizes == x.shape:
-        out = _UPDATES[name](x, values)
+        out = explicit.joining(_UPDATES[name](x, values), x)
     else:
         old = lax.dynamic_slice(x, places, sizes, allow_negative_indices=False) if name != "set" or inside else None
         new = _UPDATES[name](old, values)

@@ -13,12 +13,14 @@ from veery._api.placement import put_leaf
 from veery._core import dtypes, source
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, refuse_masked
+from veery._core.config import config
 from veery._core.partition_spec import PartitionSpec
 from veery._core.shapes import canonicalize_shape
 from veery._core.sharding import NamedSharding
 from veery._core.trace import Tracer, current_trace, eval_trace
 from veery._core.transfers import guard
-from veery._distributed import layout_of
+from veery._distributed import layout_of, spread
+from veery._transforms import explicit
 from veery.lax._convert import convert_element_type_p
 from veery.numpy._promotion import Array, ArrayLike, broadcast_to, check_arraylike, constant, to_dtype
 
@@ -28,7 +30,8 @@ _PYTHON_SCALARS = frozenset((bool, int, float, complex))
 def from_host(value: np.ndarray, weak_type: bool = False, device: Any = None, sole: bool = False) -> ArrayImpl:
     """A concrete array that takes over a NumPy array, which nobody else may write to (`sole`: or read)."""
     aval = ShapedArray(value.shape, value.dtype, weak_type)
-    return _dispatch.put(value, aval, device, copy=False, sole=sole)
+    made = _dispatch.put(value, aval, device, copy=False, sole=sole)
+    return made if device is not None or config._mesh is None else spread([made], (), "array")[0]
 
 
 def place(x: Array, device: Any, out_sharding: Any = None) -> Array:
@@ -476,7 +479,14 @@ def _filled_like(name: str, a: Any, value: int, dtype: Any, shape: Any, device: 
     shape, dtype, weak = _like(name, a, dtype, shape)
     if isinstance(dtype, dtypes.ExtendedDType):
         return lax.full_like(a, value, shape=shape)
-    return place(_filled(shape, value, dtype, weak), device, out_sharding)
+    return place(_divided_like(a, _filled(shape, value, dtype, weak)), device, out_sharding)
+
+
+def _divided_like(a: Any, made: Array) -> Array:
+    """An array that is made in the likeness of a traced one, as its type says."""
+    if not isinstance(a, Tracer) or a.aval.divided is None or a.shape != made.shape:
+        return made
+    return explicit.alike(made, a.aval)
 
 
 def _layout_like(a: Any, shape: Any) -> Any:
@@ -501,7 +511,7 @@ def full_like(
     check_arraylike("full_like", 0, fill_value)
     device = _layout_like(a, shape) if device is None else device
     shape, dtype, weak = _like("full_like", a, dtype, shape)
-    return place(_full(shape, fill_value, dtype, weak), device, out_sharding)
+    return place(_divided_like(a, _full(shape, fill_value, dtype, weak)), device, out_sharding)
 
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Array:

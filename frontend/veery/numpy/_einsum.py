@@ -13,6 +13,7 @@ from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.dimensions import is_symbolic_dim
+from veery.lax._placement import lays_out
 from veery.numpy._matrices import diagonal
 from veery.numpy._products import contract, sum_along
 from veery.numpy._promotion import check_arraylike, check_no_out, promote_dtypes, unwrap
@@ -30,6 +31,7 @@ class _Pairwise(opt_einsum.paths.PathOptimizer):
         return [(0,)] if count == 1 else [(0, 1)] + [(0, count - 2 - i) for i in range(count - 2)]
 
 
+@lays_out
 def einsum(
     subscripts: Any,
     /,
@@ -53,7 +55,7 @@ def einsum(
         precision: accepted; products are computed at the operands' full precision.
         preferred_element_type: the dtype in which products are added, and of the result.
         _dot_general: what multiplies two arrays, with the arguments of `lax.dot_general`.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Raises:
         ValueError: the subscripts do not fit the arrays.

@@ -14,6 +14,7 @@ from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.shapes import concrete_int
+from veery.lax._placement import lays_out
 from veery.numpy import _reductions
 from veery.numpy._arithmetic import clip
 from veery.numpy._creation import asarray
@@ -33,6 +34,7 @@ def _counts(x: Array, weights: Any, *, length: int) -> Array:
     return lax.full((length,), 0, weights.dtype).at[x].add(weights, mode="drop")
 
 
+@lays_out
 def bincount(
     x: ArrayLike,
     weights: ArrayLike | None = None,
@@ -48,7 +50,7 @@ def bincount(
         weights: what each occurrence counts; 1 by default.
         minlength: least size of the result.
         length: size of the result, needed while x is traced; greater integers are left out.
-        out_sharding: without effect.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Raises:
         TypeError: x does not hold integers.

@@ -14,6 +14,7 @@ from veery._core import dtypes
 from veery._core.errors import ConcretizationTypeError
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, concrete_int
 from veery._core.trace import Tracer
+from veery.lax._placement import lays_out
 from veery.numpy._promotion import (
     broadcast_to,
     check_arraylike,
@@ -311,6 +312,7 @@ def _tile(A: Array, *, reps: tuple[int, ...]) -> Array:
     return lax.reshape(copies, [r * d for r, d in zip(reps, shape)])
 
 
+@lays_out
 def repeat(
     a: ArrayLike,
     repeats: ArrayLike,
@@ -327,7 +329,7 @@ def repeat(
         axis: the dimension; None flattens the array.
         total_repeat_length: the length of the result, needed under jit where `repeats` is traced. A longer one
             continues with the last element, a shorter one cuts off.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Raises:
         ConcretizationTypeError: repeats is traced and there is no total_repeat_length.

@@ -148,9 +148,9 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
 
 def _matrix_of_diagonal(v: Array, *, k: int) -> Array:
     n = v.shape[0] + abs(k)
-    column = lax.pad(v, constant(0, v.dtype), [(max(0, k), max(0, -k), 0)])
+    column = lax.pad(v, constant(0, v.dtype), [(max(0, -k), max(0, k), 0)])
     mask = lax.eq(lax.broadcasted_iota(np.int32, (n, n), 0) + np.int32(k), lax.broadcasted_iota(np.int32, (n, n), 1))
-    return choose(mask, lax.broadcast_in_dim(column, (n, n), (1,)), constant(0, v.dtype))
+    return choose(mask, lax.broadcast_in_dim(column, (n, n), (0,)), constant(0, v.dtype))
 
 
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:

@@ -13,6 +13,7 @@ from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.config import config
 from veery._core.shapes import broadcast_shapes, canonicalize_axis
+from veery.lax._placement import lays_out
 from veery.numpy._arithmetic import multiply
 from veery.numpy._elementwise import run
 from veery.numpy._matrices import diagonal
@@ -53,6 +54,7 @@ def _matmul(a: Array, b: Array, *, precision: Any, preferred: Preferred) -> Arra
     return _contract(a, b, (((a.ndim - 1,), (b.ndim - 2,)), (shared, shared)), precision, preferred)
 
 
+@lays_out
 def matmul(
     a: ArrayLike,
     b: ArrayLike,
@@ -68,7 +70,7 @@ def matmul(
         b: array of shape (..., k, n), or a vector of k.
         precision: see lax.Precision.
         preferred_element_type: dtype of the result and of its accumulation.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Returns:
         Array of shape (..., m, n); without m or n for vectors.
@@ -110,6 +112,7 @@ def _dot(a: Array, b: Array, *, precision: Any, preferred: Preferred) -> Array:
     return _contract(a, b, (((a.ndim - 1,), (contract_b,)), ((), ())), precision, preferred)
 
 
+@lays_out
 def dot(
     a: ArrayLike,
     b: ArrayLike,
@@ -125,7 +128,7 @@ def dot(
         b: array.
         precision: see lax.Precision.
         preferred_element_type: dtype of the result and of its accumulation.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     >>> import veery.numpy as jnp
     >>> int(jnp.dot(jnp.array([1, 2]), jnp.array([3, 4])))
@@ -257,6 +260,7 @@ def _tensordot(a: Array, b: Array, *, axes: tuple, precision: Any, preferred: Pr
     return _contract(a, b, (axes, ((), ())), precision, preferred)
 
 
+@lays_out
 def tensordot(
     a: ArrayLike,
     b: ArrayLike,
@@ -274,7 +278,7 @@ def tensordot(
         axes: how many last dimensions of `a` and first ones of `b`, or a pair of dimensions (or of lists of them).
         precision: see lax.Precision.
         preferred_element_type: dtype of the result and of its accumulation.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     >>> import veery.numpy as jnp
     >>> jnp.tensordot(jnp.ones((2, 3)), jnp.ones((3, 4)), 1).shape

@@ -11,6 +11,7 @@ from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.config import debug_nans
+from veery.lax._placement import lays_out
 from veery.numpy import _logic, _reductions
 from veery.numpy._promotion import (
     Array,
@@ -224,6 +225,7 @@ def _hundredth(name: str, q: ArrayLike) -> Array:
     return as_array(q) / 100
 
 
+@lays_out
 @jit(static_argnames=("axis", "overwrite_input", "keepdims", "method"))
 def percentile(
     a: ArrayLike,

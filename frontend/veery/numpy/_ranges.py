@@ -17,6 +17,7 @@ from veery._core.dimensions import is_symbolic, is_symbolic_dim, max_dim
 from veery._core.errors import ConcretizationTypeError
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, concrete_int
 from veery._core.trace import Tracer, current_trace, eval_trace
+from veery.lax._placement import laid_out
 from veery.numpy._arithmetic import choose, power
 from veery.numpy._creation import from_host, place
 from veery.numpy._exponential import log
@@ -70,7 +71,7 @@ def arange(
         step: distance, by default 1.
         dtype: of the result; by default the one in which the arguments meet.
         device: where to put it.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Raises:
         ConcretizationTypeError: an argument is traced.
@@ -79,6 +80,8 @@ def arange(
     >>> arange(3), arange(1.0, 2.0, 0.5)
     (Array([0, 1, 2], dtype=int32), Array([1. , 1.5], dtype=float32))
     """
+    if out_sharding is not None:
+        return laid_out(lambda: arange(start, stop, step, dtype, device=device), out_sharding, "arange")
     given = {"start": start, "stop": stop, "step": step}
     if stop is None and step is None:
         given = {"stop": start}

@@ -16,6 +16,7 @@ from veery._core.dimensions import is_symbolic_dim
 from veery._core.errors import ConcretizationTypeError
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, concrete_int
 from veery._core.trace import Tracer
+from veery._transforms import explicit
 from veery.numpy._arithmetic import _dtype, as_array, choose as _choose, clip, is_kind, remainder
 from veery.numpy._creation import asarray, from_host, full
 from veery.numpy._elementwise import jitted, run
@@ -468,7 +469,8 @@ def take_along_axis(
     index = _along(x.shape, where_.shape, axis, where_)
     wrap = True if wrap_negative_indices is None else wrap_negative_indices
     # A dimension that broadcasts in the array is read at 0 throughout.
-    return x.at[index].get(mode=mode or "fill", fill_value=fill_value, wrap_negative_indices=wrap)
+    place = explicit.along(x, where_.shape, axis)
+    return x.at[index].get(mode=mode or "fill", fill_value=fill_value, wrap_negative_indices=wrap, out_sharding=place)
 
 
 def _along(shape: tuple[int, ...], index_shape: tuple[int, ...], axis: int, indices: Array) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ from veery._core.dimensions import is_symbolic_dim
 from veery._core.errors import InconclusiveDimensionOperation
 from veery._core.shapes import as_axes, canonicalize_axis, canonicalize_shape, check_concrete, concrete_int
 from veery._core.trace import Tracer
+from veery.lax._placement import laid_out
 from veery.numpy import _promotion
 from veery.numpy._promotion import (
     broadcast_to as _broadcast_to,
@@ -68,7 +69,7 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
         shape: the shape of the result, an int or ints; one of them may be -1 and is worked out from the others.
         order: "C" (the last index runs fastest) or "F" (the first does).
         copy: accepted for compatibility: arrays are immutable, so that nobody can tell.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Raises:
         TypeError: the number of elements differs, or there are two unknown dimensions.
@@ -78,6 +79,8 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
     >>> jnp.reshape(jnp.arange(6), (2, -1)).tolist()
     [[0, 1, 2], [3, 4, 5]]
     """
+    if out_sharding is not None:
+        return laid_out(lambda: reshape(a, shape, order, copy=copy), out_sharding, "reshape")
     a = ensure_arraylike("reshape", a)
     new_shape = _resolve_shape(a, shape)
     if order == "C":
@@ -130,6 +133,8 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     >>> jnp.ravel(jnp.array([[1, 2], [3, 4]]), order="F").tolist()
     [1, 3, 2, 4]
     """
+    if out_sharding is not None:
+        return laid_out(lambda: ravel(a, order), out_sharding, "ravel")
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'.")
     return reshape(ensure_arraylike("ravel", a), (np.size(a),), order)
@@ -250,6 +255,8 @@ def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> A
     Raises:
         ValueError: it does not broadcast to that shape.
     """
+    if out_sharding is not None:
+        return laid_out(lambda: broadcast_to(array, shape), out_sharding, "broadcast_to")
     check_arraylike("broadcast_to", array)
     return _broadcast_to(array, shape)
 

@@ -11,6 +11,7 @@ import numpy as np
 from veery import lax
 from veery._core import dtypes
 from veery._core.shapes import canonicalize_axis
+from veery.lax._placement import lays_out
 from veery.numpy import _arithmetic, _products, _reductions
 from veery.numpy._decompositions import (
     cholesky as cholesky,
@@ -329,6 +330,7 @@ def vecdot(
     return _products.vecdot(x1, x2, axis=axis, precision=precision, preferred_element_type=preferred_element_type)
 
 
+@lays_out
 def tensordot(
     x1: ArrayLike,
     x2: ArrayLike,

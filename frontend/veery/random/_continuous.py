@@ -13,6 +13,7 @@ from veery._core import dtypes
 from veery._core.config import config
 from veery._core.shapes import canonicalize_shape
 from veery.lax import _samples
+from veery.lax._placement import lays_out
 from veery.numpy import linalg
 from veery.numpy._promotion import broadcast_to, promote_dtypes_inexact, promote_shapes, to_dtype
 from veery.random._keys import (
@@ -45,6 +46,7 @@ def power_of(x: Array, y: ArrayLike) -> Array:
 # Without parameters
 
 
+@lays_out
 def exponential(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Samples from the exponential distribution of rate 1.
 
@@ -52,7 +54,7 @@ def exponential(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_sha
         key: one key.
         shape: of the result.
         dtype: a float dtype.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     >>> import veery.random
     >>> bool((veery.random.exponential(veery.random.key(0), (5,)) >= 0).all())
@@ -72,6 +74,7 @@ def exponential_of(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
     return lax.neg(_samples.log1p(lax.neg(uniform_of(key, shape, dtype))))
 
 
+@lays_out
 def laplace(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Samples from the Laplace distribution of mean 0 and scale 1; arguments as for exponential."""
     key = check_key("laplace", key)
@@ -85,6 +88,7 @@ def _laplace(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
     return lax.mul(lax.sign(u), _samples.log1p(lax.neg(lax.abs(u))))
 
 
+@lays_out
 def logistic(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Samples from the logistic distribution; arguments as for exponential."""
     key = check_key("logistic", key)
@@ -97,6 +101,7 @@ def _logistic(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
     return lax.sub(_samples.log(x), _samples.log1p(lax.neg(x)))
 
 
+@lays_out
 def cauchy(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Samples from the Cauchy distribution; arguments as for exponential."""
     key = check_key("cauchy", key)
@@ -109,6 +114,7 @@ def _cauchy(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
     return _samples.tan(lax.mul(scalar(np.pi, dtype), lax.sub(u, scalar(0.5, dtype))))
 
 
+@lays_out
 def maxwell(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Samples from the Maxwell distribution of scale 1: lengths of normal vectors; arguments as for exponential."""
     key = check_key("maxwell", key)
@@ -125,6 +131,7 @@ def _maxwell(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
 # Gumbel
 
 
+@lays_out
 def gumbel(
     key: ArrayLike, shape: Shape = (), dtype: Any = None, mode: str | None = None, *, out_sharding: Any = None
 ) -> Array:
@@ -136,7 +143,7 @@ def gumbel(
         dtype: a float dtype.
         mode: "low", "high" or "highest": how far the upper tail reaches, at a cost. By default as
             jax_high_dynamic_range_gumbel says: "low" or "high".
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Raises:
         ValueError: another mode.
@@ -205,6 +212,7 @@ def _float_of_bits(high: Array, low: Array) -> Array:
 # With parameters
 
 
+@lays_out
 def pareto(
     key: ArrayLike, b: ArrayLike, shape: Shape | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
@@ -215,7 +223,7 @@ def pareto(
         b: positive; it broadcasts to the shape.
         shape: of the result; by default that of b.
         dtype: a float dtype.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
     """
     key = check_key("pareto", key)
     dtype = float_dtype("pareto", dtype)
@@ -228,6 +236,7 @@ def _pareto(key: Any, b: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
     return _samples.exp(lax.div(exponential_of(typed(key), shape, dtype), broadcast_to(b, shape)))
 
 
+@lays_out
 def rayleigh(
     key: ArrayLike, scale: ArrayLike, shape: Shape | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
@@ -267,6 +276,7 @@ def _weibull_min(key: Any, scale: Any, concentration: Any, *, shape: tuple[int, 
     return jnp.multiply(power_of(e, jnp.divide(1.0, concentration)), scale)
 
 
+@lays_out
 def wald(
     key: ArrayLike, mean: ArrayLike, shape: Shape | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
@@ -289,6 +299,7 @@ def _wald(key: Any, mean: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
     return lax.select(lax.le(z, mean / (mean + x)), x, mean * mean / x)
 
 
+@lays_out
 def triangular(
     key: ArrayLike,
     left: ArrayLike,
@@ -306,7 +317,7 @@ def triangular(
         left, mode, right: where the triangle begins, peaks and ends; they broadcast to the shape.
         shape: of the result; by default that of the parameters.
         dtype: a float dtype.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
     """
     key = check_key("triangular", key)
     dtype = float_dtype("triangular", dtype)
@@ -371,6 +382,7 @@ def _double_sided_maxwell(key: Any, loc: Any, scale: Any, *, shape: tuple[int, .
 # Vectors and matrices
 
 
+@lays_out
 def multivariate_normal(
     key: ArrayLike,
     mean: ArrayLike,
@@ -390,7 +402,7 @@ def multivariate_normal(
         shape: leading dimensions of the result; by default those of the parameters.
         dtype: a float dtype; by default that of the parameters.
         method: how the covariance is factored: "cholesky", "eigh" or "svd".
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Raises:
         ValueError: the shapes do not fit, or an unknown method.
@@ -433,6 +445,7 @@ def _factor(cov: Array, method: str) -> Array:
     return jnp.multiply(vectors, jnp.sqrt(jnp.expand_dims(values, -2)))
 
 
+@lays_out
 def orthogonal(
     key: ArrayLike, n: int, shape: Shape = (), dtype: Any = None, m: int | None = None, *, out_sharding: Any = None
 ) -> Array:
@@ -444,7 +457,7 @@ def orthogonal(
         shape: leading dimensions of the result.
         dtype: a float or complex dtype.
         m: columns; n by default. The shorter side's vectors are orthonormal.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
     """
     key = check_key("orthogonal", key)
     dtype = float_dtype("orthogonal", dtype, np.inexact, "a float or complex")

@@ -10,6 +10,7 @@ from veery import lax, numpy as jnp
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery.lax import _samples
+from veery.lax._placement import lays_out
 from veery.numpy._promotion import broadcast_to, check_arraylike, promote_dtypes_inexact, to_dtype
 from veery.random._keys import Array, ArrayLike, Shape, again, broadcast_shape, check_key, split_in, split_typed, typed
 from veery.random._uniform import float_dtype, integer_dtype, uniform_of
@@ -36,6 +37,7 @@ def _nonempty_loop(key: Array, initial: Array, pending: Any, step: Any, limit: A
 # Poisson
 
 
+@lays_out
 def poisson(
     key: ArrayLike, lam: ArrayLike, shape: Shape | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
@@ -46,7 +48,7 @@ def poisson(
         lam: the mean; it broadcasts to the shape.
         shape: of the result; by default that of lam.
         dtype: an integer dtype; int32 by default.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     >>> import veery.random
     >>> veery.random.poisson(veery.random.key(0), 4.0, (3,)).dtype
@@ -114,6 +116,7 @@ def _poisson_by_rejection(key: Array, lam: Array, dtype: Any, limit: Any) -> Arr
 # Geometric
 
 
+@lays_out
 def geometric(
     key: ArrayLike, p: ArrayLike, shape: Shape | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
@@ -124,7 +127,7 @@ def geometric(
         p: the probability; it broadcasts to the shape.
         shape: of the result; by default that of p.
         dtype: an integer dtype; int32 by default.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
     """
     key = check_key("geometric", key)
     dtype = dtypes.check_and_canonicalize_user_dtype(int if dtype is None else dtype)

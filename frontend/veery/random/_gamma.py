@@ -14,7 +14,9 @@ from veery._api.jit import jit
 from veery._api.vectorize import vmap
 from veery._core import dtypes
 from veery._core.shapes import canonicalize_shape
+from veery._transforms import explicit
 from veery.lax import _samples
+from veery.lax._placement import lays_out
 from veery.numpy._promotion import broadcast_to, to_dtype
 from veery.random._continuous import exponential_of, power_of, scalar
 from veery.random._keys import (
@@ -33,6 +35,7 @@ from veery.random._uniform import check_safe, float_dtype, normal_of, rademacher
 _SHAPED = ("shape", "dtype")
 
 
+@lays_out
 def gamma(
     key: ArrayLike, a: ArrayLike, shape: Shape | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
@@ -43,7 +46,7 @@ def gamma(
         a: positive; it broadcasts to the shape. Samples are differentiable with respect to it.
         shape: of the result; by default that of a.
         dtype: a float dtype.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     >>> import veery.random
     >>> bool((veery.random.gamma(veery.random.key(0), 3.0, (4,)) > 0).all())
@@ -52,6 +55,7 @@ def gamma(
     return _sample("gamma", key, a, shape, dtype, False)
 
 
+@lays_out
 def loggamma(
     key: ArrayLike, a: ArrayLike, shape: Shape | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
@@ -83,7 +87,7 @@ def _with_gradient(log_space: bool) -> Any:
     """The sampler, differentiable with respect to a: the distribution function stays what it is along the tangent."""
 
     def sample(key: Array, a: Array, inverse: Array) -> Array:
-        keys = split_typed(key, math.prod(a.shape))
+        keys, a, inverse = split_typed(key, math.prod(a.shape)), explicit.whole(a), explicit.whole(inverse)
         one = vmap(lambda k, alpha, over: _gamma_one(k, alpha, over, log_space))
         return lax.reshape(one(keys, *(lax.reshape(x, (x.size,)) for x in (a, inverse))), a.shape)
 
@@ -152,6 +156,7 @@ _plain, _logarithmic = _with_gradient(False), _with_gradient(True)
 # Quotients and powers of gamma samples
 
 
+@lays_out
 def beta(
     key: ArrayLike,
     a: ArrayLike,
@@ -177,6 +182,7 @@ def _beta(key: Any, a: Any, b: Any, *, shape: tuple[int, ...], dtype: Any) -> Ar
     return lax.div(first, lax.add(first, second))
 
 
+@lays_out
 def dirichlet(
     key: ArrayLike, alpha: ArrayLike, shape: Shape | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
@@ -187,7 +193,7 @@ def dirichlet(
         alpha: concentrations of shape (..., n).
         shape: leading dimensions of the result; by default those of alpha.
         dtype: a float dtype.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Raises:
         ValueError: alpha is a scalar.
@@ -210,6 +216,7 @@ def _dirichlet(key: Any, alpha: Any, *, shape: tuple[int, ...], dtype: Any) -> A
     return jnp.multiply(shifted, lax.div(lax.full_like(total, 1), total))  # as XLA divides by what is broadcast
 
 
+@lays_out
 def chisquare(
     key: ArrayLike, df: ArrayLike, shape: Shape | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
@@ -230,6 +237,7 @@ def _chisquare_of(key: Array, df: Array, shape: tuple[int, ...], dtype: Any) -> 
     return lax.mul(_samples.exp(gamma_of(key, lax.div(df, two), shape, True)), two)
 
 
+@lays_out
 def f(
     key: ArrayLike,
     dfnum: ArrayLike,
@@ -258,6 +266,7 @@ def _f(key: Any, dfnum: Any, dfden: Any, *, shape: tuple[int, ...], dtype: Any) 
     return lax.div(numerator, denominator)
 
 
+@lays_out
 def t(
     key: ArrayLike, df: ArrayLike, shape: Shape | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
@@ -276,6 +285,7 @@ def _t(key: Any, df: Any, *, shape: tuple[int, ...], dtype: Any) -> Array:
     return lax.mul(normal_of(normal_key, shape, dtype), lax.sqrt(quotient))
 
 
+@lays_out
 def generalized_normal(
     key: ArrayLike, p: float, shape: Shape = (), dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
@@ -286,7 +296,7 @@ def generalized_normal(
         p: the exponent.
         shape: of the result.
         dtype: a float dtype.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
     """
     key = check_key("generalized_normal", key)
     dtype = float_dtype("generalized_normal", dtype)
@@ -304,6 +314,7 @@ def _generalized_normal_of(key: Array, p: Any, shape: tuple[int, ...], dtype: An
     return jnp.multiply(rademacher(sign_key, shape, dtype), power_of(g, jnp.divide(1, p)))
 
 
+@lays_out
 def ball(
     key: ArrayLike, d: int, p: float = 2, shape: Shape = (), dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
@@ -315,7 +326,7 @@ def ball(
         p: of the norm.
         shape: leading dimensions of the result.
         dtype: a float dtype.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Returns:
         An array of shape (*shape, d).

@@ -13,12 +13,14 @@ from veery._core import dtypes
 from veery._core.dimensions import is_symbolic_dim
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, concrete_int
 from veery.lax import _samples
+from veery.lax._placement import lays_out
 from veery.numpy._promotion import check_arraylike, promote_dtypes_inexact
 from veery.random._continuous import gumbel_of
 from veery.random._keys import Array, ArrayLike, Shape, bits_of, check_key, check_shape, split_in, typed
 from veery.random._uniform import randint, uniform_of
 
 
+@lays_out
 def permutation(
     key: ArrayLike, x: int | ArrayLike, axis: int = 0, independent: bool = False, *, out_sharding: Any = None
 ) -> Array:
@@ -29,7 +31,7 @@ def permutation(
         x: an array, or an integer for that many first integers.
         axis: the axis.
         independent: whether each vector along the axis has an order of its own.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     Raises:
         TypeError: x is a scalar, but no integer.
@@ -163,6 +165,7 @@ def _chosen(key: Array, p: Any, count: int, shape: tuple[int, ...], replace: boo
     return lax.convert_element_type(lax.top_k(scores, draws)[1], integer)
 
 
+@lays_out
 def categorical(
     key: ArrayLike,
     logits: ArrayLike,

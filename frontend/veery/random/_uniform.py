@@ -13,6 +13,7 @@ from veery._core.dimensions import is_symbolic_dim
 from veery._core.shapes import canonicalize_shape
 from veery.lax._compare import select_n_p
 from veery.lax._dimension import dimension_value
+from veery.lax._placement import laid_out, lays_out
 from veery.numpy._promotion import broadcast_to, check_arraylike, to_dtype
 from veery.random._keys import (
     Array,
@@ -63,12 +64,14 @@ def bits(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_sharding: 
         key: one key.
         shape: of the result.
         dtype: an unsigned integer dtype; uint32 by default (uint64 with x64).
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     >>> import veery.random
     >>> veery.random.bits(veery.random.key(0), (2,)).tolist()
     [4070199207, 4202968722]
     """
+    if out_sharding is not None:
+        return laid_out(lambda: bits(key, shape, dtype), out_sharding, "bits")
     key = check_key("bits", key)
     dtype = dtypes.default_uint_dtype() if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype)
     if not dtypes.issubdtype(dtype, np.unsignedinteger):
@@ -102,12 +105,14 @@ def uniform(
         dtype: a float dtype; float32 by default (float64 with x64).
         minval: the least value; broadcasts to the shape.
         maxval: above the greatest value.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     >>> import veery.random
     >>> float(veery.random.uniform(veery.random.key(0))) < 1
     True
     """
+    if out_sharding is not None:
+        return laid_out(lambda: uniform(key, shape, dtype, minval, maxval), out_sharding, "uniform")
     key = check_key("uniform", key)
     dtype = float_dtype("uniform", dtype)
     if type(minval) in (int, float) and type(maxval) in (int, float) and (minval, maxval) == (0, 1):
@@ -158,12 +163,14 @@ def normal(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_sharding
         key: one key.
         shape: of the result.
         dtype: a float or complex dtype; float32 by default (float64 with x64).
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     >>> import veery.random
     >>> veery.random.normal(veery.random.key(0), (2, 3)).shape
     (2, 3)
     """
+    if out_sharding is not None:
+        return laid_out(lambda: normal(key, shape, dtype), out_sharding, "normal")
     key = check_key("normal", key)
     dtype = float_dtype("normal", dtype, np.inexact, "a float or complex")
     return _normal(key, shape=canonicalize_shape(shape), dtype=dtype)
@@ -188,6 +195,7 @@ def normal_of(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
     return lax.mul(np.array(np.sqrt(2), dtype)[()], lax.erf_inv(u))
 
 
+@lays_out
 def truncated_normal(
     key: ArrayLike,
     lower: ArrayLike,
@@ -205,7 +213,7 @@ def truncated_normal(
         upper: the upper bound; both broadcast to the shape.
         shape: of the result; by default that of the bounds.
         dtype: a float dtype.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
     """
     key = check_key("truncated_normal", key)
     dtype = float_dtype("truncated_normal", dtype)
@@ -249,12 +257,14 @@ def randint(
         minval: integers that broadcast to the shape.
         maxval: integers that broadcast to the shape. Where it is not above minval, the result is minval.
         dtype: an integer dtype; int32 by default (int64 with x64).
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     >>> import veery.random
     >>> bool((veery.random.randint(veery.random.key(0), (100,), 0, 6) < 6).all())
     True
     """
+    if out_sharding is not None:
+        return laid_out(lambda: randint(key, shape, minval, maxval, dtype), out_sharding, "randint")
     key = check_key("randint", key)
     check_arraylike("randint", minval, maxval)
     dtype = integer_dtype("randint", dtype)
@@ -321,12 +331,14 @@ def bernoulli(
         p: probabilities, of a float dtype; they broadcast to the shape.
         shape: of the result; by default that of p.
         mode: "low", or "high" for small probabilities to full precision, at twice the cost.
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
 
     >>> import veery.random
     >>> veery.random.bernoulli(veery.random.key(0), 0.25, (3,)).dtype
     dtype('bool')
     """
+    if out_sharding is not None:
+        return laid_out(lambda: bernoulli(key, p, shape, mode), out_sharding, "bernoulli")
     if mode not in ("high", "low"):
         raise ValueError(f"got mode={mode!r}, expected 'high' or 'low'")
     key = check_key("bernoulli", key)
@@ -346,6 +358,7 @@ def _bernoulli(key: Any, p: Any, *, shape: tuple[int, ...], mode: str) -> Array:
     return lax.lt(lax.mul(second, np.array(2.0 ** -dtypes.finfo(dtype).nmant, dtype)[()]), lax.sub(p, first))
 
 
+@lays_out
 def rademacher(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Samples of -1 and 1, equally probable.
 
@@ -353,7 +366,7 @@ def rademacher(key: ArrayLike, shape: Shape = (), dtype: Any = None, *, out_shar
         key: one key.
         shape: of the result.
         dtype: int32 by default (int64 with x64).
-        out_sharding: accepted for compatibility.
+        out_sharding: how the result is divided over Explicit axes of a mesh.
     """
     key = check_key("rademacher", key)
     dtype = dtypes.check_and_canonicalize_user_dtype(int if dtype is None else dtype)
