@@ -45,6 +45,18 @@ def test_transforms(shape: tuple[int, ...], dtype: str) -> None:
                 np.testing.assert_allclose(found / scale, expected / scale, atol=1e-6 if dtype == "float32" else 1e-14)
 
 
+def test_without_the_module_behind_scipys_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version of SciPy may have another one."""
+    x, z = random(3, 4, 6), random(3, 4, 6, complex=True)
+    cases = [(FftType.FFT, z), (FftType.IFFT, x), (FftType.RFFT, x), (FftType.IRFFT, z[..., :4])]
+    ours = [_fft_reference.transformed(given, fft_type=kind, fft_lengths=(4, 6)) for kind, given in cases]
+    monkeypatch.setattr(_fft_reference, "_library", lambda: None)
+    for (kind, given), expected in zip(cases, ours, strict=True):
+        found = _fft_reference.transformed(given, fft_type=kind, fft_lengths=(4, 6))
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, atol=1e-14)
+
+
 def test_what_is_no_number_stays_in_its_row() -> None:
     x = np.ones((3, 8))
     x[1, 2] = np.nan

@@ -5,6 +5,7 @@ It computes several rows at once: of 256x256 complex numbers in 250 us, for whic
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
@@ -28,9 +29,12 @@ def transformed(x: np.ndarray, *, fft_type: int, fft_lengths: tuple[int, ...]) -
         out[...] = 0
         return out
     axes = tuple(range(x.ndim - len(fft_lengths), x.ndim))
-    threads = len(os.sched_getaffinity(0)) if x.size >= _THREADED else 1
+    threads = (os.cpu_count() or 1) if x.size >= _THREADED else 1
+    library = _library()
+    if library is None:
+        out[...] = _transformed_publicly(x, fft_type, fft_lengths, axes, threads)
+        return out
     options = not inverse, 2 * inverse, out, threads  # 2 divides by the size
-    library: Any = extension("scipy.fft._pocketfft.pypocketfft")
     if not half:
         library.c2c(x, axes, *options)
     elif inverse:
@@ -38,3 +42,21 @@ def transformed(x: np.ndarray, *, fft_type: int, fft_lengths: tuple[int, ...]) -
     else:
         library.r2c(x, axes, *options)
     return out
+
+
+@functools.cache
+def _library() -> Any:
+    """The compiled module behind `scipy.fft`; None in versions of SciPy that have another."""
+    try:
+        return extension("scipy.fft._pocketfft.pypocketfft")
+    except ImportError:
+        return None
+
+
+def _transformed_publicly(
+    x: np.ndarray, fft_type: int, fft_lengths: tuple[int, ...], axes: tuple[int, ...], threads: int
+) -> Any:
+    from scipy import fft
+
+    function = (fft.fftn, fft.ifftn, fft.rfftn, fft.irfftn)[fft_type]
+    return function(x, fft_lengths, axes, workers=threads)

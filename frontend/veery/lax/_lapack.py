@@ -136,7 +136,8 @@ class _Alone:
 
 
 _alone = _Alone()
-os.register_at_fork(after_in_child=_alone.forget)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_alone.forget)
 
 
 @functools.cache
