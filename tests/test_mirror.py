@@ -249,7 +249,6 @@ ROWS = {
     "veery_lowering/*progress": "lowering/test_steps",
     "veery_lowering/*tuning": "dispatch/test_compiler_options",
     "veery_lowering/*composition": "lowering/test_kernels",
-    "veery_lowering/emit/host_branches": "lowering/test_iree_faults transforms/test_callbacks",
     "veery_lowering/emit/foreign": "lowering/test_translation aot/test_stablehlo",
     "veery_lowering/emit/narrow": "experimental/test_narrow_dtypes",
     "veery_lowering/*registry": "lowering/test_module",

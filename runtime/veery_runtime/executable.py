@@ -17,7 +17,7 @@ from veery_runtime.completion import DELETED, Completion, Deferred, Failed, Pend
 from veery_runtime.device import Device
 from veery_runtime.donation import binding_call, donating_call
 from veery_runtime.errors import tells_of_loss
-from veery_runtime.hostcall import has_effects, is_synchronous
+from veery_runtime.hostcall import has_effects
 from veery_runtime.inline import inline_call
 from veery_runtime.loading import INLINE_WORK, load_module, scratch_of
 from veery_runtime.sharing import Probe, sharing_call
@@ -83,7 +83,7 @@ class Executable:
         self.queue = queue
         self._program = program
         self.has_effects = has_effects(program.host_calls)
-        self.is_synchronous = is_synchronous(program.host_calls)
+        self.is_synchronous = bool(program.host_calls)  # as in veery_lowering.emit.module
         self.needs_ready = program.metadata.get("control_flow") == "host" or bool(self.overwritten)
         self._result_nbytes = sum(spec.nbytes for spec in self.outputs)
         self._probe: Probe | None = None
@@ -140,7 +140,7 @@ class Executable:
         if found is None or found[0] is not hal:  # queues are opened anew after forks and losses
             with _loading:
                 try:
-                    found = self._loaded[inline] = (hal, *load_module(self._program, hal, self.device, inline))
+                    found = self._loaded[inline] = (hal, *load_module(self._program, hal, self.device))
                 except Exception as error:
                     if not tells_of_loss(error):
                         raise

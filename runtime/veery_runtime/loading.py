@@ -18,14 +18,12 @@ INLINE_WORK = 1_000_000
 INLINE_WORK_OF_CALLS = 5_000_000
 
 
-def load_module(
-    program: Any, hal: iree.HalDevice, device: Device, inline: bool
-) -> tuple[iree.VmContext, iree.VmFunction]:
+def load_module(program: Any, hal: iree.HalDevice, device: Device) -> tuple[iree.VmContext, iree.VmFunction]:
     """Makes a VM context for `program` on a queue."""
     module = iree.VmModule.copy_buffer(iree.INSTANCE, program.vmfb)
     modules = [iree.create_hal_module(iree.INSTANCE, hal)]
     if program.host_calls:
-        modules.append(host_module(program.host_calls, device, hal, inline))
+        modules.append(host_module(program.host_calls, device))
     context = iree.VmContext(iree.INSTANCE, modules=[*modules, module])
     function = module.lookup_function(program.entry)
     if function is None:

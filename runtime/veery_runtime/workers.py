@@ -1,4 +1,4 @@
-"""Threads for what would otherwise block a caller: data-dependent loops and Python functions called by programs."""
+"""Threads for what would otherwise block a caller: data-dependent loops and programs that call Python functions."""
 
 from __future__ import annotations
 
@@ -103,7 +103,6 @@ class Workers:
 
 
 submissions = Workers("veery-submit")
-host_calls = Workers("veery-host-call")
 host_copies = Workers("veery-host-copy")
 
 

@@ -22,9 +22,8 @@ from support.compiled import results
 import veery
 import veery_lowering
 import veery_runtime
-from veery import lax
+from veery import lax, numpy as jnp
 from veery_lowering.compiler.isolation import call, run_pipeline
-from veery_lowering.emit import host_branches
 from veery_lowering.errors import CompilerCrash
 from veery_lowering.program import Program
 from veery_lowering.targets import Traits, resolve
@@ -330,19 +329,28 @@ def test_a_value_that_a_dispatch_returns_twice() -> None:
     assert right == [True, False]
 
 
-def test_branches_that_call_the_host(monkeypatch) -> None:
-    """Which emit/host_branches.py looks for: what comes before the second one has no memory after the call."""
-    monkeypatch.setattr(host_branches, "there_are", lambda module: False)
-    # One function twice: of several the program would be synchronous anyway.
-    checked = lambda x: lax.cond((x < 0).any(), lax.sort, lambda x: x, x)
+HOSTED = {
+    "a switch": lambda x, y: (y, lax.sort(lax.switch(jnp.int32(x.sum()), [jnp.abs, jnp.tanh, lambda x: x * 2], x))),
+    "a loop": lambda x, y: (y, lax.sort(lax.while_loop(lambda x: x.sum() < 10, lambda x: x + 1, x)), y + 1),
+    "two branches": lambda x, y: ((a := _sorted_if_negative(x @ x)) + 1, _sorted_if_negative(a @ x) + 1, y),
+    "a function in a loop": lambda x, y: (lax.fori_loop(0, 3, lambda i, x: lax.sort(x) * 0.5 + y[0], x), y),
+}
 
-    @veery.jit
-    def f(x):
-        a = checked(x @ x)
-        return a + 1, checked(a @ x) + 1
 
-    with pytest.raises(RuntimeError, match="has not been committed"):
-        np.asarray(f(np.eye(128, dtype=np.float32))[0])
+def _sorted_if_negative(x):
+    return lax.cond((x < 0).any(), lax.sort, lambda x: x, x)
+
+
+@pytest.mark.parametrize("name", HOSTED)
+@pytest.mark.parametrize("n", [3, 128])
+def test_programs_that_call_the_host(name, n) -> None:
+    """With fences IREE waits for ever, or forgets to wait, where values decide before or after a function is called."""
+    x, y = np.eye(n, dtype=np.float32) - 0.25, np.arange(4, dtype=np.float32)
+    found = veery.jit(HOSTED[name])(x, y)
+    with veery.disable_jit():
+        expected = HOSTED[name](x, y)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
 def test_options_of_a_process_turn_off_what_belongs_to_a_level() -> None:

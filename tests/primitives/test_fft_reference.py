@@ -82,3 +82,19 @@ def test_a_module_that_is_no_file_is_imported() -> None:
     assert extension("scipy.linalg.blas") is __import__("scipy.linalg.blas", fromlist=["blas"])
     with pytest.raises(ImportError):
         extension("scipy.linalg.there_is_none")
+
+
+def test_several_threads_that_need_a_module_first() -> None:
+    program = """if True:
+        from concurrent.futures import ThreadPoolExecutor
+        from threading import Barrier
+        from veery.lax._scipy_extensions import extension
+        together = Barrier(8)
+        def load(_):
+            together.wait()
+            return len(extension("scipy.linalg.cython_lapack").__pyx_capi__)
+        with ThreadPoolExecutor(8) as pool:
+            assert len(set(pool.map(load, range(8)))) == 1
+    """
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", program], check=True)

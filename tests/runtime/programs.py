@@ -135,8 +135,7 @@ def host(function: Any, *, pure: bool = False, **options: Any) -> Program:
       return %1 : tensor<8xf32> }}"""
     row = (((8,), "float32"),)
     calls = (HostCall("cb0", function, row, row, pure),)
-    code = compile_text(text) if pure else compile_text(text, SYNCHRONOUS)
-    return Program("with_host_call", code, row, row, host_calls=calls, **options)
+    return Program("with_host_call", compile_text(text, SYNCHRONOUS), row, row, host_calls=calls, **options)
 
 
 def host_twice(first: Any, second: Any, **options: Any) -> Program:
@@ -173,9 +172,8 @@ def host_pair(function: Any, **options: Any) -> Program:
       %0:2 = func.call @host.cb0(%x) : (tensor<8xf32>) -> (tensor<8xf32>, tensor<0xi32>)
       return %0#0, %0#1 : tensor<8xf32>, tensor<0xi32> }"""
     row, results = (((8,), "float32"),), (((8,), "float32"), ((0,), "int32"))
-    return Program(
-        "pair", compile_text(text), row, results, host_calls=(HostCall("cb0", function, row, results, True),), **options
-    )
+    calls = (HostCall("cb0", function, row, results, True),)
+    return Program("pair", compile_text(text, SYNCHRONOUS), row, results, host_calls=calls, **options)
 
 
 def same_twice() -> Program:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import importlib.util
 import sys
+import threading
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder
 from pathlib import Path
 from types import ModuleType
+
+_lock = threading.RLock()
 
 
 @functools.cache
@@ -17,10 +20,13 @@ def extension(name: str) -> ModuleType:
     Raises:
         ImportError: there is no such module.
     """
-    if name in sys.modules:
-        return sys.modules[name]
+    with _lock:  # such modules are among those that are imported before they are whole
+        return _loaded(name)
+
+
+def _loaded(name: str) -> ModuleType:
     package, *folders, _ = name.split(".")
-    found = importlib.util.find_spec(package)
+    found = None if name in sys.modules else importlib.util.find_spec(package)
     for root in (found.submodule_search_locations if found else None) or ():
         finder = FileFinder(str(Path(root, *folders)), (ExtensionFileLoader, EXTENSION_SUFFIXES))
         spec = finder.find_spec(name)

@@ -25,20 +25,16 @@ from veery_lowering.program import Options
 from veery_lowering.store.cache import disk_cache
 from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
 from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
+from veery_lowering.targets.target import SYNCHRONOUS
 
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 T = TypeVar("T")
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "42"
+_KEY_FORMAT = "43"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
-# Calls with effects, or of several Python functions, return when they are done. With fences IREE 3.13 loses some of
-# calls without results: of two that stem from one dispatch one is never signalled, and a fence may be waited for before
-# the call that signals it. Each fence between two functions is a thread to wake: lu and two triangular solves of 64x64
-# took 600 us with fences, of which 230 in LAPACK.
-_SYNCHRONOUS = "--iree-execution-model=async-internal"
 
 
 def compile_emission(
@@ -114,7 +110,7 @@ def attempts_of(emission: Emission, target: Target, options: Options) -> list[At
 
 
 def _with_options(flags: Flags, options: Options, emission: Emission) -> Flags:
-    model = (_SYNCHRONOUS,) if emission.is_synchronous else ()
+    model = (SYNCHRONOUS,) if emission.is_synchronous else ()
     return (*flags, *GOAL_FLAGS[options.optimize_for], *model, *options.flags)
 
 

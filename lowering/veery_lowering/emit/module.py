@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.emit import host_branches
 from veery_lowering.emit.float8 import computes_in_float8, in_float32
 from veery_lowering.emit.narrow import bits_alone, wrapped
 from veery_lowering.emit.registry import Context, lookup
@@ -44,8 +43,8 @@ class Emission:
 
     @property
     def is_synchronous(self) -> bool:
-        """Whether a call of the module has ended when it returns; as in veery_runtime.hostcall."""
-        return len(self.host_calls) > 1 or any(not call.pure for call in self.host_calls)
+        """Whether a call of the module has ended when it returns; as in veery_runtime.executable."""
+        return bool(self.host_calls)
 
 
 def emit_module(
@@ -77,8 +76,6 @@ def emit_module(
         with clear_errors(name, symbols):
             passes.run(Stage.EMITTED, emitter.module, Situation(target, tuple(donated), protect))
             emitter.module.operation.verify()
-        if target != "xla" and not emitter.exchanges and host_branches.there_are(emitter.module):
-            emitter.host_calls = [replace(call, pure=False) for call in emitter.host_calls]
     return Emission(
         emitter.module,
         entry_signature(closed_jaxpr.in_avals),
@@ -114,7 +111,6 @@ class ModuleEmitter:
     hardware: str = ""
     module: ir.Module = field(init=False)
     host_calls: list[HostCall] = field(default_factory=list)
-    exchanges: bool = False  # whether programs of several devices exchange values by calls of the host
     primitives: dict[Place, list[str]] = field(default_factory=dict)
     foreign: dict[Any, str] = field(default_factory=dict)  # modules from elsewhere that were merged: symbol
     # id of a jaxpr, and whether a loop calls it: symbol; keeps it alive

@@ -24,8 +24,6 @@ Rule = Callable[..., Any]
 class Emitter(Protocol):
     """What a rule may ask of the module under construction (see module.py)."""
 
-    exchanges: bool
-
     def call(self, closed_jaxpr: Any, operands: Sequence[Value], name: str | None = None) -> list[Value]: ...
 
     def inline(self, closed_jaxpr: Any, operands: Sequence[Value]) -> list[Value]: ...

@@ -8,7 +8,7 @@ import platform
 from veery_lowering.mlir import bundled_linker
 from veery_lowering.store.machine import cpu_features
 from veery_lowering.targets.fusion import DATA_TILING, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION, fusion_flags
-from veery_lowering.targets.target import COMMON_FLAGS, Flags, Target, Traits
+from veery_lowering.targets.target import COMMON_FLAGS, SYNCHRONOUS, Flags, Target, Traits
 from veery_lowering.targets.tiling import gains_from_tiling
 
 _FLAGS: Flags = (
@@ -34,7 +34,7 @@ _LIBM = frozenset(
 )
 
 # The options that the short pipeline (compiler/short.py) was shown right for.
-_SHORT = frozenset((*_FLAGS, *_HOST, DATA_TILING, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION))
+_SHORT = frozenset((*_FLAGS, *_HOST, SYNCHRONOUS, DATA_TILING, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION))
 
 # What the levels of x86-64 add to each other, in the words of Linux.
 _LEVELS = {

@@ -11,6 +11,5 @@ from veery_lowering.emit.registry import Context, Value, rule
 @rule("exchange")
 def _exchange(ctx: Context, *operands: Value, function: Callable[..., Any], out_avals: Sequence[Any]) -> list[Value]:
     # Declared pure, since effects of all programs share one thread, where devices would wait for each other for ever.
-    # Order within a program is that of its inline queue; equal exchanges are merged alike on all devices.
-    ctx.emitter.exchanges = True
+    # A program makes them in order; equal ones are merged alike on all devices.
     return ctx.host_call(function, operands, ctx.avals_out, pure=True)
