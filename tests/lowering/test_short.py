@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import veery
-from veery import lax, numpy as jnp
+from veery import experimental, lax, numpy as jnp
 from veery_lowering.compiler import compile as compilation, isolation, sessions, short
 from veery_lowering.errors import CompileError
 from veery_lowering.targets import Traits, cpu, resolve
@@ -86,6 +86,13 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "a branch": (lambda i, x: lax.switch(i, [jnp.sin, jnp.cos, lambda x: x[::-1]], x), (np.int32(2), some(3))),
     "indices": (lambda x, i: (x[i], x.at[i].add(1.0), jnp.sort(x), x[::-2]), (some(11), np.array([3, 3, 0, 10]))),
     "decompositions": (lambda x: (jnp.linalg.cholesky(x @ x.T + 9 * jnp.eye(4)), jnp.fft.fft(x)), (some(4, 4),)),
+    "functions of Python": (
+        lambda x: (
+            veery.debug.print("{}", x.sum()), veery.pure_callback(np.cos, x, jnp.sin(x)) + 1,
+            *(experimental.io_callback(np.square, x, x * i, ordered=True) for i in range(3)),
+        )[1:],
+        (some(11),),
+    ),
     "random numbers": (
         lambda k: (veery.random.normal(k, (50,)), veery.random.split(k)), (np.array([0, 7], np.uint32),)
     ),
@@ -129,8 +136,6 @@ def test_what_it_was_not_shown_right_for_takes_the_standard_pipeline() -> None:
     assert not any(ways(plain, flags=("--iree-opt-level=O1",)))
     assert not any(ways(plain, optimize_for="size"))
     assert not any(ways(plain, isolation="never"))  # where it crashes, it would take this process along
-    printing = veery.jit(lambda x: (veery.debug.print("{}", x), x)[1]).lower(x)
-    assert not any(ways(printing))
     of_the_c_library = frozenset([("stablehlo.sine", "float64")])
     (linked_by_the_system,) = resolve("cpu").attempts(Traits(of_the_c_library, ()))
     assert not resolve("cpu").compiles_shortly(linked_by_the_system)

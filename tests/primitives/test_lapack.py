@@ -138,6 +138,29 @@ def test_what_is_no_number_disturbs_its_own_matrix_alone(name: str, bad: float, 
         assert sorted(found[2][1]) == list(range(n))
 
 
+def test_results_have_memory_of_their_own() -> None:
+    """Programs give their own memory as arguments, and take that of the results."""
+    x, row = sample((200, 200), "float32"), sample((200,), "float32")
+    solve = dict(left_side=True, lower=True, transpose_a=False, conjugate_a=False, unit_diagonal=False)
+    functions: dict[str, Callable[[np.ndarray], Any]] = FUNCTIONS | {
+        "triangular_solve": lambda x: [reference.triangular_solve(x, x, **solve)],
+        "householder_product": lambda x: [reference.householder_product(x, row)],
+        "householder_product of nothing": lambda x: [reference.householder_product(x, row[:0])],
+        "ormqr": lambda x: [reference.ormqr(x, row, x, left=True, transpose=False)],
+        "ormqr of nothing": lambda x: [reference.ormqr(x, row[:0], x, left=True, transpose=False)],
+        "schur": lambda x: reference.schur(x, compute_schur_vectors=True),
+        "hessenberg": reference.hessenberg,
+        "tridiagonal": lambda x: reference.tridiagonal(x + x.T, lower=True),
+        "tridiagonal_solve": lambda x: [reference.tridiagonal_solve(row, row, row, x, perturb_singular=False)],
+        "eig": lambda x: reference.eig(
+            x, compute_left_eigenvectors=True, compute_right_eigenvectors=True, enable_eigvec_derivs=False
+        ),
+    }
+    for name, function in functions.items():
+        for result in function(x):
+            assert not np.shares_memory(result, x) and not np.shares_memory(result, row), name
+
+
 def test_what_is_not_read_may_be_anything() -> None:
     x = np.array([[4.0, np.nan], [2.0, 5.0]])
     assert np.isfinite(reference.eigh(x, lower=True)[1]).all() and np.isfinite(reference.cholesky(x)).all()
