@@ -19,6 +19,7 @@ from veery.lax._fft import FftType, _fft_composition
 
 random = normal_samples(2)
 KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
+OVER_TWO = ("fft2", "ifft2", "rfft2", "irfft2")
 FUNCTIONS = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -66,6 +67,15 @@ def test_real_numbers_are_transformed_as_such() -> None:
     for imaginary in (1.0, np.nan, -0.0):
         shifted = veery.jit(lambda x, y=imaginary: jnp.fft.fft(lax.complex(x, jnp.full_like(x, y))))
         np.testing.assert_allclose(shifted(x), np.fft.fft(x + 1j * imaginary), atol=1e-12)
+
+
+def test_compiled_transforms_of_real_numbers() -> None:
+    x = random(4, 6)
+    outs = veery.jit(lambda x: {name: getattr(jnp.fft, name)(x) for name in (*FUNCTIONS, *OVER_TWO)})(x)
+    for name, found in outs.items():
+        np.testing.assert_allclose(found, getattr(np.fft, name)(x), atol=1e-12, err_msg=name)
+    constant = veery.jit(lambda x: jnp.fft.irfft(lax.complex(x, jnp.zeros_like(x))))(x)
+    np.testing.assert_allclose(constant, np.fft.irfft(x), atol=1e-12)
 
 
 def test_frequencies_and_shifts(references: Any) -> None:

@@ -57,6 +57,17 @@ def test_without_the_module_behind_scipys_functions(monkeypatch: pytest.MonkeyPa
         np.testing.assert_allclose(found, expected, atol=1e-14)
 
 
+@pytest.mark.parametrize("public", [False, True])
+def test_zeros_of_real_numbers_are_positive(public: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The angle of -1 + 0j is pi, that of -1 - 0j is not."""
+    if public:
+        monkeypatch.setattr(_fft_reference, "_library", lambda: None)
+    x = -np.eye(4)[:1]
+    for kind in (FftType.FFT, FftType.IFFT):
+        found = _fft_reference.transformed(x, fft_type=kind, fft_lengths=(4,))
+        np.testing.assert_array_equal(np.angle(found), np.full((1, 4), np.pi))
+
+
 def test_what_is_no_number_stays_in_its_row() -> None:
     x = np.ones((3, 8))
     x[1, 2] = np.nan

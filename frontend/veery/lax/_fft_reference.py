@@ -31,16 +31,17 @@ def transformed(x: np.ndarray, *, fft_type: int, fft_lengths: tuple[int, ...]) -
     axes = tuple(range(x.ndim - len(fft_lengths), x.ndim))
     threads = (os.cpu_count() or 1) if x.size >= _THREADED else 1
     library = _library()
+    options = not inverse, 2 * inverse, out, threads  # 2 divides by the size
     if library is None:
         out[...] = _transformed_publicly(x, fft_type, fft_lengths, axes, threads)
-        return out
-    options = not inverse, 2 * inverse, out, threads  # 2 divides by the size
-    if not half:
+    elif not half:
         library.c2c(x, axes, *options)
     elif inverse:
         library.c2r(x, axes, last, *options)
     else:
         library.r2c(x, axes, *options)
+    if not half and x.dtype.kind != "c":
+        out.imag += 0.0  # negative zeros of real numbers' transforms would have angles of the other side
     return out
 
 
