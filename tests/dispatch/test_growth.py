@@ -39,9 +39,9 @@ def _grown(script: str) -> tuple[dict, dict]:
 def test_ten_thousand_calls():
     before, after = _grown("""
 veery.config.update("veery_host_evaluation", False)  # y + x would begin on the host, and be compiled some time
-x, large = jnp.ones(8), jnp.ones((300, 300))
+x, large = jnp.ones(8), jnp.ones((96, 96))  # those of all calls are 2.4 MB, if they are in flight at once
 combine = veery.jit(lambda tree, scale, *, n: veery.tree.map(lambda a: a * scale + n, tree), static_argnames="n")
-product = veery.jit(lambda a: a @ a / 300)
+product = veery.jit(lambda a: a @ a / 96)
 shift = veery.jit(lambda a: a + 1, donate_argnums=0)
 
 def burst(count):
