@@ -222,7 +222,7 @@ class Executable:
             fence.fail(str(error))  # invoke leaves it unsignalled: whoever waits would hang
             failed = next((wait for wait in waits if wait.failed()), None)
             cause = self.device.failure(self._where, error, hal) if failed is None else _error_of(failed)
-            if failed is None and not (self._program.host_calls and isinstance(cause, Exception)):
+            if failed is None:
                 raise cause from None
             return [None] * len(self.outputs), Failed(cause)
         done = Completion(self._where, semaphore, fence, self.device.on_loss(hal))
