@@ -230,13 +230,29 @@ def test_reductions():
     assert tree.all([1, []]) and not tree.all([1, 0])
 
 
+@tree_util.register_pytree_node_class
+class Keeper:
+    """A node whose children are the leaves of a tree that it keeps."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def tree_flatten(self):
+        return tree.flatten(self.value)
+
+    @classmethod
+    def tree_unflatten(cls, treedef, leaves):
+        return cls(tree.unflatten(treedef, leaves))
+
+
 def test_transpose():
     value, pair, triple = [(1, 2, 3), (4, 5, 6)], tree.structure([0, 0]), tree.structure((0, 0, 0))
     assert tree.transpose(pair, triple, value) == tree.transpose(pair, None, value) == ([1, 4], [2, 5], [3, 6])
     with pytest.raises(TypeError, match="Mismatch"):
         tree.transpose(pair, tree.structure((0, 0)), value)
-    with pytest.raises(TypeError, match="must each have a leaf"):
-        tree.transpose(tree.structure([]), triple, [])
+    # nodes whose structure depends on what they hold are made anew
+    cached = tree.transpose(tree.structure(Keeper({"a": 1, "b": 2})), pair, Keeper({"a": [3, 4], "b": [5, 6]}))
+    assert [each.value for each in cached] == [{"a": 3, "b": 5}, {"a": 4, "b": 6}]
 
 
 def test_paths():

@@ -288,6 +288,9 @@ def test_linear_transpose(in_numpy):
     looped = lambda x: lax.fori_loop(0, 3, lambda i, y: lax.mul(y, lax.convert_element_type(lax.add(i, 1), y.dtype)), x)
     (ct,) = veery.linear_transpose(looped, np.zeros(2))(np.ones(2))
     close(ct, [6.0, 6.0])
+    for cotangent in (np.ones(3), np.ones(2, np.float32), np.ones(2, int)):
+        with pytest.raises(TypeError, match=r"cotangent type does not match function output, expected float64\[2\]"):
+            veery.linear_transpose(fun, np.zeros(3))(cotangent)
 
 
 def test_has_jacobians_of_pytrees(in_numpy):

@@ -301,7 +301,8 @@ def test_bounds_of_loops():
 
 
 def test_maps_in_blocks_want_one_length(in_numpy):
-    close(lax.map(lambda x: x[0] * x[1], (np.arange(5.0), np.ones(5)), batch_size=2), np.arange(5.0))
+    for size in (2, 0):  # 0: all at once
+        close(lax.map(lambda x: x[0] * x[1], (np.arange(5.0), np.ones(5)), batch_size=size), np.arange(5.0))
     with pytest.raises(ValueError, match="different leading axis sizes"):
         lax.map(lambda x: x[0], (np.arange(3), np.arange(4)), batch_size=2)
 

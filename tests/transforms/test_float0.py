@@ -56,3 +56,22 @@ def test_jacobians_of_integers_are_zero(in_numpy, batched):
     assert of_x.shape == (*lead, 3, 3)
     assert of_index.shape == of_constant.shape == (*lead, 3) and of_index.dtype == np.int32
     assert not of_index.any() and not of_constant.any()
+
+
+@pytest.mark.compiler
+def test_arrays_of_float0():
+    zeros = jnp.zeros((2,), FLOAT0)
+    for x in (
+        jnp.ones(2, FLOAT0),
+        jnp.full((2,), 1, FLOAT0),
+        jnp.zeros_like(zeros),
+        jnp.ones_like(jnp.arange(2), FLOAT0),
+        jnp.array(zeros),
+        jnp.asarray(zeros, device=veery.devices()[0]),
+        lax.full((2,), 0, FLOAT0),
+        veery.device_put(zeros),
+        veery.jit(lambda: jnp.zeros((2,), FLOAT0))(),
+    ):
+        assert is_float0(x, (2,))
+    np.testing.assert_array_equal(lax.convert_element_type(zeros, np.int32), np.zeros(2, np.int32))
+    np.testing.assert_array_equal(jnp.array(zeros, float), np.zeros(2, np.float32))

@@ -293,8 +293,9 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
                 f"cotangent tree does not match function output, expected {flat.out_tree} but got {ct_tree}"
             )
         for aval, c in zip(closed.out_avals, flat_cts):
-            if np.shape(c) != aval.shape:
-                raise TypeError(f"cotangent type does not match function output, expected {aval} but got {aval_of(c)}")
+            given = aval_of(c)
+            if given.shape != aval.shape or given.dtype != aval.dtype:
+                raise TypeError(f"cotangent type does not match function output, expected {aval} but got {given}")
         args = [UndefinedPrimal(a) for a in avals]
         cts = backward_pass(closed.jaxpr, closed.consts, args, flat_cts)
         return tree.tree_unflatten(in_tree, list(map(as_output, cts)))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from veery._api.arguments import function_name
-from veery._api.custom_derivatives import resolve_kwargs
+from veery._api.custom_derivatives import Decorated, resolve_kwargs
 from veery._core import source, tree
 from veery._core.avals import aval_of
 from veery._core.jaxpr import DebugInfo
@@ -17,7 +17,7 @@ from veery.lax import map as lax_map
 from veery.lax._custom_vmap import custom_vmap_p
 
 
-class custom_vmap:  # noqa: N801 (a decorator)
+class custom_vmap(Decorated):  # noqa: N801 (a decorator)
     """Give a function a batching rule.
 
     Args:
@@ -130,7 +130,7 @@ def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
 
         def one(rows: list[Any]) -> Any:
             given = iter(rows)
-            return f(*tree.tree_unflatten(treedef, [next(given) if b else x for x, b in zip(leaves, flags)]))
+            return mapped(*tree.tree_unflatten(treedef, [next(given) if b else x for x, b in zip(leaves, flags)]))
 
         out = lax_map(one, [x for x, b in zip(leaves, flags) if b])
         return out, tree.tree_map(lambda _: True, out)

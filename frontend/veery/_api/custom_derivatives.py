@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,22 +73,26 @@ def resolve_kwargs(kind: str, fun: Any, args: tuple, kwargs: dict[str, Any]) -> 
     Raises:
         TypeError: the arguments do not fit the function's signature, or some can only be given by keyword.
     """
-    sig = signature(fun)
+    # arguments that a partial object holds are its own, whatever their names
+    sig = None if isinstance(fun, functools.partial) else signature(fun)
     try:
         if sig is None:
-            if kwargs:
-                raise TypeError("the function has no signature, so it takes no keyword arguments")
+            _refuse_by_name(kwargs)
             return args
         bound = sig.bind(*args, **kwargs)
         bound.apply_defaults()
-        if bound.kwargs:
-            raise TypeError(f"keyword arguments could not be resolved to positions: {sorted(bound.kwargs)}")
+        _refuse_by_name([name for name in bound.kwargs if name in kwargs])  # the others have their defaults
     except TypeError as error:
         raise TypeError(
             f"The input arguments to the {kind}-decorated function {function_name(fun)} could not be resolved to "
             f"positional-only arguments. Binding failed with the error:\n{error}"
         ) from error
     return bound.args
+
+
+def _refuse_by_name(names: Collection[str]) -> None:
+    if names:
+        raise TypeError(f"The following keyword arguments could not be resolved to positions: {', '.join(names)}")
 
 
 def _split(args: Sequence[Any], static: tuple[int, ...]) -> tuple[dict[int, Any], tuple[Any, ...]]:
@@ -119,7 +123,18 @@ def _check_leaves(name: str, leaves: Sequence[Any]) -> None:
             )
 
 
-class custom_jvp:  # noqa: N801 (a decorator)
+class Decorated:
+    """A function with a rule of its own. It may hold one with a rule of another kind, which is set through it."""
+
+    fun: Callable[..., Any]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("def"):
+            return getattr(self.fun, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+class custom_jvp(Decorated):  # noqa: N801 (a decorator)
     """Give a function a forward-mode derivative rule, from which the reverse mode follows too.
 
     Args:
@@ -236,13 +251,15 @@ class custom_jvp:  # noqa: N801 (a decorator)
         given = aval_of(tangent)
         if given.shape != expected.shape or (given.dtype != expected.dtype and not given.weak_type):
             raise TypeError(
-                f"Custom JVP rule {name} for function {function_name(self.fun)} must produce primal and tangent "
-                "outputs "
-                f"with corresponding shapes and dtypes. Expected {expected} (tangent type of {aval_of(primal)}) but "
-                "got "
-                f"{given}."
+                "Custom JVP rule must produce primal and tangent outputs with corresponding shapes and dtypes. "
+                f"Expected {_type(expected)} (tangent type of {_type(aval_of(primal))}) but got {_type(given)}. "
+                f"The rule is {name}, of function {function_name(self.fun)}."
             )
         return _converted(tangent, expected)
+
+
+def _type(aval: Any) -> str:
+    return str(aval.str_short(short_dtypes=False))
 
 
 def _converted(x: Any, aval: Any) -> Any:
@@ -254,9 +271,10 @@ def _converted(x: Any, aval: Any) -> Any:
 
 
 _PRIMAL_OUTPUT = {
-    "jvp": "(equal in value to the output of the custom_jvp-decorated function {name}, and in particular {alike})",
-    "vjp": "(equal to the output of the custom_vjp-decorated function {name}, and in particular {alike}) and the "
-    "second element represents residuals (i.e. values stored from the forward pass for use on the backward pass)",
+    "jvp": "(equal in value to the output of the custom_jvp-decorated function {name}, and in particular {alike}), but "
+    "instead the JVP rule",
+    "vjp": "(equal to the output of the custom_vjp-decorated function {name}) and the second element represents "
+    "residuals (i.e. values stored from the forward pass for use on the backward pass), but instead the fwd rule",
 }
 
 
@@ -270,21 +288,21 @@ def _check_primal_output(
     same_tree = out_tree == trees["out"]
     if same_tree and all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(given, trees["avals"])):
         return
-    what, alike = ("shapes/dtypes", "with leaves of the same shape/dtype") if same_tree else (
+    what, alike = ("shapes/dtypes of", "with leaves of the same shape/dtype") if same_tree else (
         "container/pytree structure",
         "of the same container/pytree structure",
     )  # fmt: skip
-    text = lambda treedef, avals: str(tree.tree_unflatten(treedef, [a.str_short() for a in avals])).replace("'", "")
+    text = lambda treedef, avals: str(tree.tree_unflatten(treedef, list(map(_type, avals)))).replace("'", "")
     raise TypeError(
         f"{where} for function {name} must produce a pair (list or tuple of length two) where the first element "
-        f"represents the primal output {_PRIMAL_OUTPUT[kind].format(name=name, alike=alike)}, but instead the rule "
-        f"output's first element had {what}:\n    {text(out_tree, given)}\n"
+        f"represents the primal output {_PRIMAL_OUTPUT[kind].format(name=name, alike=alike)} output's first element "
+        f"had {what}:\n    {text(out_tree, given)}\n"
         f"while the custom_{kind}-decorated function {name} had output {what}:\n"
         f"    {text(trees['out'], trees['avals'])}."
     )
 
 
-class custom_vjp:  # noqa: N801 (a decorator)
+class custom_vjp(Decorated):  # noqa: N801 (a decorator)
     """Give a function a reverse-mode derivative rule.
 
     Args:
@@ -433,6 +451,7 @@ def _checked_cotangent(ct: Any, aval: Any, path: str) -> Any:
     if ct is None or expected.dtype == dtypes.float0:
         return None
     zero = isinstance(ct, SymbolicZero)
+    instead = " Consider just returning a None here instead of a SymbolicZero object." if zero else ""
     given = ct.aval if zero else aval_of(ct)
     # of another precision it is converted; the imaginary part of a complex one would be lost
     complex_for_real = given.dtype.kind == "c" and expected.dtype.kind != "c"
@@ -447,7 +466,7 @@ def _checked_cotangent(ct: Any, aval: Any, path: str) -> Any:
         raise ValueError(
             "Custom VJP bwd rule must produce an output with the same type as the args tuple of the primal function, "
             f"but at output{path} the bwd rule produced {what} of type {given.str_short()} corresponding to an input "
-            f"of type {aval.str_short()}, so {differ}"
+            f"of type {aval.str_short()}, so {differ}.{instead}"
         )
     return None if zero else _converted(ct, expected)
 
@@ -561,7 +580,10 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
         all_consts = [next(values) if h else c for c, h in zip(consts, hoisted)]
         given, given_tree = tree.tree_flatten(args)
         if given_tree != in_tree:
-            raise TypeError(f"closure_convert: called with arguments of structure {given_tree}, expected {in_tree}")
+            raise TypeError(
+                "The inputs to the closure produced by closure_convert must have the same Pytree structure as the "
+                f"example arguments passed when closure_convert was called. Expected {in_tree}, but got {given_tree}"
+            )
         return tree.tree_unflatten(flat.out_tree, eval_jaxpr(closed.jaxpr, (), *all_consts, *given))
 
     return converted, [c for c, h in zip(consts, hoisted) if h]

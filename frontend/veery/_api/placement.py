@@ -9,7 +9,7 @@ import numpy as np
 
 from veery import _dispatch, _distributed
 from veery._api import jit
-from veery._core import source, tree, tree_errors
+from veery._core import dtypes, source, tree, tree_errors
 from veery._core.array import ArrayImpl
 from veery._core.avals import aval_of, maybe_aval_of
 from veery._core.layout import Format, sharding_of
@@ -167,6 +167,8 @@ def put_leaf(x: Any, place: Any, copy: bool = True) -> Any:
         return _shape.copy(x)
     if isinstance(x, ArrayImpl):
         return x if device is None else _dispatch.move(x, device, explicit=True)
+    if aval.dtype == dtypes.float0:
+        return np.zeros(aval.shape, dtypes.float0)
     guard("host_to_device", aval, device or "the default device", explicit=True)
     return _dispatch.put(np.asarray(x, aval.dtype), aval, device, copy=copy)
 

@@ -322,8 +322,8 @@ class named_scope(extend_name_stack):
 
 _NOTE = (
     "--------------------\n"
-    "For simplicity, veery has removed its internal frames from this traceback. "
-    "Set VEERY_TRACEBACK_FILTERING=off, or config.update('jax_traceback_filtering', 'off'), to see them."
+    "For simplicity, veery has removed its internal frames from the traceback of the following exception. "
+    "Set VEERY_TRACEBACK_FILTERING=off to include these."
 )
 
 
@@ -394,7 +394,7 @@ def filter_traceback(error: BaseException, note: bool = True) -> None:
             removed += _length(each.__traceback__) - _length(filtered)
             each.__traceback__ = filtered
     # The boundary's own frame is always one of those removed.
-    if note and removed > 1 and mode != "quiet_remove_frames" and _NOTE not in getattr(error, "__notes__", ()):
+    if note and removed > 1 and _NOTE not in getattr(error, "__notes__", ()):
         error.add_note(_NOTE)
 
 
@@ -409,7 +409,7 @@ def api_boundary(fun: F) -> F:
     """Decorates a public function: exceptions leave it with the user's frames alone.
 
     What is shown follows `jax_traceback_filtering`: "off" (all frames), "tracebackhide" (veery's are marked, for
-    IPython and pytest), "remove_frames" (taken out, with a note; the default), "quiet_remove_frames" (no note).
+    IPython and pytest), "remove_frames" and "quiet_remove_frames" (taken out, with a note; the default).
     """
 
     @functools.wraps(fun)

@@ -394,7 +394,7 @@ def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, py
         A tree of structure `inner_treedef` with trees of structure `outer_treedef`.
 
     Raises:
-        TypeError: the tree has another structure.
+        TypeError: the tree has another number of leaves.
 
     >>> tree_transpose(tree_structure([0, 0]), tree_structure((0, 0, 0)), [(1, 2, 3), (4, 5, 6)])
     ([1, 4], [2, 5], [3, 6])
@@ -402,12 +402,9 @@ def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, py
     if inner_treedef is None:
         inner_treedef = tree_structure(outer_treedef.flatten_up_to(pytree_to_transpose)[0])
     leaves, treedef = tree_flatten(pytree_to_transpose)
-    expected = outer_treedef.compose(inner_treedef)
-    if inner_treedef.num_leaves == 0 or outer_treedef.num_leaves == 0:
-        raise TypeError("tree_transpose: the outer and the inner structure must each have a leaf.")
-    if treedef != expected:
-        raise TypeError(f"Mismatch\n{treedef}\n != \n{expected}")
     size = inner_treedef.num_leaves
+    if len(leaves) != outer_treedef.num_leaves * size:
+        raise TypeError(f"Mismatch\n{treedef}\n != \n{outer_treedef.compose(inner_treedef)}")
     return inner_treedef.unflatten([outer_treedef.unflatten(leaves[i::size]) for i in range(size)])
 
 

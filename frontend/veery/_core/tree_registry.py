@@ -252,7 +252,7 @@ def static(**kwargs: Any) -> Any:
     Args:
         **kwargs: those of `dataclasses.field`.
     """
-    metadata = {**(kwargs.pop("metadata", None) or {}), "static": True}
+    metadata = {"static": True, **(kwargs.pop("metadata", None) or {})}
     return dataclasses.field(metadata=metadata, **kwargs)
 
 
@@ -376,7 +376,7 @@ def one_level(node: Any) -> Level | None:
         children = list(children)
         return Level(children, [FlattenedIndexKey(i) for i in range(len(children))], aux)
     if is_namedtuple_type(kind):
-        return Level(node, [GetAttrKey(name) for name in kind._fields], kind)
+        return Level(list(node), [GetAttrKey(name) for name in kind._fields], kind)
     return None
 
 

@@ -76,16 +76,16 @@ def batched_aval(aval: Any, dim: int | None, size: int, over: tuple[Any, ...] = 
 class BatchTrace(Trace):
     """Applies batching rules, in its parent.
 
-    `origin` is another trace of the same vmap, whose tracers are taken for this one's: where a function with a custom
-    rule is run again in the trace below, it may close over them.
+    `origin` is another trace of the same vmap: traces of one vmap share a tag, and take each other's tracers for their
+    own. Where a function with a custom rule is run again in the trace below, it may close over them.
     """
 
-    __slots__ = ("axis", "origin")
+    __slots__ = ("axis", "tag")
 
-    def __init__(self, parent: Trace, axis: AxisData, origin: Trace | None = None):
+    def __init__(self, parent: Trace, axis: AxisData, origin: BatchTrace | None = None):
         super().__init__(parent)
         self.axis = axis
-        self.origin = origin
+        self.tag: object = object() if origin is None else origin.tag
 
     def pair(self, x: Any) -> tuple[Any, int | None]:
         """Value and batch dimension (None for what is the same for the whole batch)."""
@@ -127,13 +127,13 @@ class BatchTrace(Trace):
         return any(NamedAxisEffect(self.axis.name) in jaxpr.effects for jaxpr in subjaxprs(params))
 
     def owns(self, x: Any) -> bool:
-        return isinstance(x, VmapTracer) and (x._trace is self or x._trace is self.origin)
+        return isinstance(x, VmapTracer) and x._trace.tag is self.tag  # type: ignore[attr-defined]
 
     def apply_custom_jvp(self, call: Any, args: Sequence[Any]) -> list[Any]:
         refuse_own(args, self, call.name)
         vals, dims = unzip([self.pair(x) for x in args])
         with set_current_trace(self.parent):  # type: ignore[arg-type]
-            out, out_dims = call.apply_batch(self.axis, vals, dims, self.origin or self)
+            out, out_dims = call.apply_batch(self.axis, vals, dims, self)
         return [self.wrap(x, d) for x, d in zip(out, out_dims, strict=True)]
 
     apply_custom_vjp = apply_custom_jvp
@@ -145,7 +145,7 @@ def batch(
     axis: AxisData,
     args: Sequence[Any],
     dims: Sequence[int | None],
-    origin: Trace | None = None,
+    origin: BatchTrace | None = None,
 ) -> tuple[list[Any], list[int | None]]:
     """Apply a flat function to batches.
 

@@ -21,7 +21,7 @@ from veery._core.primitive import Primitive
 from veery._core.refs import refuse_own
 from veery._core.trace import Trace, Tracer, current_trace
 from veery._transforms import staging
-from veery._transforms.batching import AxisData, batch, batched_aval, move_batch, unbatched_aval
+from veery._transforms.batching import AxisData, BatchTrace, batch, batched_aval, move_batch, unbatched_aval
 from veery._transforms.calls import transpose_call
 from veery._transforms.varying import in_order
 
@@ -79,7 +79,7 @@ class CustomJVPCall:
         return outs, [_without_float0(p, t) for p, t in zip(outs, out_tangents)]
 
     def apply_batch(
-        self, axis: AxisData, vals: Sequence[Any], dims: Sequence[int | None], origin: Trace | None = None
+        self, axis: AxisData, vals: Sequence[Any], dims: Sequence[int | None], origin: BatchTrace | None = None
     ) -> tuple[list[Any], list[Any]]:
         """The call on batches; outputs that are batched have their batch dimension in front."""
         places = _Places(dims)
@@ -161,7 +161,7 @@ class CustomVJPCall:
         return outs, [_without_float0(p, t) for p, t in zip(outs, out_tangents)]
 
     def apply_batch(
-        self, axis: AxisData, vals: Sequence[Any], dims: Sequence[int | None], origin: Trace | None = None
+        self, axis: AxisData, vals: Sequence[Any], dims: Sequence[int | None], origin: BatchTrace | None = None
     ) -> tuple[list[Any], list[Any]]:
         """The call on batches; outputs that are batched have their batch dimension in front."""
         places = _Places(dims)
@@ -218,7 +218,7 @@ def _batch_maybe_zeros(
     axis: AxisData,
     args: Sequence[Any],
     dims: Sequence[int | None],
-    origin: Trace | None = None,
+    origin: BatchTrace | None = None,
     **options: Any,
 ) -> tuple[list[Any], list[int | None]]:
     """Like `batch`, for arguments and results some of which are symbolic Zeros (or float0 arrays)."""
@@ -293,7 +293,7 @@ def _batched(
     axis: AxisData,
     dims: Sequence[int | None],
     places: Callable[[Sequence[int | None]], Sequence[int | None]],
-    origin: Trace | None = None,
+    origin: BatchTrace | None = None,
 ) -> FlatFun:
     """A function of batches whose outputs have their batch dimensions where `places` says."""
     leaks.exempt([] if origin is None else [origin])

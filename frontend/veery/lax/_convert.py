@@ -15,7 +15,7 @@ from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery._core.shapes import concrete_int
 from veery._core.trace import Tracer
-from veery.lax import _shape
+from veery.lax import _fill, _shape
 from veery.lax._declare import FLOAT, check_dtype
 from veery.lax._operands import Array, ArrayLike, apply, check_operand
 from veery.lax._reference import widen
@@ -84,6 +84,8 @@ def convert(operand: ArrayLike, new_dtype: Any = None, weak_type: bool = False) 
     if aval.dtype == new_dtype and aval.weak_type == weak_type and isinstance(operand, (_shape.Array, Tracer)):
         return operand
     _check_conversion(aval.dtype, new_dtype)
+    if aval.dtype == dtypes.float0:
+        return _fill.full(aval.shape, 0, new_dtype)
     return convert_element_type_p.bind(operand, new_dtype=new_dtype, weak_type=bool(weak_type))
 
 

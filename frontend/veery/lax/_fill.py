@@ -45,6 +45,8 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, shar
         raise TypeError(f"full must be called with scalar fill_value, got fill_value.shape {np.shape(fill_value)}.")
     if dtype is not None:
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "full")
+        if dtype == dtypes.float0:
+            return np.zeros(canonicalize_shape(shape), dtype)  # type: ignore[return-value]
         is_constant = not isinstance(fill_value, Array)
         fill_value = constant(fill_value, dtype) if is_constant else _convert.convert_element_type(fill_value, dtype)
     return _fill(fill_value, canonicalize_shape(shape))

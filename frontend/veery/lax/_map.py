@@ -21,7 +21,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     Args:
         f: the function.
         xs: pytree of arrays with a common leading axis.
-        batch_size: how many elements are vectorised at a time; None for one.
+        batch_size: how many elements are vectorised at a time; None for one, 0 for all.
 
     Returns:
         The results, stacked.
@@ -33,6 +33,8 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     if batch_size is None:
         return scan(lambda _, x: ((), f(x)), (), xs)[1]
     n = leading_size(tree.tree_leaves(xs))
+    if batch_size == 0:
+        return _vectorized(f, xs, n)
     full = n - n % batch_size
     cut = lambda x, a, b: _slicing.slice_in_dim(x, a, b)
     blocks = tree.tree_map(

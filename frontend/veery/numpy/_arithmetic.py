@@ -14,7 +14,7 @@ from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.avals import aval_of
 from veery._core.trace import Tracer
-from veery.numpy._elementwise import elementwise, jitted
+from veery.numpy._elementwise import elementwise, jitted, named
 from veery.numpy._promotion import (
     Array,
     ArrayLike,
@@ -299,7 +299,7 @@ def integer_power(x: Array, y: Array) -> Array:
     return result
 
 
-pow = power
+pow = named("pow", power)
 
 
 @elementwise
@@ -460,7 +460,7 @@ def absolute(x: ArrayLike, /) -> Array:
     return lax.abs(*promote_args("absolute", x))
 
 
-abs = absolute
+abs = named("abs", absolute)
 
 
 @elementwise
@@ -519,7 +519,7 @@ def conjugate(x: ArrayLike, /) -> Array:
     return lax.conj(x) if is_kind(x, np.complexfloating) else as_array(x)
 
 
-conj = conjugate
+conj = named("conj", conjugate)
 
 
 @jitted
@@ -588,7 +588,7 @@ def trunc(x: ArrayLike) -> Array:
     return choose(lax.lt(x, 0), lax.ceil(x), lax.floor(x))
 
 
-fix = trunc
+fix = named("fix", trunc)
 
 
 @jitted

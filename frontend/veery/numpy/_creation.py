@@ -37,7 +37,11 @@ def from_host(value: np.ndarray, weak_type: bool = False, device: Any = None, so
 def place(x: Array, device: Any, out_sharding: Any = None) -> Array:
     """The array where it is asked for: on a device, or laid out by a sharding (None: where it is)."""
     where = device if out_sharding is None else out_sharding
-    if where is None or (isinstance(x, Tracer) and not isinstance(where, (NamedSharding, PartitionSpec))):
+    if (
+        where is None
+        or isinstance(x, np.ndarray)
+        or (isinstance(x, Tracer) and not isinstance(where, (NamedSharding, PartitionSpec)))
+    ):
         return x
     return put_leaf(x, _dispatch.first_device(where) if isinstance(where, str) else where)
 
@@ -114,7 +118,7 @@ def _array(object: Any, dtype: Any) -> Array:
 
 def _copied(x: Array) -> Array:
     """The array in memory of its own; on the CPU copied by the host, which needs no compiled program."""
-    if isinstance(x, Tracer):
+    if isinstance(x, (Tracer, np.ndarray)):  # of NumPy are arrays of float0
         return x
     if len(x.devices()) > 1 or x.device.platform != "cpu":
         return lax._shape.copy(x)
@@ -275,7 +279,7 @@ def _from_numpy(value: np.ndarray, object: Any, target: Any) -> Array:
         raise TypeError(f"Unexpected input type for array: {type(next(iter(_leaves(object))))}")
     _check_number_dtype(value.dtype, object)
     if value.dtype == dtypes.float0:
-        raise TypeError("Value with dtype float0 cannot be made into an array.")
+        return value if target in (None, dtypes.float0) else _filled(value.shape, 0, target, False)  # type: ignore[return-value]
     dtype = dtypes.canonicalize_dtype(value.dtype) if target is None else target
     return _finish(np.array(constant(value, dtype)))
 
@@ -356,6 +360,8 @@ def _filled(shape: Any, value: complex, dtype: Any, weak_type: bool) -> Array:
     shape = canonicalize_shape(shape)
     if any(d < 0 for d in shape):
         raise TypeError(f"broadcast_in_dim shape must have every element be nonnegative, got {shape}.")
+    if dtype == dtypes.float0:
+        return np.zeros(shape, dtype)  # type: ignore[return-value]
     number = constant(value, dtype)
     if current_trace() is eval_trace:
         host = np.zeros(shape, dtype) if not value else np.full(shape, number, dtype)

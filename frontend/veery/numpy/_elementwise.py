@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -68,6 +69,14 @@ def _fast(fun: Callable[..., Any], compiled: Any, traced: Callable[..., Any]) ->
         return ArrayImpl(entry.out_avals[0], entry.call(buffers)[0], committed)
 
     return call
+
+
+def named(name: str, fun: Any) -> Any:
+    """The function under another name, with the same programs."""
+    alias = types.FunctionType(fun.__code__, fun.__globals__, name, fun.__defaults__, fun.__closure__)
+    functools.update_wrapper(alias, fun)
+    alias.__name__ = alias.__qualname__ = name
+    return alias
 
 
 def _first_call(compiled: Any, entries: dict[Any, Any], args: tuple[Any, ...]) -> Any:

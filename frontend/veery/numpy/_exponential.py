@@ -11,7 +11,7 @@ from veery import lax
 from veery._core import dtypes
 from veery._transforms.custom_rules import CustomJVPCall
 from veery.numpy._arithmetic import _dtype, as_array, choose, is_kind
-from veery.numpy._elementwise import elementwise, jitted
+from veery.numpy._elementwise import elementwise, jitted, named
 from veery.numpy._promotion import (
     Array,
     ArrayLike,
@@ -311,13 +311,13 @@ def arctanh(x: ArrayLike, /) -> Array:
 
 # Array API names, under which the functions appear in messages as well.
 
-asin = arcsin
-acos = arccos
-atan = arctan
-atan2 = arctan2
-asinh = arcsinh
-acosh = arccosh
-atanh = arctanh
+asin = named("asin", arcsin)
+acos = named("acos", arccos)
+atan = named("atan", arctan)
+atan2 = named("atan2", arctan2)
+asinh = named("asinh", arcsinh)
+acosh = named("acosh", arccosh)
+atanh = named("atanh", arctanh)
 
 
 # Angles and lengths.
@@ -345,8 +345,8 @@ def rad2deg(x: ArrayLike, /) -> Array:
     return lax.mul(x, 180 / np.pi)
 
 
-radians = deg2rad
-degrees = rad2deg
+radians = named("radians", deg2rad)
+degrees = named("degrees", rad2deg)
 
 
 @jitted

@@ -11,7 +11,7 @@ from veery._api.jit import jit
 from veery._core import dtypes
 from veery.numpy._arithmetic import _dtype, absolute, as_array, choose, is_kind, ordered
 from veery.numpy._creation import asarray
-from veery.numpy._elementwise import elementwise, jitted
+from veery.numpy._elementwise import elementwise, jitted, named
 from veery.numpy._promotion import (
     Array,
     ArrayLike,
@@ -187,8 +187,8 @@ def invert(x: ArrayLike, /) -> Array:
     return lax.bitwise_not(*promote_args("invert", x))
 
 
-bitwise_not = invert
-bitwise_invert = invert
+bitwise_not = named("bitwise_not", invert)
+bitwise_invert = named("bitwise_invert", invert)
 
 
 @elementwise
@@ -201,7 +201,7 @@ def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.shift_left(*promote_args_numeric("left_shift", x, y))
 
 
-bitwise_left_shift = left_shift
+bitwise_left_shift = named("bitwise_left_shift", left_shift)
 
 
 @elementwise
@@ -216,7 +216,7 @@ def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return shift(x1, x2)
 
 
-bitwise_right_shift = right_shift
+bitwise_right_shift = named("bitwise_right_shift", right_shift)
 
 
 @jitted
