@@ -293,3 +293,22 @@ def test_keys_are_close_where_they_are_equal():
     keys = veery.random.split(veery.random.key(0))
     assert jnp.isclose(keys, keys[0]).tolist() == [True, False]
     assert jnp.allclose(keys, keys) and not jnp.allclose(keys, keys[1])
+
+
+def test_arrays_of_numpys_are_reshaped_as_numpys():
+    """As in JAX; numpyro reads values of such constants while it is traced."""
+    x, seen = np.arange(6.0), []
+
+    def body(y):
+        seen.append(jnp.reshape(x, (2, -1)))
+        return y + seen[0] + jnp.ravel(seen[0]).sum()
+
+    veery.make_jaxpr(body)(0.0)
+    assert type(seen[0]) is np.ndarray and seen[0].dtype == np.float64
+    np.testing.assert_array_equal(seen[0], x.reshape(2, 3))
+    assert type(jnp.reshape(np.float32(1), (1,))) is np.ndarray
+    np.testing.assert_array_equal(jnp.reshape(x, (2, 3), order="F"), x.reshape(2, 3, order="F"))
+    for other in (jnp.reshape(1.0, (1,)), jnp.reshape(jnp.asarray(x), (2, 3)), jnp.ravel(x), jnp.roll(np.eye(2), 1)):
+        assert isinstance(other, veery.Array)
+    with pytest.raises(ValueError, match="cannot reshape array of size 6 into shape"):
+        jnp.reshape(x, (4, 2))

@@ -71,17 +71,25 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
         copy: accepted for compatibility: arrays are immutable, so that nobody can tell.
         out_sharding: how the result is divided over Explicit axes of a mesh.
 
+    Returns:
+        The array; of an array of NumPy's one of NumPy's, also within `jit`, as in JAX.
+
     Raises:
         TypeError: the number of elements differs, or there are two unknown dimensions.
-        ValueError: an unknown order.
+        ValueError: an unknown order; NumPy's array has another number of elements.
 
     >>> import veery.numpy as jnp
     >>> jnp.reshape(jnp.arange(6), (2, -1)).tolist()
     [[0, 1, 2], [3, 4, 5]]
     """
     if out_sharding is not None:
-        return laid_out(lambda: reshape(a, shape, order, copy=copy), out_sharding, "reshape")
+        return laid_out(lambda: _reshape(ensure_arraylike("reshape", a), shape, order), out_sharding, "reshape")
     a = ensure_arraylike("reshape", a)
+    # libraries read values of what they reshape of constants, while a function is traced
+    return a.reshape(shape, order=order) if isinstance(a, (np.ndarray, np.generic)) else _reshape(a, shape, order)
+
+
+def _reshape(a: Any, shape: Any, order: str) -> Array:
     new_shape = _resolve_shape(a, shape)
     if order == "C":
         return lax.reshape(a, new_shape)
@@ -137,7 +145,7 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
         return laid_out(lambda: ravel(a, order), out_sharding, "ravel")
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'.")
-    return reshape(ensure_arraylike("ravel", a), (np.size(a),), order)
+    return _reshape(ensure_arraylike("ravel", a), (np.size(a),), order)
 
 
 def squeeze(a: ArrayLike, axis: Axes | None = None) -> Array:
