@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
@@ -38,3 +39,21 @@ def test_a_share(runner, tmp_path, every, expected):
     file.write_text("import pytest\n@pytest.mark.parametrize('i', range(7))\ndef test_it(i): pass\n")
     found = runner.run(sys.executable, [file], ["-p", "no:xdist"], as_jax=False, every=every)
     assert [outcome for outcome, _ in found.values()] == ["passed"] * expected
+
+
+def test_jax_runs_what_fails_here_alone(runner, tmp_path, monkeypatch):
+    lines = (
+        "import sys, pytest",
+        "def test_passes(): pass",
+        "def test_differs(): assert 'veery' not in sys.modules",
+        "def test_fails(): assert False",
+        "def test_skips(): pytest.skip()",
+    )
+    file, output = tmp_path / "test_some.py", tmp_path / "account.json"
+    file.write_text("\n".join(lines))
+    arguments = [f"--output={output}", "--failed-only", f"--jax-python={sys.executable}", "--", "-p", "no:xdist"]
+    monkeypatch.setattr(sys, "argv", ["run.py", str(file), *arguments])
+    runner.main()
+    found = json.loads(output.read_text())
+    assert (found["pass on JAX"], found["pass on veery"]) == (2, 1)
+    assert [*found["differences"]] == ["test_some::test_differs"]
