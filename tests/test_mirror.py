@@ -305,6 +305,7 @@ ROWS = {
     "veery_runtime/iree": "runtime/test_buffer dispatch/test_calls",
     "veery_runtime/loading": "runtime/test_executable",
     "veery_runtime/module": "runtime/test_container aot/test_artifact",
+    "veery_lowering/compiler/places": "lowering/test_parts",
     "veery_lowering/compiler/handover": "xla/test_xla_devices",
     "veery_lowering/passes/stablehlo/donors": "xla/test_xla_devices",
     "veery_lowering/passes/stablehlo/ordering": "xla/test_xla_callbacks",

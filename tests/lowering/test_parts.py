@@ -127,6 +127,37 @@ def test_nothing_is_kept_without_a_cache(folder: Path) -> None:
     assert not known and not list(folder.glob("??/*"))
 
 
+def step_of_layers(count: int) -> tuple[Callable[..., Any], Any]:
+    def loss(weights: Any, x: Any) -> Any:
+        for w in weights:
+            x = jnp.tanh(x @ w)
+        return (x**2).mean()
+
+    return veery.value_and_grad(loss), ([some(24, 24) for _ in range(count)], some(8, 24))
+
+
+def test_another_place_in_memory_is_no_other_dispatch(folder: Path) -> None:
+    """One layer more moves all values. Every dispatch of five layers is one of four."""
+    small, operands = step_of_layers(4)
+    compiled(small, *operands)
+    large, operands = step_of_layers(5)
+    outs, (count, known) = compiled(large, *operands)
+    assert count >= known >= count - 1
+    veery.config.update("jax_enable_compilation_cache", False)
+    alone = veery.jit(large).lower(*operands).compile()
+    for got, expected in zip(outs, veery.tree_util.tree_leaves(alone(*operands)), strict=True):
+        np.testing.assert_array_equal(got, np.asarray(expected))
+
+
+@pytest.mark.parametrize("n", [17, 20, 40, 68])
+def test_places_are_aligned_as_they_are(n: int) -> None:
+    """The parts of what is joined are computed in their places, which are multiples of 4, 16 and 32 bytes."""
+    m, x = some(n, n), some(3 * n)
+    a, b, c = x[:n], x[n : 2 * n], x[2 * n :]
+    joined = veery.jit(lambda m, a, b, c: jnp.concatenate([c * 2, m @ a, m.T @ b, c + 1]))(m, a, b, c)
+    np.testing.assert_allclose(joined, np.concatenate([c * 2, m @ a, m.T @ b, c + 1]), rtol=1e-4, atol=1e-4)
+
+
 def test_nothing_is_kept_of_what_compiles_too_quickly(folder: Path) -> None:
     veery.config.update("jax_persistent_cache_min_compile_time_secs", 1000)
     compiled(lambda x: x * 7, some(5))

@@ -190,6 +190,18 @@ def test_what_no_pipeline_compiles_is_tried_once(monkeypatch: pytest.MonkeyPatch
     assert len(asked) == len(set(asked)) and all(shortly for *_, shortly in asked)
 
 
+def test_what_cannot_be_translated_is_not_tried_by_the_standard_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its passes are the same."""
+    monkeypatch.setattr(short, "_TRANSLATE", ["canonicalize{max-iterations=many}"])
+    program, diagnostics = sessions.run_pipeline(
+        b"func.func @main() -> tensor<f32> {"
+        b" %x = stablehlo.constant dense<1.0> : tensor<f32> return %x : tensor<f32> }",
+        FLAGS,
+        shortly=True,
+    )
+    assert program is None and sessions.UNFIT not in [d.severity for d in diagnostics]
+
+
 @pytest.mark.parametrize("step", ["stream", "hal"])
 def test_invalid_modules_are_refused(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The verifier runs after steps: what a pass breaks does not become a program."""

@@ -134,3 +134,23 @@ def test_products_and_what_is_fused_with_them(dtype: str) -> None:
                 largest = max(1.0, float(abs(right).max()))
                 error = abs(actual.astype("float64") - right).max() / largest
                 assert error < 8 * eps, (names, error)
+
+
+def test_a_product_beside_one_that_reads_tiles_of_it() -> None:
+    """What IREE refused: a product of plain operands, whose result is copied into tiles."""
+
+    def loss(layers: Any, x: Any, y: Any) -> Any:
+        for w, b in layers:
+            x = jnp.maximum(x, 0) @ w + b
+        return -(veery.nn.log_softmax(x) * y).sum(1).mean()
+
+    rng = np.random.default_rng(0)
+    sizes = itertools.pairwise((64, 128, 128, 10))
+    layers = [(rng.normal(0, 0.1, n).astype(np.float32), np.zeros(n[1], np.float32)) for n in sizes]
+    x, y = rng.normal(0, 1, (64, 64)).astype(np.float32), np.full((64, 10), 0.1, np.float32)
+    program = veery.jit(veery.grad(loss)).lower(layers, x, y).compile()
+    assert program._program.metadata["pipeline"] == "short" and "fallback" not in program._program.metadata
+    assert "_encoding_" in veery.jit(veery.grad(loss)).lower(layers, x, y).as_text("stream")
+    plain = veery.jit(veery.grad(loss), compiler_options={DATA_TILING.partition("=")[0].strip("-"): "false"})
+    for got, expected in zip(*map(veery.tree_util.tree_leaves, (program(layers, x, y), plain(layers, x, y)))):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)

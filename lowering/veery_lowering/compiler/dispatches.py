@@ -19,7 +19,7 @@ from typing import Any
 
 from veery_lowering.compiler.elements import compute_elements
 from veery_lowering.errors import Rejected
-from veery_lowering.mlir import Invocation, ir, operations, sizes
+from veery_lowering.mlir import Invocation, ir, maker, operations, sizes
 from veery_lowering.targets.fusion import DATA_TILING, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
 from veery_lowering.targets.target import COMMON_FLAGS, Product
 from veery_lowering.targets.tiling import gains_from_tiling
@@ -56,6 +56,7 @@ _SPLIT = [
     f"{_CLEAN},{_D}split-reduction-ops,{_D}form-split-reduction-dispatches",
     f"{_D}transpose-generic-ops,{_D}propagate-encodings",
 ]
+_BARRIER = "iree_tensor_ext.compute_barrier.start"
 _HINT = "iree.opt.data_tiling"  # of a product that reads tiled copies
 _FIND_PRODUCTS = f"iree-flow-canonicalize{{cse-constants=false}},{_D}annotate-data-tiling-hints"
 _FUSE_ENCODINGS = f"{_D}fuse-encoding-ops-into-dispatch-regions-pass,{_D}convert-encoding-to-flow"
@@ -105,6 +106,7 @@ def create_dispatches(module: ir.Module, invocation: Invocation, flags: Sequence
     for region in _regions(module.operation):
         _return_values_once(region)
         compute_elements(region)
+    _copy_products_apart(module)
     return run([_FUSE_ENCODINGS], last=[_HOIST]) and run(_MAKE_WORKGROUPS)
 
 
@@ -206,6 +208,23 @@ def _regions(op: Any) -> Iterator[Any]:
                     yield inner.operation
                 elif not inner.operation.name.startswith("linalg."):
                     yield from _regions(inner.operation)
+
+
+def _copy_products_apart(module: ir.Module) -> None:
+    """Have what products give copied into tiles by dispatches of their own.
+
+    For a product that writes the tiles which another one reads, IREE takes vectors of 16x256 numbers, and may refuse
+    them: "operations with large vector sizes". A network of 64x64x128x128x10 was compiled three times.
+    """
+    for op in operations(module.operation):
+        if op.name == "iree_encoding.set_encoding" and _is_product(op.operands[0]):
+            with op.location, ir.InsertionPoint(op):
+                barrier = ir.Operation.create(_BARRIER, results=[op.operands[0].type], operands=[op.operands[0]])
+            op.operands[0] = barrier.result
+
+
+def _is_product(x: Any) -> bool:
+    return maker(x) == "flow.dispatch.region" and any("matmul" in op.name for op in operations(x.owner.operation))
 
 
 def _return_values_once(region: Any) -> None:

@@ -4,9 +4,8 @@ A dispatch is known by its text before it is translated, without its names. What
 (how it is called, on how many workgroups) and its machine code with all that this needs. A program has a stub in the
 place of a known dispatch, which the linker replaces; a stub that should ever run returns an error.
 
-Measured on two cores: a step of training a network of three layers takes 0.75 s to compile; with another learning rate,
-which five of its 17 dispatches know, 0.4 s. Dispatches also differ where their values lie elsewhere in the memory of a
-call, since IREE makes the places a part of the code.
+Measured on two cores: a step of training a network of three layers takes 0.96 s to compile; with another learning rate,
+which five of its 20 dispatches know, 0.48 s; with one layer more, all of whose dispatches are known (places.py), 0.32 s.
 """
 
 from __future__ import annotations

@@ -192,6 +192,8 @@ def _shortly(
     try:
         look = check and check[1]
         account = short.compile_dispatches(module, invocation, another, _execute, look, flags, cache)
+    except short.Refused:
+        return False
     except (short.Unfit, linking.Unsupported, ir.MLIRError) as error:
         diagnostics.append(Diagnostic(UNFIT, str(error)))
         return False

@@ -23,6 +23,7 @@ from typing import Any
 
 from veery_lowering.compiler import linking, steps
 from veery_lowering.compiler.parts import Parts
+from veery_lowering.compiler.places import DROP_BARRIERS, pass_places
 from veery_lowering.mlir import Invocation, ir, operations
 from veery_lowering.store.cache import DiskCache
 
@@ -59,6 +60,10 @@ class Unfit(Exception):
     """A module that the short pipeline does not compile."""
 
 
+class Refused(Exception):
+    """A module of which no pipeline makes code: the passes that translate dispatches are the standard one's."""
+
+
 class _CleanUps:
     """The clean-ups of a module: of its functions, and where it has globals, of these and their initializers."""
 
@@ -89,7 +94,14 @@ def _stream(clean: _CleanUps) -> list[str]:
         f"{s}automatic-reference-counting,{s}verify-lowering-to-cmd",
         f"{both(f'{s}reuse-allocations,convert-scf-to-cf')},{clean.all},{s}elide-timepoints,{both(_CLEAN)}",
         f"{s}fuse-dispatch-bindings,{s}annotate-dispatch-arguments,{s}annotate-dispatch-assumptions",
-        f"{s}pack-dispatch-operands,{both(_CLEAN)},{s}fold-uniform-operands,{clean.all},symbol-dce",
+    ]
+
+
+def _operands(clean: _CleanUps) -> list[str]:
+    """What dispatches are passed, without what all calls agree on."""
+    s, both = _STREAM, clean.of
+    return [
+        f"{s}pack-dispatch-operands,{both(_CLEAN)},{s}fold-uniform-operands,{DROP_BARRIERS},{clean.all},symbol-dce",
     ]
 
 
@@ -155,6 +167,7 @@ def compile_dispatches(
 
     Raises:
         Unfit: a pass failed.
+        Refused: one failed that translates dispatches; the invocation's diagnostics say why.
         ir.MLIRError: what a step made is invalid.
         linking.Unsupported: code calls a function of the C library.
         Rejected: `look` refuses the module.
@@ -163,6 +176,8 @@ def compile_dispatches(
     clean = _CleanUps(has_globals=names.count("util.global") > 1)  # one is the device
     steps.begin("planning memory")
     _run(invocation, "stream", _stream(clean))
+    pass_places(module)
+    _run(invocation, "operands", _operands(clean))
     module.operation.verify()
     if look is not None:
         look(module)
@@ -175,7 +190,8 @@ def compile_dispatches(
         parts = Parts(cache, flags, str(file))
         parts.take(module)
         steps.begin(f"translating dispatches ({parts.account})")
-        _run(invocation, "translate", _TRANSLATE)
+        if not invocation.execute_text_pass_pipeline(",".join(_TRANSLATE)):
+            raise Refused
         parts.put_back(module)
         module.operation.verify()
         steps.begin("scheduling commands")
