@@ -142,6 +142,12 @@ jax.device_put(put(v, "x"), d[3]), jax.device_put(put(v, "x")), jax.device_put(p
 put(v, "x") + 1, put(v, "x") + put(v, "x"), put(v, "x") + v, put(v, "x").sum(), put(v, "x")[0], put(v, "x").copy()
 jnp.ones((4, 2), device=S("x")), jnp.asarray(np.ones((4, 2)), device=S("x")), jnp.zeros((8,), device=S("x"))
 jnp.zeros_like(put(v, "x")), jnp.full((4,), 2, jnp.float32, device=S("y"))
+[f(put(v, "x"), shape=s) for f in (jnp.zeros_like, jnp.ones_like, jnp.empty_like) for s in ((8,), (4, 2), (3,))]
+jnp.full_like(put(v, "x"), 3), jnp.full_like(put(v), 3, shape=(2, 3)), jnp.full_like(put(v, "x"), 3, device=S("y"))
+[f(jax.ShapeDtypeStruct((8,), jnp.float32, sharding=S("x"))) for f in (jnp.zeros_like, jnp.ones_like, jnp.empty_like)]
+jnp.zeros_like(jax.device_put(v, d[3])), jnp.zeros_like(jax.device_put(v, d[3]), shape=(2,)), jnp.ones_like(v)
+lax.full_like(put(v, "x"), 3), lax.full_like(jnp.ones(8), 3, sharding=S("x")), lax.full((8,), 3, float, sharding=S("y"))
+lax.full_like(jax.device_put(v, d[3]), 3, shape=(2,)), jax.jit(lambda: lax.full((8,), 3.0, sharding=S("y")))()
 jax.jit(lambda a, b: a + b)(put(v, "y"), jax.device_put(v, d[1]))
 jax.make_array_from_callback((8,), S("x"), lambda i: v[i])
 jax.make_array_from_callback((8,), S("x"), lambda i: np.arange(3.0))

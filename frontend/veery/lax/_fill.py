@@ -12,6 +12,7 @@ from veery._core.array import Array
 from veery._core.avals import Shape, ShapedArray, aval_of
 from veery._core.shapes import canonicalize_shape
 from veery._transforms import explicit
+from veery.lax._placement import placed, sharding_like
 
 ArrayLike = Any
 
@@ -29,7 +30,7 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, shar
         shape: the shape of the result.
         fill_value: a scalar.
         dtype: the dtype of the result; None for that of fill_value.
-        sharding: must be None.
+        sharding: how the result is laid out over devices; it changes nothing while a function is traced.
 
     Raises:
         TypeError: fill_value is not a scalar.
@@ -49,7 +50,7 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, shar
             return np.zeros(canonicalize_shape(shape), dtype)  # type: ignore[return-value]
         is_constant = not isinstance(fill_value, Array)
         fill_value = constant(fill_value, dtype) if is_constant else _convert.convert_element_type(fill_value, dtype)
-    return _fill(fill_value, canonicalize_shape(shape))
+    return placed(_fill(fill_value, canonicalize_shape(shape)), sharding)
 
 
 def _value(x: Any) -> Any:
@@ -76,7 +77,7 @@ def full_like(
         fill_value: a scalar.
         dtype: instead of that of x.
         shape: instead of that of x.
-        sharding: must be None.
+        sharding: how the result is laid out over devices, instead of as x is.
     """
     fill_value = _value(fill_value)
     aval = x if isinstance(x, ShapedArray) else aval_of(x) if not _is_struct(x) else ShapedArray(x.shape, x.dtype)
@@ -86,7 +87,9 @@ def full_like(
         target = ShapedArray(aval.shape, dtype, weak, divided=aval.divided)
     else:
         target = ShapedArray(canonicalize_shape(shape), dtype, weak)
-    return _full_of_aval(target, fill_value)
+    if sharding is None and not weak:
+        sharding = sharding_like(x, target.shape)
+    return placed(_full_of_aval(target, fill_value), sharding)
 
 
 def _is_struct(x: Any) -> bool:

@@ -7,14 +7,16 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from veery._core import provided, source, tree
 from veery._core.ad import LINEAR
-from veery._core.avals import aval_of, explicit_part
+from veery._core.avals import Shape, aval_of, explicit_part
 from veery._core.layout import sharding_of
 from veery._core.mesh import AxisType, Mesh, context, current_mesh, using
 from veery._core.partition_spec import PartitionSpec, axes_in, axes_of
 from veery._core.primitive import Primitive
-from veery._core.sharding import NamedSharding
+from veery._core.sharding import NamedSharding, Sharding
 from veery._core.trace import Tracer, current_trace, eval_trace
 from veery._transforms.batching import AxisData
 
@@ -172,6 +174,23 @@ def resharded(x: Any, place: Any, what: str = "reshard") -> Any:
         provided.distribution.concrete_mesh(place.mesh, [x])
     place = place.update(spec=PartitionSpec(*place.spec, *[None] * (aval.ndim - len(place.spec))))
     return reshard_p.bind(x, sharding=place)
+
+
+def sharding_like(x: Any, shape: Shape) -> Any:
+    """Where an array goes that is made like x; None for anywhere, as it is while a function is traced."""
+    if isinstance(x, Tracer) or current_trace() is not eval_trace or not getattr(x, "_committed", True):
+        return None
+    sharding = getattr(x, "sharding", None)
+    if not isinstance(sharding, Sharding):
+        return None
+    if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh) and context().concrete is None:
+        return None
+    return sharding if sharding.is_fully_replicated or shape == np.shape(x) else None
+
+
+def placed(x: Any, sharding: Any) -> Any:
+    """A value laid out by a sharding, if there is one and no function is traced."""
+    return x if sharding is None or isinstance(x, Tracer) else provided.distribution.place(x, sharding)
 
 
 def check_fits(sharding: Any, aval: Any, what: str) -> None:

@@ -19,9 +19,10 @@ from veery._core.shapes import canonicalize_shape
 from veery._core.sharding import NamedSharding
 from veery._core.trace import Tracer, current_trace, eval_trace
 from veery._core.transfers import guard
-from veery._distributed import layout_of, spread
+from veery._distributed import spread
 from veery._transforms import explicit
 from veery.lax._convert import convert_element_type_p
+from veery.lax._placement import sharding_like
 from veery.numpy._promotion import Array, ArrayLike, broadcast_to, check_arraylike, constant, to_dtype
 
 _PYTHON_SCALARS = frozenset((bool, int, float, complex))
@@ -481,8 +482,9 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
 
 
 def _filled_like(name: str, a: Any, value: int, dtype: Any, shape: Any, device: Any, out_sharding: Any = None) -> Array:
-    device = _layout_like(a, shape) if device is None else device
     shape, dtype, weak = _like(name, a, dtype, shape)
+    if device is None and out_sharding is None and not weak:
+        device = sharding_like(a, shape)
     if isinstance(dtype, dtypes.ExtendedDType):
         return lax.full_like(a, value, shape=shape)
     return place(_divided_like(a, _filled(shape, value, dtype, weak)), device, out_sharding)
@@ -493,11 +495,6 @@ def _divided_like(a: Any, made: Array) -> Array:
     if not isinstance(a, Tracer) or a.aval.divided is None or a.shape != made.shape:
         return made
     return explicit.alike(made, a.aval)
-
-
-def _layout_like(a: Any, shape: Any) -> Any:
-    """How an array is laid out over several devices, for another of its shape."""
-    return layout_of(a) if type(a) is ArrayImpl and shape is None else None
 
 
 def full_like(
@@ -515,8 +512,9 @@ def full_like(
     Array([7, 7, 7], dtype=int32)
     """
     check_arraylike("full_like", 0, fill_value)
-    device = _layout_like(a, shape) if device is None else device
     shape, dtype, weak = _like("full_like", a, dtype, shape)
+    if device is None and out_sharding is None and not weak:
+        device = sharding_like(a, shape)
     return place(_divided_like(a, _full(shape, fill_value, dtype, weak)), device, out_sharding)
 
 
