@@ -11,7 +11,7 @@ of whose 20 dispatches it shares 15, 0.48 s; with one layer more, whose dispatch
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from veery_lowering.compiler import linking
@@ -25,6 +25,11 @@ llvm.func @{name}(%0: !llvm.ptr, %1: !llvm.ptr, %2: !llvm.ptr) -> i32 {{
   %error = llvm.mlir.constant(13 : i32) : i32
   llvm.return %error : i32
 }}"""
+
+
+def stub(name: str) -> str:
+    """A function in the place of a dispatch whose code is elsewhere, which the linker replaces."""
+    return _STUB.format(name=name)
 
 
 class Dispatch(NamedTuple):
@@ -99,7 +104,7 @@ class Parts:
     def _stub(self, dispatch: Dispatch, entry: str) -> str:
         variant = dispatch.operation.regions[0].blocks[0].operations[0]
         name, target = variant.attributes["sym_name"].value, variant.attributes["target"]
-        inside = f"{entry.replace(_NAME, dispatch.name)} builtin.module {{ {_STUB.format(name=dispatch.name)} }}"
+        inside = f"{entry.replace(_NAME, dispatch.name)} builtin.module {{ {stub(dispatch.name)} }}"
         return (
             f"hal.executable private @{dispatch.executable} {{"
             f" hal.executable.variant public @{name} target({target}) {{ {inside} }} }}"
@@ -115,14 +120,13 @@ class Parts:
                 op.detach_from_parent()
                 module.body.append(op)
 
-    def keep(self, code: bytes) -> None:
-        """Keep the machine code of the dispatches that were not known; code is the object file that has it."""
-        if not self._new or self._cache is None:
+    def keep(self, object_of: Callable[[str], linking.Object]) -> None:
+        """Keep the machine code of the dispatches that were not known, each of the object that has it."""
+        if self._cache is None:
             return
-        found = linking.Object(code)
         for dispatch in self._new:
             try:
-                part = found.function(dispatch.name)
+                part = object_of(dispatch.name).function(dispatch.name)
             except linking.Unsupported:
                 continue
             self._cache.put_part(dispatch.key, (linking.encode(part), {"entry": self._entries[dispatch.key]}))

@@ -21,7 +21,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from veery_lowering.compiler import linking, steps
+from veery_lowering.compiler import steps
+from veery_lowering.compiler.machine_code import Execute, machine_code
 from veery_lowering.compiler.parts import Parts
 from veery_lowering.compiler.places import DROP_BARRIERS, pass_places
 from veery_lowering.mlir import Invocation, ir, operations
@@ -52,8 +53,6 @@ _BINARY = """
 hal.executable private @{name} {{
   hal.executable.binary public @{variant} <format = "embedded-elf-x86_64", data = dense<"0x{code}"> : vector<{size}xi8>>
 }}"""
-
-Execute = Callable[[Invocation, str | None, str | None], bool]
 
 
 class Unfit(Exception):
@@ -258,32 +257,16 @@ def _replace_executable(
     text = _DEVICE.format(name=name)
     if executables:
         (executable,) = executables
-        text += _machine_code(executable, new_invocation, execute, file, parts)
+        variants = [op for op in executable.regions[0].blocks[0].operations if op.name == "hal.executable.variant"]
+        names = {"name": executable.attributes["sym_name"].value, "variant": variants[0].attributes["sym_name"].value}
+        steps.begin("machine code")
+        code = machine_code(executable, new_invocation, execute, file, parts)
+        if code is None:
+            raise Unfit("executable-targets")
+        text += _BINARY.format(**names, code=code.hex().upper(), size=len(code))
     parsed = ir.Module.parse(text)
     _, initializer, *binaries = [op.operation for op in parsed.body.operations]
     for op in (initializer, *binaries):
         op.detach_from_parent()
         module.body.append(op)
     initializer.move_after(device.operation)
-
-
-def _machine_code(
-    executable: Any, new_invocation: Callable[[], Any], execute: Execute, file: Path, parts: Parts
-) -> str:
-    """The text of an executable with machine code, made of one with LLVM's dialect, which is consumed."""
-    name = executable.attributes["sym_name"].value
-    variants = [op for op in executable.regions[0].blocks[0].operations if op.name == "hal.executable.variant"]
-    variant = variants[0].attributes["sym_name"].value
-    alone = ir.Module.create()
-    executable.attributes["sym_visibility"] = ir.StringAttr.get("public")  # otherwise it is pruned
-    executable.detach_from_parent()
-    alone.body.append(executable)
-    steps.begin("machine code")
-    with new_invocation() as invocation:
-        invocation.import_module(alone.operation)
-        if not execute(invocation, "executable-targets", "hal"):
-            raise Unfit("executable-targets")
-    object_ = file.read_bytes()
-    code = linking.link(object_, f"{name}_library_query", parts.known)
-    parts.keep(object_)
-    return _BINARY.format(name=name, variant=variant, code=code.hex().upper(), size=len(code))

@@ -1,0 +1,60 @@
+"""Machine code by several threads: the same program, whose dispatches are known afterwards."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from lowering.test_parts import compiled, forget_programs
+from lowering.test_short import some
+
+import veery
+from veery import numpy as jnp
+from veery_lowering.compiler import isolation, machine_code, sessions
+
+pytestmark = pytest.mark.skipif(
+    (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="there it is that machine's alone"
+)
+
+
+def in_this_process(*arguments: Any, deadline: Any, **options: Any) -> Any:
+    return sessions.run_pipeline(*arguments, **options)
+
+
+def test_threads_make_the_same_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one thread and by three; then of what is known, with and without new dispatches."""
+    monkeypatch.setattr(isolation, "run_pipeline", in_this_process)
+    fun, operands = (lambda x: [jnp.exp(x[:n] * n).sum() for n in range(3, 16)]), [some(20)]
+    _, (count, _) = compiled(fun, *operands)
+    assert count >= 3 * machine_code._DISPATCHES, "too few dispatches for three threads"
+    found = {}
+    for processors in (1, 3):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=processors: set(range(n)))
+        assert len(machine_code._shares(["f"] * count)) == processors
+        folder = tmp_path / str(processors)
+        veery.config.update("jax_compilation_cache_dir", str(folder))
+        found[processors], (_, known) = compiled(fun, *operands)
+        assert not known
+        forget_programs(folder)
+        again, (_, known) = compiled(fun, *operands)
+        assert known == count
+        for got, expected in zip(again, found[processors], strict=True):
+            np.testing.assert_array_equal(got, expected)
+    for got, expected in zip(found[3], found[1], strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(
+    ("count", "processors", "sizes"),
+    [(0, 8, [0]), (7, 8, [7]), (8, 8, [4, 4]), (9, 2, [5, 4]), (43, 4, [11, 11, 11, 10])],
+)
+def test_shares(count: int, processors: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
+    names = [f"f{k}" for k in range(count)]
+    shares = machine_code._shares(names)
+    assert [len(share) for share in shares] == sizes
+    assert sorted(name for share in shares for name in share) == sorted(names)
