@@ -84,9 +84,12 @@ def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: bool | None = N
     """
     if out_sharding is not None:
         return laid_out(lambda: _reshape(ensure_arraylike("reshape", a), shape, order), out_sharding, "reshape")
-    a = ensure_arraylike("reshape", a)
-    # libraries read values of what they reshape of constants, while a function is traced
-    return a.reshape(shape, order=order) if isinstance(a, (np.ndarray, np.generic)) else _reshape(a, shape, order)
+    array: Any = ensure_arraylike("reshape", a)
+    if isinstance(array, (np.ndarray, np.generic)):
+        # libraries read values of what they reshape of constants, while a function is traced
+        reshaped: Any = array
+        return reshaped.reshape(shape, order=order)
+    return _reshape(array, shape, order)
 
 
 def _reshape(a: Any, shape: Any, order: str) -> Array:
