@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 
 from veery import lax
 from veery._api.vectorize import vmap
+from veery._core import source
+from veery._core.config import config
 from veery._core.shapes import canonicalize_axis
 from veery.numpy._creation import asarray
 from veery.numpy._promotion import Array, ArrayLike, check_arraylike
@@ -53,9 +56,10 @@ def vectorize(
     """A function mapped over the leading dimensions of its arguments, which broadcast.
 
     Args:
-        pyfunc: takes and returns scalars, or arrays of the signature's core dimensions.
+        pyfunc: takes scalars and returns arrays of any shape, or takes and returns arrays of the signature's core
+            dimensions. What is None among its arguments is passed as it is.
         excluded: positions and names of arguments that are passed as they are.
-        signature: core dimensions such as "(n,m),(m)->(n)"; without it all arguments and results are scalars.
+        signature: core dimensions such as "(n,m),(m)->(n)"; without it all arguments are scalars.
 
     Returns:
         The function of arrays.
@@ -83,13 +87,23 @@ def vectorize(
         rest = {k: v for k, v in kwargs.items() if k not in named}
         if core is not None and named:
             raise TypeError(f"jax.numpy.vectorize: keyword arguments must be excluded with a signature {where}")
+        inputs, outputs = core if core is not None else ([()] * (len(mapped) + len(named)), None)
+        if len(inputs) != len(mapped) + len(named):
+            raise TypeError(f"wrong number of positional arguments: expected {len(inputs)}, got {len(mapped)} {where}")
+        absent = {i for i in mapped if args[i] is None}
+        if any(dims for i, dims in zip(mapped, inputs) if i in absent):
+            raise ValueError(f"Cannot pass None at locations {absent} with {signature=}")
+        fixed |= dict.fromkeys(absent)
+        inputs = [dims for i, dims in zip([*mapped, *named], inputs) if i not in absent]
+        mapped = [i for i in mapped if i not in absent]
 
         def fun(*xs: Any) -> Any:
             values = dict(zip(mapped, xs)) | fixed
             by_name = dict(zip(named, xs[len(mapped) :]))
             return pyfunc(*(values[i] for i in range(len(args))), **by_name, **rest)
 
-        return _apply(fun, [args[i] for i in mapped] + list(named.values()), core, where)
+        arrays = [asarray(x) for x in [args[i] for i in mapped] + list(named.values())]
+        return _apply(fun, arrays, inputs, outputs, where)
 
     return wrapped
 
@@ -98,16 +112,28 @@ def _is_mapped(x: Any) -> bool:
     return isinstance(x, (bool, int, float, complex, np.generic)) or hasattr(x, "shape")
 
 
-def _apply(fun: Callable[..., Any], args: Sequence[Any], core: Any, where: str) -> Any:
-    arrays = [asarray(x) for x in args]
-    inputs, outputs = core if core is not None else ([()] * len(arrays), None)
-    if len(inputs) != len(arrays):
-        raise TypeError(f"wrong number of positional arguments: expected {len(inputs)}, got {len(arrays)} {where}")
+def _check_rank_promotion(shapes: Sequence[tuple[int, ...]], where: str) -> None:
+    message = (
+        f"operands with shapes {shapes} require rank promotion {where}. Set the jax_numpy_rank_promotion config option "
+        "to 'allow' to disable this message; for more information, see "
+        "https://docs.jax.dev/en/latest/rank_promotion_warning.html."
+    )
+    if config.jax_numpy_rank_promotion == "warn":
+        warnings.warn(message, stacklevel=source.user_stacklevel())
+    elif config.jax_numpy_rank_promotion == "raise":
+        raise ValueError(message)
+
+
+def _apply(
+    fun: Callable[..., Any], arrays: Sequence[Array], inputs: CoreDims, outputs: CoreDims | None, where: str
+) -> Any:
     sizes: dict[str, int] = {}
     for x, dims in zip(arrays, inputs):
         _check_core(x, dims, sizes, where, "input")
     loops = [x.shape[: x.ndim - len(dims)] for x, dims in zip(arrays, inputs)]
     shape = lax.broadcast_shapes(*loops) if loops else ()
+    if len({len(loop) for x, loop in zip(arrays, loops) if x.ndim}) > 1:
+        _check_rank_promotion([x.shape for x in arrays], where)
     checked = _checked(fun, sizes, outputs, where)
     # Dimensions of size 1 that broadcast are dropped here and given to the function as they are.
     squeezed, axes_of = [], []
@@ -135,15 +161,12 @@ def _checked(
     def checked(*xs: Any) -> Any:
         out = fun(*xs)
         if outputs is None:
-            results = out if isinstance(out, tuple) else (out,)
-            for x in results:
-                if np.shape(x):
-                    raise ValueError(f"output with shape {np.shape(x)} does not have the core dimensions () {where}")
             return out
-        results = out if len(outputs) > 1 or isinstance(out, tuple) else (out,)
-        if not isinstance(results, tuple) or len(results) != len(outputs):
-            count = len(results) if isinstance(results, tuple) else 1
-            raise TypeError(f"wrong number of output arguments: expected {len(outputs)}, got {count} {where}")
+        if len(outputs) > 1 and not isinstance(out, tuple):
+            raise TypeError(f"output must be a tuple when multiple outputs are expected, got: {out!r} {where}")
+        results = out if isinstance(out, tuple) else (out,)
+        if len(results) != len(outputs):
+            raise TypeError(f"wrong number of output arguments: expected {len(outputs)}, got {len(results)} {where}")
         known = dict(sizes)
         for x, dims in zip(results, outputs):
             if np.ndim(x) != len(dims):
