@@ -201,7 +201,7 @@ def test_explicit_64_bit_dtypes_warn_at_the_users_line():
 
 @pytest.mark.parametrize("dtype", ["S3", object, "M8[s]", np.longdouble])
 def test_dtypes_that_arrays_cannot_have(dtype):
-    with pytest.raises(TypeError, match="only supports number and bool dtypes, got dtype .* in zeros"):
+    with pytest.raises(TypeError, match="JAX only supports number, bool, and string dtypes, got dtype .* in zeros"):
         dtypes.check_user_dtype_supported(dtype, "zeros")
     with pytest.raises(TypeError, match="not a valid"):
         dtypes.dtype_of(np.zeros(1, dtype))

@@ -45,7 +45,7 @@ def test_properties_and_methods():
     assert (x.sum().item(), x.max(0).tolist(), x.argmin(), x.any().item()) == (15, [3, 4, 5], 0, True)
     assert x.astype(int).dtype == np.int32 and x.real.dtype == np.float32
     assert x.view("int32").dtype == np.int32 and x.view("int16").shape == (2, 6)
-    assert [row.tolist() for row in x] == X.tolist() and len(x) == 2 and 3.0 in x
+    assert [row.tolist() for row in x] == X.tolist() and len(x) == 2 and 3.0 in x[1]
     with pytest.raises(NotImplementedError, match="arr.flat"):
         x.flat  # noqa: B018
     with pytest.raises(TypeError, match="unhashable type"):
@@ -209,3 +209,51 @@ def test_integers_of_4_bits_wrap():
     x = jnp.arange(4) + 5
     doubled = veery.jit(lambda y: (y.astype(jnp.int4) + y.astype(jnp.int4)).astype(jnp.int32))(x)
     assert doubled.tolist() == [-6, -4, -2, 0]
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.copy, copy.deepcopy, jnp.array, jnp.copy, lambda x: x.copy(), lambda x: x.astype(x.dtype, copy=True)],
+    ids=["copy.copy", "copy.deepcopy", "array", "copy", "method", "astype"],
+)
+def test_copies_have_memory_of_their_own(copied):
+    """Also under transformations; one of them may then be donated or deleted."""
+    x = jnp.array(X)
+    under = [lambda x: veery.jvp(copied, (x,), (x,))[0], lambda x: veery.vjp(copied, x)[0], veery.vmap(copied)]
+    for fun in (copied, *under):
+        out = fun(x)
+        assert out.unsafe_buffer_pointer() != x.unsafe_buffer_pointer()
+        out.delete()
+    np.testing.assert_array_equal(x, X)
+    assert str(veery.make_jaxpr(copied)(x)).count("copy") == 1
+
+
+def test_elements_are_looked_for():
+    x = jnp.arange(3)
+    assert 2 in x and 3 not in x and np.int32(1) in x
+    for wrong in (None, "2"):
+        with pytest.raises(TypeError, match=r"Array.__contains__: unsupported operand type"):
+            wrong in x  # noqa: B015
+    with pytest.raises(ValueError, match="query value must be a scalar, got query.shape="):
+        x in x  # noqa: B015
+    with pytest.raises(ValueError, match="search array must be one-dimensional, got arr.shape="):
+        1 in jnp.array(X)  # noqa: B015
+    with pytest.raises(TracerBoolConversionError):
+        veery.jit(lambda x: 1 in x)(x)
+
+
+def test_array_says_what_it_cannot_take():
+    x = jnp.arange(3)
+    with pytest.raises(TypeError, match=r"array\(\) got multiple values for argument 'copy'"):
+        jnp.array(x, None, True, copy=False)
+    with pytest.raises(TypeError, match=r"array\(\) takes at most 5 positional arguments"):
+        jnp.array(x, None, True, "K", 0, 1)
+    with pytest.raises(OverflowError, match="Python int too large to convert to int32: -9223372036854775809"):
+        jnp.array([0, -(2**63) - 1])
+    with pytest.raises(ValueError, match="Passing an array as a dtype argument is no longer supported"):
+        jnp.zeros(3, x)
+    with pytest.raises(ValueError, match="Cannot broadcast to shape with fewer dimensions"):
+        jnp.broadcast_to(x, ())
+    with pytest.raises(ValueError, match="could not understand directive 'up'"):
+        jnp.r_["up", x]
+    np.testing.assert_array_equal(jnp.array(np.ma.array([1, 2], mask=[True, False])), [1, 2])

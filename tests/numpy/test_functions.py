@@ -57,7 +57,10 @@ BINARY: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {
     **dict.fromkeys("gcd lcm".split(), [(I, J)]),
     "power": [(P, F), (np.abs(I), J), (P, J)],
     "float_power": [(P, F)],
-    "ldexp": [(F, J)],
+    "ldexp": [
+        (F, J),
+        (np.array([0, -0.0, np.inf, -np.inf, np.nan, 1], np.float32), np.array([[-2000], [300]], np.int32)),
+    ],
     "isclose": [(F, F + np.float32(1e-7)), (S, S)],
 }
 REDUCTIONS: dict[str, list[np.ndarray]] = {
@@ -209,6 +212,27 @@ def _placed(x: np.ndarray, mask: np.ndarray, values: np.ndarray) -> np.ndarray:
     return out
 
 
+def test_ldexp_of_narrow_dtypes():
+    x = np.array([0, -0.0, np.inf, -np.inf, 1, 2**-14], np.float16)
+    for exponent in (-2000, -30, 0, 29, 200):
+        check(jnp.ldexp(x, exponent), np.ldexp(x, np.int32(exponent)), f"ldexp by {exponent}")
+
+
+def test_splits_by_a_known_float():
+    pieces, _ = veery.jvp(lambda n: jnp.split(jnp.arange(4.0), n), (2.0,), (1.0,))
+    assert [piece.tolist() for piece in pieces] == [[0, 1], [2, 3]]
+
+
+def test_places_beyond_an_array_flattened_as_they_are():
+    index = (jnp.array([5], jnp.int8), jnp.array([-1], jnp.int8))
+    out = jnp.ravel_multi_index(index, (2, 3), mode="ignore")
+    assert out.tolist() == [14] and out.dtype == np.int8
+
+
+def test_dtypes_of_lists_of_tracers():
+    assert jit(lambda x: jnp.iscomplexobj([x, x]))(1j) and jit(lambda x: jnp.isrealobj([x]))(1)
+
+
 @pytest.mark.compiler
 def test_creation():
     check(jnp.arange(2, 10, 3), np.arange(2, 10, 3), "arange")
@@ -226,6 +250,7 @@ def test_creation():
     check(jnp.identity(3), np.identity(3), "identity")
     check(jnp.indices((2, 3)), np.indices((2, 3)), "indices")
     check(jnp.mgrid[0:2, 0:1:3j], np.mgrid[0:2, 0:1:3j], "mgrid")
+    check(jnp.mgrid[()], np.zeros(0, np.int32), "mgrid of no axes")
     check(jnp.r_[1, 2, jnp.arange(2)], np.r_[1, 2, np.arange(2)], "r_")
     check(jnp.c_[jnp.arange(2), jnp.arange(2)], np.c_[np.arange(2), np.arange(2)], "c_")
     check(jnp.tril_indices(3), np.tril_indices(3), "tril_indices")
@@ -252,6 +277,9 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: jnp.array([1], order="F"), NotImplementedError, "Only implemented for order='K'"),
     (lambda: jit(lambda n: jnp.zeros(n))(3), TypeError, "Shapes must be 1D sequences of concrete values"),
     (lambda: jit(lambda n: jnp.arange(n))(3), TypeError, "It arose in the jnp.arange argument 'stop'"),
+    (lambda: jnp.split(jnp.zeros(4), 1.5), TypeError, "must be a concrete integer, got 1.5"),
+    (lambda: jnp.ravel_multi_index((5,), (3,), mode="none"), ValueError, "invalid mode='none'"),
+    (lambda: jit(lambda n: jnp.ogrid[n:3])(1), TypeError, "It arose in the slice start of jnp.ogrid"),
     (lambda: jit(lambda x: jnp.nonzero(x))(np.ones(3)), TypeError, "The size argument of jnp.nonzero must be"),
     (lambda: jnp.where(1, 2), TypeError, "where requires ndarray or scalar arguments, got <class 'NoneType'>"),
     (lambda: jnp.clip(jnp.ones(2, complex), 0), ValueError, "Clip received a complex value"),

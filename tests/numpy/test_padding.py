@@ -63,3 +63,23 @@ def test_bad_input():
         jnp.pad(FLOATS, 1.5)
     with pytest.raises(ValueError, match="empty axis"):
         jnp.pad(np.zeros((0,)), 1, "edge")
+
+
+@pytest.mark.parametrize("mode", [*MODES, "empty"])
+def test_python_numbers_stay_weakly_typed(mode):
+    for width in (0, 1):
+        assert jnp.pad(jnp.array(1.0)[None], width, mode).weak_type
+    assert not jnp.pad(jnp.ones(1), 1, mode).weak_type
+
+
+def test_functions_are_applied_along_each_axis():
+    def bordered(vector, width, axis, options):
+        return vector.at[: width[0]].set(options["value"] + axis).at[vector.size - width[1] :].set(-1)
+
+    def in_place(vector, width, axis, options):
+        vector[: width[0]] = options["value"] + axis
+        vector[vector.size - width[1] :] = -1
+
+    x = np.arange(24).reshape(2, 3, 4)
+    width = ((1, 2), (2, 1), (0, 3))
+    np.testing.assert_array_equal(jnp.pad(x, width, bordered, value=7), np.pad(x, width, in_place, value=7))

@@ -18,8 +18,10 @@ ROWS = np.arange(5, dtype=np.float32)
 linalg = jnp.linalg
 
 FUNCTIONS = {
+    "add_outer": lambda: jnp.add.outer(V, I),
     "average": lambda: jnp.average(X, axis=0, weights=ROWS),
     "cov": lambda: jnp.cov(X, aweights=V**2),
+    "bessel_jn": lambda: veery.scipy.special.bessel_jn(X, v=1),
     "corrcoef": lambda: jnp.corrcoef(X),
     "cumprod": lambda: veery.grad(lambda a: jnp.cumprod(a, axis=1).sum())(X),
     "det": lambda: veery.grad(lambda a: linalg.det(a).sum())(A),
@@ -27,6 +29,7 @@ FUNCTIONS = {
     "histogram": lambda: jnp.histogram(X, 4),
     "inv": lambda: veery.grad(lambda a: linalg.inv(a).sum())(A),
     "isin": lambda: jnp.isin(X, X[0]),
+    "logsumexp_where": lambda: veery.nn.logsumexp(X, where=V > 0),
     "logsumexp": lambda: veery.grad(lambda a: veery.nn.logsumexp(a, axis=1).sum())(X),
     "matrix_rank": lambda: linalg.matrix_rank(A),
     "multivariate_normal": lambda: veery.random.multivariate_normal(
@@ -38,11 +41,13 @@ FUNCTIONS = {
     "polyfit_with_covariance": lambda: jnp.polyfit(ROWS, X[:, 0], 1, w=np.ones(5, np.float32), cov=True),
     "qr": lambda: veery.jvp(linalg.qr, (A,), (A,)),
     "quantile": lambda: jnp.quantile(X, np.array([0.2, 0.5], np.float32), axis=1),
+    "quantile_weights": lambda: jnp.quantile(X, V**2 / 9, axis=1, weights=X, method="inverted_cdf"),
     "slogdet": lambda: veery.grad(lambda a: linalg.slogdet(a)[1].sum())(A),
     "softmax": lambda: veery.grad(lambda a: veery.nn.softmax(a)[0, 0])(X),
     "solve": lambda: veery.grad(lambda a: linalg.solve(a, a[:, :, :1]).sum())(A),
     "svd": lambda: veery.jvp(lambda a: linalg.svd(a, full_matrices=False), (X,), (X,)),
     "top_k": lambda: veery.jvp(lambda a: lax.top_k(a, 2)[0], (X,), (X,)),
+    "trapezoid": lambda: jnp.trapezoid(X, dx=V, axis=0),
     "unique": lambda: jnp.unique(I, size=3, return_counts=True),
     "vander": lambda: jnp.vander(V),
 } | {

@@ -37,6 +37,13 @@ def test_refused(signature, arguments, error, message):
         jnp.vectorize(lambda *xs: xs[0], signature=signature)(*arguments)
 
 
+@pytest.mark.parametrize("axis", range(4))
+def test_apply_along_axis_keeps_the_order_of_axes(axis):
+    x = np.arange(120).reshape(2, 3, 4, 5)
+    for fun in (lambda v: v[::-1] * 2, lambda v: v.sum(), lambda v: v[:, None] * v[:1]):
+        np.testing.assert_array_equal(jnp.apply_along_axis(fun, axis, x), np.apply_along_axis(fun, axis, x))
+
+
 def test_ranks_that_differ():
     add = jnp.vectorize(jnp.add, signature="(),()->()")
     matrix, row, number = jnp.zeros((2, 2)), jnp.zeros(2), jnp.zeros(())

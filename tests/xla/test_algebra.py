@@ -51,6 +51,16 @@ def test_false_times_nan_is_nan(name: str, on_xla: Any, x64: Any) -> None:
         np.testing.assert_array_equal(out.astype(np.float64), expected, err_msg=key)
 
 
+@pytest.mark.parametrize("name", _NAMES)
+def test_exponentials_of_a_chosen_nan(name: str, on_xla: Any, x64: Any) -> None:
+    """XLA computed nothing where its exponential is of a constant NaN: results were what was in their memory."""
+    functions = jnp.exp, jnp.expm1, jnp.cosh, veery.nn.sigmoid, veery.nn.selu, veery.nn.softmax
+    x, nan = np.array([0.25, 0.5, 0.75]).astype(jnp.dtype(name)), np.array(np.nan).astype(jnp.dtype(name))
+    chosen = [(lambda s, x, fun=fun: fun(jnp.where(s, nan, x)), (np.True_, x)) for fun in functions]
+    for fun, out in zip(functions, results(chosen)):
+        np.testing.assert_array_equal(out.astype(np.float64), [np.nan] * 3, err_msg=fun.__name__)
+
+
 def test_log1p_of_float64_everywhere(on_xla: Any, x64: Any) -> None:
     """XLA's own errs by 120 units in the last place next to 1 - sqrt(2)."""
     x = np.concatenate([np.linspace(-0.999, 3, 20_000), [0.0, -0.0, 1e-300, -1e-17, 1e300, np.inf, -1.0, -2.0, np.nan]])

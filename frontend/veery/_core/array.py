@@ -317,9 +317,6 @@ class ArrayImpl(Array):
     def __len__(self) -> int:
         return len(self.aval)
 
-    def __contains__(self, value: Any) -> bool:
-        return bool(np.any(self.to_numpy() == np.asarray(value)))
-
     def __iter__(self) -> Iterator[Any]:
         if self.ndim == 0:
             raise TypeError("iteration over a 0-d array")
@@ -353,12 +350,6 @@ class ArrayImpl(Array):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickle, (np.array(self.to_numpy()), self.aval.update(divided=None))
-
-    def __copy__(self) -> ArrayImpl:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> ArrayImpl:
-        return provided.backend.array_from_numpy(np.array(self.to_numpy()), self.aval.update(divided=None))
 
     def __buffer__(self, flags: int) -> memoryview:
         """The memory of the values, for Python 3.12 and later where the runtime redirects no requests."""

@@ -645,10 +645,14 @@ def check_and_canonicalize_user_dtype(dtype: Any, fun_name: str | None = None) -
         return dtype
     if isinstance(dtype, type) and dtype in _PYTHON_SCALARS:
         return canonicalize_dtype(dtype)
+    if hasattr(dtype, "aval"):
+        raise ValueError(
+            "Passing an array as a dtype argument is no longer supported; instead of dtype=arr use dtype=arr.dtype."
+        )
     requested = np.dtype(dtype)
     place = f" in {fun_name}" if fun_name else ""
     if requested.newbyteorder("=") not in _dtype_set and requested != float0:
-        raise TypeError(f"veery only supports number and bool dtypes, got dtype {dtype}{place}")
+        raise TypeError(f"JAX only supports number, bool, and string dtypes, got dtype {dtype}{place}")
     actual = canonicalize_dtype(requested)
     if actual.itemsize < requested.itemsize:
         return _explicit_64_bit(requested, actual, place)

@@ -66,10 +66,12 @@ def _logsumexp(a: Any, b: Any, where: Any, *, axis: Axis, keepdims: bool, return
     else:
         a, b = promote_args_inexact("logsumexp", a, b)
         a = jnp.where(jnp.not_equal(b, 0), a, -np.inf)
-    greatest = jnp.max(jnp.real(a), axis=axis, keepdims=True, where=where, initial=-np.inf)
+    if where is not None:  # before exp, which may overflow where nothing counts: its derivative would be NaN
+        a = jnp.where(lax.broadcast_to_rank(where, max(np.ndim(a), np.ndim(where))), a, -np.inf)
+    greatest = jnp.max(jnp.real(a), axis=axis, keepdims=True, initial=-np.inf)
     greatest = lax.stop_gradient(jnp.where(jnp.isfinite(greatest), greatest, 0))
     terms = jnp.exp(jnp.subtract(a, jnp.astype(greatest, jnp.result_type(a))))
-    total = jnp.sum(terms if b is None else jnp.multiply(b, terms), axis=axis, keepdims=keepdims, where=where)
+    total = jnp.sum(terms if b is None else jnp.multiply(b, terms), axis=axis, keepdims=keepdims)
     sign = jnp.sign(total)
     if np.ndim(total) != np.ndim(greatest):
         greatest = lax.reshape(greatest, total.shape)

@@ -26,7 +26,7 @@ from veery.lax._placement import laid_out
 from veery.numpy import _arithmetic, _array_api, _creation, _operators, _selection, _shaping
 from veery.numpy._at import IndexUpdateHelper
 from veery.numpy._indexing import take_index, take_int
-from veery.numpy._promotion import Array, ArrayLike
+from veery.numpy._promotion import Array, ArrayLike, check_arraylike
 
 _SAME_AS_FUNCTION = (
     *("all", "any", "argmax", "argmin", "argpartition", "argsort", "choose", "conj", "conjugate", "cumprod", "cumsum"),
@@ -49,6 +49,23 @@ def setitem(self: Array, idx: Any, value: Any) -> None:
         "x = x.at[idx].set(y) or another .at[] method: "
         "https://docs.jax.dev/en/latest/_autosummary/jax.numpy.ndarray.at.html"
     )
+
+
+def contains(self: Array, value: Any) -> bool:
+    """`value in x`: whether an array of rank 1 has an element of this value.
+
+    Raises:
+        TypeError: value is None or a text, or nothing that could be an element.
+        ValueError: the array is not of rank 1, or value is no scalar.
+    """
+    if value is None or isinstance(value, str):
+        raise TypeError(f"Array.__contains__: unsupported operand type {type(value)}.")
+    check_arraylike("Array.__contains__", value)
+    if self.ndim != 1:
+        raise ValueError(f"Array.__contains__: search array must be one-dimensional, got arr.shape={self.shape}.")
+    if np.ndim(value):
+        raise ValueError(f"Array.__contains__: query value must be a scalar, got query.shape={np.shape(value)}")
+    return builtins.bool((self == value).any())
 
 
 def at(self: Array) -> IndexUpdateHelper:
@@ -300,10 +317,6 @@ def tracer_iter(self: Tracer) -> Iterator[Any]:
     return iter([self[i] for i in range(self.shape[0])])  # type: ignore[index]
 
 
-def tracer_contains(self: Tracer, value: Any) -> bool:
-    return builtins.bool((self == value).any())  # type: ignore[attr-defined]
-
-
 def tracer_format(self: Tracer, spec: str) -> str:
     value = _known(self)
     if value is not None and spec:
@@ -317,7 +330,10 @@ def _asks_value(name: str) -> Callable[..., Any]:
     def method(self: Tracer, *args: Any) -> Any:
         value = _known(self)
         if value is None:
-            raise ConcretizationTypeError(self, f"This occurred in the {name}() method of veery.Array")
+            raise ConcretizationTypeError(
+                self,
+                f"The {name}() method was called on traced array with shape {self.aval.str_short(short_dtypes=False)}.",
+            )
         return getattr(value, name)(*args)
 
     method.__name__ = name
@@ -334,7 +350,6 @@ _TRACER_METHODS: dict[str, Any] = {
     "__len__": tracer_len,
     "__iter__": tracer_iter,
     "__reversed__": lambda self: iter(list(self)[::-1]),
-    "__contains__": tracer_contains,
     "__format__": tracer_format,
     "item": _asks_value("item"),
     "tolist": _asks_value("tolist"),
@@ -348,6 +363,9 @@ _TRACER_METHODS: dict[str, Any] = {
 _COMMON: dict[str, Any] = {
     "__getitem__": getitem,
     "__setitem__": setitem,
+    "__contains__": contains,
+    "__copy__": copy,
+    "__deepcopy__": lambda self, memo: copy(self),
     "__array_namespace__": array_namespace,
     "at": property(at),
     "T": property(transposed),

@@ -90,16 +90,19 @@ def array(
     return place(lax.expand_dims(result, tuple(range(missing))) if missing > 0 else result, device, out_sharding)
 
 
-def _positional(args: tuple[Any, ...], defaults: tuple[Any, ...]) -> tuple[Any, ...]:
-    if len(args) > len(defaults):
-        raise TypeError(f"array() takes from 1 to 5 positional arguments but {len(args) + 2} were given")
+def _positional(args: tuple[Any, ...], named: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(args) > len(named):
+        raise TypeError(f"array() takes at most 5 positional arguments but {len(args) + 2} were given")
+    for name, given, default in zip(("copy", "order", "ndmin"), named, (True, "K", 0)[: len(args)]):
+        if given != default:
+            raise TypeError(f"array() got multiple values for argument {name!r}")
     warnings.warn(
         "Passing the copy, order, and ndmin arguments to jnp.array positionally is deprecated. Use keyword arguments "
         "instead.",
         DeprecationWarning,
         stacklevel=source.user_stacklevel(),
     )
-    return (*args, *defaults[len(args) :])
+    return (*args, *named[len(args) :])
 
 
 def _array(object: Any, dtype: Any) -> Array:
@@ -119,9 +122,9 @@ def _array(object: Any, dtype: Any) -> Array:
 
 def _copied(x: Array) -> Array:
     """The array in memory of its own; on the CPU copied by the host, which needs no compiled program."""
-    if isinstance(x, (Tracer, np.ndarray)):  # of NumPy are arrays of float0
+    if isinstance(x, np.ndarray):  # of NumPy are arrays of float0
         return x
-    if len(x.devices()) > 1 or x.device.platform != "cpu":
+    if isinstance(x, Tracer) or len(x.devices()) > 1 or x.device.platform != "cpu":
         return lax._shape.copy(x)
     return _dispatch.put(x.to_numpy(), x.aval, x.device if x.committed else None)
 
@@ -140,10 +143,9 @@ def _cast(x: Array, dtype: Any) -> Array:
 
 
 def _numpy_view(object: Any) -> np.ndarray:
-    """What NumPy makes of an object: of buffers, objects with `__array__`, generators refused."""
+    """What NumPy makes of an object: of buffers, objects with `__array__`, generators refused; of masked arrays all."""
     if isinstance(object, np.ndarray):
-        refuse_masked(object)
-        return object
+        return object.data if isinstance(object, np.ma.MaskedArray) else object
     if isinstance(object, Iterable) and not hasattr(object, "__len__") and not hasattr(object, "__array__"):
         raise TypeError(f"Unexpected input type for array: {type(object)}")
     return np.asarray(object)
@@ -253,7 +255,7 @@ def _from_python_numbers(values: Sequence[Any], types: set[type], target: Any) -
         _check_fits(min(_leaves(values)), max(_leaves(values)), dtype, default=False)
         value = np.array(values, dtype)
     if value.dtype == object:
-        raise OverflowError(f"Python integer {max(_leaves(values), key=abs)} out of bounds for {dtype.name}")
+        raise OverflowError(f"Python int too large to convert to {dtype.name}: {max(_leaves(values), key=abs)}")
     if value.dtype.kind in "iu" and value.size and dtypes.issubdtype(dtype, np.integer):
         _check_fits(int(value.min()), int(value.max()), dtype, default=False)
     return _finish(constant(value, dtype))
@@ -310,6 +312,8 @@ def asarray(
     >>> asarray([1.0, 2.0])
     Array([1., 2.], dtype=float32)
     """
+    if isinstance(a, np.ndarray):
+        refuse_masked(a)
     return array(a, dtype, copy=bool(copy), order=order, device=device)
 
 
@@ -329,7 +333,7 @@ def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = Non
     Args:
         x: an array.
         dtype: the new dtype; None for the default float.
-        copy: accepted for compatibility.
+        copy: whether an array that has the dtype is copied, so that one of them may be donated.
         device: where to put the result.
 
     >>> astype(np.array([0.5, 1.5]), int)
@@ -350,7 +354,8 @@ def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = Non
             stacklevel=source.user_stacklevel(),
         )
         x = lax.real(x)
-    return place(lax.convert_element_type(x, target), device)
+    result = lax.convert_element_type(x, target)
+    return place(_copied(result) if copy and result is x else result, device)
 
 
 # Arrays filled with one value.
@@ -390,8 +395,18 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     Array([[0, 0, 0],
            [0, 0, 0]], dtype=int32)
     """
+    _check_shape_is_one_argument("zeros", shape, dtype)
     dtype = dtypes.check_and_canonicalize_user_dtype(float if dtype is None else dtype, "zeros")
     return place(_filled(_shape_argument(shape), 0, dtype, False), device, out_sharding)
+
+
+def _check_shape_is_one_argument(name: str, shape: Any, dtype: Any) -> None:
+    if isinstance(shape, int) and isinstance(dtype, int):
+        raise TypeError(
+            f"Cannot interpret '{dtype}' as a data type.\n\nDid you accidentally write "
+            f"`jax.numpy.{name}({shape}, {dtype})` when you meant `jax.numpy.{name}(({shape}, {dtype}))`, i.e. with a "
+            "single tuple argument for the shape?"
+        )
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
@@ -400,6 +415,7 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     >>> ones(2)
     Array([1., 1.], dtype=float32)
     """
+    _check_shape_is_one_argument("ones", shape, dtype)
     dtype = dtypes.check_and_canonicalize_user_dtype(float if dtype is None else dtype, "ones")
     return place(_filled(_shape_argument(shape), 1, dtype, False), device, out_sharding)
 
@@ -410,6 +426,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     >>> empty(2).shape
     (2,)
     """
+    _check_shape_is_one_argument("empty", shape, dtype)
     return zeros(shape, dtype, device=device, out_sharding=out_sharding)
 
 

@@ -39,9 +39,11 @@ def _program(name: str, is_sum: bool) -> Any:
         if result is None:
             result = promoted_integer(_dtype(x)) if promote and not is_kind(x, np.inexact) else _dtype(x)
             result = dtypes.default_int_dtype() if result == np.bool_ else result
-        x = to_dtype(x, np.dtype(np.int32) if result == np.bool_ else result)
+        if result == np.bool_:
+            x, result = _logic.to_bool(x), np.dtype(np.int32)
+        x = to_dtype(x, result)
         x = (lax.cumsum if is_sum else lax.cumprod)(x, axis)
-        return _logic.to_bool(x) if result == np.bool_ else x
+        return _logic.to_bool(x) if dtype == np.bool_ else x
 
     running.__name__ = name
     return jit(running, static_argnames=("axis", "dtype", "fill_nan", "promote"))

@@ -104,7 +104,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     Args:
         y: values of the function.
         x: where they were taken; by default evenly spaced.
-        dx: distance of the samples where x is not given.
+        dx: distance of the samples where x is not given, or distances, of a shape that broadcasts with that of y.
         axis: along which to integrate.
 
     >>> trapezoid(np.array([1.0, 2.0, 3.0]))
@@ -119,12 +119,15 @@ def _trapezoid(y: ArrayLike, x: ArrayLike | None, dx: ArrayLike, axis: int) -> A
     if x is None:
         (y,) = promote_dtypes_inexact(y)
         steps: Any = dx  # a weak type, unless it is an array
+        if np.ndim(dx):
+            steps = lax._shape.moveaxis(lax.broadcast_to_rank(dx, np.ndim(y)), axis, -1)
     else:
         y, x = promote_dtypes_inexact(y, x)
         where_ = asarray(x)
         steps = diff(where_) if where_.ndim == 1 else lax._shape.moveaxis(diff(where_, axis=axis), axis, -1)
     values = lax._shape.moveaxis(asarray(y), canonicalize_axis(axis, np.ndim(y)), np.ndim(y) - 1)
     middle = multiply(values[..., 1:] + values[..., :-1], 0.5)
+    steps = lax.broadcast_to_rank(steps, middle.ndim) if np.ndim(steps) else steps
     return sum_(multiply(steps, middle), axis=-1)
 
 

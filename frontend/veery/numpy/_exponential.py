@@ -483,10 +483,10 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     (x1,) = promote_dtypes_inexact(x1)
     x2 = to_dtype(x2, np.dtype("int32"))
     x1, x2 = promote_shapes("ldexp", x1, x2)
-    # In two halves, each an exact power of two that the dtype holds, so that only the last product rounds or overflows.
-    info = dtypes.finfo(_dtype(x1))
-    limit = info.maxexp + info.nmant
-    x2 = lax.clamp(np.int32(-4 * limit), x2, np.int32(4 * limit))
+    # In four parts, each a power of two that the dtype holds, neither 0 nor infinite, which make no NaN of 0 and infinity.
+    # Together they lead from the least number beyond the greatest, and back.
+    limit = 4 * (dtypes.finfo(_dtype(x1)).maxexp - 2)
+    x2 = lax.clamp(np.int32(-limit), x2, np.int32(limit))
     for parts in (4, 3, 2, 1):
         piece = lax.div(x2, np.int32(parts))
         x1 = lax.mul(x1, _power_of_two(piece, _dtype(x1)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
-from veery._core.shapes import canonicalize_shape
+from veery._core.shapes import canonicalize_shape, check_concrete
 from veery.numpy._arithmetic import is_kind
 from veery.numpy._creation import array, asarray
 from veery.numpy._joining import concatenate
@@ -115,8 +114,10 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     return tuple(_grids(out, tuple(range(rank)), tuple(a.shape[0] for a in out), True))
 
 
-def _grid_axis(s: slice) -> Array:
+def _grid_axis(s: slice, name: str) -> Array:
     """The numbers of a slice: steps, or (with an imaginary step) that many including the end."""
+    for part in ("start", "stop", "step"):
+        check_concrete(getattr(s, part), f"It arose in the slice {part} of jnp.{name}")
     start = 0 if s.start is None else s.start
     step = 1 if s.step is None else s.step
     if isinstance(step, complex) or is_kind(step, np.complexfloating):
@@ -142,8 +143,10 @@ class _Grid:
 
     def __getitem__(self, key: slice | tuple[slice, ...]) -> Any:
         if isinstance(key, slice):
-            return _grid_axis(key)
-        axes = [_grid_axis(k) for k in key]
+            return _grid_axis(key, self._name)
+        if not key:
+            return array([], int)
+        axes = [_grid_axis(k, self._name) for k in key]
         dtype = dtypes.result_type(*axes)
         return _grid_of(axes, dtype, self._sparse)
 
@@ -152,6 +155,14 @@ mgrid = _Grid("mgrid", sparse=False)
 mgrid.__doc__ = """Full grids: `mgrid[0:2, 0:1:3j]` stacks the coordinates of all points, three along the second."""
 ogrid = _Grid("ogrid", sparse=True)
 ogrid.__doc__ = """Open grids: as mgrid, a list of arrays that broadcast."""
+
+
+def _directive(text: str) -> list[int]:
+    """The axis, the least rank and the place of what has less, as far as a directive such as "0,2" gives them."""
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise ValueError(f"could not understand directive {text!r}") from None
 
 
 class _Concatenator:
@@ -174,7 +185,7 @@ class _Concatenator:
         axis, ndmin, trans1d = self._axis, self._ndmin, self._trans1d
         directive = keys.pop(0) if keys and isinstance(keys[0], str) else ""
         if directive and directive not in ("r", "c"):
-            numbers = [operator.index(int(v)) for v in directive.split(",")]
+            numbers = _directive(directive)
             axis, ndmin, trans1d, *_ = numbers + [axis, ndmin, trans1d][len(numbers) :]
         parts = [self._part(k, ndmin, trans1d) for k in keys]
         out = concatenate(parts, axis=axis)
@@ -182,9 +193,8 @@ class _Concatenator:
             return lax.expand_dims(out, (0 if directive == "r" else 1,))
         return out
 
-    @staticmethod
-    def _part(key: Any, ndmin: int, trans1d: int) -> Array:
-        x = _grid_axis(key) if isinstance(key, slice) else asarray(key)
+    def _part(self, key: Any, ndmin: int, trans1d: int) -> Array:
+        x = _grid_axis(key, self._name) if isinstance(key, slice) else asarray(key)
         old = x.ndim
         if old == 0 and ndmin <= 1:
             return lax.reshape(x, (1,))

@@ -12,7 +12,7 @@ from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.errors import ConcretizationTypeError
-from veery._core.shapes import canonicalize_axis, canonicalize_shape, concrete_int
+from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_concrete, concrete_int
 from veery._core.trace import Tracer
 from veery.lax._placement import lays_out
 from veery.numpy._promotion import (
@@ -220,7 +220,12 @@ def _boundaries(name: str, indices_or_sections: Any, size: int, uneven: bool) ->
     if isinstance(indices_or_sections, (tuple, list)) or np.ndim(indices_or_sections) > 0:
         points = [concrete_int(i, "in jax.numpy.split argument indices_or_sections") for i in indices_or_sections]
         return [*(min(max(i + size if i < 0 else i, 0), size) for i in points), size]
-    sections = concrete_int(indices_or_sections, f"in jax.numpy.{name} argument indices_or_sections")
+    where = f"in jax.numpy.{name} argument indices_or_sections"
+    if dtypes.issubdtype(dtypes.dtype_of(indices_or_sections), np.floating):
+        check_concrete(indices_or_sections, where)
+        whole = float(indices_or_sections)
+        indices_or_sections = int(whole) if whole.is_integer() else indices_or_sections
+    sections = concrete_int(indices_or_sections, where)
     if sections <= 0:
         raise ValueError("number sections must be larger than 0.")
     quotient, rest = divmod(size, sections)

@@ -420,6 +420,8 @@ def iscomplexobj(x: Any) -> bool:
     """
     if x is None:
         return False
+    if isinstance(x, (list, tuple)):
+        x = asarray(x)
     try:
         return dtypes.issubdtype(x.dtype, np.complexfloating)
     except AttributeError:

@@ -11,7 +11,7 @@ from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.shapes import canonicalize_axis, canonicalize_shape
-from veery._core.trace import current_trace, eval_trace
+from veery._core.trace import Tracer, current_trace, eval_trace
 from veery.numpy._arithmetic import _dtype, choose, power
 from veery.numpy._creation import asarray, from_host, ones, place
 from veery.numpy._elementwise import run
@@ -67,8 +67,8 @@ def identity(n: int, dtype: Any = None) -> Array:
     return eye(n, dtype=dtype)
 
 
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
-    """A matrix with ones on a diagonal and below it (see `eye`).
+def tri(N: int, M: int | None = None, k: int | ArrayLike = 0, dtype: Any = None) -> Array:
+    """A matrix with ones on a diagonal and below it (see `eye`); the diagonal may be traced.
 
     >>> tri(2, 3)
     Array([[1., 0., 0.],
@@ -77,7 +77,8 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
     dtype = dtypes.check_and_canonicalize_user_dtype(np.float32 if dtype is None else dtype, "tri")
     rows = _size("tri", "N", N)
     columns = rows if M is None else _size("tri", "M", M)
-    return _as_numbers(_banded(rows, columns, operator.index(k), lambda i, j: i >= j), dtype)
+    diagonal = k if isinstance(k, Tracer) else operator.index(k)
+    return _as_numbers(_banded(rows, columns, diagonal, lambda i, j: i >= j), dtype)
 
 
 def _triangle(name: str, m: ArrayLike, k: int) -> Array:
@@ -171,7 +172,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
         raise ValueError("diagonal requires an array of at least two dimensions.")
     row, column = canonicalize_axis(axis1, a.ndim), canonicalize_axis(axis2, a.ndim)
     if row == column:
-        raise ValueError(f"axis1 and axis2 cannot be the same: got axis1={axis1} and axis2={axis2}")
+        raise ValueError(f"axis1 and axis2 can not be same. axis1={axis1} and axis2={axis2}")
     return run(_diagonal, a, offset=operator.index(offset), row=row, column=column)
 
 

@@ -38,7 +38,7 @@ def binary(symbol: str, fun: Any) -> Callable[[Any, Any], Any]:
     def operator(self: Array, other: Any) -> Any:
         if type(other) in _PLAIN or _accepts(other):
             return apply(self, other)
-        if isinstance(other, _REJECTED):
+        if type(other) in _REJECTED:
             raise _refuse(symbol, self, other)
         return NotImplemented
 
@@ -52,7 +52,7 @@ def reflected(symbol: str, fun: Any) -> Callable[[Any, Any], Any]:
     def operator(self: Array, other: Any) -> Any:
         if type(other) in _PLAIN or _accepts(other):
             return apply(other, self)
-        if isinstance(other, _REJECTED):
+        if type(other) in _REJECTED:
             raise _refuse(symbol, other, self)
         return NotImplemented
 

@@ -12,6 +12,7 @@ from veery._api.jit import jit
 from veery._core import dtypes, tree
 from veery._core.dimensions import is_symbolic_dim, min_dim
 from veery._core.shapes import check_concrete
+from veery.lax._convert import convert
 from veery.numpy._creation import asarray
 from veery.numpy._promotion import Array, ArrayLike, check_arraylike, to_dtype, unwrap
 from veery.numpy._quantiles import median
@@ -64,6 +65,11 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "cons
     widths = _widths(pad_width, np.ndim(x))
     if callable(mode):
         return _by_function(x, widths, mode, kwargs)
+    result = _padded(x, widths, mode, kwargs)
+    return convert(result, result.dtype, weak_type=True) if dtypes.is_weakly_typed(x) else result
+
+
+def _padded(x: Array, widths: Widths, mode: str, kwargs: dict[str, Any]) -> Array:
     if mode not in _OPTIONS:
         raise NotImplementedError(f"Unimplemented padding mode '{mode}' for np.pad.")
     unknown = sorted(kwargs.keys() - _OPTIONS[mode].keys())

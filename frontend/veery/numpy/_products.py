@@ -299,7 +299,14 @@ def _contracted(axes: Any, a_ndim: int, b_ndim: int) -> tuple[tuple[int, ...], t
         raise TypeError(
             f"tensordot axes argument must be an int, a pair of ints, or a pair of lists/tuples of ints; got {axes}"
         )
-    left, right = ((x,) if isinstance(x, (int, np.integer)) else tuple(x) for x in axes)
+    whole = [isinstance(x, (int, np.integer)) for x in axes]
+    if all(whole):
+        axes = [(x,) for x in axes]
+    elif any(whole) or not all(type(i) is not str for side in axes for i in side):
+        raise TypeError(
+            f"tensordot requires both axes lists to be either ints, tuples or lists, got {axes[0]} and {axes[1]}"
+        )
+    left, right = map(tuple, axes)
     if len(left) != len(right):
         raise TypeError(f"tensordot requires axes lists to have equal length, got {left} and {right}.")
     return (

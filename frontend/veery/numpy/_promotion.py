@@ -257,7 +257,9 @@ def broadcast_to(x: ArrayLike, shape: Any) -> Array:
     if old == shape and isinstance(x, (ArrayImpl, Tracer)):
         return x
     lead = len(shape) - len(old)
-    if lead < 0 or any(a not in (1, b) for a, b in zip(old, shape[max(lead, 0) :])):
+    if lead < 0:
+        raise ValueError(f"Cannot broadcast to shape with fewer dimensions: arr_shape={old} shape={shape}")
+    if any(a not in (1, b) for a, b in zip(old, shape[lead:])):
         aval = aval_of(x)
         raise ValueError(
             f"Incompatible types for broadcasting: input type={aval.str_short(short_dtypes=False)} and "  # type: ignore[attr-defined]

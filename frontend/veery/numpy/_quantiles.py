@@ -146,7 +146,7 @@ def _inverted_cdf(x: Array, weights: Array | None, q: Array) -> Array:
     bad = lax.bitwise_or(lax.lt(weights, lax.full_like(weights, 0)), _logic.isnan(weights))
     sums = lax.cumsum(where(lax.bitwise_or(bad, nan), 0, weights), x.ndim - 1)
     total = lax.slice_in_dim(sums, x.shape[-1] - 1, x.shape[-1], axis=-1)
-    levels = lax.reshape(q, (q.size,)) * total  # [..., q]
+    levels = lax.broadcast_to_rank(lax.reshape(q, (q.size,)), total.ndim) * total  # [..., q]
     below = lax.expand_dims(sums, (sums.ndim - 1,)) < lax.expand_dims(levels, (levels.ndim,))
     places = _reductions.sum(below, -1, dtype=np.dtype(np.int32))
     valid = _reductions.sum(_logic.logical_not(nan), -1, keepdims=True, dtype=np.dtype(np.int32))

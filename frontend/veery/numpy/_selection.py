@@ -16,6 +16,7 @@ from veery._core.dimensions import is_symbolic_dim
 from veery._core.errors import ConcretizationTypeError
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, concrete_int
 from veery._core.trace import Tracer
+from veery._core.tree import tree_leaves
 from veery._transforms import explicit
 from veery.numpy._arithmetic import _dtype, as_array, choose as _choose, clip, is_kind, remainder
 from veery.numpy._creation import asarray, from_host, full
@@ -697,25 +698,39 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
 def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
     """Positions in a flattened array as positions in each dimension; out of bounds those at the edge.
 
+    The shape may be traced, as an array or a sequence of integers.
+
     >>> unravel_index(np.array([4]), (2, 3))
     (Array([1], dtype=int32), Array([1], dtype=int32))
     """
     check_arraylike("unravel_index", indices)
     if not is_kind(unwrap(indices), np.integer):
         raise TypeError(f"unravel_index: indices must be integers, got {_dtype(unwrap(indices))}")
-    return _unravel_index(asarray(indices), shape=canonicalize_shape(shape))
+    if not any(isinstance(n, Tracer) for n in tree_leaves(shape)):
+        return _unravel_index(asarray(indices), None, shape=canonicalize_shape(shape))
+    sizes = asarray(shape)
+    if sizes.ndim > 1 or not is_kind(sizes, np.integer):
+        raise ValueError(f"unravel_index: shape should be a scalar or 1D sequence of integers, got {shape}")
+    return _unravel_index(asarray(indices), lax.reshape(sizes, (sizes.size,)), shape=None)
 
 
 @jit(static_argnames=("shape",))
-def _unravel_index(indices: Array, shape: tuple[int, ...]) -> tuple[Array, ...]:
-    dtype, weak, total = indices.dtype, indices.weak_type, math.prod(shape)
+def _unravel_index(indices: Array, sizes: Array | None, shape: tuple[int, ...] | None) -> tuple[Array, ...]:
+    dtype, weak = indices.dtype, indices.weak_type
     indices = to_dtype(indices, np.dtype(np.int32)) if dtype.itemsize < 4 else indices  # sizes may not fit in the dtype
+    if shape is None:
+        shape = [lax.squeeze(n, (0,)) for n in lax.split(to_dtype(sizes, indices.dtype), [1] * sizes.size)]
+    total = math.prod(shape)
+    at_least = lambda least, n: max(n, least) if isinstance(n, int) else lax.max(n, n.dtype.type(least))
     if is_kind(indices, np.signedinteger):  # negative positions count from the end
         indices = _choose(lax.lt(indices, 0), lax.add(indices, total), indices)
-    indices = lax.clamp(np.asarray(0, indices.dtype), indices, np.asarray(max(total - 1, 0), indices.dtype))
+    last = at_least(0, total - 1)
+    indices = lax.clamp(
+        np.asarray(0, indices.dtype), indices, np.asarray(last, indices.dtype) if sizes is None else last
+    )
     coordinates = []
     for n in reversed(shape):
-        divisor = lax.full_like(indices, max(n, 1))
+        divisor = lax.full_like(indices, at_least(1, n))
         coordinates.append(to_dtype(lax.rem(indices, divisor), dtype, weak))
         indices = lax.div(indices, divisor)
     return tuple(reversed(coordinates))
@@ -737,7 +752,7 @@ def ravel_multi_index(
     Args:
         multi_index: positions, an array for each dimension.
         dims: the array's shape.
-        mode: out of bounds: "raise" (not while traced), "wrap" or "clip".
+        mode: out of bounds: "raise" (not while traced), "wrap", "clip" or "ignore", which computes with what is given.
         order: "C" or "F".
         dtype: of the result, an integer; by default that of the positions.
 
@@ -761,8 +776,8 @@ def ravel_multi_index(
     elif mode in ("wrap", "clip"):
         fit = remainder if mode == "wrap" else lambda i, n: clip(i, 0, n - 1)
         positions = [fit(i, n) for i, n in zip(positions, dims)]
-    else:
-        raise ValueError(f"invalid mode={mode!r}. Expected 'raise', 'wrap', or 'clip'")
+    elif mode != "ignore":
+        raise ValueError(f"invalid mode={mode!r}. Expected 'raise', 'wrap', 'clip', or 'ignore'.")
     if order == "F":
         strides = [math.prod(dims[:i]) for i in range(len(dims))]
     elif order == "C":

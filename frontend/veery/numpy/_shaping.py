@@ -347,9 +347,14 @@ def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     """`m` rotated by k quarter turns in the plane of two dimensions, from the first towards the second.
 
     Raises:
-        ValueError: the two dimensions are one.
+        ValueError: the two dimensions are one, or m has fewer than two.
     """
     m = ensure_arraylike("rot90", m)
+    if np.ndim(m) < 2:
+        raise ValueError(
+            "rot90 requires its first argument to have ndim at least two, but got first argument of shape "
+            f"{np.shape(m)}, which has ndim {np.ndim(m)}"
+        )
     first, second = (canonicalize_axis(a, np.ndim(m)) for a in axes)
     if first == second:
         raise ValueError("Axes must be different")

@@ -272,7 +272,7 @@ class ufunc:
         check_arraylike(f"{self.__name__}.outer", A, B)
         A, B = promote_dtypes(A, B)
         left = lax.reshape(A, np.shape(A) + (1,) * np.ndim(B))
-        return self._call(left, B)
+        return self._call(left, lax.reshape(B, (1,) * np.ndim(A) + np.shape(B)))
 
 
 def _index_dtype() -> np.dtype:

@@ -195,7 +195,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
     axis = canonicalize_axis(axis, x.ndim)
     fun = lambda v: func1d(v, *args, **kwargs)
     for _ in range(axis, x.ndim - 1):
-        fun = vmap(fun, in_axes=1, out_axes=-1)
+        fun = vmap(fun, in_axes=-1, out_axes=-1)
     for _ in range(axis):
         fun = vmap(fun, in_axes=0, out_axes=0)
     return fun(x)

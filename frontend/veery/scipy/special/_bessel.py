@@ -152,7 +152,7 @@ def _bessel_jn(v: int, count: int, z: Array) -> Array:
     far_values = _by_recurrence(jnp.where(far, magnitude, max(_FAR, v)), v)
     values = jnp.where(far, far_values, jnp.where(magnitude == np.inf, 0, near_values))
     orders = jnp.arange(v + 1).reshape(-1, *[1] * z.ndim)
-    odd = (orders % 2 == 1) & (z < 0)
+    odd = (orders % 2 == 1) & lax.broadcast_to_rank(z < 0, orders.ndim)
     return jnp.where(jnp.isnan(z), z, jnp.where(odd, -values, values))
 
 

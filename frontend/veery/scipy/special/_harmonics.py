@@ -20,6 +20,9 @@ def _legendre(n: Array, m: Array, theta: Array, n_max: int) -> Array:
     S. A. Holmes and W. E. Featherstone, Journal of Geodesy 76 (2002), 279.
     """
     sine, cosine = jnp.sin(theta), jnp.cos(theta)
+    sine = jnp.where(
+        sine < 0, -sine, sine
+    )  # that of the polar angle with this cosine; differentiable at 0 as abs is not
     order = m.astype(theta.dtype)
 
     def step(i: Array, state: Any) -> Any:

@@ -14,11 +14,27 @@ from veery_lowering.emit.rules.convert import convert_dtype
 from veery_lowering.emit.rules.elementwise import elementwise, integer_power
 from veery_lowering.stablehlo import Value
 
+
+def _also_of_nan(operation: Callable[[Value], Value]) -> Callable[[Value], Value]:
+    """An operation with XLA's exponential of 32 bits, which is undefined for a constant NaN.
+
+    Of `exp(where(b, nan, x))` XLA makes two loops, and of that with the NaN nothing: the result is what was in its
+    memory. NaN is chosen apart; a million exponentials take 470 us instead of 410.
+    """
+
+    def compute(x: Value) -> Value:
+        if not _is_float(hlo.dtype_of(x)) or hlo.dtype_of(x) == np.float64:
+            return operation(x)
+        return hlo.select(hlo.compare(x, x, "NE"), x, operation(x))
+
+    return compute
+
+
 _OPERATIONS: dict[str, Callable[..., Value]] = {
-    "exp": hlo.exponential,
+    "exp": _also_of_nan(hlo.exponential),
     "log": hlo.log,
     "log1p": log_plus_one,
-    "expm1": hlo.exponential_minus_one,
+    "expm1": _also_of_nan(hlo.exponential_minus_one),
     "sin": hlo.sine,
     "cos": hlo.cosine,
     "tan": hlo.tan,
@@ -26,13 +42,13 @@ _OPERATIONS: dict[str, Callable[..., Value]] = {
     "acos": hlo.acos,
     "atan": hlo.atan,
     "sinh": hlo.sinh,
-    "cosh": hlo.cosh,
+    "cosh": _also_of_nan(hlo.cosh),
     "tanh": hlo.tanh,
     "asinh": hlo.asinh,
     "acosh": hlo.acosh,
     "atanh": hlo.atanh,
     "cbrt": hlo.cbrt,
-    "logistic": hlo.logistic,
+    "logistic": _also_of_nan(hlo.logistic),
     "sqrt": hlo.sqrt,
     "rsqrt": hlo.rsqrt,
     "abs": hlo.abs,
@@ -47,7 +63,7 @@ _OPERATIONS: dict[str, Callable[..., Value]] = {
     "zeta": hlo.zeta,
     "bessel_i1e": hlo.bessel_i1e,
     "nextafter": hlo.next_after,
-    "sample_exp": hlo.exponential,
+    "sample_exp": _also_of_nan(hlo.exponential),
     "sample_log": hlo.log,
     "sample_log1p": log_plus_one,
     "sample_pow": hlo.power,

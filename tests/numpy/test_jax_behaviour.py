@@ -1,0 +1,105 @@
+"""What JAX's own tests showed to differ: values, what may be traced, and messages."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import veery
+import veery.numpy as jnp
+from veery import jit, nn
+from veery.errors import ConcretizationTypeError
+from veery.scipy import special
+
+X = np.arange(15, dtype=np.float32).reshape(3, 5)
+
+
+def test_where_of_logsumexp_has_no_part_in_its_gradient():
+    where = np.arange(5) < 4
+    for x in ([0, 0, 0, 0, 100], [0, 0, 0, 0, np.inf], [0, 0, 0, 0, np.nan]):
+        x = np.array(x, np.float32)
+        np.testing.assert_array_equal(veery.grad(lambda x: nn.logsumexp(x, where=where))(x), [0.25] * 4 + [0])
+        assert nn.logsumexp(x, where=where) == np.log(np.float32(4))
+    assert nn.logsumexp(jnp.ones(3), where=jnp.zeros(3, bool)) == -np.inf
+
+
+def test_running_sums_of_floats_as_bools():
+    x = np.array([[0.1], [0.5], [0.0]])
+    np.testing.assert_array_equal(jnp.cumulative_sum(x, axis=-1, dtype=bool), [[True], [True], [False]])
+    np.testing.assert_array_equal(jnp.cumprod(x[:, 0], dtype=bool), [True, True, False])
+
+
+def test_spherical_harmonics_of_angles_beyond_those_of_a_sphere():
+    """As SciPy has them: of the angle from 0 to pi that has the same cosine."""
+    n, m, theta = np.full(5, 3), np.array([1, -1, 3, 2, 1]), np.array([-2, -0.5, 4, 7, -9], np.float32)
+    same = np.arccos(np.cos(theta))
+    expected = special.sph_harm_y(n, m, same, np.float32(0.3), n_max=3)
+    np.testing.assert_allclose(
+        special.sph_harm_y(n, m, theta, np.float32(0.3), n_max=3), expected, rtol=1e-5, atol=1e-6
+    )
+    slope = veery.grad(lambda t: special.sph_harm_y(n[:1], m[:1], t[None], np.zeros(1), n_max=3)[0].real)
+    np.testing.assert_allclose(slope(jnp.float32(0)), slope(jnp.float32(1e-4)), rtol=1e-3)
+
+
+def test_trapezoid_with_distances_of_each_sample():
+    for dx, axis in [((5,), 0), ((3, 1), 1), ((2, 5), 0), ((3, 4), 1)]:
+        dx = np.linspace(1, 2, np.prod(dx), dtype=np.float32).reshape(dx)
+        np.testing.assert_allclose(jnp.trapezoid(X, dx=dx, axis=axis), np.trapezoid(X, dx=dx, axis=axis), rtol=1e-6)
+
+
+@pytest.mark.compiler
+def test_what_may_be_traced():
+    np.testing.assert_array_equal(jit(lambda k: jnp.tri(3, 4, k))(1), np.tri(3, 4, 1))
+    places = jnp.array([3, 20, -1, -20, 7], jnp.int8)
+    for shape in ((2, 4), 4, jnp.array([2, 3, 1])):
+        given = tuple(shape.tolist()) if isinstance(shape, veery.Array) else shape
+        out = jit(lambda shape: jnp.unravel_index(places, shape))(shape)
+        np.testing.assert_array_equal(out, jnp.unravel_index(places, given))
+        assert all(x.dtype == np.int8 for x in out)
+
+
+def test_arrays_like_committed_ones_are_where_these_are():
+    x = veery.device_put(jnp.array(X), veery.devices()[0])
+    assert jnp.zeros_like(x).committed and jnp.full_like(x, 2).committed and jnp.ones_like(x).committed
+    assert not jnp.zeros_like(jnp.array(X)).committed
+
+
+def test_operators_leave_named_tuples_to_their_own():
+    class Scaled(NamedTuple):
+        value: veery.Array
+
+        def __rmul__(self, other):
+            return Scaled(other * self.value)
+
+    assert isinstance(jnp.ones(3) * Scaled(jnp.ones(3)), Scaled)
+    with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for \*"):
+        jnp.ones(3) * (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "fun, error, message",
+    [
+        (lambda: jnp.zeros(2, 3), TypeError, r"Did you accidentally write `jax.numpy.zeros\(2, 3\)` when you meant"),
+        (lambda: jnp.rot90(jnp.ones(3)), ValueError, "rot90 requires its first argument to have ndim at least two"),
+        (lambda: jnp.tensordot(X, X, ((0,), 1)), TypeError, "tensordot requires both axes lists to be either ints"),
+        (
+            lambda: jnp.tensordot(X, X, (("a",), ("b",))),
+            TypeError,
+            "tensordot requires both axes lists to be either ints",
+        ),
+        (lambda: jnp.trace(X, axis1=1, axis2=-1), ValueError, "axis1 and axis2 can not be same"),
+        (
+            lambda: jit(lambda x: x.tolist())(X),
+            ConcretizationTypeError,
+            r"The tolist\(\) method was called on traced array",
+        ),
+        (
+            lambda: jit(lambda s: jnp.unravel_index(3, s))(jnp.ones(2)),
+            ValueError,
+            "shape should be a scalar or 1D sequence",
+        ),
+    ],
+)
+def test_messages(fun, error, message):
+    with pytest.raises(error, match=message):
+        fun()
