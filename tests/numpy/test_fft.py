@@ -156,7 +156,16 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: jnp.fft.fftfreq(4, np.ones(2)), ValueError, "only takes a single value"),
     (lambda: lax.fft(np.ones(4), "DCT", (4,)), ValueError, "Unknown FFT type 'DCT'"),
     (lambda: lax.fft(np.ones(4), 7, (4,)), TypeError, "Unknown FFT type value '7'"),
-    (lambda: lax.fft(np.ones(4), "FFT", (3,)), ValueError, r"FFT input shape \(4,\) minor dimensions must be equal"),
+    (
+        lambda: lax.fft(np.ones(4), "FFT", (3,)),
+        ValueError,
+        r"FFT input shape \(4,\) minor dimensions must be equal to fft_lengths \(3,\)",
+    ),
+    (
+        lambda: lax.fft(np.ones((2, 4)) * 1j, "IRFFT", (3, 6)),
+        ValueError,
+        "equal to all except the last fft_length, got fft_lengths=",
+    ),
     (lambda: lax.fft(np.ones(4), "IRFFT", (4,)), ValueError, r"must be equal to \(3,\)"),
     (lambda: lax.fft(np.ones(4, np.float16), "RFFT", (4,)), ValueError, "RFFT input must be float32 or float64, got"),
     (lambda: lax.fft(np.ones(4), "FFT", (4, 4)), ValueError, "must have at least as many input dimensions"),

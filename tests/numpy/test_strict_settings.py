@@ -18,7 +18,7 @@ ROWS = np.arange(5, dtype=np.float32)
 linalg = jnp.linalg
 
 FUNCTIONS = {
-    "add_outer": lambda: jnp.add.outer(V, I),
+    "add_outer": lambda: jnp.add.outer(V, V),
     "average": lambda: jnp.average(X, axis=0, weights=ROWS),
     "cov": lambda: jnp.cov(X, aweights=V**2),
     "bessel_jn": lambda: veery.scipy.special.bessel_jn(X, v=1),

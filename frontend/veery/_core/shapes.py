@@ -90,21 +90,33 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
     """The shape that NumPy broadcasts these shapes to.
 
     Raises:
+        TypeError: a size is negative, or no integer.
         ValueError: the shapes are not compatible.
 
     >>> broadcast_shapes((3, 1), (4,))
     (3, 4)
     """
     if len(shapes) == 1:
-        return canonicalize_shape(shapes[0])
+        return _not_negative(canonicalize_shape(shapes[0]))
     ndim = max((len(s) for s in shapes), default=0)
     result = []
     for sizes in zip(*((1,) * (ndim - len(s)) + tuple(s) for s in shapes)):
         wide = {d for d in sizes if d != 1}
         if len(wide) > 1:
+            for shape in shapes:
+                _not_negative(shape)
             raise ValueError(f"Incompatible shapes for broadcasting: shapes={[tuple(s) for s in shapes]}")
         result.append(wide.pop() if wide else 1)
-    return canonicalize_shape(result)
+    return _not_negative(canonicalize_shape(result))
+
+
+def _not_negative(shape: Sequence[int]) -> Any:
+    if any(isinstance(d, (int, np.integer)) and d < 0 for d in shape):
+        raise TypeError(
+            "Only non-negative indices are allowed when broadcasting static shapes, but got shape "
+            f"{canonicalize_shape(shape)!r}."
+        )
+    return shape
 
 
 def concrete_int(value: Any, name: str) -> int:

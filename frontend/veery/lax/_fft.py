@@ -86,10 +86,16 @@ def _fft_abstract_eval(x: ShapedArray, *, fft_type: FftType, fft_lengths: Shape)
     *others, last = fft_lengths
     half = (*others, last // 2 + 1)
     expected = half if fft_type == FftType.IRFFT else fft_lengths
-    if x.shape[x.ndim - count :] != tuple(expected):
+    given = x.shape[x.ndim - count :]
+    if fft_type == FftType.IRFFT and given[:-1] != tuple(others):
         raise ValueError(
-            f"{name} input shape {x.shape} minor dimensions must be equal to {tuple(expected)}, "
-            f"for fft_lengths {fft_lengths}"
+            f"{name} input shape {x.shape} minor dimensions must be equal to all except the last fft_length, "
+            f"got {fft_lengths=}"
+        )
+    if given != tuple(expected):
+        which = "half of the last fft_length and one, got " if fft_type == FftType.IRFFT else ""
+        raise ValueError(
+            f"{name} input shape {x.shape} minor dimensions must be equal to {which}fft_lengths {fft_lengths}"
         )
     sizes = half if fft_type == FftType.RFFT else fft_lengths
     dtype = dtypes.finfo(x.dtype).dtype if fft_type == FftType.IRFFT else dtypes.to_complex_dtype(x.dtype)

@@ -772,7 +772,7 @@ copy_p = Primitive(
     host=host.moves(),
     abstract_eval=lambda x: x,
     jvp=LINEAR,
-    transpose=lambda ct, x: [copy_p.bind(ct)],
+    transpose=lambda ct, x: [copy(ct)],
     batch=_copy_batch,
     reference=lambda x: np.array(x),
 )

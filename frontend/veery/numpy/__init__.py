@@ -184,6 +184,7 @@ from veery.numpy._exponential import (
     tan as tan,
     tanh as tanh,
 )
+from veery.numpy._flat_positions import ravel_multi_index as ravel_multi_index, unravel_index as unravel_index
 from veery.numpy._grids import (
     c_ as c_,
     index_exp as index_exp,
@@ -374,11 +375,9 @@ from veery.numpy._selection import (
     place as place,
     put as put,
     put_along_axis as put_along_axis,
-    ravel_multi_index as ravel_multi_index,
     select as select,
     take as take,
     take_along_axis as take_along_axis,
-    unravel_index as unravel_index,
     where as where,
 )
 from veery.numpy._sets import (

@@ -483,7 +483,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     (x1,) = promote_dtypes_inexact(x1)
     x2 = to_dtype(x2, np.dtype("int32"))
     x1, x2 = promote_shapes("ldexp", x1, x2)
-    # In four parts, each a power of two that the dtype holds, neither 0 nor infinite: these make no NaN of infinity or 0.
+    # In four parts, each a power of two that the dtype holds, neither 0 nor infinite: these make no NaN of either.
     # Together they lead from the least number beyond the greatest, and back.
     limit = 4 * (dtypes.finfo(_dtype(x1)).maxexp - 2)
     x2 = lax.clamp(np.int32(-limit), x2, np.int32(limit))

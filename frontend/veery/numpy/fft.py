@@ -59,7 +59,7 @@ def _transform(
         axes = range(len(shape)) if s is None else range(len(shape) - len(s), len(shape))
     places = tuple(canonicalize_axis(axis, len(shape)) for axis in axes)
     if len(set(places)) != len(places):
-        raise ValueError(f"jax.numpy.fft.{name} does not support repeated axes. Got axes {tuple(axes)}.")
+        raise ValueError(f"jax.numpy.fft.{name} does not support repeated axes. Got axes {list(axes)}.")
     if s is not None and len(s) != len(places):
         raise ValueError("Shape and axes have different lengths.")
     if s is None:
