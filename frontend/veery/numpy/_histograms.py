@@ -21,7 +21,7 @@ from veery.numpy._creation import asarray
 from veery.numpy._differences import diff
 from veery.numpy._promotion import Array, ArrayLike, check_arraylike, ensure_arraylike, promote_dtypes_inexact, unwrap
 from veery.numpy._ranges import linspace
-from veery.numpy._selection import _concrete, where
+from veery.numpy._selection import known_values, where
 from veery.numpy._shaping import as_array, ravel
 from veery.numpy._sorting import searchsorted
 
@@ -72,7 +72,7 @@ def bincount(
         raise ValueError("shape of weights must match shape of x.")
     minlength = concrete_int(minlength, "The error occurred because of argument 'minlength' of jnp.bincount.")
     if length is None:
-        known = _concrete(
+        known = known_values(
             given,
             "The error occurred because of argument 'x' of jnp.bincount. To avoid this error, pass a static `length` "
             "argument.",
