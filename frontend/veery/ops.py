@@ -11,7 +11,7 @@ from veery import numpy as jnp
 from veery._api.jit import jit
 from veery.lax._computation import highest, lowest
 from veery.numpy._promotion import Array, ArrayLike, check_arraylike
-from veery.numpy._selection import _concrete
+from veery.numpy._selection import known_values
 
 
 def _segment_reduction(
@@ -31,7 +31,7 @@ def _segment_reduction(
     ) -> Array:
         check_arraylike(name, data, segment_ids)
         if num_segments is None:
-            num_segments = int(np.max(_concrete(segment_ids, f"{name}() `num_segments` argument."), initial=-1)) + 1
+            num_segments = int(np.max(known_values(segment_ids, f"{name}() `num_segments` argument."), initial=-1)) + 1
         if num_segments < 0:
             raise ValueError("num_segments must be non-negative.")
         options = (num_segments, indices_are_sorted, unique_indices, bucket_size, mode)
