@@ -58,12 +58,6 @@ def test_what_may_be_traced():
         assert all(x.dtype == np.int8 for x in out)
 
 
-def test_arrays_like_committed_ones_are_where_these_are():
-    x = veery.device_put(jnp.array(X), veery.devices()[0])
-    assert jnp.zeros_like(x).committed and jnp.full_like(x, 2).committed and jnp.ones_like(x).committed
-    assert not jnp.zeros_like(jnp.array(X)).committed
-
-
 def test_operators_leave_named_tuples_to_their_own():
     class Scaled(NamedTuple):
         value: veery.Array
