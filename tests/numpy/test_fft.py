@@ -166,7 +166,11 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         "equal to all except the last fft_length, got fft_lengths=",
     ),
-    (lambda: lax.fft(np.ones(4), "IRFFT", (4,)), ValueError, r"half of the last fft_length and one, got fft_lengths \(4,\)"),
+    (
+        lambda: lax.fft(np.ones(4), "IRFFT", (4,)),
+        ValueError,
+        r"half of the last fft_length and one, got fft_lengths \(4,\)",
+    ),
     (lambda: lax.fft(np.ones(4, np.float16), "RFFT", (4,)), ValueError, "RFFT input must be float32 or float64, got"),
     (lambda: lax.fft(np.ones(4), "FFT", (4, 4)), ValueError, "must have at least as many input dimensions"),
 ]
