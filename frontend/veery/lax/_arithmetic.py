@@ -439,6 +439,19 @@ def _rem_reference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where(y == 0, x, np.fmod(x, np.where(y == 0, 1, y))).astype(x.dtype)
 
 
+_rem_of_integers = host.arithmetic(integers=8)
+
+
+def _rem_on_host(eqn: JaxprEqn, known: host.Known) -> host.Step | None:
+    """By a known divisor in a tenth of the time."""
+    step = _rem_of_integers(eqn, known)
+    return step if step is None or known[1] is None or not known[1].all() else step._replace(function=_whole_rem)
+
+
+def _whole_rem(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.asarray(np.fmod(x, y))
+
+
 def _quotient(x: Any, y: Any, remainder: Any) -> Any:
     """The whole number of times that y goes into x."""
     return round(div(sub(x, remainder), y))
@@ -486,7 +499,7 @@ div_p = binary(
     transpose=lambda ct, x, y: [div(ct, y), None],
 )  # fmt: skip
 rem_p = binary(
-    "rem", ORDERED, checks=("nan",), host=host.arithmetic(integers=8), reference=quiet(_rem_reference),
+    "rem", ORDERED, checks=("nan",), host=_rem_on_host, reference=quiet(_rem_reference),
     # rem(x, y) = x - n y with a locally constant n
     jvp=(lambda t, *_: t, lambda t, out, x, y: mul(t, neg(_quotient(x, y, out)))),
 )  # fmt: skip

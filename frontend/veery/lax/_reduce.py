@@ -56,11 +56,14 @@ def reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = N
     return reduce_sum_p.bind(operand, axes=_axes(axes))
 
 
-def _accumulate(function: Callable[..., Any], x: np.ndarray, axes: Shape) -> np.ndarray:
+def _accumulate(function: np.ufunc, x: np.ndarray, axes: Shape) -> np.ndarray:
     """The reduction of floats in double precision, rounded once."""
+    axes = tuple(axes)
+    if x.dtype.kind in "biu":
+        return np.asarray(function.reduce(x, axis=axes, dtype=x.dtype))
     with np.errstate(all="ignore"):
         wide = widen(x) if dtypes.issubdtype(x.dtype, np.inexact) else x
-        return np.asarray(function(wide, axis=axes, dtype=wide.dtype)).astype(x.dtype)
+        return np.asarray(function.reduce(wide, axis=axes, dtype=wide.dtype)).astype(x.dtype)
 
 
 def _insert_axes(x: Any, axes: Shape, shape: Shape) -> Any:
@@ -93,7 +96,7 @@ reduce_sum_p = reduction(
     host=host.arithmetic(integers=1),
     jvp=LINEAR,
     transpose=lambda ct, x, *, axes: [_insert_axes(ct, axes, x.aval.shape)],
-    reference=lambda x, *, axes: _accumulate(np.sum, x, axes),
+    reference=lambda x, *, axes: _accumulate(np.add, x, axes),
 )
 
 
@@ -135,7 +138,7 @@ reduce_prod_p = reduction(
     cost=cost.per_operand,
     host=host.arithmetic(integers=1),
     jvp=_reduce_prod_jvp,
-    reference=lambda x, *, axes: _accumulate(np.prod, x, axes),
+    reference=lambda x, *, axes: _accumulate(np.multiply, x, axes),
 )
 
 

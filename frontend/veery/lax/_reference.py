@@ -68,3 +68,12 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
     raw = np.empty(nbytes + _ALIGNMENT, np.uint8)
     offset = -raw.ctypes.data % _ALIGNMENT
     return raw[offset : offset + nbytes].view(dtype).reshape(shape)
+
+
+def aligned_copy(x: np.ndarray) -> np.ndarray:
+    """The array in such memory of its own, its rows in sequence."""
+    if x.nbytes <= _SMALL:
+        return np.array(x, order="C")
+    out = aligned_empty(x.shape, x.dtype)
+    out[...] = x
+    return out

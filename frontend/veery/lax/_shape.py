@@ -130,9 +130,20 @@ def _broadcast_on_host(eqn: JaxprEqn) -> Callable[..., Any]:
     spread = [1] * len(shape)
     for place, size in zip(places, eqn.invars[0].aval.shape):
         spread[place] = size
-    if len(places) == len(shape) or not places:
-        return lambda x: np.broadcast_to(x, shape)
-    return lambda x: np.broadcast_to(x.reshape(spread), shape)
+    if spread == list(shape):
+        return lambda x: x.reshape(shape)
+    if math.prod(shape) > _SMALL:
+        return lambda x: np.broadcast_to(x.reshape(spread), shape)
+
+    def copied(x: np.ndarray) -> np.ndarray:  # in 0.6 us, of which broadcast_to takes 3
+        out = np.empty(shape, x.dtype)
+        out[...] = x.reshape(spread)
+        return out
+
+    return copied
+
+
+_SMALL = 1 << 10  # elements
 
 
 broadcast_in_dim_p = Primitive(
@@ -368,7 +379,7 @@ def inverse_permutation(permutation: Sequence[int]) -> Shape:
 transpose_p = Primitive(
     "transpose",
     cost=cost.free,
-    host=host.moves(),
+    host=host.moves(lambda eqn: operator.methodcaller("transpose", eqn.params["permutation"])),
     abstract_eval=_transpose_abstract_eval,
     jvp=LINEAR,
     transpose=lambda ct, x, *, permutation: [transpose(ct, inverse_permutation(permutation))],

@@ -162,7 +162,7 @@ def _signed_diagonal(factors: Array, pivots: Array) -> Array:
     places = np.arange(pivots.shape[-1], dtype=np.int32)
     moved = lax.ne(pivots, broadcast_to(places, pivots.shape))
     swaps = _reductions.sum(lax.convert_element_type(moved, np.int32), axis=-1, dtype=np.int32)
-    sign = lax.convert_element_type(1 - 2 * (swaps % np.int32(2)), d.dtype)
+    sign = lax.convert_element_type(1 - 2 * (swaps & np.int32(1)), d.dtype)
     return lax.concatenate([d[..., :1] * sign[..., None], d[..., 1:]], d.ndim - 1) if d.shape[-1] else d
 
 
