@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veery._core import compiler_options as asked, dtypes, monitoring, provided, recording, source
+from veery._core import compiler_options as asked, dtypes, monitoring, provided, recording
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config, default_device as use_default_device
@@ -28,6 +28,8 @@ from veery._core.primitive import Primitive
 from veery._core.trace import eval_trace, set_current_trace
 from veery._core.transfers import guard
 from veery._eager import HostExecutable, host_program
+from veery._eager.libraries import library_program
+from veery._eager.special_values import check_special as check_special
 from veery._transforms import key_reuse
 from veery._transforms.dce import dce, side_effects
 from veery._transforms.expansion import expanded
@@ -611,7 +613,7 @@ def _donate(arrays: Sequence[ArrayImpl], how: How) -> None:
 
 def _executable(closed: ClosedJaxpr, name: str, device: Any, how: How) -> Any:
     """The compiled program of a jaxpr on a device."""
-    key = (device, how.donated, how.compiler_options, config.veery_compiler_options)
+    key = (device, how.donated, how.compiler_options, config.veery_compiler_options, config.veery_host_evaluation)
     executables = closed.derived.executables
     executable = executables.get(key)
     if executable is None:
@@ -623,7 +625,8 @@ def _compiled(closed: ClosedJaxpr, name: str, device: Any, how: How) -> Any:
     """A jaxpr compiled for a device by the compiler that is asked for, or by both, of which the better one stays."""
     options = {**dict(config.veery_compiler_options), **dict(how.compiler_options)}
     compiler = asked.compiler(options) if device.platform == "cpu" else "iree"
-    by_iree = lambda: compile_jaxpr(closed, name, device, how.donated, how.compiler_options)
+    by_libraries = lambda: _by_libraries(closed, name, device, how)
+    by_iree = lambda: by_libraries() or compile_jaxpr(closed, name, device, how.donated, how.compiler_options)
     by_xla = lambda: compile_jaxpr(closed, name, device, how.donated, how.compiler_options, target=_BESIDE)
     if compiler == "auto" and not (side_effects(closed.effects) or _symbols(closed).sources):
         return _better(closed, name, how, by_iree, by_xla)
@@ -665,6 +668,19 @@ def _host_executable(closed: ClosedJaxpr, name: str, device: Any, how: How) -> H
     return found
 
 
+def _by_libraries(closed: ClosedJaxpr, name: str, device: Any, how: How) -> Any:
+    """What evaluates a jaxpr that is calls of libraries, and of little else; None if it is to be compiled."""
+    if device.platform != "cpu" or not config.veery_host_evaluation:
+        return None
+    if not _leaves_to_numpy((*how.compiler_options, *config.veery_compiler_options)):
+        return None
+    program = library_program(dce(closed), lowering().host.CALLS)
+    if program is None:
+        return None
+    log_compilation("jit(%s) is evaluated by NumPy and LAPACK for arguments %s.", name, closed.in_avals)
+    return load(lowering().host.evaluated(program, closed, name, how.donated), device)
+
+
 def _leaves_to_numpy(options: asked.Pairs) -> bool:
     """Whether NumPy may evaluate small programs: nothing is asked of their code."""
     return all(name == "compiler" for name, _ in options)
@@ -682,45 +698,6 @@ def check_execution(name: str) -> None:
     """Raise RuntimeError if no program may run."""
     if config.jax_no_execution:
         raise RuntimeError(f"veery tried to execute function jit({name}), but the no_execution config option is set")
-
-
-def check_special(
-    outs: Sequence[Any], name: str, closed: ClosedJaxpr | None = None, args: Sequence[ArrayImpl] = ()
-) -> None:
-    """Look for NaN and infinity where the settings ask for it.
-
-    Args:
-        outs: the outputs.
-        name: of the function that made them.
-        closed, args: its jaxpr and arguments, by which the operation at fault is looked for, one by one.
-
-    Raises:
-        FloatingPointError: with the name of the operation, if it could be found.
-    """
-    if not (config.jax_debug_nans or config.jax_debug_infs):
-        return
-    found = next(filter(None, map(_special_value, outs)), None)
-    if found is None:
-        return
-    if closed is not None and len(closed.eqns) > 1 and not side_effects(closed.effects):
-        if not any(x.is_deleted() for x in args):
-            with set_current_trace(eval_trace):
-                eval_jaxpr(closed.jaxpr, closed.consts, *args)  # raises where a value is first seen
-    elif closed is not None and len(closed.eqns) == 1:
-        name = closed.eqns[0].primitive.name
-    place = source.current()
-    where = f" at {place}" if place.line else ""
-    raise FloatingPointError(f"invalid value ({found}) encountered in {name}{where}")
-
-
-def _special_value(x: Any) -> str | None:
-    """What the array holds that the settings forbid: "nan", "inf" or None."""
-    if not dtypes.issubdtype(x.dtype, np.inexact):
-        return None
-    value = np.asarray(x.to_numpy())
-    if config.jax_debug_nans and np.isnan(value).any():
-        return "nan"
-    return "inf" if config.jax_debug_infs and np.isinf(value).any() else None
 
 
 # Eager evaluation: a program for each operation, shape and dtype.

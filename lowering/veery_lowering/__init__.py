@@ -10,6 +10,7 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from veery_lowering import host
 from veery_lowering.compiler import isolation, steps, tuning
 from veery_lowering.errors import CacheWarning, CompileError, LoweringError
 from veery_lowering.program import STATIC, HostCall, Options, Program, Symbols, place_of
@@ -40,6 +41,7 @@ __all__ = [
     "configure_cache",
     "disk_cache",
     "executables",
+    "host",
     "lower",
     "pass_report",
     "read_module",

@@ -80,7 +80,7 @@ class HostTopK:
     def _from_partition(self, key: np.ndarray) -> np.ndarray:
         """Without a full sort, but for rows with ties at the end: 10 of 10^4 in 100 rows take 8 ms instead of 100."""
         n = key.shape[-1]
-        whole = self._from_limits(key)
+        whole = None if key.dtype.kind == "c" else self._from_limits(key)
         if whole is not None:
             return whole
         candidates = np.sort(np.argpartition(key, n - self.k, axis=-1)[..., n - self.k :], axis=-1)

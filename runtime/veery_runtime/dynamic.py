@@ -12,6 +12,7 @@ from veery_runtime.buffer import Buffer, put
 from veery_runtime.device import Device
 from veery_runtime.discovery import devices
 from veery_runtime.errors import DeviceUnavailableError
+from veery_runtime.evaluated import Evaluated
 from veery_runtime.executable import Executable, Loaded
 from veery_runtime.loading import choose_queue
 
@@ -119,4 +120,5 @@ def load(
         raise ValueError(f"load: {device!r} has no inline queue")
     if program.symbols.sources:
         return DynamicExecutable(program, device, queue, names)
-    return Executable(program, device, queue or choose_queue(program, device))
+    kind = Executable if program.vmfb else Evaluated
+    return kind(program, device, queue or choose_queue(program, device))

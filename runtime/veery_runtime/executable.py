@@ -91,9 +91,11 @@ class Executable:
         # is looked at; other programs share the same way in each call, so that the first one is enough.
         everything = tuple(range(len(self.outputs)))
         self._aliasing: tuple[int, ...] | None = None if everything and not program.blocking else everything
+        if not program.vmfb:  # their results share none
+            self._aliasing = ()
         self._loaded: Loaded = {} if loaded is None else loaded
         self._scratch = 0
-        if queue != "inline":
+        if queue != "inline" and program.vmfb:
             *_, function = self._load(inline=False)  # now, for what IREE finds wrong with a program it says on loading
             self._scratch = scratch_of(function)
             if device.inline is not None and self._scratch + self._result_nbytes >= _LARGE_CALL:
@@ -123,7 +125,7 @@ class Executable:
 
     def _choose_call(self) -> Call:
         # Calls with effects take turns on their device, which the hot path does not look after.
-        call = inline_call(self) if self.queue == "inline" and not self.has_effects else self.call_queued
+        call = self._inline_call() if self.queue == "inline" and not self.has_effects else self.call_queued
         if self._aliasing is None or self._aliasing:
             call = sharing_call(self, call)
         if self.constants:
@@ -131,6 +133,9 @@ class Executable:
         if self.donated:
             call = donating_call(self, call)
         return call
+
+    def _inline_call(self) -> Call:
+        return inline_call(self)
 
     def _load(self, inline: bool) -> tuple[iree.HalDevice, iree.VmContext, iree.VmFunction]:
         """One of the device's queues and the program in a context on it, made on first use (0.1 ms)."""

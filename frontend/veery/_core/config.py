@@ -168,7 +168,10 @@ OPTIONS: dict[str, Option] = {
     "jax_persistent_cache_min_entry_size_bytes": Option(0, _integer, False, "Smaller programs are not kept."),
     "jax_raise_persistent_cache_errors": Option(False, _boolean, False, "A fault of the cache raises, not warns."),
     "veery_host_evaluation": Option(
-        True, _boolean, True, "Small eager programs that NumPy computes to the same bits are not compiled."
+        True,
+        _boolean,
+        True,
+        "Small eager programs that NumPy computes to the same bits, and calls of libraries, are not compiled.",
     ),
     "veery_compiler_isolation": Option(
         "always",

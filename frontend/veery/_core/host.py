@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,7 +87,20 @@ def moves(make: Make = reference) -> Rule:
 
 def calls(weight: int) -> Rule:
     """For what compiled programs call the host for, by the primitive's own reference."""
-    return lambda eqn, known: Step(reference(eqn), Mode.CALLED, weight)
+    return _Calls(weight)
+
+
+@dataclass(frozen=True)
+class _Calls:
+    weight: int
+
+    def __call__(self, eqn: JaxprEqn, known: Known) -> Step:
+        return Step(reference(eqn), Mode.CALLED, self.weight)
+
+
+def calls_library(rule: Rule | None) -> bool:
+    """Whether a rule is for what compiled programs call the host for."""
+    return isinstance(rule, _Calls)
 
 
 def arithmetic(

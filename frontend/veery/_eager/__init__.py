@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from veery._core import dtypes
-from veery._core.host import Mode, dtype_of, step_of
+from veery._core.host import Mode, Step, dtype_of, step_of
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
-from veery._eager.subnormals import flushing
+from veery._eager.subnormals import modes
 from veery._transforms.dce import dce, side_effects
 
 # What a call may do on the host: elements, each times the weight of its rule.
@@ -31,6 +31,11 @@ MOST_SECONDS = 0.1
 
 _quiet = contextvars.copy_context()
 _quiet.run(np.seterr, all="ignore")
+
+
+def quiet(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function without NumPy's warnings."""
+    return _quiet.copy().run(function, *args)
 
 
 class NotExact(Exception):
@@ -52,6 +57,7 @@ class HostProgram:
         self._modes: list[Mode] = []
         self._work = 0
         self.outputs = self._inline(closed, list(range(count)))
+        self._finish(count)
         self._rest = self.values[count:]
         self.flushed: Callable[..., Any] | None = None
         if Mode.FLUSHED in self._modes:
@@ -59,10 +65,9 @@ class HostProgram:
 
     def __call__(self, arguments: list[np.ndarray]) -> list[np.ndarray]:
         """The results; they may share memory with the arguments."""
-        evaluate = _quiet.copy().run
         if self.flushed is None:
-            return evaluate(self._evaluate, arguments)
-        return self.flushed(evaluate, self._evaluate, arguments)
+            return quiet(self._evaluate, arguments)
+        return self.flushed(quiet, self._evaluate, arguments)
 
     def _evaluate(self, arguments: list[np.ndarray]) -> list[np.ndarray]:
         values = arguments + self._rest
@@ -72,15 +77,15 @@ class HostProgram:
 
     def _flush(self) -> None:
         """Have subnormal numbers flushed: for the program as a whole, or for those steps that must be."""
-        flushed = flushing()
-        if flushed is None:
+        found = modes()
+        if found is None:
             raise NotExact
         if Mode.CALLED not in self._modes:
-            self.flushed = flushed
+            self.flushed = found.flushed
             return
         for i, ((function, operands, results), mode) in enumerate(zip(self.steps, self._modes)):
             if mode is Mode.FLUSHED:
-                self.steps[i] = (functools.partial(flushed, function), operands, results)
+                self.steps[i] = (functools.partial(found.flushed, function), operands, results)
 
     def _inline(self, closed: ClosedJaxpr, arguments: Sequence[int]) -> list[int]:
         """Add the operations of a jaxpr on values at some places; the places of its results."""
@@ -93,7 +98,7 @@ class HostProgram:
         place = lambda atom: self._constant(atom.val, atom.aval) if type(atom) is Literal else places[atom]
         for eqn in jaxpr.eqns:
             operands = [place(atom) for atom in eqn.invars]
-            call = _call(eqn, operands)
+            call = self._callee(eqn, operands)
             results = self._add(eqn, operands) if call is None else self._inline(*call)
             places.update(zip(eqn.outvars, results))
         return [place(atom) for atom in jaxpr.outvars]
@@ -109,7 +114,7 @@ class HostProgram:
 
     def _add(self, eqn: JaxprEqn, operands: list[int]) -> list[int]:
         known = [self.values[i] for i in operands]
-        step = step_of(eqn, known)
+        step = self._step(eqn, known)
         if step is None:
             raise NotExact
         self._check_contraction(eqn, operands)
@@ -117,15 +122,34 @@ class HostProgram:
         if step.product or (not step.rounds and not self._products.isdisjoint(operands)):
             self._products.update(results)
         where = slice(results[0], results[-1] + 1) if eqn.primitive.multiple_results else results[0]
-        if all(x is not None for x in known) and step.mode is Mode.NEUTRAL:
-            self.values[where] = _quiet.copy().run(step.function, *known)
+        if all(x is not None for x in known) and step.mode is Mode.NEUTRAL and self._folds(eqn):
+            self.values[where] = quiet(step.function, *known)
             return results
         self.steps.append((step.function, tuple(operands), where))
         self._modes.append(step.mode)
-        self._work += step.weight * max([v.aval.size for v in (*eqn.invars, *eqn.outvars)])
+        self._count(eqn, step)
+        return results
+
+    def _callee(self, eqn: JaxprEqn, operands: list[int]) -> tuple[ClosedJaxpr, list[int]] | None:
+        """The jaxpr that an equation applies, and to which operands; None for an operation."""
+        return _call(eqn, operands)
+
+    def _step(self, eqn: JaxprEqn, known: Sequence[np.ndarray | None]) -> Step | None:
+        """How an equation is evaluated; None if it must be compiled."""
+        return step_of(eqn, known)
+
+    def _finish(self, arguments: int) -> None:
+        """The steps are complete, of a program of so many arguments; flushing comes after this."""
+
+    def _folds(self, eqn: JaxprEqn) -> bool:
+        """Whether what an operation gives of constants is computed once."""
+        return True
+
+    def _count(self, eqn: JaxprEqn, step: Step) -> None:
+        """Raise NotExact where there is too much to do."""
+        self._work += step.weight * largest(eqn)
         if self._work > MOST_WORK:
             raise NotExact
-        return results
 
     def _check_contraction(self, eqn: JaxprEqn, operands: list[int]) -> None:
         """Raise NotExact for the sum of a product of floats: compiled, it is one operation that rounds once."""
@@ -147,10 +171,19 @@ def _call(eqn: JaxprEqn, operands: list[int]) -> tuple[ClosedJaxpr, list[int]] |
     return None
 
 
+def largest(eqn: JaxprEqn) -> int:
+    """The elements of the largest array of an equation."""
+    return max([v.aval.size for v in (*eqn.invars, *eqn.outvars)])
+
+
+def are_hosts(avals: Sequence[Any]) -> bool:
+    """Whether arrays of these types are in memory as NumPy has them."""
+    return all(dtypes.stored(a.dtype) == getattr(a.dtype, "physical", a.dtype) for a in avals)
+
+
 def host_program(closed: ClosedJaxpr) -> HostProgram | None:
     """The jaxpr for evaluation on the host; None if it is to be compiled."""
-    avals = (*closed.in_avals, *closed.out_avals)
-    if any(dtypes.stored(a.dtype) != getattr(a.dtype, "physical", a.dtype) for a in avals):
+    if not are_hosts((*closed.in_avals, *closed.out_avals)):
         return None
     try:
         return HostProgram(closed)

@@ -31,38 +31,44 @@ def _mode_bits() -> tuple[int, int] | None:
     return None
 
 
-class _Environments(threading.local):
-    """For each thread the addresses of two `fenv_t`: one to save its modes in, one with the modes of a kernel."""
+class Modes(threading.local):
+    """The modes of each thread, by the addresses of two `fenv_t`: one to save them in, one with those of a kernel.
 
-    def __init__(self, get: Callable[[int], int], offset: int, bits: int):
-        self.memory = ctypes.create_string_buffer(2 * _SIZE)
-        self.before = ctypes.addressof(self.memory)
+    Attributes:
+        get, set: `fegetenv` and `fesetenv`, of an address.
+        before, during: the addresses.
+    """
+
+    def __init__(self, get: Callable[[int], int], set: Callable[[int], int], offset: int, bits: int):
+        self.get, self.set = get, set
+        self._memory = ctypes.create_string_buffer(2 * _SIZE)
+        self.before = ctypes.addressof(self._memory)
         self.during = self.before + _SIZE
         get(self.during)
         ctypes.c_uint32.from_address(self.during + offset).value |= bits
 
+    def flushed(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call `function(*args)` with subnormal numbers flushed to zero."""
+        before, during = self.before, self.during
+        self.get(before)
+        try:  # an interrupt may come between any two lines
+            self.set(during)
+            return function(*args)
+        finally:
+            self.set(before)
+
 
 @functools.cache
-def flushing() -> Callable[..., Any] | None:
-    """A function that calls `function(*args)` with subnormal numbers flushed to zero; None where there is none."""
+def modes() -> Modes | None:
+    """What sets the modes; None where that is not known."""
     where = _mode_bits()
     if where is None:
         return None
-    library = ctypes.CDLL(None)
+    library = ctypes.PyDLL(None)
     get, set_ = library.fegetenv, library.fesetenv
     get.argtypes = set_.argtypes = [ctypes.c_void_p]
-    threads = _Environments(get, *where)
-
-    def flushed(function: Callable[..., Any], *args: Any) -> Any:
-        before, during = threads.before, threads.during
-        get(before)
-        try:  # an interrupt may come between any two lines
-            set_(during)
-            return function(*args)
-        finally:
-            set_(before)
-
+    found = Modes(get, set_, *where)
     tiny = np.full(9, 2.0**-140, np.float32)
-    zeros = flushed(lambda: (tiny * np.float32(2), tiny == 0, tiny.astype(np.float64)))
+    zeros = found.flushed(lambda: (tiny * np.float32(2), tiny == 0, tiny.astype(np.float64)))
     works = not zeros[0].any() and zeros[1].all() and not zeros[2].any() and (tiny * np.float32(2)).all()
-    return flushed if works else None
+    return found if works else None
