@@ -591,7 +591,7 @@ def call(executable: Any, buffers: Sequence[Any], name: str) -> Sequence[Any]:
         return produced
     begin = recording.now()
     produced = executable(buffers)
-    pending = {id(b._pending): b._pending for b in produced if b._pending is not None}
+    pending = {id(state): state for state in (b.state() for b in produced) if state is not None}
     recorder.submitted(name, begin, executable, tuple(pending.values()), runtime().flight.await_quietly)
     return produced
 

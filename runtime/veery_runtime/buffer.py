@@ -242,6 +242,14 @@ class Buffer(_Referenced):
                 self._pending = None
         return self._ref
 
+    def held(self) -> Any:
+        """The reference, perhaps to what is still being computed, for somebody who has it longer than this buffer."""
+        return self._ref
+
+    def state(self) -> Pending | None:
+        """The state of the work that makes the contents; None where they are known to be there."""
+        return self._pending
+
     def copy_to_host_async(self) -> None:
         """Begins to copy the contents to the host, where `numpy` finds them; nothing to do where memory is shared.
 
@@ -293,7 +301,10 @@ class Buffer(_Referenced):
     def delete(self) -> None:
         """Gives the memory up; later uses raise. Arrays handed out by `numpy` and work in flight stay valid."""
         self._pending = DELETED
-        self._ref = self._host = self._tally = self._twin = None
+        self._host = self._tally = None
+        ref, self._ref = self._ref, None
+        if ref is not None:
+            self._twin = self._spec.device.give_up(ref)
 
     def is_deleted(self) -> bool:
         """True after `delete` or donation."""

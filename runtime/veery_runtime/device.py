@@ -156,6 +156,14 @@ class Device:
         """As `read`, of a view."""
         return np.frombuffer(view.map(), spec.dtype).reshape(spec.shape)
 
+    def give_up(self, ref: Any) -> Any:
+        """Frees the contents behind a reference, once work in flight and views of the host's have ended.
+
+        Returns:
+            What the deleted buffer keeps, as long as it is there itself.
+        """
+        return None
+
     def reshape(self, ref: Any, spec: Spec) -> Any:
         """A reference to the same memory in the shape of another description."""
         memory = ref.deref(iree.HalBufferView).get_buffer()

@@ -16,18 +16,28 @@ if TYPE_CHECKING:
 Call = Callable[[Sequence[Buffer]], list[Buffer]]
 
 
+def check_distinct(name: str, donated: Sequence[int], buffers: Sequence[Buffer]) -> None:
+    """That no donated argument of a call is another argument, too.
+
+    Raises:
+        ExecutionError: one is.
+    """
+    if len({*map(id, buffers)}) == len(buffers):
+        return
+    for index in donated:
+        if any(other is buffers[index] for i, other in enumerate(buffers) if i != index):
+            raise execution_error(f"INVALID_ARGUMENT: {name}: the same array is donated and passed as another argument")
+
+
 def donating_call(executable: Executable, call: Call) -> Call:
     """Marks donated arguments as deleted after the call; memory that others can see is copied instead of given."""
     donated = executable.donated
 
     def donate(buffers: Sequence[Buffer]) -> list[Buffer]:
         given = list(buffers)
+        check_distinct(executable.name, donated, given)
         for index in donated:
             buffer = given[index]
-            if any(other is buffer for i, other in enumerate(given) if i != index):
-                raise execution_error(
-                    f"INVALID_ARGUMENT: {executable.name}: the same array is donated and passed as another argument"
-                )
             if type(buffer._host) is Undecided:
                 buffer._host = buffer._host.decide()
             if buffer._host is not None or _is_read(buffer):

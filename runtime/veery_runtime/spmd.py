@@ -150,11 +150,11 @@ def run(executables: Sequence[Executable], arguments: Sequence[Sequence[Buffer]]
 
 def kept(buffer: Buffer) -> Buffer:
     """The same contents, also when the caller deletes or donates the buffer before they are read."""
-    if buffer.is_ready() and buffer._pending is not None and not buffer._pending.failed():
+    if buffer.is_ready() and (state := buffer.state()) is not None and not state.failed():
         buffer.wait()
     if buffer._host is None:
         buffer._host = SHARED
-    kept = Buffer(buffer._ref, buffer._spec, buffer._pending)
+    kept = Buffer(buffer.held(), buffer._spec, buffer.state())
     kept._host, kept._tally = SHARED, None
     return kept
 
@@ -183,7 +183,7 @@ def _launch(executables: Sequence[Executable], arguments: Sequence[Sequence[Buff
         if not group.finish(position, failure):
             return
         if group.error is None:
-            launch.resolve([buffer._ref for outs in results for buffer in outs], None)
+            launch.resolve([buffer.held() for outs in results for buffer in outs], None)
         else:  # the first that went wrong; others failed for its sake
             launch.resolve([None] * sum(len(e.outputs) for e in executables), Failed(group.error))
 

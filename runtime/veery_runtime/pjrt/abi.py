@@ -126,6 +126,12 @@ BufferIsOnCpu = _struct("BufferIsOnCpu", "buffer:p is_on_cpu:b")
 BufferCopyToDevice = _struct("BufferCopyToDevice", "buffer:p device:p copy:p")
 
 
+# A struct of a pointer and an answer, as words: its size, its extensions, the pointer, the answer.
+Words = ctypes.c_size_t * 12
+OF, ANSWER = 2, 3
+WORDS_SIZE = ctypes.sizeof(Words)
+
+
 class MemoryLayout(ctypes.Structure):
     """PJRT_Buffer_MemoryLayout, of the tiled kind, without tiles: the dimensions from the fastest to the slowest."""
 

@@ -12,6 +12,10 @@ from veery_runtime.pjrt import abi
 
 Function = Callable[[int], int | None]
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+# Of what `byref` gives, which no argument type has to look at: 0.03 us less. Without an answer, 0.03 us less again.
+_QUICK = ctypes.CFUNCTYPE(ctypes.c_void_p)
+_QUICK_KEEPING_LOCK = ctypes.PYFUNCTYPE(ctypes.c_void_p)
+_WITHOUT_ANSWER = ctypes.PYFUNCTYPE(None)
 
 
 class PjrtError(RuntimeError):
@@ -72,6 +76,18 @@ class Api:
 
     def _lacks(self, name: str, _: int) -> None:
         raise PjrtError(f"UNIMPLEMENTED: {self.path} has no function PJRT_{name}", _CODES.index("UNIMPLEMENTED"))
+
+    def quick(self, name: str) -> Callable[[Any], int | None]:
+        """A function that takes what `ctypes.byref` gives of a struct, and returns the address of its error."""
+        return self._as(_QUICK, name)
+
+    def keeping_lock(self, name: str, *, answers: bool = True) -> Callable[[Any], int | None]:
+        """As `quick`, of a function that returns at once: Python's lock is kept, so that no thread runs meanwhile."""
+        return self._as(_QUICK_KEEPING_LOCK if answers else _WITHOUT_ANSWER, name)
+
+    def _as(self, kind: Any, name: str) -> Callable[[Any], int | None]:
+        function: Callable[[Any], int | None] = kind(ctypes.cast(getattr(self, name), ctypes.c_void_p).value)
+        return function
 
     def call(self, name: str, arguments: Any) -> Any:
         """Call a function with a struct, and return the struct.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,13 +12,14 @@ from veery_runtime import completion
 from veery_runtime.buffer import ALIGNMENT, SHARED, Buffer, Spec
 from veery_runtime.completion import DELETED, Deferred, Failed
 from veery_runtime.device import Device
-from veery_runtime.errors import execution_error
+from veery_runtime.donation import check_distinct
 from veery_runtime.pjrt.executable import PjrtExecutable
-from veery_runtime.pjrt.handle import Handle
+from veery_runtime.pjrt.handle import Handle, Work
+from veery_runtime.pjrt.result import Maker
 
 Call = Callable[[Sequence[Buffer]], list[Buffer]]
 
-_address = operator.attrgetter("_twin.address")
+_twin = operator.attrgetter("_twin")
 
 
 class Imported(Deferred):
@@ -115,21 +115,27 @@ class BesideExecutable:
     def _choose_call(self) -> Call:
         if self.donated or self.inner.calls_python or self.inner.constants:
             return self._general_call
-        wrap = functools.partial(_imported, home=self.inner.device)
+        home = self.inner.device
+
+        def one(address: int, spec: Spec, work: Work) -> Buffer:
+            return _imported(Handle(address, work), spec, home)
+
+        def many(addresses: Sequence[int], specs: Sequence[Spec], work: Work) -> list[Buffer]:
+            return [_imported(Handle(address, work), spec, home) for address, spec in zip(addresses, specs)]
+
         # Arguments without an address are those that XLA has not seen yet, and deleted ones.
-        return self.inner.caller(_address, wrap, self.outputs, self._general_call)
+        return self.inner.caller(_twin, Maker(one, many), self.outputs, self._general_call)
 
     def _general_call(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         there: list[Any] = [_There(buffer, self.inner.device) for buffer in buffers]
         failed = next((each for each in there if each._ref is None), None)
         if failed is not None:
             return self._fail(failed)
-        if self.donated:
-            self._check_donated(buffers)
+        check_distinct(self.name, self.donated, buffers)
         results = [
             Buffer(None, spec, result._pending)
             if result._ref is None
-            else _imported(result._ref, spec, result._ref, self.inner.device)
+            else _imported(result.held(), spec, self.inner.device)
             for result, spec in zip(self.inner.call(there), self.outputs)
         ]
         for index in self.donated:
@@ -140,13 +146,6 @@ class BesideExecutable:
         if missing.source._pending is DELETED:
             raise missing.source.deleted_error()
         return [Buffer(None, spec, missing._pending) for spec in self.outputs]
-
-    def _check_donated(self, buffers: Sequence[Buffer]) -> None:
-        for index in self.donated:
-            if any(other is buffers[index] for i, other in enumerate(buffers) if i != index):
-                raise execution_error(
-                    f"INVALID_ARGUMENT: {self.name}: the same array is donated and passed as another argument"
-                )
 
 
 class _There:
@@ -191,7 +190,7 @@ def _twin_of(buffer: Buffer, home: Any) -> Handle | None:
     return twin
 
 
-def _imported(handle: Handle, spec: Spec, _: Handle, home: Any) -> Buffer:
+def _imported(handle: Handle, spec: Spec, home: Any) -> Buffer:
     """A result of XLA as a buffer of the CPU device."""
     buffer = Buffer(0, spec, Imported(handle, spec, home))
     buffer._twin = handle

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,17 +14,17 @@ import numpy as np
 from veery_runtime import completion
 from veery_runtime.errors import ForkedProcessError
 from veery_runtime.pjrt import abi
-from veery_runtime.pjrt.api import Api, Function, PjrtError
-from veery_runtime.pjrt.handle import Handle, Origin, one_field, text_buffer
+from veery_runtime.pjrt.api import Api, PjrtError
+from veery_runtime.pjrt.handle import Handle, Origin, Work, one_field, text_buffer
 from veery_runtime.pjrt.options import compile_options
+from veery_runtime.pjrt.result import maker_of
 
 _READY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
-# A struct of a pointer and an answer: its size, its extensions, the pointer, the answer.
-_Words = ctypes.c_size_t * 12
-_OF, _ANSWER = 2, 3
-_WORDS_SIZE = ctypes.sizeof(_Words)
 _TAKES_BYTES = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)
+
+# A struct of a pointer and an answer, and what functions are given of it.
+_Struct = tuple[Any, Any]
 
 
 class Client:
@@ -46,13 +47,20 @@ class Client:
         found = api.call("Client_AddressableDevices", abi.ClientDevices(client=self.address))
         self.addresses = list((ctypes.c_size_t * found.num_devices).from_address(found.devices))
         self.host_visible = self.platform_name == "cpu"
-        # Those that free what nobody has any more take bytes, the quickest struct to make.
-        self.destroy_buffer = _taking_bytes(api.Buffer_Destroy)
-        self.destroy_event = _taking_bytes(api.Event_Destroy)
+        self.destroy_buffer = _freeing(api.Buffer_Destroy)
+        self._delete_buffer = _freeing(api.Buffer_Delete)
+        self.destroy_event = _freeing(api.Event_Destroy)
+        self._pointer = api.quick("Buffer_OpaqueDeviceMemoryDataPointer")
+        self._begin_view = _taking_bytes(api.Buffer_IncreaseExternalReferenceCount)
+        self.end_view = _freeing(api.Buffer_DecreaseExternalReferenceCount)
         self._await = _taking_bytes(api.Event_Await)
+        # Structs kept for the next call: to make one takes 1 us.
+        self._structs: list[_Struct] = []
+        self.wait_for = self._waiter()
         self._uploads, self._copies = Origin(self, "copy to a device"), Origin(self, "copy between devices")
-        # Structs of a pointer and an answer, with their addresses, kept for the next call: to make one takes 1 us.
-        self._words: list[tuple[Any, int]] = []
+        self.finished = Work(Origin(self, "a finished call"))  # of buffers whose contents are there
+        self.finished.is_done = True
+        self.maker = maker_of(self)
         self._generation = completion.generation
         self._waiting: dict[int, Callable[[], Any]] = {}
         self._numbers = itertools.count(1)
@@ -84,40 +92,70 @@ class Client:
         self.check_process("read")
         return self._answer(self.api.Buffer_ReadyEvent, buffer)
 
-    def wait_for(self, buffer: int) -> PjrtError | None:
-        """Blocks until a buffer's contents are there; returns what their work failed with. Takes 0.8 us if they are."""
-        api, (words, address) = self.api, self._take_words()
-        words[_OF] = buffer
-        if self._generation != completion.generation:
-            self.check_process("read")
-        error = api.Buffer_ReadyEvent(address)
-        if error:
-            raise api.exception(error)
-        words[_OF] = words[_ANSWER]
-        error = api.Event_Await(address)
-        api.Event_Destroy(address)
-        self._words.append((words, address))
-        return api.exception(error) if error else None
+    def _waiter(self) -> Callable[[Any], PjrtError | None]:
+        """What blocks until the contents of a buffer are there, and returns what their work failed with.
+
+        It takes 0.5 us if they are there.
+        """
+        api, new, take, keep = self.api, self.new_struct, self._structs.pop, self._structs.append
+        function = api.keeping_lock if self.host_visible else api.quick
+        ready_event, wait, destroy = function("Buffer_ReadyEvent"), api.quick("Event_Await"), function("Event_Destroy")
+        begun, check = completion.generation, self.check_process
+        of, answer = abi.OF, abi.ANSWER
+
+        def wait_for(buffer: Any) -> PjrtError | None:
+            if completion.generation != begun:
+                check("read")
+            try:
+                struct = take()
+            except IndexError:
+                struct = new()
+            words, at = struct
+            # No other thread runs between these two lines: the plugin's buffer is there until it has given its event.
+            words[of] = buffer._ref
+            error = ready_event(at)
+            if error:
+                raise api.exception(error)
+            words[of] = words[answer]
+            error = wait(at)
+            destroy(at)
+            keep(struct)
+            return api.exception(error) if error else None
+
+        return wait_for
+
+    def wait_interruptibly(self, buffer: int, name: str) -> None:
+        """Blocks until the contents of a buffer are there, in slices, so that Ctrl-C is noticed."""
+        event = self.ready_event(buffer)
+        try:
+            if not self.is_ready(event):
+                done = threading.Event()
+                self.when_ready(event, done.set)
+                while not done.wait(completion.SLICE_SECONDS):
+                    self.check_process(name)
+        finally:
+            self.destroy_event(event)
 
     def is_ready(self, event: int) -> bool:
         """Whether what an event stands for is finished, successfully or not."""
         return bool(self._answer(self.api.Event_IsReady, event) & 0xFF)
 
-    def _take_words(self) -> tuple[Any, int]:
-        try:
-            return self._words.pop()
-        except IndexError:
-            words = _Words(_WORDS_SIZE)
-            return words, ctypes.addressof(words)
+    def new_struct(self) -> _Struct:
+        """A struct of a pointer and an answer, and what functions are given of it."""
+        words = abi.Words(abi.WORDS_SIZE)
+        return words, ctypes.byref(words)
 
-    def _answer(self, function: Function, of: int) -> int:
+    def _answer(self, function: Callable[[Any], int | None], of: int) -> int:
         """What a function says of a pointer, in the word behind it."""
-        words, address = self._take_words()
-        words[_OF] = of
-        words[_ANSWER] = 0
-        error = function(address)
-        answer: int = words[_ANSWER]
-        self._words.append((words, address))
+        try:
+            words, at = struct = self._structs.pop()
+        except IndexError:
+            words, at = struct = self.new_struct()
+        words[abi.OF] = of
+        words[abi.ANSWER] = 0
+        error = function(at)
+        answer: int = words[abi.ANSWER]
+        self._structs.append(struct)
         if error:
             raise self.api.exception(error)
         return answer
@@ -140,10 +178,10 @@ class Client:
 
     def keep_until(self, event: int, kept: Any) -> None:
         """Keeps what the plugin uses until an event has happened, which is freed then."""
-        destroy, struct = self.destroy_event, one_field(event)  # at exit the module has lost its names
+        destroy = self.destroy_event
 
         def free(_: Any = kept) -> None:
-            destroy(struct)
+            destroy(event)
 
         self.when_ready(event, free)
 
@@ -172,13 +210,26 @@ class Client:
         if shared:
             self.keep_until(done, array)
         elif done:
-            self.destroy_event(one_field(done))
-        return Handle(arguments.buffer, self._uploads, [False])
+            self.destroy_event(done)
+        return Handle(arguments.buffer, Work(self._uploads))
+
+    def delete_buffer(self, address: int) -> None:
+        """Gives the contents of a buffer up; work in flight and views keep what they use of them."""
+        self._delete_buffer(address)
+
+    def is_deleted(self, buffer: int) -> bool:
+        """Whether the contents of a buffer were given up or taken over."""
+        return bool(self._answer(self.api.Buffer_IsDeleted, buffer) & 0xFF)
+
+    def begin_view(self, buffer: int) -> None:
+        """Keeps the contents of a buffer until `end_view`."""
+        error = self._begin_view(one_field(buffer))
+        if error:
+            raise self.api.exception(error)
 
     def pointer(self, handle: Handle) -> int:
         """The address of a ready buffer's contents, on the host where the host sees them."""
-        found = self.api.call("Buffer_OpaqueDeviceMemoryDataPointer", abi.BufferPointer(buffer=handle.address))
-        return int(found.pointer or 0)
+        return self._answer(self._pointer, handle)
 
     def download(self, handle: Handle, into: np.ndarray[Any, Any]) -> None:
         """Copies a buffer into a C-contiguous array, and waits for that."""
@@ -190,18 +241,18 @@ class Client:
             minor_to_major_size=into.ndim,
         )
         arguments = abi.BufferToHost(
-            buffer=handle.address, layout=ctypes.addressof(layout), dst=into.ctypes.data, dst_size=into.nbytes
+            buffer=handle, layout=ctypes.addressof(layout), dst=into.ctypes.data, dst_size=into.nbytes
         )
         event = self.api.call("Buffer_ToHostBuffer", arguments).event
         error = self.wait(event)
-        self.destroy_event(one_field(event))
+        self.destroy_event(event)
         if error is not None:
             raise error
 
     def copy(self, handle: Handle, device: int) -> Handle:
         """A buffer copied to another device of the client."""
-        copied = self.api.call("Buffer_CopyToDevice", abi.BufferCopyToDevice(buffer=handle.address, device=device))
-        return Handle(copied.copy, self._copies, [False])
+        copied = self.api.call("Buffer_CopyToDevice", abi.BufferCopyToDevice(buffer=handle, device=device))
+        return Handle(copied.copy, Work(self._copies))
 
     # Programs.
 
@@ -268,6 +319,16 @@ class Client:
     def destroy_executable(self, loaded: int) -> None:
         """Frees a loaded executable."""
         self.api.try_call("LoadedExecutable_Destroy", abi.Executable(executable=loaded))
+
+
+def _freeing(function: Any) -> Callable[[int], None]:
+    """What frees by address. At exit the module has lost its names, so that they are variables of the function's."""
+    call, struct = _taking_bytes(function), one_field
+
+    def free(address: int) -> None:
+        call(struct(address))
+
+    return free
 
 
 def _taking_bytes(function: Any) -> Callable[[bytes], Any]:

@@ -15,7 +15,7 @@ from veery_runtime.pjrt import abi
 from veery_runtime.pjrt.api import PjrtError
 from veery_runtime.pjrt.client import Client
 from veery_runtime.pjrt.executable import PjrtExecutable
-from veery_runtime.pjrt.handle import Handle
+from veery_runtime.pjrt.handle import Handle, View
 
 
 def _dtype(name: str) -> np.dtype[Any]:
@@ -70,9 +70,9 @@ class PjrtDevice(Device):
 
     def read(self, ref: Handle, spec: Spec) -> np.ndarray[Any, Any]:
         if self.host_visible:
-            held = (ctypes.c_char * spec.nbytes).from_address(self.client.pointer(ref))
-            held.owner = ref  # type: ignore[attr-defined]
-            host: np.ndarray[Any, Any] = np.frombuffer(memoryview(held), spec.dtype).reshape(spec.shape)
+            held: Any = (ctypes.c_char * spec.nbytes).from_address(self.client.pointer(ref))
+            held.owner = View(self.client, ref)
+            host: np.ndarray[Any, Any] = np.ndarray(spec.shape, spec.dtype, held)
         else:
             host = np.empty(spec.shape, spec.dtype)
             try:
@@ -81,6 +81,11 @@ class PjrtDevice(Device):
                 raise execution_error(f"copy from {self!r}: {error}") from None
         host.flags.writeable = False
         return host
+
+    def give_up(self, ref: Handle | int) -> Handle | int:
+        # The plugin's buffer itself stays with the deleted one, which calls in other threads have that use it.
+        self.client.delete_buffer(ref)
+        return ref
 
     def reshape(self, ref: Handle, spec: Spec) -> Handle:
         contents = self.read(ref, spec)

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from veery_runtime import completion
 from veery_runtime.errors import translate
 
 if TYPE_CHECKING:
+    from veery_runtime.pjrt.api import PjrtError
     from veery_runtime.pjrt.client import Client
 
 # A struct of one field, for functions that write nothing into it: 0.1 us, where ctypes takes 0.9.
 _one_field = struct.Struct(f"<QQQ{8 * 8}x")
-_SIZE = _one_field.size
 
 # Work that is expected to take longer than this many operations is waited for in slices, so that Ctrl-C is noticed; the
 # wait for shorter work is the plugin's own, which takes 20 us less.
 LONG_WORK = 100_000_000
 
 
-def one_field(address: int) -> bytes:
-    """The struct of a function that takes one pointer."""
-    return _one_field.pack(_SIZE, 0, address)
+def one_field(address: int, pack: Callable[..., bytes] = _one_field.pack, size: int = _one_field.size) -> bytes:
+    """The struct of a function that takes one pointer. At exit the module has lost its names."""
+    return pack(size, 0, address)
 
 
 class Origin:
@@ -34,90 +32,140 @@ class Origin:
     Attributes:
         client: whose they are.
         name: of the work, for messages.
-        is_long: whether it may take long.
+        wait_for: blocks until the contents of a buffer are there, and returns what their work failed with.
     """
 
-    __slots__ = ("client", "name", "is_long", "destroy_buffer")
+    __slots__ = ("client", "name", "wait_for")
 
     def __init__(self, client: Client, name: str, is_long: bool = False) -> None:
+        """A kind of work.
+
+        Args:
+            client: whose buffers it makes.
+            name: for messages.
+            is_long: whether it may take long.
+        """
         self.client = client
         self.name = name
-        self.is_long = is_long
-        self.destroy_buffer = client.destroy_buffer
+        self.wait_for: Callable[[Any], PjrtError | None] = self._wait_long if is_long else client.wait_for
+
+    def _wait_long(self, buffer: Any) -> PjrtError | None:
+        self.client.wait_interruptibly(buffer._ref, self.name)
+        return self.client.wait_for(buffer)
 
 
-class Handle:
-    """A buffer of a plugin, freed when nobody has it. It is also the state of the work that computes it.
+class Work:
+    """What makes some buffers, which are there together.
 
     Attributes:
-        address: of the plugin's buffer.
-        origin: who makes it.
+        origin: the kind of work.
+        is_done: whether it is known to have succeeded.
     """
 
-    __slots__ = ("address", "origin", "reported", "_done", "_event", "__weakref__")
+    __slots__ = ("origin", "is_done", "_tells")
 
-    def __init__(self, address: int, origin: Origin, done: list[bool]) -> None:
-        self.address = address
+    def __init__(self, origin: Origin, tells: bool = True) -> None:
+        """Work that has begun.
+
+        Args:
+            origin: the kind of work.
+            tells: False where this stands for many calls of one result each, of which none tells of another.
+        """
         self.origin = origin
-        self.reported = False
-        self._done = done  # [whether it is there], shared by the results of a call, which are there together
-        self._event = 0
+        self.is_done = False
+        self._tells = tells
 
-    def __del__(self, packed: Callable[..., bytes] = _one_field.pack, size: int = _SIZE) -> None:
-        # at exit the module has lost its names
-        origin = self.origin
+    def wait(self, buffer: Any) -> None:
+        """Blocks until it is finished; raises what it failed with.
+
+        Args:
+            buffer: one of its buffers, which has the address of the plugin's as its `_ref`.
+        """
+        error = self.origin.wait_for(buffer)
+        if error is not None:
+            raise translate(self.origin.name, error)
+        self.is_done = self._tells
+
+
+class Handle(int):
+    """The address of a plugin's buffer, which is freed when nobody has it. It is also the state of the work behind it.
+
+    Attributes:
+        work: what makes it.
+    """
+
+    # No slots: integers have none.
+    work: Work
+    reported: bool
+    _event: int
+
+    def __new__(cls, address: int, work: Work) -> Handle:
+        self = int.__new__(cls, address)
+        self.work = work
+        self.reported = False
+        self._event = 0
+        return self
+
+    def __del__(self) -> None:
+        client = self.work.origin.client
         if self._event:
-            origin.client.destroy_event(packed(size, 0, self._event))
-        origin.destroy_buffer(packed(size, 0, self.address))
+            client.destroy_event(self._event)
+        client.destroy_buffer(self)
+
+    @property
+    def _ref(self) -> Handle:
+        return self
 
     @property
     def client(self) -> Client:
         """Whose it is."""
-        return self.origin.client
+        return self.work.origin.client
 
     @property
     def name(self) -> str:
         """Of the work that makes it, for messages."""
-        return self.origin.name
+        return self.work.origin.name
 
     def done(self) -> bool:
         """True when finished, successfully or not; never blocks."""
-        return self._done[0] or self.client.is_ready(self._ready())
+        return self.work.is_done or self.client.is_ready(self._ready())
 
     def failed(self) -> bool:
         """True when the work is known to have failed."""
-        if self._done[0]:
+        if self.work.is_done:
             return False
         event = self._ready()
         return self.client.is_ready(event) and self.client.error_of(event) is not None
 
     def wait(self) -> None:
         """Blocks until finished; raises what the work failed with."""
-        if self._done[0]:
+        if self.work.is_done:
             return
-        origin = self.origin
-        client = origin.client
-        if origin.is_long:
-            event = self._ready()
-            if not client.is_ready(event):
-                self._wait_interruptibly(event)
-        error = client.wait_for(self.address)
-        if error is not None:
+        try:
+            self.work.wait(self)
+        except Exception:
             self.reported = True
-            raise translate(origin.name, error)
-        self._done[0] = True
+            raise
 
     def _ready(self) -> int:
         event = self._event
         if not event:
-            event = self._event = self.client.ready_event(self.address)
+            event = self._event = self.client.ready_event(self)
         return event
 
-    def _wait_interruptibly(self, event: int) -> None:
-        done = threading.Event()
-        self.client.when_ready(event, done.set)
-        while not done.wait(completion.SLICE_SECONDS):
-            self.client.check_process(self.name)
+
+class View:
+    """What reads the contents of a buffer on the host, which stay as they are until it goes."""
+
+    __slots__ = ("_client", "_handle")
+
+    def __init__(self, client: Client, handle: Handle) -> None:
+        client.begin_view(handle)
+        self._client, self._handle = client, handle
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            self._client.end_view(self._handle)
 
 
 def text_buffer(content: bytes) -> tuple[Any, int]:

@@ -17,7 +17,7 @@ from veery_runtime.pjrt import abi, host
 from veery_runtime.pjrt.api import PjrtError
 from veery_runtime.pjrt.device import PjrtDevice
 from veery_runtime.pjrt.executable import OVERRIDES
-from veery_runtime.pjrt.handle import LONG_WORK, Handle, Origin, one_field
+from veery_runtime.pjrt.handle import LONG_WORK, Origin, Work
 
 
 class SeveralExecutable:
@@ -77,7 +77,8 @@ class SeveralExecutable:
                 raise missing.deleted_error()
             return self._failed(missing._pending)
         word, count = ctypes.c_size_t, len(arguments)
-        passed = [(word * max(self._inputs, 1))(*[b._ref.address for b in buffers]) for buffers in arguments]
+        addresses = [[b._ref for b in buffers] for buffers in arguments]
+        passed = [(word * max(self._inputs, 1))(*each) for each in addresses]
         returned = [(word * max(len(side), 1))() for side in self.outputs]
         lists = [(word * count)(*map(ctypes.addressof, side)) for side in (passed, returned)]
         events = (word * count)()
@@ -94,23 +95,20 @@ class SeveralExecutable:
         error = self._client.api.try_call("LoadedExecutable_Execute", call)
         if error:
             raise translate(self._where, self._client.api.exception(error))
-        results = [
-            [self._result(address, spec) for address, spec in zip(addresses, side)]
-            for addresses, side in zip(returned, self.outputs)
-        ]
+        results = [self._results(given[: len(side)], side) for given, side in zip(returned, self.outputs)]
         failures = [self._finished(event) for event in events] if self._has_effects else []
         failure = next(filter(None, failures), None)
         return results if failure is None else self._failed(Failed(failure))
 
-    def _result(self, address: int, spec: Any) -> Buffer:
-        handle = Handle(address, self._origin, [False])
-        buffer = Buffer(handle, spec, handle)
-        buffer._host = SHARED  # perhaps with the same piece of another array
-        return buffer
+    def _results(self, addresses: Sequence[int], specs: Sequence[Any]) -> list[Buffer]:
+        made = self._client.maker.many(addresses, specs, Work(self._origin))
+        for buffer in made:
+            buffer._host = SHARED  # perhaps with the same piece of another array
+        return made
 
     def _finished(self, event: int) -> BaseException | None:
         error = self._client.wait(event)
-        self._client.destroy_event(one_field(event))
+        self._client.destroy_event(event)
         return None if error is None else translate(self._where, error)
 
     def _failed(self, pending: Pending | None) -> list[list[Buffer]]:
