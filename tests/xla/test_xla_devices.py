@@ -82,6 +82,10 @@ def test_it_is_asked_for_by_backend_device_and_setting(xla: Any) -> None:
     x = np.ones(3, np.float32)
     assert veery.jit(lambda x: x + 1, backend="xla")(x).devices() == {xla}
     assert veery.jit(lambda x: x + 1, device=xla)(x).devices() == {xla}
+    there = veery.jit(lambda x, n: x * n, backend="xla")
+    for _ in range(3):  # the second and third by what is known of the first
+        for call in (there(x, 2), there(2.0, x), there(jnp.ones(3), 2) if _ else there(x, 2)):
+            assert call.devices() == {xla} and float(call[0]) == 2
     with veery.default_device(xla):
         assert veery.default_backend() == "xla"
         assert veery.jit(lambda: jnp.arange(3))().devices() == {xla}

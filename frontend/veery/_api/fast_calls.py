@@ -46,6 +46,7 @@ class Kind:
         arrays: whether they are arrays; others are Python's numbers and NumPy's arrays.
         trace_key: the settings.
         device: which holds the arrays.
+        place: where numbers and NumPy's arrays go; None for the default device.
         needs_commitment: whether one of the arrays must have been put there by the user.
     """
 
@@ -56,6 +57,7 @@ class Kind:
     arrays: Sequence[bool]
     trace_key: tuple[Any, ...]
     device: Any
+    place: Any
     needs_commitment: bool
 
 
@@ -156,12 +158,13 @@ class _Writer:
 
     def buffer(self, leaf: str, aval: Any, is_array: bool, kind: Kind) -> str:
         """The variable of the buffer of a leaf."""
-        buffer, device = self.variable(), self.constant(kind.device)
+        buffer = self.variable()
         if is_array:
+            device = self.constant(kind.device)
             self.lines.append(f"{buffer} = {leaf}._buffer")
             self.check(f"{leaf}.aval is not {self.constant(aval)} or {buffer}._spec.device is not {device}")
         else:
-            place = device if kind.needs_commitment else "None"
+            place = self.constant(kind.place)
             self.lines.append(f"{buffer} = {self.constant(_placed)}({leaf}, {self.constant(aval)}, {place})")
         return buffer
 

@@ -238,6 +238,7 @@ class JitFunction:
             [type(x) is ArrayImpl for x in leaves],
             config._trace_key,
             entry.device,
+            None if entry.is_default else entry.device,
             not (entry.committed or entry.is_default),
         )
         return fast_call(kind, Program(entry.call, entry.consts, entry.committed, entry.out_tree, entry.out_avals))
