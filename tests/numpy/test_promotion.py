@@ -107,6 +107,15 @@ def test_scalars_out_of_range():
         assert int(jnp.array([1, 2**63 + 1], np.uint64)[1]) == 2**63 + 1
 
 
+def test_scalars_of_few_bits_wrap():
+    """As in JAX, up to what a long of C holds."""
+    assert jnp.array([[4, 5], [6, -1]], jnp.int2).tolist() == [[0, 1], [-2, -1]]
+    assert int(jnp.array(9, jnp.int4)) == -7 and int(jnp.asarray(-(2**63), jnp.uint4)) == 0
+    for values in (2**63, [2**63], [2**63, -1], [2**70]):
+        with pytest.raises(OverflowError, match="int4"):
+            jnp.array(values, jnp.int4)
+
+
 def test_x64():
     with veery.enable_x64(True):
         assert jnp.array(1.0).dtype == np.float64

@@ -165,8 +165,11 @@ def _check_complex(kind: type, dtype: Any) -> None:
 
 
 def _check_fits(least: int, greatest: int, dtype: Any, default: bool) -> None:
-    """Raise OverflowError unless Python ints fit the dtype, in the words of NumPy."""
-    limits = dtypes.iinfo(dtype)
+    """Raise OverflowError unless Python ints fit the dtype, in the words of NumPy.
+
+    Those of 2 and 4 bits, which are not NumPy's, take the lowest bits of any int of 64, as in JAX.
+    """
+    limits = dtypes.iinfo(dtype if dtypes.iinfo(dtype).bits >= 8 else np.dtype("int64"))
     for value in (least, greatest):
         if not limits.min <= value <= limits.max:
             if default:
