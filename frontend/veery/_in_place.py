@@ -29,6 +29,7 @@ class _Loader:
         ours = importlib.import_module(_our_name(name))
         if name == "jax":
             _answer_as_jax(ours)
+            _show_loaded()
         sys.modules[name] = ours  # which the import statement takes, instead of the empty module
 
 
@@ -84,6 +85,13 @@ def _answer_as_jax(veery: ModuleType) -> None:
     for module in (veery, version):
         module.__version__ = version.JAX_VERSION  # type: ignore[attr-defined]
         module.__version_info__ = version.numbers(version.JAX_VERSION)  # type: ignore[attr-defined]
+
+
+def _show_loaded() -> None:
+    """Programs look into `sys.modules` for what `import jax` loads."""
+    for name, module in [*sys.modules.items()]:
+        if name.startswith("veery.") and "._" not in name:
+            sys.modules.setdefault("jax" + name.removeprefix("veery"), module)
 
 
 def install() -> None:

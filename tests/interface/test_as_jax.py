@@ -15,7 +15,10 @@ from veery import _in_place
 PROGRAM = """
     import veery.as_jax
     import importlib, importlib.metadata, pickle, sys
-    import jax, jax.numpy as jnp, veery
+    import jax
+    assert sys.modules["jax.tree_util"] is jax.tree_util and sys.modules["jax.lax.linalg"] is jax.lax.linalg
+    assert not [name for name in sys.modules if name.startswith("jax._")]
+    import jax.numpy as jnp, veery
     from jax.tree_util import tree_map
     from jax import lax, random
     import jax.lax.linalg, jax._core.avals
