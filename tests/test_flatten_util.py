@@ -42,3 +42,9 @@ def test_errors():
         unravel(vector.astype(jnp.float16))
     with pytest.raises(TypeError, match="Cannot determine dtype of x"):
         ravel_pytree({"a": "x"})
+
+
+def test_real_leaves_beside_complex_ones_are_unraveled_without_a_warning():
+    vector, unravel = ravel_pytree((jnp.ones(2), jnp.ones(1) * 1j))
+    real, _ = unravel(vector)
+    assert real.dtype == np.float32 and real.tolist() == [1, 1]

@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from veery import lax, numpy as jnp
 from veery._core import dtypes
 from veery._core.tree import PyTreeDef, tree_flatten
@@ -37,8 +39,15 @@ class _Unravel:
             for end, size, shape in zip(ends, sizes, self.shapes)
         ]
         if mixed:
-            leaves = [lax.convert_element_type(leaf, dtype) for leaf, dtype in zip(leaves, self.dtypes)]
+            leaves = [_unpromoted(leaf, dtype) for leaf, dtype in zip(leaves, self.dtypes)]
         return self.treedef.unflatten(leaves)
+
+
+def _unpromoted(leaf: Any, dtype: Any) -> Any:
+    """A leaf in the dtype it had; what was real beside complex numbers has no imaginary part to warn of."""
+    if dtypes.issubdtype(leaf.dtype, np.complexfloating) and not dtypes.issubdtype(dtype, np.complexfloating):
+        leaf = lax.real(leaf)
+    return lax.convert_element_type(leaf, dtype)
 
 
 def ravel_pytree(pytree: Any) -> tuple[Any, Any]:

@@ -7,8 +7,9 @@ import pytest
 
 import veery
 import veery.numpy as jnp
-from veery import jit, nn
+from veery import jit, lax, nn
 from veery.errors import ConcretizationTypeError
+from veery.experimental.ode import odeint
 from veery.scipy import special
 
 X = np.arange(15, dtype=np.float32).reshape(3, 5)
@@ -70,9 +71,47 @@ def test_operators_leave_named_tuples_to_their_own():
         jnp.ones(3) * (1, 2, 3)
 
 
+def test_integers_beyond_a_dtype_wrap_around():
+    for value, dtype, expected in [(2**32 + 5, "int8", 5), (2**32, "int32", 0), (2**63, "float32", 2.0**63)]:
+        out = lax.convert_element_type(value, dtype)
+        assert out.item() == expected and out.dtype == dtype
+
+
+def test_permutations_are_arrays_too():
+    assert lax.transpose(X, jnp.array([1, 0])).shape == (5, 3)
+
+
+@pytest.mark.compiler
+def test_gradients_of_complex_solutions_by_time():
+    def solution(times, y):
+        return odeint(lambda y, t, a: a * y * jnp.exp(-t).astype(y.dtype), y, times, 3 + 4j)[-1].real
+
+    times, step = np.linspace(0, 1, 4, dtype=np.float32), np.array([0, 0, 0, 0.01], np.float32)
+    gradient = veery.grad(solution)(times, 1 + 2j)
+    difference = (solution(times + step, 1 + 2j) - solution(times - step, 1 + 2j)) / 0.02
+    assert gradient.dtype == np.float32
+    np.testing.assert_allclose(gradient[-1], difference, rtol=2e-3)
+
+
 @pytest.mark.parametrize(
     "fun, error, message",
     [
+        (
+            lambda: lax.reduce_window(X[0], 0.0, lambda x, y: [x + y], (1,), (1,), "VALID"),
+            ValueError,
+            "reduce_window output must have the same tree structure as the operands",
+        ),
+        (
+            lambda: veery.eval_shape(lambda x: lax.top_k(x, 2), veery.ShapeDtypeStruct((2**31 + 1,), jnp.bfloat16)),
+            ValueError,
+            "top_k returns int32 indices, which will overflow",
+        ),
+        (lambda: lax.convert_element_type(2**70, "int32"), OverflowError, "Python int too large to convert to int32"),
+        (
+            lambda: lax.broadcast_shapes((3,), (-1,)),
+            TypeError,
+            "Only non-negative indices are allowed when broadcasting",
+        ),
         (lambda: jnp.zeros(2, 3), TypeError, r"Did you accidentally write `jax.numpy.zeros\(2, 3\)` when you meant"),
         (lambda: jnp.rot90(jnp.ones(3)), ValueError, "rot90 requires its first argument to have ndim at least two"),
         (lambda: jnp.tensordot(X, X, ((0,), 1)), TypeError, "tensordot requires both axes lists to be either ints"),

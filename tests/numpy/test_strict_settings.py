@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import veery
+import veery.experimental.ode
 import veery.numpy as jnp
 from veery import lax
 
@@ -36,6 +37,7 @@ FUNCTIONS = {
         veery.random.key(0), V, np.eye(3, dtype=np.float32), (5,)
     ),
     "nanquantile": lambda: jnp.nanquantile(X, np.array([0.2, 0.5], np.float32), axis=1),
+    "odeint": lambda: veery.experimental.ode.odeint(lambda y, t: -y, V, ROWS),
     "pinv": lambda: veery.jvp(linalg.pinv, (A,), (A,)),
     "polyfit": lambda: jnp.polyfit(ROWS, X, 2),
     "polyfit_with_covariance": lambda: jnp.polyfit(ROWS, X[:, 0], 1, w=np.ones(5, np.float32), cov=True),

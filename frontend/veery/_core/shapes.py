@@ -104,17 +104,17 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
         wide = {d for d in sizes if d != 1}
         if len(wide) > 1:
             for shape in shapes:
-                _not_negative(shape)
+                _not_negative(tuple(shape))
             raise ValueError(f"Incompatible shapes for broadcasting: shapes={[tuple(s) for s in shapes]}")
         result.append(wide.pop() if wide else 1)
     return _not_negative(canonicalize_shape(result))
 
 
-def _not_negative(shape: Sequence[int]) -> Any:
+def _not_negative(shape: Shape) -> Shape:
     if any(isinstance(d, (int, np.integer)) and d < 0 for d in shape):
         raise TypeError(
             "Only non-negative indices are allowed when broadcasting static shapes, but got shape "
-            f"{canonicalize_shape(shape)!r}."
+            f"{canonicalize_shape(shape)}."
         )
     return shape
 

@@ -211,7 +211,7 @@ def _odeint(
 
     def until(carry: Any, target: Array) -> Any:
         unfinished = lambda state: (state[3] < target) & (state[0] < mxstep) & (state[4] > 0)
-        _, *carry = lax.while_loop(unfinished, step, (jnp.int32(0), *carry))
+        _, *carry = lax.while_loop(unfinished, step, (0, *carry))
         _, _, t, _, last_t, polynomial = carry
         at = ((target - last_t) / (t - last_t)).astype(polynomial.dtype)
         return tuple(carry), jnp.polyval(polynomial, at)
@@ -243,7 +243,7 @@ def _odeint_rev(
 
     def interval(carry: Any, i: Array) -> Any:
         y_bar, t0_bar, args_bar = carry
-        t_bar = jnp.dot(func(ys[i], ts[i], *args), g[i])
+        t_bar = jnp.real(jnp.dot(func(ys[i], ts[i], *args), g[i]))
         state = ys[i], y_bar, t0_bar - t_bar, args_bar
         times = jnp.array([-ts[i], -ts[i - 1]])
         solved = odeint(augmented, state, times, *args, rtol=rtol, atol=atol, mxstep=mxstep, hmax=hmax)

@@ -31,7 +31,7 @@ def stage_computation(
         unflatten: from leaves to a tree.
 
     Raises:
-        ValueError: the function does not return arrays.
+        ValueError: the function does not return arrays, or trees of another structure.
         NotImplementedError: it closes over traced values.
     """
     count = len(init_avals)
@@ -39,7 +39,7 @@ def stage_computation(
 
     def flat(*scalars: Any) -> list[Any]:
         out = computation(make(list(scalars[:count])), make(list(scalars[count:])))
-        leaves = tree.tree_leaves(out)
+        leaves, structure = tree.tree_flatten(out)
         for leaf in leaves:
             if not isinstance(leaf, (Tracer, np.ndarray, np.generic, int, float, builtins.complex)) and not hasattr(
                 leaf, "aval"
@@ -48,6 +48,11 @@ def stage_computation(
                     f"Invalid return type from reduction function: {type(leaf)}\nReduction functions should only "
                     f"return an array.\nFull return value: {out}"
                 )
+        expected = tree.tree_structure(make([0] * count))
+        if structure != expected:
+            raise ValueError(
+                f"{name} output must have the same tree structure as the operands {expected} vs. {structure}"
+            )
         return leaves
 
     scalars = [aval.update(shape=()) for aval in init_avals]

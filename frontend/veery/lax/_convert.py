@@ -65,6 +65,10 @@ def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Array:
     if new_dtype is None:
         raise ValueError("Invalid argument to dtype: None.")
     new_dtype = dtypes.check_and_canonicalize_user_dtype(new_dtype, "convert_element_type")
+    if type(operand) is int and not -(2**31) <= operand < 2**31:
+        if not -(2**63) <= operand < 2**64:
+            raise OverflowError(f"Python int too large to convert to {new_dtype}: {operand}")
+        operand = np.asarray(operand).astype(new_dtype)  # which wraps around
     return convert(operand, new_dtype, weak_type=False)
 
 

@@ -349,7 +349,7 @@ def transpose(operand: ArrayLike, permutation: Sequence[int] | np.ndarray) -> Ar
     Raises:
         TypeError: permutation is not one of operand's dimensions.
     """
-    if not isinstance(permutation, (tuple, list, np.ndarray)):
+    if not isinstance(permutation, (tuple, list, np.ndarray, Array)):
         raise TypeError(f"transpose permutation must be a tuple/list/ndarray, got {type(permutation)}.")
     permutation = tuple(operator.index(d) for d in permutation)
     if isinstance(operand, Array) and permutation == tuple(range(np.ndim(operand))):

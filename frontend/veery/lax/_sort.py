@@ -174,6 +174,11 @@ def _top_k_abstract_eval(x: ShapedArray, *, k: int, axis: int) -> list[ShapedArr
         raise ValueError(
             f"k argument to top_k must be no larger than size along axis; got k={k} with shape={shape} and axis={axis}"
         )
+    if isinstance(shape[axis], int) and shape[axis] > 2**31 - 1:
+        raise ValueError(
+            "top_k returns int32 indices, which will overflow for array dimensions larger than the maximum int32 "
+            f"(2147483647). Got operand.shape={x.shape}"
+        )
     shape[axis] = k
     return [ShapedArray(shape, x.dtype, x.weak_type), ShapedArray(shape, np.int32)]
 

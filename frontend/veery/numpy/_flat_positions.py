@@ -40,7 +40,8 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
 
 
 @jit(static_argnames=("shape",))
-def _unravel_index(indices: Array, sizes: Array | None, shape: tuple[int, ...] | None) -> tuple[Array, ...]:
+def _unravel_index(indices: Array, sizes: Any, shape: Any) -> tuple[Array, ...]:
+    """`shape` is a tuple of ints, or None where `sizes` is an array."""
     dtype, weak = indices.dtype, indices.weak_type
     indices = to_dtype(indices, np.dtype(np.int32)) if dtype.itemsize < 4 else indices  # sizes may not fit in the dtype
     if shape is None:
