@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veery_lowering.compiler import dispatches, linking, short, steps
+from veery_lowering.compiler import dispatches, linking, short, steps, tiles
 from veery_lowering.errors import CacheWarning
 from veery_lowering.mlir import Invocation, Output, Session, ctypes_dl, ir
 from veery_lowering.store.cache import DiskCache
@@ -132,12 +132,18 @@ def run_pipeline(
                 if not done:
                     return None, diagnostics
             else:
+                reached = None
                 if check is not None:
-                    checked, look = check
-                    if not _advance(invocation, parsed, flags, None, checked):
+                    reached, look = check
+                    if not _advance(invocation, parsed, flags, None, reached):
                         return None, diagnostics
                     look(parsed)
-                if not _advance(invocation, parsed, flags, check and check[0], phase):
+                if phase is None or phase in tiles.LATER:
+                    if not _advance(invocation, parsed, flags, reached, tiles.PHASE):
+                        return None, diagnostics
+                    tiles.choose_tiles(parsed)
+                    reached = tiles.PHASE
+                if not _advance(invocation, parsed, flags, reached, phase):
                     return None, diagnostics
                 if phase is not None:
                     return _text(invocation, parsed, locations), diagnostics

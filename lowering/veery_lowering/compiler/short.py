@@ -15,17 +15,16 @@ The verifier runs after steps instead of after each pass: what is invalid is ref
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from veery_lowering.compiler import steps
+from veery_lowering.compiler import steps, tiles
 from veery_lowering.compiler.machine_code import Execute, machine_code
 from veery_lowering.compiler.parts import Parts
 from veery_lowering.compiler.places import DROP_BARRIERS, pass_places
-from veery_lowering.mlir import Invocation, ir, operations
+from veery_lowering.mlir import Invocation, ir
 from veery_lowering.store.cache import DiskCache
 
 _CLEAN = "canonicalize,cse"
@@ -35,11 +34,6 @@ _FOLD_GLOBALS = "iree-util-fold-globals,iree-util-fuse-globals,iree-util-ipo"
 _STREAM = "iree-stream-"
 _HAL = "iree-hal-"
 _VM = "iree-vm-"
-# How many steps of k a product's loop holds, where IREE takes 16: a quarter of the code to compile. With odd sizes,
-# whose remainders are peeled off, it would cost time at run time: 100x100 takes 40 us with 16 steps, 67 with 4.
-_STEPS = 4
-_WHOLE = 8
-_STEPS_OF_K = re.compile(r"vector_reduction = \[0, 0, (\d+)\]")
 # There is one device, which is the first: nothing to search for when a program is loaded.
 _DEVICE = """
 util.global private @{name} : !hal.device
@@ -185,7 +179,8 @@ def compile_dispatches(
         _keep_objects(module, file)
         steps.begin("choosing tiles")
         _run(invocation, "configure", _CONFIGURE)
-        _unroll_less(module)
+        tiles.choose_tiles(module)
+        tiles.unroll_less(module)
         parts = Parts(cache, flags, str(file))
         parts.take(module)
         steps.begin(f"translating dispatches ({parts.account})")
@@ -224,26 +219,6 @@ def _keep_objects(module: ir.Module, file: Path) -> None:
             end = text.rindex("}>]>")
             options = f'link_embedded = false, link_static = true, static_library_output = "{file}", ukernels = "none"'
             op.attributes["initial_value"] = ir.Attribute.parse(f"{text[:end]}, {options}{text[end:]}")
-
-
-def _unroll_less(module: ir.Module) -> None:
-    """Have the loops of products take few steps of k at a time, where all sizes are whole multiples."""
-    for executable in module.body.operations:
-        if executable.name != "hal.executable":
-            continue
-        for op in operations(executable.operation):
-            if "lowering_config" not in op.attributes or not len(op.operands):
-                continue
-            text = str(op.attributes["lowering_config"])
-            taken = _STEPS_OF_K.search(text)
-            if taken and int(taken[1]) > _STEPS and int(taken[1]) % _STEPS == 0 and _is_whole(op):
-                fewer = text.replace(taken[0], f"vector_reduction = [0, 0, {_STEPS}]")
-                op.attributes["lowering_config"] = ir.Attribute.parse(fewer)
-
-
-def _is_whole(op: Any) -> bool:
-    types = [ir.RankedTensorType(x.type) for x in op.operands if isinstance(x.type, ir.RankedTensorType)]
-    return all(type_.has_static_shape and all(n % _WHOLE == 0 for n in type_.shape) for type_ in types)
 
 
 def _replace_executable(

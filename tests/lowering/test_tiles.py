@@ -1,0 +1,202 @@
+"""The tiles of dispatches: which they are, and that what they compute is right with all that is fused."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from support.compiled import results
+
+import veery
+from veery import numpy as jnp
+from veery_lowering.compiler import sessions, tiles
+from veery_lowering.targets import Traits, resolve
+
+FLAGS = resolve("cpu").attempts(Traits(frozenset(), ()))[0]
+REDUCED = """
+func.func @main(%x: tensor<{shape}xf32>) -> tensor<{result}xf32> {{
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %sums = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [{axes}]
+      : (tensor<{shape}xf32>, tensor<f32>) -> tensor<{result}xf32>
+  return %sums : tensor<{result}xf32>
+}}"""
+
+
+def configured(monkeypatch: pytest.MonkeyPatch, shape: str, axes: str, result: str, shortly: bool) -> tuple[str, str]:
+    """A sum's dispatch before and after tiles were chosen."""
+    texts = []
+
+    def noted(module: Any) -> None:
+        texts.append(str(module))
+        choose(module)
+        texts.append(str(module))
+
+    choose = tiles.choose_tiles
+    monkeypatch.setattr(tiles, "choose_tiles", noted)
+    module = REDUCED.format(shape=shape, axes=axes, result=result).encode()
+    program, diagnostics = sessions.run_pipeline(module, FLAGS, shortly=shortly)
+    assert program is not None, diagnostics
+    before, after = texts
+    return before, after
+
+
+@pytest.mark.parametrize("shortly", [True, False])
+@pytest.mark.parametrize(
+    ("shape", "axes", "result", "rows", "registers"),
+    [("300x1001", "1", "300", 1, 8), ("300x33", "1", "300", 4, 2), ("300x10", "1", "300", 8, 1)],
+)
+def test_tiles_of_rows(
+    shape: str, axes: str, result: str, rows: int, registers: int, shortly: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = configured(monkeypatch, shape, axes, result, shortly)
+    lanes = int(before.split("native_vector_size = ")[1].split()[0]) // 4
+    assert "enable_loop_peeling" not in before  # IREE's are masked still
+    assert "enable_loop_peeling" in after
+    tiled = f"vector_common_parallel = [{rows}, 0], vector_reduction = [0, {registers * lanes}]>"
+    assert tiled in after and tiled not in before.replace("[0, 16]", "[0, 0]")
+
+
+@pytest.mark.parametrize(("columns", "registers"), [(999, 4), (100, 1)])
+def test_tiles_of_columns(columns: int, registers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, after = configured(monkeypatch, f"300x{columns}", "0", str(columns), True)
+    lanes = int(before.split("native_vector_size = ")[1].split()[0]) // 4
+    assert f"vector_common_parallel = [{registers * lanes}, 0], vector_reduction = [0, 1]>" in after
+    divided = int(after.split("distribution = [")[1].split(",")[0])
+    assert divided % (registers * lanes) == 0 and "enable_loop_peeling" not in after
+
+
+def of(np_: Any, x: Any) -> Any:
+    """Float64 in the reference, the operand's dtype in what is compiled."""
+    return x.dtype if np_ is jnp else np.float64
+
+
+def wide(x: Any) -> Any:
+    return x.astype(np.int32) if x.dtype.kind == "i" else x
+
+
+# What is reduced of an array, of which the last axis has the rows.
+REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "sums": lambda np_, x: x.sum(-1),
+    "largest": lambda np_, x: x.max(-1),
+    "least of columns": lambda np_, x: x.min(0),
+    "sums of columns": lambda np_, x: x.sum(0),
+    "sums of the middle": lambda np_, x: x.sum(tuple(range(1, x.ndim))),
+    "sum": lambda np_, x: x.sum(),
+    "norms": lambda np_, x: (x * x).sum(-1) + x.max(-1),
+    "places": lambda np_, x: x.argmax(-1).astype(of(np_, x)),
+    "counts": lambda np_, x: ((x > 0).sum(-1) + (x > 1).sum(0).sum()).astype(of(np_, x)),
+    "any": lambda np_, x: (x > 2).any(-1).astype(of(np_, x)) + (x < 2).all(-1).astype(of(np_, x)),
+    "by a vector": lambda np_, x: x @ (np_.arange(x.shape[-1]) % 3).astype(x.dtype),
+    "a vector by it": lambda np_, x: (np_.arange(x.shape[-2]) % 3).astype(x.dtype) @ x,
+    "dots": lambda np_, x: (x[:1] * x).sum(-1) + wide(x[:, :1]).reshape(-1) @ wide(x[:, -1:]).reshape(-1),
+    "masked": lambda np_, x: np_.where(x > 0, x, x[..., :1]).sum(-1),
+    "both": lambda np_, x: x.sum(-1)[..., None] - x.max(0) + x,
+}
+# What is made of that.
+USES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "itself": lambda np_, x, y: y,
+    "rolled": lambda np_, x, y: np_.roll(y.reshape(-1), 1) + 3,
+    "of all": lambda np_, x, y: x - y.reshape(-1)[0],
+    "twice": lambda np_, x, y: (y + 1, y.reshape(-1)[::-1] * 2),
+}
+SHAPES = [
+    (37, 5),
+    (13, 17),
+    (9, 40),
+    (6, 50),
+    (11, 129),
+    (3, 1000),
+    (5, 6, 70),
+    (150, 33),
+    (1, 200),
+    (200, 1),
+    (66, 300),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions_and_what_is_made_of_them(name: str, dtype: str) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    rng = np.random.default_rng(0)
+    arrays = [(rng.integers(-3, 4, shape) / (1 if kind.kind == "i" else 4)).astype(kind) for shape in SHAPES]
+    start = list(REDUCTIONS).index(name)
+    cases = [(list(USES)[(i + start) % len(USES)], x) for i, x in enumerate(arrays)]
+
+    def program(use: str, np_: Any, x: Any) -> Any:
+        return USES[use](np_, x, REDUCTIONS[name](np_, x))
+
+    found = results([(functools.partial(program, use, jnp), (x,)) for use, x in cases])
+    for (use, x), outs in zip(cases, found, strict=True):
+        assert not isinstance(outs, Exception), (use, x.shape, outs)
+        expected = program(use, np, x.astype(np.float64 if kind.kind in "fV" else np.int64))
+        for actual, right in zip(veery.tree.leaves(outs), veery.tree.leaves(expected), strict=True):
+            if kind.kind == "i":  # which wraps around
+                right = right.astype(np.int64).astype(actual.dtype)
+                np.testing.assert_array_equal(actual, right, err_msg=f"{use} {x.shape}")
+            else:
+                largest = max(1.0, float(abs(right).max()))
+                error = abs(actual.astype(np.float64) - right).max() / largest
+                assert error < 4 * float(ml_dtypes.finfo(kind).eps), (use, x.shape, error)
+
+
+def softmax(np_: Any, x: Any) -> Any:
+    e = np_.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+# Rows that are read more than once in a dispatch.
+ROWWISE: dict[str, Callable[[Any, Any], Any]] = {
+    "softmax": softmax,
+    "logsumexp": lambda np_, x: np_.log(np_.exp(x - x.max(-1, keepdims=True)).sum(-1)) + x.max(-1),
+    "normalised": lambda np_, x: (x - x.mean(-1, keepdims=True)) / np_.sqrt(x.var(-1, keepdims=True) + 1e-3),
+    "deviations": lambda np_, x: np_.sqrt(x.var(-1) + 1e-3) + x.var(),
+    "distances": lambda np_, x: np_.sqrt(((x[:5, None] - x[None, :7]) ** 2).sum(-1) + 1e-3),
+    "weights": lambda np_, x: softmax(np_, x @ (x.T * 0.01)) @ x,
+    "of columns": lambda np_, x: softmax(np_, x.T).T - x / abs(x).sum(0),
+}
+
+
+@pytest.mark.parametrize("name", ROWWISE)
+def test_rowwise_programs(name: str) -> None:
+    rng = np.random.default_rng(1)
+    arrays = [rng.normal(size=shape).astype(np.float32) for shape in SHAPES if len(shape) == 2]
+    found = results([(functools.partial(ROWWISE[name], jnp), (x,)) for x in arrays])
+    for x, actual in zip(arrays, found, strict=True):
+        expected = ROWWISE[name](np, x.astype(np.float64))
+        np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=2e-5, err_msg=str(x.shape))
+
+
+def test_sums_are_those_of_trees() -> None:
+    """A row is no longer summed element by element: the error would be some hundred units in the last place."""
+    x = np.random.default_rng(2).uniform(size=(3, 100_001)).astype(np.float32)
+    error = abs(np.asarray(veery.jit(lambda x: x.sum(1))(x)).astype(np.float64) / x.astype(np.float64).sum(1) - 1)
+    assert error.max() < 20 * np.finfo(np.float32).eps
+
+
+# What moves elements, or computes each with others of its row or column, of arrays of two axes and of three.
+MOVED: dict[str, Callable[[Any, Any], Any]] = {
+    "outer": lambda np_, x: x[0][:, None] * x[-1][..., None, :],
+    "bias": lambda np_, x: x + x[0] * x[..., :1],
+    "joined": lambda np_, x: np_.concatenate([x, x + 1], axis=-1),
+    "stacked": lambda np_, x: np_.stack([x, x + 1, x * 2], axis=-1),
+    "padded": lambda np_, x: np_.pad(x, [(2, 1)] * x.ndim)[1:] * 3,
+    "in steps": lambda np_, x: np_.concatenate([x[..., ::2], x[..., 1::2]], axis=-1)[::-1],
+    "rolled": lambda np_, x: np_.roll(x, 2, axis=-1) - np_.roll(x, 1, axis=0),
+    "turned": lambda np_, x: x.T + 1 - x.T[:1],
+    "rows": lambda np_, x: x[np_.arange(x.shape[0]) // 2] * x[::-1],
+    "repeated": lambda np_, x: np_.repeat(x, 3, axis=-1) + 1,
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_what_moves_elements(name: str) -> None:
+    arrays = [np.arange(np.prod(shape)).reshape(shape).astype(np.float32) for shape in (*SHAPES, (3, 5000), (7, 9, 33))]
+    arrays = [x for x in arrays if x.shape[-1] >= 5]
+    found = results([(functools.partial(MOVED[name], jnp), (x,)) for x in arrays])
+    for x, actual in zip(arrays, found, strict=True):
+        np.testing.assert_array_equal(actual, MOVED[name](np, x), err_msg=str(x.shape))
