@@ -71,6 +71,13 @@ def test_operators_leave_named_tuples_to_their_own():
         jnp.ones(3) * (1, 2, 3)
 
 
+def test_logarithms_of_complex_zeros_and_infinities():
+    for fun, scale in ((jnp.log2, np.log(2)), (jnp.log10, np.log(10))):
+        out = np.asarray(fun(np.array([0, complex(-0.0, 0.0), np.inf, 1 + 1j], np.complex64)))
+        np.testing.assert_array_equal(out.real[:3], [-np.inf, -np.inf, np.inf])
+        np.testing.assert_allclose(out.imag, np.array([0, np.pi, 0, np.pi / 4]) / scale, rtol=1e-6)
+
+
 def test_integers_beyond_a_dtype_wrap_around():
     for value, dtype, expected in [(2**32 + 5, "int8", 5), (2**32, "int32", 0), (2**63, "float32", 2.0**63)]:
         out = lax.convert_element_type(value, dtype)

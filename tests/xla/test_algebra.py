@@ -61,6 +61,20 @@ def test_exponentials_of_a_chosen_nan(name: str, on_xla: Any, x64: Any) -> None:
         np.testing.assert_array_equal(out.astype(np.float64), [np.nan] * 3, err_msg=fun.__name__)
 
 
+def test_complex_functions_beyond_their_range(on_xla: Any) -> None:
+    """XLA's own make NaN of 0 times infinity."""
+    x = np.array([1e30j, -1e30j, complex(-0.0, 1e30), 1e30 + 0j, 3 + 1j, 0.5j], np.complex64)
+    outs = results([(fun, (x,)) for fun in (jnp.sin, jnp.cos, jnp.exp2, jnp.log10, jnp.log2)])
+    with np.errstate(all="ignore"):
+        wide = x.astype(complex)
+        small = [np.sin(wide), np.cos(wide), np.exp2(wide), np.log10(wide), np.log2(wide)]
+    np.testing.assert_array_equal(outs[0][:3], [complex(0, np.inf), complex(0, -np.inf), complex(0, np.inf)])
+    np.testing.assert_array_equal(outs[1][:3], [complex(np.inf, 0)] * 3)
+    assert outs[2][3] == complex(np.inf, 0)
+    for out, expected in zip(outs, small):
+        np.testing.assert_allclose(out[4:], expected[4:], rtol=1e-6)
+
+
 def test_log1p_of_float64_everywhere(on_xla: Any, x64: Any) -> None:
     """XLA's own errs by 120 units in the last place next to 1 - sqrt(2)."""
     x = np.concatenate([np.linspace(-0.999, 3, 20_000), [0.0, -0.0, 1e-300, -1e-17, 1e300, np.inf, -1.0, -2.0, np.nan]])

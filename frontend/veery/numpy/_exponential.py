@@ -85,7 +85,7 @@ def log2(x: ArrayLike, /) -> Array:
     Array([0., 3.], dtype=float32)
     """
     (x,) = promote_args_inexact("log2", x)
-    return lax.div(to_dtype(lax.log(x), _dtype(x)), float(np.log(2.0)))
+    return _each_part(lambda y: lax.div(y, float(np.log(2.0))), to_dtype(lax.log(x), _dtype(x)))
 
 
 @elementwise
@@ -96,7 +96,12 @@ def log10(x: ArrayLike, /) -> Array:
     Array([0., 2.], dtype=float32)
     """
     (x,) = promote_args_inexact("log10", x)
-    return lax.mul(to_dtype(lax.log(x), _dtype(x)), float(1 / np.log(10.0)))
+    return _each_part(lambda y: lax.mul(y, float(1 / np.log(10.0))), to_dtype(lax.log(x), _dtype(x)))
+
+
+def _each_part(fun: Callable[[Array], Array], x: Array) -> Array:
+    """A function of real numbers on the parts of complex ones: of an infinite one a product of both would be NaN."""
+    return lax.complex(fun(lax.real(x)), fun(lax.imag(x))) if is_kind(x, np.complexfloating) else fun(x)
 
 
 def _custom_jvp(name: str, fun: Callable[..., Array], rule: Callable[..., Array]) -> Callable[..., Array]:

@@ -35,8 +35,6 @@ _OPERATIONS: dict[str, Callable[..., Value]] = {
     "log": hlo.log,
     "log1p": log_plus_one,
     "expm1": _also_of_nan(hlo.exponential_minus_one),
-    "sin": hlo.sine,
-    "cos": hlo.cosine,
     "tan": hlo.tan,
     "asin": hlo.asin,
     "acos": hlo.acos,
@@ -118,7 +116,34 @@ for _name in (
 
 @elementwise("exp2", target="xla")
 def _exp2(ctx: Any, x: Value, **_: Any) -> Value:
-    return hlo.power(hlo.full_like(x, 2), x)
+    """Of complex numbers by the exponential, for XLA's power takes 0 times infinity for NaN."""
+    if hlo.dtype_of(x).kind != "c":
+        return hlo.power(hlo.full_like(x, 2), x)
+    scaled = [hlo.multiply(part, hlo.full_like(part, np.log(2.0))) for part in (hlo.real(x), hlo.imag(x))]
+    return hlo.exponential(hlo.complex(*scaled))
+
+
+@elementwise("sin", target="xla")
+def _sin(ctx: Any, x: Value, **_: Any) -> Value:
+    """Of imaginary numbers the real part is 0, which XLA makes NaN where the other one is infinite."""
+    sine = hlo.sine(x)
+    if hlo.dtype_of(x).kind != "c":
+        return sine
+    re = hlo.real(x)
+    return hlo.complex(hlo.select(hlo.compare(re, hlo.full_like(re, 0), "EQ"), re, hlo.real(sine)), hlo.imag(sine))
+
+
+@elementwise("cos", target="xla")
+def _cos(ctx: Any, x: Value, **_: Any) -> Value:
+    """Of imaginary numbers the imaginary part is 0, which XLA makes NaN where the other one is infinite."""
+    cosine = hlo.cosine(x)
+    if hlo.dtype_of(x).kind != "c":
+        return cosine
+    re = hlo.real(x)
+    zero = hlo.negate(hlo.multiply(re, hlo.sign(hlo.imag(x))))
+    return hlo.complex(
+        hlo.real(cosine), hlo.select(hlo.compare(re, hlo.full_like(re, 0), "EQ"), zero, hlo.imag(cosine))
+    )
 
 
 @elementwise("round", target="xla")
