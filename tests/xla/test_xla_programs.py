@@ -133,3 +133,13 @@ def test_phases_of_iree_and_artifacts_are_refused(xla: Any) -> None:
     assert compiled.cost_analysis()["queue"] == "xla"
     with pytest.raises(ValueError, match="was compiled by XLA; artifacts hold programs of IREE"):
         compiled.save("never.vmfb")
+
+
+def test_the_largest_are_found_by_an_operation_of_xlas(xla: Any) -> None:
+    """Of 32-bit floats it looks for the few alone: 0.4 instead of 25 ms for 5 of each of 200 rows of 1,000."""
+    x = np.array([[1, np.nan, 3, -np.nan, 2, np.inf, 0, -0.0, 3]], np.float32)
+    largest = veery.jit(lambda x: lax.top_k(x, 9), device=xla)
+    assert "chlo.top_k" in largest.lower(x).as_text()
+    values, places = map(np.asarray, largest(x))
+    np.testing.assert_array_equal(places, [[1, 3, 5, 2, 8, 4, 0, 6, 7]])
+    np.testing.assert_array_equal(values, np.take_along_axis(x, places, 1))

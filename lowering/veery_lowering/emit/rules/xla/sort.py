@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import Context, Value, rule
-from veery_lowering.emit.rules.sort import compare_keys, of_ranks, ranks
+from veery_lowering.emit.rules.sort import compare_keys
 
 
 @rule("sort", target="xla")
@@ -28,13 +30,12 @@ def _sort(ctx: Context, *operands: Value, dimension: int, num_keys: int = 1, **_
 
 @rule("top_k", target="xla")
 def _top_k(ctx: Context, x: Value, *, k: int, axis: int = -1, **_: Any) -> list[Value]:
-    """By a sort of integers that order like the numbers, since plugins of other releases do not read chlo.top_k."""
     shape = ctx.avals_in[0].shape
-    axis %= len(shape)
-    floating = hlo.dtype_of(x).kind not in "biu"
-    keys = ranks(x) if floating else x
-    index = hlo.iota(ctx.avals_out[1].dtype, shape, axis)
-    found = hlo.sort([keys, index], axis, lambda a, b, *_: hlo.compare(a, b, "GT"))
-    limits = [k if i == axis else n for i, n in enumerate(shape)]
-    values, indices = (hlo.slice(y, [0] * len(shape), limits) for y in found)
-    return [of_ranks(values, hlo.dtype_of(x)) if floating else values, indices]
+    last = len(shape) - 1
+    order = [i for i in range(len(shape)) if i != axis % len(shape)] + [axis % len(shape)]
+    if hlo.dtype_of(x).kind not in "biu":  # all NaN are alike; XLA orders them by their signs
+        x = hlo.select(hlo.compare(x, x, "NE"), hlo.full_like(x, np.nan), x)
+    values, indices = hlo.top_k(hlo.transpose(x, order), k)
+    back = [int(i) for i in np.argsort(order)]
+    indices = hlo.convert(indices, ctx.avals_out[1].dtype)
+    return [hlo.transpose(y, back) if order[last] != last else y for y in (values, indices)]
