@@ -142,6 +142,12 @@ def test_left_to_the_compiler(title: str) -> None:
     assert library_program(closed, lowering().host.CALLS) is None
 
 
+def test_shapes_that_are_not_known_are_left_to_the_compiler() -> None:
+    (b,) = veery.export.symbolic_shape("b")
+    closed = veery.make_jaxpr(lambda x: jnp.sort(x))(veery.ShapeDtypeStruct((b, 5), np.float32))
+    assert library_program(closed, lowering().host.CALLS) is None
+
+
 def test_left_to_the_compiler_by_options() -> None:
     x = ROWS[0].astype("float32")
     assert evaluates(jnp.sort, x)

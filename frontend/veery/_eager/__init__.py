@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from veery._core import dtypes
+from veery._core.dimensions import is_symbolic
 from veery._core.host import Mode, Step, dtype_of, step_of
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from veery._eager.subnormals import modes
@@ -177,8 +178,10 @@ def largest(eqn: JaxprEqn) -> int:
 
 
 def are_hosts(avals: Sequence[Any]) -> bool:
-    """Whether arrays of these types are in memory as NumPy has them."""
-    return all(dtypes.stored(a.dtype) == getattr(a.dtype, "physical", a.dtype) for a in avals)
+    """Whether arrays of these types are of known sizes, and in memory as NumPy has them."""
+    return not any(is_symbolic(a.shape) for a in avals) and all(
+        dtypes.stored(a.dtype) == getattr(a.dtype, "physical", a.dtype) for a in avals
+    )
 
 
 def host_program(closed: ClosedJaxpr) -> HostProgram | None:
