@@ -178,6 +178,39 @@ def test_sums_are_those_of_trees() -> None:
     assert error.max() < 20 * np.finfo(np.float32).eps
 
 
+# Of a product of few rows, what its operands are and what is made of it.
+FEW_ROWS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "itself": lambda np_, x, y: x @ y,
+    "activated": lambda np_, x, y: np_.maximum(x @ y + y[0], 0),
+    "by a mask": lambda np_, x, y: x @ np_.where(y > 0, y, 0),
+    "sums": lambda np_, x, y: ((x @ y).sum(0), (x @ y).sum(1)),
+    "batched": lambda np_, x, y: np_.stack([x, x + 1]) @ np_.stack([y, -y]),
+    "by a transpose": lambda np_, x, y: x @ (y + 1).T.T + (x @ y)[::-1],
+    "of columns": lambda np_, x, y: np_.einsum("km,kn->mn", x.T * 2, y) - x[:, :1],
+    "of columns, batched": lambda np_, x, y: np_.einsum("bkm,bkn->bmn", np_.stack([x.T, x.T + 1]), np_.stack([y, -y])),
+    "turned": lambda np_, x, y: (x @ y).T.sum(0) + (x @ y).T,
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", FEW_ROWS)
+def test_products_of_few_rows(name: str, dtype: str) -> None:
+    rng = np.random.default_rng(3)  # eighths, of which all sums are exact
+    sizes = [(m, k, n) for m in (2, 5, 8, 13, 16, 19, 27) for k, n in ((7, 70), (65, 131))] + [
+        (9, 1200, 90),
+        (20, 1031, 80),
+    ]
+    operands = [tuple(rng.integers(-8, 9, shape).astype(dtype) / 8 for shape in ((m, k), (k, n))) for m, k, n in sizes]
+    with veery.enable_x64(dtype == "float64"):
+        found = results([(functools.partial(FEW_ROWS[name], jnp), pair) for pair in operands])
+    for (x, y), outs in zip(operands, found, strict=True):
+        assert not isinstance(outs, Exception), (x.shape, y.shape, outs)
+        expected = FEW_ROWS[name](np, x, y)
+        for actual, right in zip(veery.tree.leaves(outs), veery.tree.leaves(expected), strict=True):
+            assert actual.dtype == dtype
+            np.testing.assert_array_equal(actual, right, err_msg=f"{x.shape} {y.shape}")  # exact in float32
+
+
 # What moves elements, or computes each with others of its row or column, of arrays of two axes and of three.
 MOVED: dict[str, Callable[[Any, Any], Any]] = {
     "outer": lambda np_, x: x[0][:, None] * x[-1][..., None, :],
