@@ -78,6 +78,16 @@ def test_logarithms_of_complex_zeros_and_infinities():
         np.testing.assert_allclose(out.imag, np.array([0, np.pi, 0, np.pi / 4]) / scale, rtol=1e-6)
 
 
+def test_arrays_of_keys_are_made_and_got_as_others_are():
+    keys = veery.random.split(veery.random.key(0), 3)
+    for made, word in ((jnp.zeros(2, keys.dtype), 0), (jnp.ones((2,), keys.dtype), 1), (jnp.full(2, 7, keys.dtype), 7)):
+        assert made.dtype == keys.dtype and veery.random.key_data(made).tolist() == [[word, word]] * 2
+    assert jit(lambda: jnp.full((2,), 3, keys.dtype))().dtype == keys.dtype
+    assert veery.device_get(keys) is keys
+    with pytest.raises(TypeError, match="JAX array with PRNGKey dtype cannot be converted to a NumPy array"):
+        np.asarray(keys)
+
+
 def test_integers_beyond_a_dtype_wrap_around():
     for value, dtype, expected in [(2**32 + 5, "int8", 5), (2**32, "int32", 0), (2**63, "float32", 2.0**63)]:
         out = lax.convert_element_type(value, dtype)

@@ -174,13 +174,14 @@ def put_leaf(x: Any, place: Any, copy: bool = True) -> Any:
 
 
 def device_get(x: Any) -> Any:
-    """The arrays of a pytree as NumPy arrays.
+    """The arrays of a pytree as NumPy arrays; arrays of keys, which NumPy has not, as they are.
 
     >>> import veery, veery.numpy as jnp
     >>> veery.device_get({"a": jnp.ones(2)})
     {'a': array([1., 1.], dtype=float32)}
     """
-    return tree.tree_map(lambda leaf: leaf._numeric("device_get") if isinstance(leaf, ArrayImpl) else leaf, x)
+    on_host = lambda leaf: isinstance(leaf, ArrayImpl) and not isinstance(leaf.dtype, dtypes.KeyDType)
+    return tree.tree_map(lambda leaf: leaf._numeric("device_get") if on_host(leaf) else leaf, x)
 
 
 def block_until_ready(x: Any) -> Any:

@@ -272,8 +272,8 @@ class ArrayImpl(Array):
     def _numeric(self, what: str) -> np.ndarray:
         if isinstance(self.aval.dtype, dtypes.KeyDType):
             raise TypeError(
-                f"JAX array with PRNG key dtype cannot be converted to a NumPy array by {what}. Use "
-                "jax.random.key_data(arr) instead."
+                "JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use jax.random.key_data(arr) "
+                f"instead of {what}(arr)."
             )
         if config.jax_transfer_guard_device_to_host is not None:
             device = self._buffer.device

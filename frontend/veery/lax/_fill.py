@@ -48,6 +48,8 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, shar
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "full")
         if dtype == dtypes.float0:
             return np.zeros(canonicalize_shape(shape), dtype)  # type: ignore[return-value]
+        if isinstance(dtype, dtypes.KeyDType):
+            return placed(_full_of_keys(ShapedArray(canonicalize_shape(shape), dtype), fill_value), sharding)
         is_constant = not isinstance(fill_value, Array)
         fill_value = constant(fill_value, dtype) if is_constant else _convert.convert_element_type(fill_value, dtype)
     return placed(_fill(fill_value, canonicalize_shape(shape)), sharding)

@@ -371,6 +371,8 @@ def _filled(shape: Any, value: complex, dtype: Any, weak_type: bool) -> Array:
         raise TypeError(f"broadcast_in_dim shape must have every element be nonnegative, got {shape}.")
     if dtype == dtypes.float0:
         return np.zeros(shape, dtype)  # type: ignore[return-value]
+    if isinstance(dtype, dtypes.KeyDType):
+        return lax.full(shape, value, dtype)
     number = constant(value, dtype)
     if current_trace() is eval_trace:
         host = np.zeros(shape, dtype) if not value else np.full(shape, number, dtype)
