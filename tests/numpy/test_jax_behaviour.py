@@ -88,6 +88,15 @@ def test_arrays_of_keys_are_made_and_got_as_others_are():
         np.asarray(keys)
 
 
+def test_einsum_sums_over_dimensions_that_broadcast():
+    rng = np.random.default_rng(0)
+    x, y, one = rng.normal(size=(3, 4, 5)), rng.normal(size=(3, 1, 6)), rng.normal(size=(1, 4, 5))
+    for left in (x, one):
+        expected = np.einsum("cij,cjk->cik", left, y)
+        np.testing.assert_allclose(jnp.einsum("cij,cjk->cik", left, y), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(jnp.einsum("ij,jk->", x[0], y[0]), np.einsum("ij,jk->", x[0], y[0]), rtol=1e-4)
+
+
 def test_integers_beyond_a_dtype_wrap_around():
     for value, dtype, expected in [(2**32 + 5, "int8", 5), (2**32, "int32", 0), (2**63, "float32", 2.0**63)]:
         out = lax.convert_element_type(value, dtype)

@@ -408,14 +408,14 @@ def contract(
         preferred: dtype of the result.
         product: what multiplies them, in the place of `lax.dot_general`.
     """
-    x_names, x = _sum_alone(x_names, x, set(kept) | set(y_names))
-    y_names, y = _sum_alone(y_names, y, set(kept) | set(x_names))
     for c in set(x_names) & set(y_names):  # a dimension of size 1 stands for any size
         p, q = x.shape[x_names.index(c)], y.shape[y_names.index(c)]
         if p != q and p == 1:
             x_names, x = _drop(x_names, x, c)
         elif p != q and q == 1:
             y_names, y = _drop(y_names, y, c)
+    x_names, x = _sum_alone(x_names, x, set(kept) | set(y_names))
+    y_names, y = _sum_alone(y_names, y, set(kept) | set(x_names))
     shared = [c for c in x_names if c in y_names]
     batch = [c for c in shared if c in kept]
     summed = [c for c in shared if c not in kept]
