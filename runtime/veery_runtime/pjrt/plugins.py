@@ -33,12 +33,12 @@ _PLATFORMS = {
     "xla_rocm7_pjrt": "xla-rocm",
     "libtpu": "tpu",
 }
-# Platforms that have an extra of veery's, which brings a plugin.
+# Platforms that have an extra of veery's, which brings a plugin: how to get it.
 _EXTRAS = {
-    "xla": "veery[xla]",
-    "xla-cuda": "veery[xla-cuda12] or veery[xla-cuda13]",
-    "xla-rocm": "veery[xla-rocm7]",
-    "tpu": "veery[xla-tpu]",
+    "xla": "pip install 'veery[xla]'",
+    "xla-cuda": "pip install 'veery[xla-cuda12]' or 'veery[xla-cuda13]'",
+    "xla-rocm": "pip install 'veery[xla-rocm7]'",
+    "tpu": "pip install 'veery[xla-tpu]'",
 }
 _TRIED = (("Plugin_Initialize", abi.PluginInitialize), ("Client_Create", abi.ClientCreate))
 _LIBRARIES = ("*pjrt*.so", "*plugin*.so", "libtpu.so", "*pjrt*.dylib", "*plugin*.dylib")
@@ -172,7 +172,7 @@ def _chosen(platform: str) -> Plugin:
     candidates = named or list(fitting.values())
     if not candidates:
         extra = _EXTRAS.get(platform)
-        hint = f"pip install '{extra}', or " if extra else ""
+        hint = f"{extra}, or " if extra else ""
         raise DeviceUnavailableError(
             f"Unknown backend: no {platform} device on this machine: there is no PJRT plugin for it. {hint}name one by "
             f"{VARIABLE}={platform}=/path/of/the/plugin.so"
