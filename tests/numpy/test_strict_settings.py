@@ -32,6 +32,7 @@ FUNCTIONS = {
     "isin": lambda: jnp.isin(X, X[0]),
     "logsumexp_where": lambda: veery.nn.logsumexp(X, where=V > 0),
     "logsumexp": lambda: veery.grad(lambda a: veery.nn.logsumexp(a, axis=1).sum())(X),
+    "mgrid": lambda: (jnp.mgrid[0:2, 0:1:3j], jnp.ogrid[0:2, 0:1:0.5]),
     "matrix_rank": lambda: linalg.matrix_rank(A),
     "multivariate_normal": lambda: veery.random.multivariate_normal(
         veery.random.key(0), V, np.eye(3, dtype=np.float32), (5,)

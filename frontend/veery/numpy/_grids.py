@@ -10,6 +10,7 @@ import numpy as np
 from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
+from veery._core.config import numpy_dtype_promotion
 from veery._core.shapes import canonicalize_shape, check_concrete
 from veery.numpy._arithmetic import is_kind
 from veery.numpy._creation import array, asarray
@@ -147,7 +148,8 @@ class _Grid:
         if not key:
             return array([], int)
         axes = [_grid_axis(k, self._name) for k in key]
-        dtype = dtypes.result_type(*axes)
+        with numpy_dtype_promotion("standard"):  # the user gave a slice for each, no operands to be promoted
+            dtype = dtypes.result_type(*axes)
         return _grid_of(axes, dtype, self._sparse)
 
 
