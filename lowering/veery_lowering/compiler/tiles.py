@@ -24,7 +24,8 @@ Measured on one core with AVX-512, in us, of float32, with IREE's tiles and with
 | 16x3000 by 3000x3000 | 18301 | 6369 | 23x500 by 500x1001 | 1860 | 363 |
 | 24x1000 by 1000x333 | 461 | 169 | 8x500 by 500x1000 | 270 | 140 |
 
-Compiling them takes as long, or less.
+A compilation takes 0.9 of the time (a softmax 0.22 to 0.17 s) but where a rest of several rows is peeled: a logsumexp
+of rows of 33 takes 0.30 instead of 0.27 s, a product of 23 rows 0.22 instead of 0.13.
 """
 
 from __future__ import annotations
