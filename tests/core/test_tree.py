@@ -385,7 +385,7 @@ def test_equality_errors():
         ("['b'][<flat index 1>]", "their Python types differ"),
     ]
     differ = list(equality_errors_pytreedef(tree.structure([1, 2]), tree.structure([1])))
-    assert differ[0][1:3] == ("a list with 2 children", "a list with 1 children")
+    assert differ[0][1:] == ("a list of length 2", "a list of length 1", "the lengths do not match")
     assert not list(equality_errors([1], ["x"])) and list(equality_errors(Static(1), Static(2)))
 
 

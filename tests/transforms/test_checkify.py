@@ -208,3 +208,48 @@ def test_messages_format_arrays():
     assert error.get() == expected
     with pytest.raises(IndexError):
         veery.make_jaxpr(checkify.checkify(lambda x: checkify.check(x > 0, "{} {}", x)))(1.0)
+
+
+@pytest.mark.parametrize("mode", [None, "clip", "drop", "fill", "promise_in_bounds"])
+def test_indices_of_arrays(in_numpy, mode):
+    outside = "out-of-bounds indexing for array of shape (3,): index 5 is out of bounds for axis 0 with size 3."
+    x = jnp.asarray(X)
+    ways = [lambda x, i: x.at[i].get(mode=mode)]
+    for name in ("set", "add", "subtract", "multiply", "divide", "power", "min", "max"):
+        ways.append(lambda x, i, name=name: getattr(x.at[i], name)(2.0, mode=mode))
+    if mode is None:
+        ways += [lambda x, i: x[i], lambda x, i: veery.grad(lambda x: x[i].sum())(x)]
+    for f in ways:
+        for index, wanted in [(5, outside), (-1, None), (2, None)]:
+            assert message(f, x, jnp.int32(index), errors=checkify.index_checks) == wanted
+            assert message(lambda x: f(x, index), x, errors=checkify.index_checks) == wanted  # noqa: B023
+            assert message(f, x, jnp.array([0, index]), errors=checkify.index_checks) == wanted
+    batched = lambda x, i: veery.vmap(lambda x: x.at[i].set(1.0))(jnp.stack([x, x]))
+    assert "index 5 is out of bounds" in message(batched, x, jnp.int32(5), errors=checkify.index_checks)
+    # of positions that are missing nothing is said
+    assert message(lambda x: jnp.nonzero(x > 1, size=4), x, errors=checkify.index_checks) is None
+
+
+def test_arguments_keep_their_values(in_numpy):
+    def f(flag, x, name):
+        checkify.check(x > 0, f"{name} must be positive")
+        return -x if flag else x
+
+    error, out = veery.jit(checkify.checkify(f), static_argnums=(0, 2))(True, 3.0, "x")
+    assert error.get() is None and out == -3.0
+    error, out = checkify.checkify(f)(False, -3.0, "x")
+    assert error.get() == "x must be positive (`check` failed)" and out == -3.0
+
+
+def test_errors_of_a_scan_as_checks(in_numpy):
+    def step(carry, x):
+        error, x = checkify.checkify(lambda x: (checkify.check(x > 0, "{x} is not positive", x=x), x)[1])(x)
+        return carry, (x, error)
+
+    def f(xs):
+        _, (xs, errors) = lax.scan(step, None, xs)
+        checkify.check_error(errors)
+        return xs
+
+    assert message(f, np.array([1.0, 2.0])) is None
+    assert message(f, np.array([1.0, -2.0, -3.0])) == "-2.0 is not positive (`check` failed)"

@@ -285,7 +285,9 @@ def test_weak_types_stay_weak():
 
 
 def test_bounds_of_loops():
-    kind = lambda *bounds: veery.make_jaxpr(lambda: lax.fori_loop(*bounds, lambda i, c: c + i, 0))().eqns[-1].primitive
+    loops = (lax.scan_p, lax.while_p)
+    traced = lambda *bounds: veery.make_jaxpr(lambda: lax.fori_loop(*bounds, lambda i, c: c + i, 0))()
+    kind = lambda *bounds: next(eqn.primitive for eqn in traced(*bounds).eqns if eqn.primitive in loops)
     with veery.enable_x64(False):
         assert kind(np.int8(0), 3) is kind(0, np.int8(3)) is lax.scan_p
         assert kind(0.0, 3.0) is lax.while_p
@@ -451,3 +453,64 @@ def test_a_function_is_traced_once_for_each_type(in_numpy):
     close(veery.grad(closing)(3.0), 18.0)
     close(veery.vmap(closing)(X), 3 * X**2)
     close(veery.jit(closing)(3.0), 27.0)
+
+
+def test_what_a_loop_gives_back_as_it_is_is_no_part_of_it(in_numpy):
+    def scanned(x, w):
+        return lax.scan(lambda c, y: ((lax.mul(c[0], c[1]), c[1]), y), (x, w), np.ones(3))[0]
+
+    def looped(x, w, n):
+        body = lambda c: (lax.add(c[0], 1), lax.mul(c[1], c[2]), c[2])
+        return lax.while_loop(lambda c: lax.lt(c[0], n), body, (0, x, w))[1:]
+
+    (eqn,) = veery.make_jaxpr(scanned)(2.0, 3.0).eqns
+    assert eqn.params["num_carry"] == 1 and eqn.params["num_consts"] == 1
+    x, w = np.array([1.0, 2.0]), np.float64(3.0)
+    results, kept = veery.vmap(scanned, (0, None), (0, None))(x, w)
+    close(results, 27 * x)
+    assert kept.shape == ()
+    results, kept = veery.vmap(looped, (0, None, 0), (0, None))(x, w, np.array([1, 2]))
+    close(results, [3.0, 18.0])
+    assert kept.shape == ()
+    close(veery.grad(lambda x, w: sum(scanned(x, w)), (0, 1))(2.0, 3.0), (27.0, 55.0))
+    close(veery.jvp(lambda x, w: sum(looped(x, w, 2)), (2.0, 3.0), (0.0, 1.0))[1], 13.0)
+
+
+def test_what_loops_and_branches_pass_on_are_arrays():
+    one = lax.scan(lambda c, _: (c, None), 1.0, None, length=2)[0]
+    for result in (one, lax.cond(True, lambda x: x, lambda x: x, 1.0)):
+        assert isinstance(result, veery.Array) and result.weak_type and result == 1.0
+
+
+def test_loops_that_python_runs_leave_arguments_as_they_are(in_numpy):
+    def body(carry):
+        x, y = carry
+        x += 1  # in place if it can be
+        return x, y + x
+
+    start = np.array(1.0)
+    with veery.disable_jit():
+        found = lax.while_loop(lambda c: c[0] < 10, body, (start, start))
+        assert lax.fori_loop(0, 0, lambda i, x: x + i, 1.0) == 1.0
+        with pytest.raises(ValueError, match="zero-length scan is not supported in disable_jit"):
+            lax.scan(lambda c, x: (c + x, x), 0.0, np.zeros(0))
+    close(found, (10.0, 55.0))
+    assert start == 1.0
+
+
+def test_errors_of_predicates_and_lengths(in_numpy):
+    cond = lambda p: lax.cond(p, lambda: 1.0, lambda: 2.0)
+    switch = lambda i: lax.switch(i, [lambda: 1.0, lambda: 2.0])
+    for f, value, words in [
+        (cond, None, "cond predicate is None"),
+        (cond, "foo", "Pred must be a scalar, got foo of type <class 'str'>"),
+        (cond, lambda: True, "Pred type must be either boolean or number, got <function"),
+        (switch, "foo", r"Index type must be an integer, got foo\."),
+        (switch, (1.0, 1.0), r"Branch index must be scalar, got \(1.0, 1.0\) of shape \(2,\)\."),
+    ]:
+        with pytest.raises(TypeError, match=words):
+            f(value)
+    step = lambda c, x: (c, x)
+    for f in (lambda n: lax.scan(step, 1.0, None, n), lambda n: lax.scan(step, 1.0, None, 2, unroll=n)):
+        with pytest.raises(veery.errors.ConcretizationTypeError, match="expects a concrete `int`"):
+            veery.jit(f)(3)

@@ -125,7 +125,9 @@ def test_carries_that_differ_are_shown_leaf_by_leaf():
     words = str(error.value)
     assert "* the input carry component c['a'] has type float32[] but the corresponding output carry component" in words
     assert "c['b'][0] has type float32[3]" in words and "has type float32[2], so the shapes do not match." in words
-    with raises(TypeError, r"carry c is a dict .* carry output is a tuple.*, so their Python types differ"):
+    with raises(
+        TypeError, r"carry c is a <class 'dict'> .* carry output is a <class 'tuple'>.*, so their Python types differ"
+    ):
         lax.while_loop(lambda c: True, lambda c: (c["a"],), init)
     with raises(TypeError, r"input carry component loop_carry\[1\] has type float32\[\]"):
         lax.fori_loop(0, 3, lambda i, c: lax.convert_element_type(c, np.int32), np.float32(1))

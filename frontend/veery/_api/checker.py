@@ -18,7 +18,7 @@ from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, jaxpr_as_fun, subj
 from veery._transforms import staging
 from veery._transforms.custom_rules import CustomJVPCall, CustomVJPCall
 from veery.lax import _arithmetic, _bitwise, _compare, _convert, _reduce, _shape, _slicing
-from veery.lax._check import DivisionByZeroError, FailedCheckError, Kind, NaNError, OOBError, Site
+from veery.lax._check import DivisionByZeroError, FailedCheckError, Kind, NaNError, OOBError, Site, index_site
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Checker:
     def _equation(self, eqn: JaxprEqn, operands: list[Any], failure: Failure) -> Sequence[Any]:
         name, checks = eqn.primitive.name, eqn.primitive.checks
         if name == "check":
-            if FailedCheckError in self.enabled:
+            if eqn.params["site"].kind in self.enabled:
                 self.add(failure, eqn, eqn.params["site"], _not(operands[0]), operands[1:])
             return []
         if name in _HIGHER_ORDER and self._may_fail(eqn):
@@ -80,10 +80,10 @@ class Checker:
             for e in inner.eqns:
                 checks = e.primitive.checks
                 kinds = {
-                    FailedCheckError: e.primitive.name == "check",
+                    FailedCheckError: e.primitive.name == "check",  # or one of an index, which is looked at anyhow
                     NaNError: "nan" in checks,
                     DivisionByZeroError: "division" in checks,
-                    OOBError: "index" in checks,
+                    OOBError: "index" in checks or e.primitive.name == "check",
                 }
                 if any(kinds[kind] for kind in self.enabled) or self._may_fail(e):
                     return True
@@ -326,14 +326,7 @@ def _check_index(checker: Checker, eqn: JaxprEqn, operands: list[Any], failure: 
     outside = _or(_compare.lt(vectors, _shape.full_like(vectors, 0)), _compare.gt(vectors, upper))
     value, entry = _first_where(outside, vectors)
 
-    def message(payload: Sequence[np.ndarray]) -> str:
-        axis = axes[int(payload[1])]
-        return (
-            f"out-of-bounds indexing for array of shape {shape}: index {int(payload[0])} is out of bounds for axis "
-            f"{axis} with size {shape[axis]}."
-        )
-
-    checker.add(failure, eqn, Site(OOBError, message), _any(outside), [value, entry])
+    checker.add(failure, eqn, index_site(shape, axes), _any(outside), [value, entry])
 
 
 def _or(x: Any, y: Any) -> Any:
@@ -360,8 +353,6 @@ def _index_vectors(eqn: JaxprEqn, operands: list[Any]) -> tuple[Any, Sequence[in
             return None
         columns = [_shape.reshape(s, (1, 1)) for s in starts]
         return _shape.concatenate(columns, 1), range(len(shape)), [n - k for n, k in zip(shape, sizes)]
-    if getattr(params["mode"], "name", "") == "CLIP":
-        return None
     numbers = params["dimension_numbers"]
     if name == "gather":
         axes, sizes = numbers.start_index_map, params["slice_sizes"]

@@ -11,12 +11,13 @@ from veery._api.arguments import wraps
 from veery._api.checker import Checker, Failure
 from veery._core import dtypes, source, tree
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
+from veery._core.config import config
 from veery._core.flat import FlatFunction
 from veery._core.trace import Tracer
 from veery._core.tree_registry import register_pytree_node
 from veery._transforms import staging
 from veery._transforms.calls import jit_p
-from veery.lax import _compare, _fill
+from veery.lax import _bodies, _compare, _fill, _reduce, _shape, _slicing
 from veery.lax._check import (
     DivisionByZeroError,
     FailedCheckError,
@@ -159,8 +160,15 @@ def check_error(error: Error) -> None:
         if message is not None:
             raise JaxRuntimeError(message)
         return
+    code: Any = error.code
+    size = int(np.prod(np.shape(code)))
     for position, payload in zip(error._positions, error._payloads):
-        pred = _compare.ne(error.code, np.int32(position + 1))
+        pred = _compare.ne(code, _fill.full_like(code, position + 1))
+        if np.ndim(code):  # an error for each element: the first of them that is one
+            pred = _shape.reshape(pred, (size,))
+            first = _reduce.argmin(pred, 0, np.int32)
+            rows = [_shape.reshape(x, (size, *np.shape(x)[np.ndim(code) :])) for x in payload]
+            pred, *payload = [_slicing.dynamic_index_in_dim(x, first, 0, keepdims=False) for x in (pred, *rows)]
         check_p.bind(pred, *payload, site=error._sites[position], debug=False)
 
 
@@ -188,10 +196,11 @@ def checkify(f: Callable[..., Any], errors: frozenset[ErrorCategory] = user_chec
     @wraps(f)
     @source.api_boundary
     def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
-        leaves, in_tree = tree.tree_flatten((args, kwargs))
-        flat = FlatFunction(lambda given, named: f(*given, **named), in_tree)
-        closed, consts = staging.close_over(staging.stage(flat, [aval_of(x) for x in leaves]))
-        operands = [*consts, *leaves]
+        # arguments keep their values: Python may go by them
+        args, kwargs = tree.tree_map(_as_array, (args, kwargs))
+        flat = FlatFunction(lambda: f(*args, **kwargs), tree.tree_structure(()))
+        with config.checking_indices(OOBError in enabled):
+            closed, operands = staging.close_over(staging.stage(flat, []))
         checker, sizes, whole = _functionalized(closed, operands, enabled)
         values = iter(jit_p.bind(*operands, jaxpr=whole, name="checkify"))
         code = next(values)
@@ -199,6 +208,11 @@ def checkify(f: Callable[..., Any], errors: frozenset[ErrorCategory] = user_chec
         return Error(code, payloads, tuple(sizes), checker.sites), tree.tree_unflatten(flat.out_tree, list(values))
 
     return checked
+
+
+def _as_array(x: Any) -> Any:
+    """A number as an array; what is none, and what decides in Python, stays as it is."""
+    return x if isinstance(x, (bool, str)) else _bodies.as_array(x)
 
 
 def _functionalized(closed: Any, operands: Sequence[Any], enabled: frozenset[Kind]) -> tuple[Checker, dict, Any]:

@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -250,6 +250,7 @@ class _ThreadSettings:
         self.values = values
         self.overridden: set[str] = set()
         values["_mesh"] = None
+        values["checks_indices"] = False
         values.update(_global_values)
         self._refresh()
 
@@ -260,7 +261,8 @@ class _ThreadSettings:
 
     def _refresh(self) -> None:
         self.values["x64_enabled"] = self.values["jax_enable_x64"]
-        self.values["_trace_key"] = (*[self.values[name] for name in _TRACED], self.values["_mesh"])
+        others = (self.values["_mesh"], self.values["checks_indices"])
+        self.values["_trace_key"] = (*[self.values[name] for name in _TRACED], *others)
 
 
 _threads: weakref.WeakSet[_ThreadSettings] = weakref.WeakSet()
@@ -290,6 +292,7 @@ class Config(threading.local):
     _thread: _ThreadSettings
     _trace_key: tuple[Any, ...]
     _mesh: Any  # see veery._core.mesh
+    checks_indices: bool  # whether `checkify` wants to know of indices out of bounds
 
     def __init__(self) -> None:
         # Called by threading.local in each thread at its first use.
@@ -326,6 +329,18 @@ class Config(threading.local):
         """Makes this the mesh context of this thread, under which functions are traced anew."""
         self.__dict__["_mesh"] = value
         self._thread._refresh()
+
+    @contextlib.contextmanager
+    def checking_indices(self, checks: bool) -> Iterator[None]:
+        """A block in which functions are traced with checks of their indices, if asked for."""
+        before = self.checks_indices
+        self.__dict__["checks_indices"] = before or checks
+        self._thread._refresh()
+        try:
+            yield
+        finally:
+            self.__dict__["checks_indices"] = before
+            self._thread._refresh()
 
     def parse_flags_with_absl(self) -> None:
         """Take settings from the command line: arguments such as `--jax_enable_x64=1`, before the first `--`.

@@ -93,7 +93,13 @@ def equality_errors_pytreedef(tree1: Any, tree2: Any) -> Iterator[tuple[KeyPath,
 
 
 def _describe(tree: Any) -> str:
-    return "a pytree leaf" if isinstance(tree, AnyLeaf) else f"a {type(tree).__name__}"
+    return "a pytree leaf" if isinstance(tree, AnyLeaf) else f"a {type(tree)}"
+
+
+def _with_children(tree: Any, count: int) -> str:
+    if isinstance(tree, (list, tuple)):
+        return f"a {type(tree).__name__} of length {count}"
+    return f"{_describe(tree)} with {count} child{'' if count == 1 else 'ren'}"
 
 
 def _equality_errors(
@@ -107,9 +113,9 @@ def _equality_errors(
     elif len(one.children) != len(other.children):
         yield (
             path,
-            f"{_describe(tree1)} with {len(one.children)} children",
-            f"{_describe(tree2)} with {len(other.children)} children",
-            "the numbers of children do not match",
+            _with_children(tree1, len(one.children)),
+            _with_children(tree2, len(other.children)),
+            f"the {'lengths' if isinstance(tree1, (list, tuple)) else 'numbers of children'} do not match",
         )
     elif one.metadata != other.metadata:
         yield (

@@ -7,7 +7,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from veery._core import source, tree, tree_registry
+import numpy as np
+
+from veery._core import dtypes, source, tree, tree_registry
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.config import config
 from veery._core.hitypes import MutableQuasiDynamicData, cur_qdd
@@ -15,7 +17,7 @@ from veery._core.jaxpr import ClosedJaxpr, DebugInfo, Var, eval_jaxpr
 from veery._core.trace import Tracer, axis_env
 from veery._transforms import staging
 from veery._transforms.varying import pvary, typed
-from veery.lax._convert import convert_element_type_p
+from veery.lax._convert import convert, convert_element_type_p
 
 
 class Body(NamedTuple):
@@ -147,6 +149,12 @@ def as_aval(x: Any, aval: Any) -> Any:
     return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type)
 
 
+def as_array(x: Any) -> Any:
+    """The value as an array (or tracer), if it is a number of Python or NumPy."""
+    is_number = dtypes.is_python_scalar(x) or isinstance(x, (np.ndarray, np.generic))
+    return convert(x, weak_type=dtypes.is_weakly_typed(x)) if is_number else x
+
+
 def same_type(a: Any, b: Any) -> bool:
     """Whether two avals are equal but for weak types."""
     if isinstance(a, ShapedArray) and isinstance(b, ShapedArray):
@@ -163,4 +171,4 @@ def difference(a: Any, b: Any) -> str:
         differences.append("the shapes do not match")
     if getattr(a, "divided", None) != getattr(b, "divided", None):
         differences.append("the shardings do not match")
-    return " and ".join(differences) or "the types do not match"
+    return ", and ".join(differences) or "the types do not match"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from veery._core import dtypes, tree, tree_errors, tree_registry
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.jaxpr import ClosedJaxpr, Var, eval_jaxpr, memoized
 from veery._core.mesh import context
+from veery._core.refs import is_ref
 from veery._transforms import staging
 from veery._transforms.varying import pvary
 from veery.lax import _bodies
@@ -79,6 +81,26 @@ def _promoted(a: Any, out: Any) -> ShapedArray | None:
     if a.dtype == out.dtype:
         return None
     return a.update(dtype=dtypes.result_type(dtypes.scalar_type_of(a.dtype), out.dtype), weak_type=False)
+
+
+def read_only(closed: ClosedJaxpr, n_consts: int, carry: Sequence[Any]) -> tuple[bool, ...]:
+    """Which values the body, that takes them behind constants, gives back as they are: they are no part of the loop."""
+    jaxpr = closed.jaxpr
+    ins = jaxpr.invars[n_consts : n_consts + len(carry)]
+    return tuple([a is v and not v.aval.has_qdd and not is_ref(x) for v, a, x in zip(ins, jaxpr.outvars, carry)])
+
+
+@memoized
+def as_consts(closed: ClosedJaxpr, n_consts: int, flags: tuple[bool, ...], gives_back: bool = True) -> ClosedJaxpr:
+    """The jaxpr with flagged values of the carry among its constants, the last of them; it does not give them back."""
+    jaxpr = closed.jaxpr
+    n = n_consts + len(flags)
+    carry = jaxpr.invars[n_consts:n]
+    moved = [v for v, flag in zip(carry, flags) if flag]
+    rest = [v for v, flag in zip(carry, flags) if not flag]
+    invars = [*jaxpr.invars[:n_consts], *moved, *rest, *jaxpr.invars[n:]]
+    given = [a for a, flag in itertools.zip_longest(jaxpr.outvars, flags) if not flag] if gives_back else jaxpr.outvars
+    return ClosedJaxpr(jaxpr.replace(invars=invars, outvars=given), closed.consts)
 
 
 def check(what: str, name: str, out_tree: Any, out_avals: Sequence[Any], in_tree: Any, in_avals: Sequence[Any]) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from veery._core.ad import NONDIFFERENTIABLE
+from veery._core.config import config
 from veery._core.jaxpr import Effect
 from veery._core.primitive import Primitive
 from veery._transforms.batching import move_batch
-from veery.lax import _reduce, _slicing
+from veery.lax import _bitwise, _compare, _reduce, _slicing
 
 
 class JaxRuntimeError(ValueError):
@@ -58,6 +59,26 @@ class Site:
 
     def __repr__(self) -> str:
         return self.kind.__name__
+
+
+def index_site(shape: Sequence[Any], axes: Sequence[int]) -> Site:
+    """The check of an index, whose values are the index and its place in `axes`."""
+
+    def message(payload: Sequence[np.ndarray]) -> str:
+        axis = axes[int(payload[1])]
+        return (
+            f"out-of-bounds indexing for array of shape {tuple(shape)}: index {int(payload[0])} is out of bounds for "
+            f"axis {axis} with size {shape[axis]}."
+        )
+
+    return Site(OOBError, message)
+
+
+def check_index(index: Any, shape: Sequence[Any], axis: int) -> None:
+    """Have `checkify` told of a scalar index out of bounds, where what reads or writes there does not show it."""
+    if config.checks_indices:
+        inside = _bitwise.bitwise_and(_compare.ge(index, 0), _compare.lt(index, shape[axis]))
+        check_p.bind(inside, index, np.int32(0), site=index_site(shape, (axis,)), debug=True)
 
 
 def _fail(pred: Any, *payload: Any, site: Site, debug: bool) -> list[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from veery._core import dtypes, effects, provided, source, tree, tree_errors, tree_registry
 from veery._core.ad import Zero, is_undefined_primal
-from veery._core.avals import ShapedArray, aval_of
+from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.config import config
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, eval_jaxpr, reference_eval
 from veery._core.mesh import context
@@ -72,7 +72,13 @@ def cond(
 
 
 def _as_index(pred: Any) -> Any:
-    aval: Any = aval_of(pred)
+    if pred is None:
+        raise TypeError("cond predicate is None")
+    if isinstance(pred, Sequence):
+        raise TypeError(f"Pred must be a scalar, got {pred} of type {type(pred)}.")
+    aval: Any = maybe_aval_of(pred)
+    if aval is None:
+        raise TypeError(f"Pred type must be either boolean or number, got {pred}.")
     if aval.shape:
         raise TypeError(f"Pred must be a scalar, got {pred} of shape {aval.shape}.")
     if dtypes.issubdtype(aval.dtype, np.bool_):
@@ -104,9 +110,12 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
         raise TypeError("lax.switch: branches argument should be a sequence of callables.")
     if operand is not _missing:
         operands = (operand,)
-    aval: Any = aval_of(index)
-    if aval.shape:
-        raise TypeError(f"Branch index must be scalar, got {index} of shape {aval.shape}.")
+    aval: Any = maybe_aval_of(index)
+    shape = np.shape(index) if aval is None else aval.shape
+    if shape:
+        raise TypeError(f"Branch index must be scalar, got {index} of shape {shape}.")
+    if aval is None:
+        raise TypeError(f"Index type must be an integer, got {index}.")
     if not dtypes.issubdtype(aval.dtype, np.integer):
         raise TypeError(f"Index type must be an integer, got {aval.dtype.name} in switch")
     if not branches:
@@ -135,7 +144,7 @@ def _switch(name: str, index: Any, funs: Sequence[Any], operands: tuple, names: 
     kept = [i for i, place in enumerate(passed) if place is None]
     branches = tuple([b.map_jaxpr(lambda j: j.replace(outvars=[j.outvars[i] for i in kept])) for b in jaxprs])
     chosen = iter(cond_p.bind(index, *inputs, branches=branches))
-    outs = [next(chosen) if place is None else inputs[place] for place in passed]
+    outs = [next(chosen) if place is None else _bodies.as_array(inputs[place]) for place in passed]
     return tree.tree_unflatten(bodies[0].out_tree, outs)
 
 

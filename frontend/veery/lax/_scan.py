@@ -12,6 +12,7 @@ from veery._core import source, tree
 from veery._core.ad import UndefinedPrimal, Zero, add_tangents, instantiate_zeros, is_undefined_primal
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config
+from veery._core.errors import ConcretizationTypeError
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, memoized, reference_eval
 from veery._core.primitive import Primitive
 from veery._core.refs import check_aliases
@@ -78,22 +79,31 @@ def scan(
     y_tree = _check_outputs(f, body, carry_tree, carry_avals)
     unroll = _checked_unroll(unroll, size)
     check_aliases(_bodies.function_name(f), "scan", [*carry_leaves, *x_leaves], body.consts)
-    outs = scan_p.bind(
-        *body.consts,
-        *carry_leaves,
-        *x_leaves,
-        jaxpr=body.jaxpr,
-        length=size,
-        reverse=bool(reverse),
-        num_consts=len(body.consts),
-        num_carry=len(carry_leaves),
-        unroll=unroll,
+    fixed = _carry.read_only(body.jaxpr, len(body.consts), carry_leaves)
+    consts = [*body.consts, *(x for x, flag in zip(carry_leaves, fixed) if flag)]
+    carried = [x for x, flag in zip(carry_leaves, fixed) if not flag]
+    outs = iter(
+        scan_p.bind(
+            *consts,
+            *carried,
+            *x_leaves,
+            jaxpr=_carry.as_consts(body.jaxpr, len(body.consts), fixed),
+            length=size,
+            reverse=bool(reverse),
+            num_consts=len(consts),
+            num_carry=len(carried),
+            unroll=unroll,
+        )
     )
-    n = len(carry_leaves)
-    return tree.tree_unflatten(carry_tree, outs[:n]), tree.tree_unflatten(y_tree, outs[n:])
+    last = [_bodies.as_array(x) if flag else next(outs) for x, flag in zip(carry_leaves, fixed)]
+    return tree.tree_unflatten(carry_tree, last), tree.tree_unflatten(y_tree, list(outs))
 
 
 def _checked_unroll(unroll: int | bool, length: int) -> int:
+    if isinstance(unroll, Tracer):
+        raise ConcretizationTypeError(
+            unroll, "The `unroll` argument to `scan` expects a concrete `int` or `bool` value."
+        )
     if unroll is True:
         return max(length, 1)
     if unroll < 0:
@@ -112,6 +122,8 @@ def leading_size(leaves: Sequence[Any], length: int | None = None) -> int:
             raise ValueError(f"scan got value with no leading axis to scan over: {x}.")
     sizes = {np.shape(x)[0] for x in leaves}
     if length is not None:
+        if isinstance(length, Tracer):
+            raise ConcretizationTypeError(length, "The `length` argument to `scan` expects a concrete `int` value.")
         try:
             length = int(length)
         except Exception as e:
@@ -138,8 +150,8 @@ def _check_outputs(f: Any, body: _bodies.Body, carry_tree: Any, carry_avals: Seq
         tree.tree_unflatten(body.out_tree, [None] * body.out_tree.num_leaves), (tuple, list)
     ):
         raise TypeError(
-            f"scan body output must be a pair, got {tree.tree_unflatten(body.out_tree, list(body.jaxpr.out_avals))} "
-            f"from {_bodies.function_name(f)}."
+            f"scan body output must be a pair, got {tree.tree_unflatten(body.out_tree, list(body.jaxpr.out_avals))}. "
+            f"The body is {_bodies.place(f)}."
         )
     n = len(carry_avals)
     out_avals = body.jaxpr.out_avals[: children[0].num_leaves]
@@ -150,6 +162,8 @@ def _check_outputs(f: Any, body: _bodies.Body, carry_tree: Any, carry_avals: Seq
 
 
 def _python_scan(f: Any, carry: Any, xs: Any, length: int, reverse: bool) -> tuple[Any, Any]:
+    if not length:
+        raise ValueError("zero-length scan is not supported in disable_jit() mode because the output type is unknown.")
     ys = []
     for i in reversed(range(length)) if reverse else range(length):
         carry, y = f(carry, tree.tree_map(lambda x: x[i], xs))  # noqa: B023

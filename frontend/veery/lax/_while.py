@@ -53,7 +53,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         raise TypeError("lax.while_loop: body_fun and cond_fun arguments should be callable.")
     leaves, treedef = tree.tree_flatten(init_val)
     if config.jax_disable_jit and not any(isinstance(x, Tracer) for x in leaves):
-        value = init_val
+        value = tree.tree_map(_bodies.as_array, init_val)  # the body may change arrays of NumPy in place
         while cond_fun(value):
             value = body_fun(value)
         return value
@@ -69,15 +69,21 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         return while_loop(cond_fun, body_fun, tree.tree_map(lambda x: pvary(x, ends), init_val))
     name = _bodies.first_parameter(body_fun)
     _carry.check("while_loop body function", name, body.out_tree, body.jaxpr.out_avals, treedef, avals)
-    operands = [*cond.consts, *body.consts, *leaves]
-    outs = while_p.bind(
-        *operands,
-        cond_nconsts=len(cond.consts),
-        cond_jaxpr=cond.jaxpr,
-        body_nconsts=len(body.consts),
-        body_jaxpr=body.jaxpr,
+    fixed = _carry.read_only(body.jaxpr, len(body.consts), leaves)
+    consts = [x for x, flag in zip(leaves, fixed) if flag]
+    outs = iter(
+        while_p.bind(
+            *[*cond.consts, *consts],
+            *[*body.consts, *consts],
+            *[x for x, flag in zip(leaves, fixed) if not flag],
+            cond_nconsts=len(cond.consts) + len(consts),
+            cond_jaxpr=_carry.as_consts(cond.jaxpr, len(cond.consts), fixed, False),
+            body_nconsts=len(body.consts) + len(consts),
+            body_jaxpr=_carry.as_consts(body.jaxpr, len(body.consts), fixed),
+        )
     )
-    return tree.tree_unflatten(treedef, outs)
+    last = [_bodies.as_array(x) if flag else next(outs) for x, flag in zip(leaves, fixed)]
+    return tree.tree_unflatten(treedef, last)
 
 
 def _check_condition(cond: _bodies.Body) -> None:

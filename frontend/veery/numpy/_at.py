@@ -14,6 +14,7 @@ from veery._core import dtypes, source
 from veery._core.array import ArrayImpl
 from veery._transforms import explicit
 from veery.lax import GatherScatterMode, ScatterDimensionNumbers
+from veery.lax._check import check_index
 from veery.lax._placement import laid_out
 from veery.numpy import _arithmetic
 from veery.numpy._arithmetic import choose
@@ -23,6 +24,7 @@ from veery.numpy._index_expressions import Index, concrete_mask, parse
 from veery.numpy._indexing import (
     CLAMPING,
     Plan,
+    check_static,
     index_vectors,
     is_eager,
     mode_of,
@@ -277,6 +279,7 @@ def _write(name: str, x: Array, index: Index, values: Array, promises: tuple) ->
     if index.is_basic and unit:
         if index.is_static and wrap_negative:
             starts, inside = _static_starts(index, mode)
+            check_static(index)
             if not inside:
                 return asarray(x)
             arrays = starts
@@ -355,6 +358,7 @@ def _places(shape: tuple[int, ...], plan: Plan, starts: Sequence[Any]) -> tuple[
             places.append(size_as(s.start if s.step > 0 else s.start - s.size + 1, np.dtype(np.int32)))
             continue
         start = normalize(next(rest), n, plan.wrap)
+        check_index(start, shape, len(places))
         clamped = lax.clamp(start.dtype.type(0), start, size_as(n - 1, start.dtype))
         if plan.mode not in CLAMPING[1:] and not isinstance(start, (np.ndarray, np.generic)):
             inside.append(lax.eq(start, clamped))

@@ -19,6 +19,7 @@ from veery._core.config import config
 from veery._core.dimensions import is_symbolic_dim, max_dim, min_dim
 from veery._core.trace import Tracer, current_trace, eval_trace
 from veery.lax import GatherDimensionNumbers, GatherScatterMode
+from veery.lax._check import check_index
 from veery.numpy._arithmetic import as_array, choose
 from veery.numpy._creation import from_host
 from veery.numpy._elementwise import jitted
@@ -101,8 +102,18 @@ def wrap(i: int, n: int) -> int:
     return min_dim(max_dim(i + n if i < 0 else i, 0), n - 1)
 
 
+def check_static(index: Index) -> None:
+    """Have `checkify` told of Python ints out of bounds, which are moved inside."""
+    if not config.checks_indices:
+        return
+    for axis, (e, n) in enumerate(zip(index.entries, index.shape)):
+        if isinstance(e, int) and not -n <= e < n:
+            check_index(np.int32(e if e >= 0 else e + n), index.shape, axis)
+
+
 def _basic(x: Array, index: Index) -> Array:
     """Slices first, then scalars: static ones are slices of size 1, traced ones starts of a dynamic_slice."""
+    check_static(index)
     x = lax.expand_dims(x, index.newaxes) if index.newaxes else x
     static = [
         Slice(wrap(e, n), 1, 1) if isinstance(e, int) else e if isinstance(e, Slice) else Slice(0, n, 1)

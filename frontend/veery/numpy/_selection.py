@@ -311,10 +311,10 @@ def _nonzero(a: Array, fills: tuple[Any, ...], size: int) -> tuple[Array, ...]:
         return tuple(lax.broadcast_in_dim(to_dtype(f, dtype), (size,), ()) for f in fills)
     mask = lax.reshape(to_bool(a), (total,))
     count = lax.cumsum(lax.convert_element_type(mask, dtype), 0)
-    # An element's place is its count less one; those that do not count go out of bounds and are dropped.
-    place = _choose(mask, lax.sub(count, dtype.type(1)), dtype.type(size))
-    zeros = full((size,), 0, dtype)
-    flat = zeros.at[place].set(lax.iota(dtype, total))  # type: ignore[attr-defined]
+    # An element's place is its count less one; those that do not count go behind the others.
+    place = lax.min(_choose(mask, lax.sub(count, dtype.type(1)), dtype.type(size)), dtype.type(size))
+    zeros = full((size + 1,), 0, dtype)
+    flat = lax.slice(zeros.at[place].set(lax.iota(dtype, total)), (0,), (size,))  # type: ignore[attr-defined]
     valid = lax.lt(lax.iota(dtype, size), lax.squeeze(lax.slice(count, (total - 1,), (total,)), (0,)))
     out = []
     for i, fill in enumerate(fills):
