@@ -149,6 +149,21 @@ def test_another_place_in_memory_is_no_other_dispatch(folder: Path) -> None:
         np.testing.assert_array_equal(got, np.asarray(expected))
 
 
+def test_dispatches_that_are_the_same_but_for_their_places(folder: Path) -> None:
+    """Two tiled copies of a program are one dispatch under two names, once where they lie is passed."""
+
+    def fun(x: Any, y: Any, w: Any) -> Any:
+        return (x @ w).T @ (y @ w), jnp.cumsum(x, 0) @ w, jnp.cumsum(y, 0) @ w
+
+    operands = some(90, 88), some(90, 88), some(88, 100)
+    first, _ = compiled(fun, *operands)
+    forget_programs(folder)
+    again, (count, known) = compiled(fun, *operands)
+    assert known == count
+    for got, expected in zip(again, first, strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
 @pytest.mark.parametrize("n", [17, 20, 40, 68])
 def test_places_are_aligned_as_they_are(n: int) -> None:
     """The parts of what is joined are computed in their places, which are multiples of 4, 16 and 32 bytes."""

@@ -154,7 +154,8 @@ class Object:
                 if place.section[0] == self._name:
                     waiting.append(place.section[1])
                 else:
-                    (part,) = (part for part in self._others.values() if part.section == place.section)
+                    # dispatches of other names may be the same one
+                    part = next(part for part in self._others.values() if part.section == place.section)
                     found |= part.sections
         return found
 
