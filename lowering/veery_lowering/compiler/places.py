@@ -17,13 +17,13 @@ from veery_lowering.mlir import ir, maker, operations
 
 _ALIGNMENT = 64  # of what is allocated, in bytes
 _BARRIER = "util.optimization_barrier"
-DROP_BARRIERS = "iree-util-drop-compiler-hints"
+_OURS = "veery.place"  # of barriers: others keep apart what a program waits for
 
 
 def pass_places(module: ir.Module) -> None:
     """Let places in memory be operands of dispatches, once IREE has noted in the dispatches what is known of them.
 
-    What is passed stands behind barriers until `DROP_BARRIERS`, so that it is not folded into the dispatches.
+    What is passed stands behind barriers until `show_places`, so that it is not folded into the dispatches.
     """
     calls: dict[str, list[Any]] = {}
     for op in operations(module.operation):
@@ -35,6 +35,13 @@ def pass_places(module: ir.Module) -> None:
             for function in [x for x in operations(op.operation) if x.name == "func.func"]:
                 name = f"@{op.attributes['sym_name'].value}::@{function.attributes['sym_name'].value}"
                 _pass_places(function, calls.get(name, []))
+
+
+def show_places(module: ir.Module) -> None:
+    """Remove the barriers that `pass_places` made."""
+    for op in [op for op in operations(module.operation) if op.name == _BARRIER and _OURS in op.attributes]:
+        op.results[0].replace_all_uses_with(op.operands[0])
+        op.erase()
 
 
 def _pass_places(function: Any, calls: list[Any]) -> None:
@@ -84,7 +91,8 @@ class _Passed:
         value = self._call.operands[self._index]
         if maker(value) != _BARRIER:
             with self._call.location, ir.InsertionPoint(self._call):
-                barrier = ir.Operation.create(_BARRIER, results=[value.type], operands=[value])
+                ours = {_OURS: ir.UnitAttr.get()}
+                barrier = ir.Operation.create(_BARRIER, results=[value.type], operands=[value], attributes=ours)
             self._call.operands[self._index] = barrier.result
 
 

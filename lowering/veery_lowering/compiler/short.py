@@ -23,7 +23,7 @@ from typing import Any
 from veery_lowering.compiler import steps, tiles
 from veery_lowering.compiler.machine_code import Execute, machine_code
 from veery_lowering.compiler.parts import Parts
-from veery_lowering.compiler.places import DROP_BARRIERS, pass_places
+from veery_lowering.compiler.places import pass_places, show_places
 from veery_lowering.mlir import Invocation, ir
 from veery_lowering.store.cache import DiskCache
 
@@ -92,10 +92,7 @@ def _stream(clean: _CleanUps) -> list[str]:
 
 def _operands(clean: _CleanUps) -> list[str]:
     """What dispatches are passed, without what all calls agree on."""
-    s, both = _STREAM, clean.of
-    return [
-        f"{s}pack-dispatch-operands,{both(_CLEAN)},{s}fold-uniform-operands,{DROP_BARRIERS},{clean.all},symbol-dce",
-    ]
+    return [f"{_STREAM}pack-dispatch-operands,{clean.of(_CLEAN)},{_STREAM}fold-uniform-operands"]
 
 
 _CONFIGURE = [
@@ -171,6 +168,8 @@ def compile_dispatches(
     _run(invocation, "stream", _stream(clean))
     pass_places(module)
     _run(invocation, "operands", _operands(clean))
+    show_places(module)
+    _run(invocation, "operands", [f"{clean.all},symbol-dce"])
     module.operation.verify()
     if look is not None:
         look(module)
