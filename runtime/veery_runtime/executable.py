@@ -257,10 +257,7 @@ class Executable:
         """Leaves the submission to a worker thread."""
         deferred = Deferred(self.name)
         previous = effects.enqueue(deferred) if self.has_effects and not workers.nested() else None
-        # On its threads IREE 3.13 does not wait, between trips of a loop in a synchronous program, for the memory that
-        # a command is to write: "transient buffer has not been committed" (examples/hares.py).
-        loops = self.is_synchronous and self._program.blocking
-        inline = self.device.inline is not None and (loops or self._program.work <= INLINE_WORK)
+        inline = self.device.inline is not None and self._program.work <= INLINE_WORK
 
         def submit() -> None:
             try:
