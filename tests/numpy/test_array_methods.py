@@ -181,7 +181,7 @@ def test_what_has_no_buffer_is_refused_and_still_read():
     with pytest.raises(RuntimeError, match="deleted"):
         np.asarray(read)
     assert np.asarray(brain).dtype == jnp.bfloat16
-    with pytest.raises(TypeError, match="PRNG key"):
+    with pytest.raises(TypeError, match="PRNGKey dtype"):
         np.asarray(key)
     with pytest.raises(RuntimeError, match="deleted"):
         np.asarray(deleted)
