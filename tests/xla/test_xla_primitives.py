@@ -27,7 +27,6 @@ _AT_ONCE = 40  # functions in a module: XLA's time grows faster than their numbe
 _ULPS = {
     "sinh": 16,
     "cosh": 16,
-    "atanh": 32,
 }
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.numerics import real
-from veery_lowering.emit.numerics._expr import Expr, polynomial, round_even, where
+from veery_lowering.emit.numerics._expr import Expr, copy_sign, polynomial, round_even, where
 
 _native: ContextVar[bool] = ContextVar("native", default=False)
 
@@ -70,3 +70,14 @@ def log_plus_one(operand: hlo.Value) -> hlo.Value:
     close = s * (2.0 + z * polynomial(z, real.LOG_COEFFICIENTS[8]))
     far = Expr(hlo.log((1.0 + x).value))
     return where(near, where(x.equals(0.0), x, close), far).value
+
+
+def inverse_hyperbolic_tangent(operand: hlo.Value) -> hlo.Value:
+    """The inverse hyperbolic tangent, of float64 by `log_plus_one`: XLA's own is made of its log1p."""
+    if hlo.dtype_of(operand) != np.float64:
+        return hlo.atanh(operand)
+    a = abs(Expr(operand))
+    double = a + a
+    half = log_plus_one((double + double * a / (1.0 - a)).value)
+    result = where(a.equals(1.0), np.inf, 0.5 * Expr(half))
+    return copy_sign(where(a > 1.0, np.nan, result), Expr(operand)).value

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.emit.numerics.elementary import log_plus_one, native
+from veery_lowering.emit.numerics.elementary import inverse_hyperbolic_tangent, log_plus_one, native
 from veery_lowering.emit.registry import lookup, rule
 from veery_lowering.emit.rules.convert import convert_dtype
-from veery_lowering.emit.rules.elementwise import elementwise, integer_power
+from veery_lowering.emit.rules.elementwise import elementwise, in_complex128, integer_power
 from veery_lowering.stablehlo import Value
 
 
@@ -44,7 +44,7 @@ _OPERATIONS: dict[str, Callable[..., Value]] = {
     "tanh": hlo.tanh,
     "asinh": hlo.asinh,
     "acosh": hlo.acosh,
-    "atanh": hlo.atanh,
+    "atanh": inverse_hyperbolic_tangent,
     "cbrt": hlo.cbrt,
     "logistic": _also_of_nan(hlo.logistic),
     "sqrt": hlo.sqrt,
@@ -55,7 +55,7 @@ _OPERATIONS: dict[str, Callable[..., Value]] = {
     "clz": hlo.count_leading_zeros,
     "div": hlo.divide,
     "rem": hlo.remainder,
-    "atan2": hlo.atan2,
+    "atan2": in_complex128(hlo.atan2),
     "erf": hlo.erf,
     "erfc": hlo.erfc,
     "zeta": hlo.zeta,
@@ -172,7 +172,7 @@ def _pow(ctx: Any, x: Value, y: Value) -> Value:
         assert general is not None
         result: Value = general(ctx, x, y)
         return result
-    return hlo.power(x, convert_dtype(y, dtype))
+    return in_complex128(hlo.power)(x, convert_dtype(y, dtype))
 
 
 @rule("convert_element_type", target="xla")
