@@ -52,7 +52,9 @@ def runtime() -> Any:
     veery_runtime.buffer_protocol.redirect(ArrayImpl, "_a")
     if config.jax_num_cpu_devices and config.jax_num_cpu_devices > 0:
         veery_runtime.configure(num_cpu_devices=config.jax_num_cpu_devices)
-    veery_runtime.configure(records=lambda: lowering().disk_cache().directory)
+    veery_runtime.configure(
+        records=lambda: lowering().disk_cache().directory, asynchronous=lambda: config.jax_cpu_enable_async_dispatch
+    )
     veery_runtime.errors.raise_also_as(JaxRuntimeError)
     return veery_runtime
 

@@ -30,17 +30,23 @@ _LOOKED_FOR = {
 }
 
 
-def configure(*, num_cpu_devices: int | None = None, records: Callable[[], Path] | None = None) -> None:
-    """Sets the number of virtual CPU devices, and the folder for what is remembered of plugins.
+def configure(
+    *,
+    num_cpu_devices: int | None = None,
+    records: Callable[[], Path] | None = None,
+    asynchronous: Callable[[], bool] | None = None,
+) -> None:
+    """Sets the number of virtual CPU devices, and what is asked for when a plugin is loaded.
 
     Args:
-      num_cpu_devices: more can be asked for at any time; fewer only before the first use. The environment variable
-        VEERY_NUM_CPU_DEVICES gives the number where this was not called, or what programs for JAX set,
-        XLA_FLAGS=--xla_force_host_platform_device_count=8 (default 1).
-      records: says the folder when it is needed; without it nothing is remembered.
+      num_cpu_devices: more can be asked for at any time, of a plugin for CPUs until it is loaded; fewer only before the
+        first use. The environment variable VEERY_NUM_CPU_DEVICES gives the number where this was not called, or what
+        programs for JAX set, XLA_FLAGS=--xla_force_host_platform_device_count=8 (default 1).
+      records: says the folder for what is remembered of plugins when it is needed; without it nothing is.
+      asynchronous: says whether calls of plugins for CPUs return before they are done, where the plugin can do both.
     """
-    global _cpu_count, _records
-    _records = records or _records
+    global _cpu_count, _records, _asynchronous
+    _records, _asynchronous = records or _records, asynchronous or _asynchronous
     if num_cpu_devices is None:
         return
     if num_cpu_devices < 1:
@@ -67,6 +73,10 @@ def _requested_cpus() -> int:
     if count < 1:
         raise ValueError(f"VEERY_NUM_CPU_DEVICES must be a positive integer, got {text!r}")
     return count
+
+
+def _number_of_cpus() -> int:
+    return _cpu_count or _requested_cpus()
 
 
 def _open_gpus(platform: str) -> list[Device]:
@@ -101,7 +111,7 @@ def _all() -> list[Device]:
     if _devices is None:
         with _lock:
             if _devices is None:
-                cpus: list[Device] = [CpuDevice(i) for i in range(_cpu_count or _requested_cpus())]
+                cpus: list[Device] = [CpuDevice(i) for i in range(_number_of_cpus())]
                 _devices = cpus
     return _devices
 
@@ -146,13 +156,19 @@ def devices(platform: str | None = None) -> list[Device]:
     return _platform(platform) or _missing(platform, _absent.get(platform, "no device"))
 
 
+def _options_of_plugins() -> dict[str, int]:
+    """Plugins are asynchronous unless they are told, and not all of them take that option."""
+    options: dict[str, int] = {"cpu_device_count": _number_of_cpus()}
+    return options if _asynchronous() else {**options, "asynchronous": False}
+
+
 def plugins() -> Any:
     """What knows of PJRT plugins (see veery_runtime.pjrt.plugins)."""
     global _plugins
     if _plugins is None:
         from veery_runtime.pjrt import plugins
 
-        plugins.remember_trials(_records)
+        plugins.configure(trials=_records, options=_options_of_plugins)
         _plugins = plugins
     return _plugins
 
@@ -180,6 +196,7 @@ def better(*forms: Any) -> Any:
 
 _plugins: Any = None
 _records: Callable[[], Path] | None = None
+_asynchronous: Callable[[], bool] = lambda: True
 
 
 def _missing(platform: str, cause: str) -> list[Device]:
@@ -218,6 +235,8 @@ def _finish() -> None:
         except Exception:
             logging.getLogger("veery").exception("work with effects failed and its error was never read")
     workers.drain()
+    if _plugins is not None:
+        _plugins.finish()
 
 
 def _after_fork() -> None:

@@ -14,7 +14,8 @@ import pytest
 
 import veery
 from veery_runtime.pjrt import abi, options, plugins
-from veery_runtime.pjrt.api import named_values
+from veery_runtime.pjrt.api import PjrtError, named_values
+from veery_runtime.pjrt.client import _created
 
 _ASK = """
 import sys, veery
@@ -30,7 +31,7 @@ def _asked(platform: str, tmp_path: Path, **environment: str) -> list[str]:
     """What a new process says when it is asked for a platform, and that IREE goes on."""
     variables = {**os.environ, "VEERY_CACHE_DIR": str(tmp_path), **environment}
     said = subprocess.run([sys.executable, "-c", _ASK, platform], capture_output=True, text=True, env=variables)
-    assert said.returncode == 0, said.stderr
+    assert said.returncode == 0 and "cpu_device_count" not in said.stderr, said.stderr
     lines = said.stdout.splitlines()
     assert lines[-1] == "2.0"
     return lines[:-1]
@@ -131,6 +132,36 @@ def test_a_plugin_is_tried_once(xla: Any, tmp_path: Path) -> None:
     assert _asked("xla", tmp_path)[0].startswith("[XlaDevice(id=0)")
 
 
+@pytest.mark.parametrize(("environment", "count"), [({}, 1), ({"JAX_NUM_CPU_DEVICES": "3"}, 3)])
+def test_the_number_of_devices_is_that_of_the_cpu(
+    xla: Any, tmp_path: Path, environment: dict[str, str], count: int
+) -> None:
+    (said,) = _asked("xla", tmp_path, **environment)
+    assert said == str([f"XlaDevice(id={i})" for i in range(count)]).replace("'", "")
+
+
+def test_options_that_a_plugin_does_not_take_are_left_out() -> None:
+    class Older:
+        asked: list[dict[str, Any]]
+
+        def call(self, name: str, arguments: Any) -> Any:
+            given = named_values(arguments.create_options, arguments.num_options)
+            self.asked.append(given)
+            if "asynchronous" in given or (given and not self.takes_devices):
+                raise PjrtError("INVALID_ARGUMENT: Unexpected option name passed", 3)
+            arguments.client = 7
+            return arguments
+
+        def __init__(self, takes_devices: bool) -> None:
+            self.asked, self.takes_devices = [], takes_devices
+
+    asked = {"cpu_device_count": 2, "asynchronous": False}
+    for takes_devices, tried in ((True, [2, 1]), (False, [2, 1, 0])):
+        older: Any = Older(takes_devices)
+        assert _created(older, asked) == 7
+        assert older.asked == [dict(list(asked.items())[:count]) for count in tried]
+
+
 def test_nothing_is_loaded_until_it_is_asked_for(tmp_path: Path) -> None:
     program = (
         "import sys, veery\nprint(veery.jit(lambda x: x + 1)(1.0), len(veery.devices()))\n"
@@ -138,6 +169,16 @@ def test_nothing_is_loaded_until_it_is_asked_for(tmp_path: Path) -> None:
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert said.stdout.split()[2:] == ["False", "False"]
+
+
+def test_a_process_ends_while_its_work_is_in_flight(xla: Any) -> None:
+    program = (
+        "import veery as jax, veery.numpy as jnp\n"
+        "f = jax.jit(lambda x: jax.lax.fori_loop(0, 30, lambda i, x: jnp.sin(x) @ x, x), backend='xla')\n"
+        "ys = [f(jnp.full((100, 100), i, jnp.float32)) for i in range(40)]  # memory that XLA gives back later\n"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (said.returncode, said.stderr) == (0, "")
 
 
 def test_the_report_names_plugins(xla: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,10 +47,9 @@ def freed(xla: Any, monkeypatch: Any) -> Iterator[Counted]:
         kind.__del__(result)  # type: ignore[attr-defined]
 
     counting = type("Result", (kind,), {"__slots__": (), "__del__": count})
-    monkeypatch.setattr("veery_runtime.pjrt.result.result_type", lambda client: counting)
     free = client.destroy_buffer
     monkeypatch.setattr(client, "destroy_buffer", lambda address: (counted.freed.append(int(address)), free(address)))
-    one, many = maker_of(client)
+    one, many = maker_of(counting)
     made = counted.made.extend
     counting_maker = Maker(
         lambda address, *args: (made([address]), one(address, *args))[1],

@@ -154,7 +154,9 @@ OPTIONS: dict[str, Option] = {
     "veery_compiler_options": Option(
         (), compiler_options.pairs, True, "Options of every compilation: 'optimize_for=size iree-opt-level=O2'."
     ),
-    "jax_cpu_enable_async_dispatch": Option(True, _boolean, False, "Calls on the CPU return before they are done."),
+    "jax_cpu_enable_async_dispatch": Option(
+        True, _boolean, False, "Calls by XLA on the CPU return before they are done; read by newer plugins."
+    ),
     "jax_enable_compilation_cache": Option(True, _boolean, False, "Keep compiled programs on disk."),
     "jax_compilation_cache_dir": Option(
         None, _text, False, "Where they are kept; None: VEERY_CACHE_DIR, else the user's cache folder."

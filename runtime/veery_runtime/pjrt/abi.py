@@ -10,6 +10,7 @@ Source: xla/pjrt/c/pjrt_c_api.h of OpenXLA, whose order and names these tables f
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 MAJOR = 0
@@ -154,7 +155,7 @@ TILED_SIZE = 7 * 8
 
 
 class NamedValue(ctypes.Structure):
-    """PJRT_NamedValue, its union as the word that it is."""
+    """PJRT_NamedValue, its union as the word that it is; strings, lists and floats are other kinds than these."""
 
     _fields_ = [
         ("struct_size", ctypes.c_size_t),
@@ -166,6 +167,19 @@ class NamedValue(ctypes.Structure):
         ("value_size", ctypes.c_size_t),
     ]
 
+
+def named_values(options: Sequence[tuple[str, int]]) -> tuple[Any, Any]:
+    """Integers and bools as an array of NamedValues, and what must live as long."""
+    names = [ctypes.create_string_buffer(name.encode()) for name, _ in options]
+    values = (NamedValue * len(options))()
+    for each, name, (_, value) in zip(values, names, options):
+        each.struct_size = ctypes.sizeof(NamedValue)
+        each.name, each.name_size = ctypes.addressof(name), len(name) - 1
+        each.type, each.value, each.value_size = BOOL if isinstance(value, bool) else INT64, value, 1
+    return values, names
+
+
+INT64, BOOL = 1, 4  # PJRT_NamedValue_Type
 
 # PJRT_HostBufferSemantics.
 COPIED_DURING_CALL = 0

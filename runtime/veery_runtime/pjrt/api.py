@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -49,7 +51,8 @@ class Api:
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            library = ctypes.CDLL(path)
+            with _quiet_log():
+                library = ctypes.CDLL(path)
             get = library.GetPjrtApi
         except (OSError, AttributeError) as error:
             raise DeviceUnavailableError(f"{path} is not a PJRT plugin that can be loaded: {error}") from None
@@ -131,6 +134,20 @@ class Api:
             extension = abi.Extension.from_address(address)
             yield address, extension.type
             address = extension.next
+
+
+@contextlib.contextmanager
+def _quiet_log() -> Iterator[None]:
+    """XLA takes the level of its log from the environment when it is loaded; without one it tells of each option."""
+    name = "TF_CPP_MIN_LOG_LEVEL"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "1"  # warnings, as JAX has it
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 def named_values(address: int | None, count: int) -> dict[str, Any]:

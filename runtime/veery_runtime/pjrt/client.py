@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,9 +16,9 @@ from veery_runtime import completion
 from veery_runtime.errors import ForkedProcessError
 from veery_runtime.pjrt import abi
 from veery_runtime.pjrt.api import Api, PjrtError
-from veery_runtime.pjrt.handle import Handle, Origin, Work, one_field, text_buffer
+from veery_runtime.pjrt.handle import Handle, Origin, Shared, Work, one_field, text_buffer
 from veery_runtime.pjrt.options import compile_options
-from veery_runtime.pjrt.result import maker_of
+from veery_runtime.pjrt.result import maker_of, result_type
 
 _READY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -39,9 +40,15 @@ class Client:
 
     runtime_type = "pjrt_c_api"
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, options: Mapping[str, int] | None = None) -> None:
+        """Starts a plugin.
+
+        Args:
+            api: the plugin's functions.
+            options: what it is started with; those that it does not take are left out, the last ones first.
+        """
         self.api = api
-        self.address = api.call("Client_Create", abi.ClientCreate()).client
+        self.address = _created(api, options or {})
         self.platform_name = api.text("Client_PlatformName", abi.ClientText(client=self.address))
         self.platform_version = api.text("Client_PlatformVersion", abi.ClientText(client=self.address))
         found = api.call("Client_AddressableDevices", abi.ClientDevices(client=self.address))
@@ -60,9 +67,11 @@ class Client:
         self._uploads, self._copies = Origin(self, "copy to a device"), Origin(self, "copy between devices")
         self.finished = Work(Origin(self, "a finished call"))  # of buffers whose contents are there
         self.finished.is_done = True
-        self.maker = maker_of(self)
+        self._results = result_type(self)
+        self.maker = maker_of(self._results)
         self._generation = completion.generation
         self._waiting: dict[int, Callable[[], Any]] = {}
+        self.lent: set[int] = set()  # of those that wait: what lives as long as a buffer
         self._numbers = itertools.count(1)
         self._on_ready = _READY(self._call_waiting)
         self._on_ready_address = ctypes.cast(self._on_ready, ctypes.c_void_p).value
@@ -172,18 +181,30 @@ class Client:
 
     def when_ready(self, event: int, then: Callable[[], Any]) -> None:
         """Calls a function, on one of the plugin's threads, when an event has happened."""
-        number = next(self._numbers)
+        self._call_when_ready(next(self._numbers), event, then)
+
+    def _call_when_ready(self, number: int, event: int, then: Callable[[], Any]) -> None:
         self._waiting[number] = then
         self.api.call("Event_OnReady", abi.EventOnReady(event=event, callback=self._on_ready_address, user_arg=number))
 
-    def keep_until(self, event: int, kept: Any) -> None:
+    def keep_until(self, event: int, kept: Any, number: int | None = None) -> None:
         """Keeps what the plugin uses until an event has happened, which is freed then."""
         destroy = self.destroy_event
 
         def free(_: Any = kept) -> None:
             destroy(event)
 
-        self.when_ready(event, free)
+        self._call_when_ready(next(self._numbers) if number is None else number, event, free)
+
+    def finish(self) -> None:
+        """At exit: waits until no thread of the plugin will call Python any more, which would end the process.
+
+        Buffers are left to the system: the plugin may have its last use of one still before it, and tells then.
+        """
+        self.destroy_buffer = _leave
+        self._results.__del__ = _leave  # type: ignore[attr-defined]
+        while self._generation == completion.generation and self._waiting.keys() - self.lent:
+            time.sleep(0.0005)
 
     def _call_waiting(self, error: int | None, number: int) -> None:
         if error:
@@ -208,13 +229,19 @@ class Client:
         self.api.call("Client_BufferFromHostBuffer", arguments)
         done = arguments.done_with_host_buffer
         if shared:
-            self.keep_until(done, array)
-        elif done:
+            handle = Shared(arguments.buffer, Work(self._uploads))
+            handle.number = number = next(self._numbers)
+            self.lent.add(number)
+            self.keep_until(done, array, number)
+            return handle
+        if done:
             self.destroy_event(done)
         return Handle(arguments.buffer, Work(self._uploads))
 
     def delete_buffer(self, address: int) -> None:
         """Gives the contents of a buffer up; work in flight and views keep what they use of them."""
+        if isinstance(address, Shared):
+            self.lent.discard(address.number)
         self._delete_buffer(address)
 
     def is_deleted(self, buffer: int) -> bool:
@@ -319,6 +346,22 @@ class Client:
     def destroy_executable(self, loaded: int) -> None:
         """Frees a loaded executable."""
         self.api.try_call("LoadedExecutable_Destroy", abi.Executable(executable=loaded))
+
+
+def _leave(_: Any) -> None:
+    """Frees nothing."""
+
+
+def _created(api: Api, options: Mapping[str, int]) -> int:
+    """The address of a new client."""
+    for count in range(len(options), 0, -1):
+        values, _held = abi.named_values(list(options.items())[:count])
+        given = abi.ClientCreate(create_options=ctypes.addressof(values), num_options=count)
+        try:
+            return int(api.call("Client_Create", given).client)
+        except PjrtError:  # what is wrong besides options is told below
+            pass
+    return int(api.call("Client_Create", abi.ClientCreate()).client)
 
 
 def _freeing(function: Any) -> Callable[[int], None]:

@@ -154,6 +154,20 @@ class Handle(int):
         return event
 
 
+class Shared(Handle):
+    """The address of a plugin's buffer that has memory of NumPy's, which the plugin gives back on a thread of its own.
+
+    Attributes:
+        number: of what the client keeps until then.
+    """
+
+    number: int
+
+    def __del__(self) -> None:
+        self.client.lent.discard(self.number)
+        Handle.__del__(self)
+
+
 class View:
     """What reads the contents of a buffer on the host, which stay as they are until it goes."""
 

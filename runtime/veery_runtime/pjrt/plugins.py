@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,12 +91,18 @@ _lock = threading.RLock()
 _opened: dict[str, list[PjrtDevice]] = {}
 _problems: dict[str, str] = {}
 _trials: Callable[[], Path] | None = None
+_options: Callable[[], Mapping[str, int]] | None = None
 
 
-def remember_trials(folder: Callable[[], Path] | None) -> None:
-    """Where it is kept which plugins could be loaded, so that each is tried once on a machine; None for nowhere."""
-    global _trials
-    _trials = folder
+def configure(*, trials: Callable[[], Path] | None, options: Callable[[], Mapping[str, int]]) -> None:
+    """What is asked for when a plugin is loaded.
+
+    Args:
+        trials: where it is kept which plugins could be loaded, so that each is tried once on a machine; None: nowhere.
+        options: what plugins for CPUs are started with, such as {"cpu_device_count": 1}.
+    """
+    global _trials, _options
+    _trials, _options = trials, options
 
 
 def found() -> list[Plugin]:
@@ -139,6 +145,12 @@ def devices(platform: str) -> list[PjrtDevice]:
 def opened() -> list[PjrtDevice]:
     """The devices of plugins that were loaded."""
     return [device for each in _opened.values() for device in each]
+
+
+def finish() -> None:
+    """At exit: waits until no plugin will call Python any more."""
+    for client in {device.client for device in opened()}:
+        client.finish()
 
 
 def accounts() -> list[Account]:
@@ -222,8 +234,9 @@ def _libraries(module: str) -> list[str]:
 
 def _open(plugin: Plugin) -> list[PjrtDevice]:
     _try_in_a_child(plugin)
+    may_be_for_cpus = plugin.platform == "xla" or plugin.platform not in _EXTRAS
     try:
-        client = Client(Api(plugin.path))
+        client = Client(Api(plugin.path), _options() if _options and may_be_for_cpus else None)
     except PjrtError as error:
         raise DeviceUnavailableError(f"No {plugin.platform} device: {plugin.path} cannot be started: {error}") from None
     return [PjrtDevice(i, plugin.platform, client, address) for i, address in enumerate(client.addresses)]
