@@ -195,6 +195,26 @@ def counting(n):
     return lax.fori_loop(0, 7, trip, (n, n + 1, n[0] > 2))
 
 
+def many(x):
+    """More arrays and numbers, of several types, than a dispatch has buffers; two are too large to share one."""
+
+    def trip(_, values):
+        after = []
+        for k, v in enumerate(values):
+            other = values[k - 3]
+            if v.dtype == bool:
+                after.append(~v)
+            elif v.dtype.kind in "iu":
+                after.append(v * jnp.asarray(3, v.dtype) + jnp.asarray(k, v.dtype))
+            else:
+                after.append(jnp.tanh(v + 0.01 * other.sum()) if v.ndim == 1 else 0.5 * v + jnp.float32(k))
+        return after
+
+    kinds = [x[0], x[:7], x.reshape(2, -1), jnp.int32(5), x > 0.1, jnp.arange(3, dtype=jnp.uint8), jnp.uint32(7)]
+    large = [jnp.zeros(5000), jnp.ones(5000)]
+    return lax.fori_loop(0, 6, trip, [*(kinds[k % 7] for k in range(44)), *large])
+
+
 def nothing(x):
     return lax.scan(lambda c, v: (c @ x, v.sum()), x, jnp.zeros((0, 3)))
 
@@ -230,6 +250,7 @@ LOOPS = [
     (chosen_once, ((np.bool_(True), SQUARE),), 1),
     (indexed, (np.sin(np.arange(30, dtype=np.float32)).reshape(5, 6),), 1),
     (counting, (np.arange(9, dtype=np.int32).reshape(3, 3),), 1),
+    (many, (X,), 1),
     (nothing, (SQUARE,), 0),
 ]
 
@@ -247,7 +268,7 @@ def test_which_loops_become_kernels() -> None:
     million = np.ones(10**6, np.float32)
     wide, one = np.ones(10**5, np.float32), np.float32(1)
     square = million[: 1 << 16].reshape(256, 256)
-    of_one = [(choosing, one), (sorting, X), (parts, X), (printing, one)]
+    of_one = [(choosing, one), (sorting, X), (parts, million[:5000]), (printing, one)]
     for fun, x in [*of_one, (products, square), (large, wide), (written, million)]:
         assert kernels(fun, x) == 0
 

@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels import _control, _indexed, _moves, _sums  # noqa: F401  (each registers what it writes)
-from veery_lowering.kernels._arithmetic import Unfit, spelled
+from veery_lowering.kernels._arithmetic import Unfit
+from veery_lowering.kernels._bindings import Binding, bindings
 from veery_lowering.kernels._body import Body, checked
-from veery_lowering.kernels._forms import Affine, Buffer, Uniform, View, stored, whole
+from veery_lowering.kernels._forms import Affine, Buffer, Uniform, View, whole
 from veery_lowering.kernels._placing import MOST_BINDINGS, move_out, packed, unpacked
 from veery_lowering.mlir import ir
 
@@ -45,7 +44,11 @@ class BufferedKernel:
                 assert isinstance(form, Uniform)
                 self.body.nests.store(form.name, whole(self.outputs[i], (1,)), Affine(), 0, 1)
 
-        if len(self.body.inputs) + len(self.outputs) + bool(self.body.scratch) > MOST_BINDINGS:
+        self.taken, self.made = bindings(self.body.inputs.values()), bindings(self.outputs.values())
+        if len(self.taken) + len(self.made) + bool(self.body.scratch) > MOST_BINDINGS:
+            taken, made = (bindings(given.values(), shared=True) for given in (self.body.inputs, self.outputs))
+            self.taken, self.made = taken, made
+        if len(self.taken) + len(self.made) + bool(self.body.scratch) > MOST_BINDINGS:
             raise Unfit("more buffers than a dispatch has")
 
     def replace(self, module: Any, name: str) -> None:
@@ -59,19 +62,21 @@ class BufferedKernel:
             for op in (executable, function):
                 top.append(op.operation.detach_from_parent())
             with ir.InsertionPoint(loop):
-                given = [packed(value, (buffer.size,)) for value, buffer in self.body.inputs.items()]
-                for i, made in zip(self.outputs, hlo.call(name, given, types)):
-                    result = loop.results[i]
-                    result.replace_all_uses_with(unpacked(made, list(hlo.shape_of(result)), hlo.dtype_of(result)))
+                values = {buffer: packed(value, (buffer.size,)) for value, buffer in self.body.inputs.items()}
+                results = {buffer: loop.results[i] for i, buffer in self.outputs.items()}
+                given = [binding.joined(values) for binding in self.taken]
+                for binding, made in zip(self.made, hlo.call(name, given, types)):
+                    for buffer, part in binding.parts(made):
+                        result = results[buffer]
+                        result.replace_all_uses_with(unpacked(part, list(hlo.shape_of(result)), hlo.dtype_of(result)))
         loop.operation.erase()
 
     def text(self, name: str) -> str:
         """The executable, and the function of this name that calls it."""
-        inputs = list(self.body.inputs.values())
-        outputs = [*self.outputs.values(), *self._scratch()]
-        given = ", ".join(f"%a{k}: {_tensor(buffer)}" for k, buffer in enumerate(inputs))
+        inputs, outputs = self.taken, [*self.made, *self._scratch()]
+        given = ", ".join(f"%a{k}: {binding.tensor}" for k, binding in enumerate(inputs))
         names = ", ".join(f"%a{k}" for k in range(len(inputs)))
-        taken, made = (", ".join(map(_tensor, buffers)) for buffers in (inputs, outputs))
+        taken, made = (", ".join(binding.tensor for binding in each) for each in (inputs, outputs))
         bindings = ["ReadOnly" for _ in inputs] + ["" for _ in outputs]
         listed = ", ".join(f"#hal.pipeline.binding<storage_buffer{', ' * bool(b)}{b}>" for b in bindings)
         layout = f"#hal.pipeline.layout<bindings = [{listed}]>"
@@ -95,30 +100,19 @@ func.func private @{name}({given}) -> ({made}) {{
 }}
 """
 
-    def _scratch(self) -> list[Buffer]:
-        """The memory beyond the stack as one buffer."""
-        size = sum(map(_padded, self.body.scratch))
-        return [Buffer("%scratch", np.dtype(np.int8), size)] if size else []
+    def _scratch(self) -> list[Binding]:
+        """The memory beyond the stack as one binding."""
+        return [Binding("i8", tuple(self.body.scratch))] if self.body.scratch else []
 
-    def _lines(self, layout: str, buffers: Sequence[Buffer]) -> list[str]:
-        out, start = self.body.out, 0
-        subspan = f"hal.interface.binding.subspan layout({layout})"
-        bound = [
-            f"{buffer.name} = {subspan} binding({k}) offset({out.index(0)}) : {buffer.type}"
-            for k, buffer in enumerate(buffers)
-        ]
-        for buffer in self.body.scratch:
-            view = f"memref.view %scratch[{out.index(start)}][]"
-            bound.append(f"{buffer.name} = {view} : {buffers[-1].type} to {buffer.type}")
-            start += _padded(buffer)
+    def _lines(self, layout: str, given: Sequence[Binding]) -> list[str]:
+        out, bound = self.body.out, []
+        for k, binding in enumerate(given):
+            subspan = f"hal.interface.binding.subspan layout({layout}) binding({k}) offset({out.index(0)})"
+            if binding.single is not None:
+                bound.append(f"{binding.single.name} = {subspan} : {binding.single.type}")
+                continue
+            whole = f"memref<{binding.nbytes}xi8>"
+            bound.append(f"%bytes{k} = {subspan} : {whole}")
+            for buffer, start in binding.starts():
+                bound.append(f"{buffer.name} = memref.view %bytes{k}[{out.index(start)}][] : {whole} to {buffer.type}")
         return [*out.head, *bound, *self.body.prologue, *out.lines]
-
-
-def _padded(buffer: Buffer) -> int:
-    """Bytes of a buffer, and up to where the next one may begin."""
-    size = buffer.size * stored(buffer.dtype).itemsize
-    return size + -size % 64
-
-
-def _tensor(buffer: Buffer) -> str:
-    return f"tensor<{buffer.size}x{spelled(stored(buffer.dtype))}>"
