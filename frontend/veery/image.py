@@ -12,7 +12,7 @@ import numpy as np
 from veery import lax, numpy as jnp
 from veery._core.shapes import canonicalize_axis, canonicalize_shape
 from veery.numpy._elementwise import run
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike, promote_dtypes_inexact
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike, promote_dtypes_inexact
 from veery.numpy._shaping import as_array
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
@@ -92,7 +92,7 @@ def resize(
     >>> resize(jnp.array([0.0, 4.0]), (4,), "linear").tolist()
     [0.0, 1.0, 3.0, 4.0]
     """
-    check_arraylike("resize", image)
+    image = ensure_arraylike("resize", image)
     image, shape = as_array(image), canonicalize_shape(shape)
     _check_rank(image, shape)
     kind = _method(method)
@@ -155,7 +155,7 @@ def scale_and_translate(
     >>> scale_and_translate(jnp.arange(3.0), (3,), (0,), jnp.ones(1), jnp.ones(1), "linear").tolist()
     [0.0, 0.0, 1.0]
     """
-    check_arraylike("scale_and_translate", image)
+    image = ensure_arraylike("scale_and_translate", image)
     image, shape = as_array(promote_dtypes_inexact(image)[0]), canonicalize_shape(shape)
     _check_rank(image, shape)
     kind = _method(method)

@@ -10,7 +10,7 @@ import numpy as np
 from veery import numpy as jnp
 from veery._api.jit import jit
 from veery.lax._computation import highest, lowest
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike
 from veery.numpy._selection import known_values
 
 
@@ -29,7 +29,7 @@ def _segment_reduction(
         mode: Any = None,
         out_sharding: Any = None,
     ) -> Array:
-        check_arraylike(name, data, segment_ids)
+        data, segment_ids = ensure_arraylike(name, data, segment_ids)
         if num_segments is None:
             num_segments = int(np.max(known_values(segment_ids, f"{name}() `num_segments` argument."), initial=-1)) + 1
         if num_segments < 0:

@@ -32,7 +32,19 @@ N = jnp.array([1.0, jnp.nan, -jnp.inf, jnp.inf, -0.0, 0.0], dtype=jnp.float32)
 Z = jnp.float32(2.5)
 npF = np.array([1.0, 2.0, 3.0])
 npI = np.arange(3)
+
+class X:  # an array only by its method, without a shape
+    def __init__(self, value):
+        self.value = value
+
+    def __jax_array__(self):
+        return self.value
+
+jax.tree_util.register_pytree_node(X, lambda x: ((x.value,), None), lambda _, values: X(*values))
 """
+
+SUBMODULES = """image ops scipy.cluster.vq scipy.fft scipy.integrate scipy.interpolate scipy.linalg scipy.ndimage
+scipy.signal scipy.special scipy.stats"""
 
 
 def main(package: str, *options: str) -> None:
@@ -45,6 +57,8 @@ def main(package: str, *options: str) -> None:
         install()
     jax = importlib.import_module(package)
     names = {"jax": jax, "jnp": importlib.import_module(f"{package}.numpy"), "np": np, "lax": jax.lax}
+    for name in SUBMODULES.split():
+        importlib.import_module(f"{package}.{name}")
     exec(OPERANDS, names)
     results = {line: outcome(line, names, jax.Array) for line in sys.stdin.read().splitlines() if line}
     print("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in results.items()) + "\n}")

@@ -9,7 +9,7 @@ import numpy as np
 from veery import lax, numpy as jnp
 from veery._api.custom_derivatives import custom_jvp
 from veery._api.jit import jit
-from veery.numpy._promotion import check_arraylike, ensure_arraylike, promote_args_inexact
+from veery.numpy._promotion import ensure_arraylike, promote_args_inexact
 
 ArrayLike = Any  # an Array, a tracer, a NumPy array or scalar, a Python scalar
 Array = Any  # an Array or a tracer
@@ -64,14 +64,14 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     >>> veery.nn.leaky_relu(jnp.array([-2.0, 3.0]), 0.5).tolist()
     [-1.0, 3.0]
     """
-    check_arraylike("leaky_relu", x)
+    x = ensure_arraylike("leaky_relu", x)
     return jnp.where(jnp.greater_equal(x, 0), x, jnp.multiply(negative_slope, x))
 
 
 @jit
 def hard_tanh(x: ArrayLike) -> Array:
     """x, clipped to [-1, 1]."""
-    check_arraylike("hard_tanh", x)
+    x = ensure_arraylike("hard_tanh", x)
     return jnp.where(jnp.greater(x, 1), 1, jnp.where(jnp.less(x, -1), -1, x))
 
 
@@ -84,7 +84,7 @@ def hard_sigmoid(x: ArrayLike) -> Array:
 @jit
 def hard_silu(x: ArrayLike) -> Array:
     """x * hard_sigmoid(x); also called hard_swish."""
-    check_arraylike("hard_silu", x)
+    x = ensure_arraylike("hard_silu", x)
     return jnp.multiply(x, hard_sigmoid(x))
 
 
@@ -109,7 +109,7 @@ def sigmoid(x: ArrayLike) -> Array:
 @jit
 def log_sigmoid(x: ArrayLike) -> Array:
     """log(sigmoid(x))."""
-    check_arraylike("log_sigmoid", x)
+    x = ensure_arraylike("log_sigmoid", x)
     return jnp.negative(softplus(jnp.negative(x)))
 
 
@@ -122,7 +122,7 @@ def softplus(x: ArrayLike) -> Array:
 @jit
 def silu(x: ArrayLike) -> Array:
     """x * sigmoid(x); also called swish."""
-    check_arraylike("silu", x)
+    x = ensure_arraylike("silu", x)
     return jnp.multiply(x, sigmoid(x))
 
 
@@ -132,14 +132,14 @@ swish = silu
 @jit
 def mish(x: ArrayLike) -> Array:
     """x * tanh(softplus(x))."""
-    check_arraylike("mish", x)
+    x = ensure_arraylike("mish", x)
     return jnp.multiply(x, jnp.tanh(softplus(x)))
 
 
 @jit
 def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """x where x > 0, alpha * (exp(x) - 1) elsewhere."""
-    check_arraylike("elu", x)
+    x = ensure_arraylike("elu", x)
     positive = jnp.greater(x, 0)
     # expm1 sees no positive value: it would overflow, and its derivative with it
     return jnp.where(positive, x, jnp.multiply(alpha, jnp.expm1(jnp.where(positive, 0.0, x))))
@@ -211,21 +211,21 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
 @jit
 def soft_sign(x: ArrayLike) -> Array:
     """x / (|x| + 1)."""
-    check_arraylike("soft_sign", x)
+    x = ensure_arraylike("soft_sign", x)
     return jnp.divide(x, jnp.add(jnp.abs(x), 1))
 
 
 @jit
 def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     """(x + sqrt(x**2 + b)) / 2."""
-    check_arraylike("squareplus", x, b)
+    x, b = ensure_arraylike("squareplus", x, b)
     return jnp.divide(jnp.add(x, jnp.sqrt(jnp.add(jnp.square(x), b))), 2)
 
 
 @jit
 def sparse_plus(x: ArrayLike) -> Array:
     """0 up to -1, x from 1 on, (x + 1)**2 / 4 between."""
-    check_arraylike("sparse_plus", x)
+    x = ensure_arraylike("sparse_plus", x)
     between = jnp.divide(jnp.square(jnp.add(x, 1.0)), 4)
     return jnp.where(jnp.less_equal(x, -1.0), 0.0, jnp.where(jnp.greater_equal(x, 1.0), x, between))
 
@@ -245,7 +245,7 @@ def log1mexp(x: ArrayLike) -> Array:
     >>> float(veery.nn.log1mexp(1e-10)) < -23
     True
     """
-    check_arraylike("log1mexp", x)
+    x = ensure_arraylike("log1mexp", x)
     near = jnp.log(jnp.negative(jnp.expm1(jnp.negative(x))))
     far = jnp.log1p(jnp.negative(jnp.exp(jnp.negative(x))))
     return jnp.where(jnp.less(x, np.log(2.0)), near, far)

@@ -62,7 +62,8 @@ def dot_product_attention(
     """
     if implementation not in (None, "xla"):
         raise ValueError(f"Unsupported implementation option: {implementation}")
-    shape = np.shape(query)
+    query = jnp.asarray(query)
+    shape = query.shape
     q, k, v = (_four_dimensions(x) for x in (query, key, value))
     bias, mask = (None if x is None else _four_dimensions(x) for x in (bias, mask))
     lengths = [None if x is None else jnp.asarray(x) for x in (query_seq_lengths, key_value_seq_lengths)]

@@ -15,7 +15,7 @@ from veery._core import dtypes
 from veery._core.config import config
 from veery._core.shapes import canonicalize_axis, concrete_int
 from veery._core.trace import axis_size
-from veery.numpy._promotion import check_arraylike, promote_args_inexact
+from veery.numpy._promotion import ensure_arraylike, ensure_arraylike_or_none, promote_args_inexact
 
 ArrayLike = Any  # an Array, a tracer, a NumPy array or scalar, a Python scalar
 Array = Any  # an Array or a tracer
@@ -55,7 +55,7 @@ def logsumexp(
     >>> round(float(veery.nn.logsumexp(jnp.array([1000.0, 1000.0]))), 3)
     1000.693
     """
-    check_arraylike("logsumexp", *(x for x in (a, b, where) if x is not None))
+    a, b, where = ensure_arraylike_or_none("logsumexp", a, b, where)
     return _logsumexp(a, b, where, axis=_hashable(axis), keepdims=bool(keepdims), return_sign=bool(return_sign))
 
 
@@ -82,7 +82,7 @@ def _logsumexp(a: Any, b: Any, where: Any, *, axis: Axis, keepdims: bool, return
 
 def logmeanexp(x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
     """log(mean(exp(x))) along axes, without overflow; arguments as for logsumexp."""
-    check_arraylike("logmeanexp", x)
+    x = ensure_arraylike("logmeanexp", x)
     return _logmeanexp(x, where, axis=_hashable(axis), keepdims=bool(keepdims))
 
 
@@ -105,7 +105,7 @@ def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -
     >>> [round(float(y), 4) for y in veery.nn.log_softmax(jnp.array([0.0, 0.0]))]
     [-0.6931, -0.6931]
     """
-    check_arraylike("log_softmax", x)
+    x = ensure_arraylike("log_softmax", x)
     return _log_softmax(x, where, axis=_hashable(axis))
 
 
@@ -132,7 +132,7 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
     >>> veery.nn.softmax(jnp.zeros(4)).tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
-    check_arraylike("softmax", x)
+    x = ensure_arraylike("softmax", x)
     axis = _hashable(axis)
     if config.jax_softmax_custom_jvp:
         return _softmax_with_rule(axis, x, where)
@@ -192,7 +192,7 @@ def standardize(
     Raises:
         ValueError: an unknown algorithm.
     """
-    check_arraylike("standardize", *(v for v in (x, mean, variance, where) if v is not None))
+    x, mean, variance, where = ensure_arraylike_or_none("standardize", x, mean, variance, where)
     if algorithm not in ("fast", "stable"):
         raise ValueError(f"Unknown algorithm '{algorithm}'. Expected 'fast' or 'stable'.")
     return _standardize(x, mean, variance, epsilon, where, axis=_hashable(axis), algorithm=algorithm)

@@ -18,7 +18,6 @@ from veery.numpy._elementwise import elementwise, jitted, named
 from veery.numpy._promotion import (
     Array,
     ArrayLike,
-    check_arraylike,
     check_no_out,
     ensure_arraylike,
     promote_args,
@@ -245,7 +244,7 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> power(np.array([1, 2, 3]), 3)
     Array([ 1,  8, 27], dtype=int32)
     """
-    check_arraylike("power", x1, x2)
+    x1, x2 = ensure_arraylike("power", x1, x2)
     exponent = _concrete_exponent(x2)
     return _power(x1, x2) if exponent is None else _integer_power(exponent)(x1)
 
@@ -422,7 +421,7 @@ def clip(
     """
     if arr is None:
         raise ValueError("No input was provided to the clip function.")
-    check_arraylike("clip", arr)
+    arr = ensure_arraylike("clip", arr)
     if any(is_kind(v, np.complexfloating) for v in (arr, min, max) if v is not None):
         raise ValueError(
             "Clip received a complex value either through the input or the min/max keywords. Complex values have no "
@@ -454,7 +453,7 @@ def absolute(x: ArrayLike, /) -> Array:
     >>> absolute(np.array([-1, 2]))
     Array([1, 2], dtype=int32)
     """
-    check_arraylike("absolute", x)
+    x = ensure_arraylike("absolute", x)
     if _dtype(x) == np.bool_ or is_kind(x, np.unsignedinteger):
         return as_array(x)
     return lax.abs(*promote_args("absolute", x))
@@ -470,7 +469,7 @@ def fabs(x: ArrayLike, /) -> Array:
     >>> fabs(np.array([-1, 2]))
     Array([1., 2.], dtype=float32)
     """
-    check_arraylike("fabs", x)
+    x = ensure_arraylike("fabs", x)
     if is_kind(x, np.complexfloating):
         raise TypeError("ufunc 'fabs' does not support complex dtypes")
     return lax.abs(*promote_args_inexact("fabs", x))
@@ -493,7 +492,7 @@ def real(val: ArrayLike, /) -> Array:
     >>> real(np.array([1 + 2j]))
     Array([1.], dtype=float32)
     """
-    check_arraylike("real", val)
+    val = ensure_arraylike("real", val)
     return lax.real(val) if is_kind(val, np.complexfloating) else as_array(val)
 
 
@@ -504,7 +503,7 @@ def imag(val: ArrayLike, /) -> Array:
     >>> imag(np.array([1 + 2j]))
     Array([2.], dtype=float32)
     """
-    check_arraylike("imag", val)
+    val = ensure_arraylike("imag", val)
     return lax.imag(val) if is_kind(val, np.complexfloating) else lax.full_like(val, 0)
 
 
@@ -515,7 +514,7 @@ def conjugate(x: ArrayLike, /) -> Array:
     >>> conjugate(np.array([1 + 2j]))
     Array([1.-2.j], dtype=complex64)
     """
-    check_arraylike("conjugate", x)
+    x = ensure_arraylike("conjugate", x)
     return lax.conj(x) if is_kind(x, np.complexfloating) else as_array(x)
 
 
@@ -541,7 +540,7 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
     >>> angle(np.array([1j]), deg=True)
     Array([90.], dtype=float32)
     """
-    check_arraylike("angle", z)
+    z = ensure_arraylike("angle", z)
     result = _angle(z)
     return multiply(result, 180 / np.pi) if deg else result
 
@@ -556,7 +555,7 @@ def floor(x: ArrayLike, /) -> Array:
     >>> floor(np.array([-0.5, 1.5]))
     Array([-1.,  1.], dtype=float32)
     """
-    check_arraylike("floor", x)
+    x = ensure_arraylike("floor", x)
     if _dtype(x) == np.bool_ or is_kind(x, np.integer):
         return as_array(x)
     return lax.floor(*promote_args_inexact("floor", x))
@@ -569,7 +568,7 @@ def ceil(x: ArrayLike, /) -> Array:
     >>> ceil(np.array([0.5, 1.5]))
     Array([1., 2.], dtype=float32)
     """
-    check_arraylike("ceil", x)
+    x = ensure_arraylike("ceil", x)
     if _dtype(x) == np.bool_ or is_kind(x, np.integer):
         return as_array(x)
     return lax.ceil(*promote_args_inexact("ceil", x))
@@ -582,7 +581,7 @@ def trunc(x: ArrayLike) -> Array:
     >>> trunc(np.array([-1.5, 1.5]))
     Array([-1.,  1.], dtype=float32)
     """
-    check_arraylike("trunc", x)
+    x = ensure_arraylike("trunc", x)
     if _dtype(x) == np.bool_ or is_kind(x, np.integer):
         return as_array(x)
     return choose(lax.lt(x, 0), lax.ceil(x), lax.floor(x))
@@ -598,7 +597,7 @@ def rint(x: ArrayLike, /) -> Array:
     >>> rint(np.array([0.5, 1.5]))
     Array([0., 2.], dtype=float32)
     """
-    check_arraylike("rint", x)
+    x = ensure_arraylike("rint", x)
     if _dtype(x) == np.bool_ or is_kind(x, np.integer):
         return to_dtype(x, dtypes.default_float_dtype())
     return _round_half_even(x)
@@ -624,7 +623,7 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     >>> round(np.array([1.25, 2.75]), 1)
     Array([1.2, 2.8], dtype=float32)
     """
-    check_arraylike("round", a)
+    a = ensure_arraylike("round", a)
     check_no_out("round", out)
     return _round(a, decimals=decimals)
 

@@ -26,7 +26,7 @@ from veery.lax._placement import laid_out
 from veery.numpy import _arithmetic, _array_api, _creation, _operators, _selection, _shaping
 from veery.numpy._at import IndexUpdateHelper
 from veery.numpy._indexing import take_index, take_int
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike
 
 _SAME_AS_FUNCTION = (
     *("all", "any", "argmax", "argmin", "argpartition", "argsort", "choose", "conj", "conjugate", "cumprod", "cumsum"),
@@ -60,7 +60,7 @@ def contains(self: Array, value: Any) -> bool:
     """
     if value is None or isinstance(value, str):
         raise TypeError(f"Array.__contains__: unsupported operand type {type(value)}.")
-    check_arraylike("Array.__contains__", value)
+    value = ensure_arraylike("Array.__contains__", value)
     if self.ndim != 1:
         raise ValueError(f"Array.__contains__: search array must be one-dimensional, got arr.shape={self.shape}.")
     if np.ndim(value):

@@ -39,7 +39,7 @@ from veery.numpy._promotion import (
     Array,
     ArrayLike,
     broadcast_to,
-    check_arraylike,
+    ensure_arraylike,
     promote_dtypes,
     size_as,
     to_dtype,
@@ -136,7 +136,7 @@ def _from_list(values: Any) -> ArrayLike:
 def _through_ones(name: str, x: Array, idx: Any, values: ArrayLike, **options: Any) -> Array:
     """x divided by the values, or to their power, at places: elsewhere by one."""
     values = _from_list(values)
-    check_arraylike(name, values)
+    values = ensure_arraylike(name, values)
     ones = ones_like(x, dtypes.result_type(x, values))
     return getattr(_arithmetic, name)(x, write("mul", ones, idx, values, **options))
 
@@ -219,7 +219,7 @@ def write(
         indices_are_sorted, unique_indices, mode, wrap_negative_indices: see IndexUpdateHelper.
     """
     values = _from_list(values)
-    check_arraylike(f"at[...].{name}", values)
+    values = ensure_arraylike(f"at[...].{name}", values)
     mode = mode_of(mode)
     values = asarray(values) if isinstance(x.dtype, dtypes.ExtendedDType) else unwrap(values)
     _check_cast(name, values, x)

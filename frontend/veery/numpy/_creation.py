@@ -23,7 +23,7 @@ from veery._distributed import spread
 from veery._transforms import explicit
 from veery.lax._convert import convert_element_type_p
 from veery.lax._placement import sharding_like
-from veery.numpy._promotion import Array, ArrayLike, broadcast_to, check_arraylike, constant, to_dtype
+from veery.numpy._promotion import Array, ArrayLike, broadcast_to, constant, ensure_arraylike, to_dtype, unwrap
 
 _PYTHON_SCALARS = frozenset((bool, int, float, complex))
 
@@ -109,6 +109,7 @@ def _array(object: Any, dtype: Any) -> Array:
     target = dtypes.check_and_canonicalize_user_dtype(dtype, "array") if dtype is not None else None
     if hasattr(object, "__jax_array__") and not isinstance(object, (ArrayImpl, Tracer)):
         object = object.__jax_array__()
+        target = dtypes.dtype_of(object) if target is None else target  # not weak, as in JAX
     if isinstance(object, (ArrayImpl, Tracer)):
         return object if target is None else _cast(object, target)
     if dtypes.is_python_scalar(object):
@@ -267,7 +268,7 @@ def _from_python_numbers(values: Sequence[Any], types: set[type], target: Any) -
 def _stack(values: Sequence[Any], target: Any) -> Array:
     """Nested sequences that hold traced values, as operations."""
     if target is None:
-        target = dtypes.result_type(*_leaves(values))
+        target = dtypes.result_type(*map(unwrap, _leaves(values)))
     parts = [_stack(x, target) if isinstance(x, (list, tuple)) else _array(x, None) for x in values]
     shapes = {np.shape(x) for x in parts}
     if len(shapes) > 1:
@@ -326,7 +327,7 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
     >>> copy(np.arange(3))
     Array([0, 1, 2], dtype=int32)
     """
-    check_arraylike("copy", a)
+    a = ensure_arraylike("copy", a)
     return lax._shape.copy(a) if isinstance(a, Tracer) else array(a, order=order)
 
 
@@ -342,7 +343,7 @@ def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = False, device: Any = Non
     >>> astype(np.array([0.5, 1.5]), int)
     Array([0, 1], dtype=int32)
     """
-    check_arraylike("astype", x)
+    x = ensure_arraylike("astype", x)
     target = dtypes.check_and_canonicalize_user_dtype(float if dtype is None else dtype, "astype")
     x = x if isinstance(x, (ArrayImpl, Tracer)) else array(x)
     if isinstance(target, dtypes.ExtendedDType) or isinstance(x.dtype, dtypes.ExtendedDType):
@@ -450,7 +451,7 @@ def full(
     >>> full(3, 7)
     Array([7, 7, 7], dtype=int32, weak_type=True)
     """
-    check_arraylike("full", fill_value)
+    fill_value = ensure_arraylike("full", fill_value)
     weak = dtype is None and dtypes.is_weakly_typed(fill_value) and not isinstance(fill_value, bool)
     target = dtypes.dtype_of(fill_value) if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype, "full")
     return place(_full(_shape_argument(shape), fill_value, target, weak), device, out_sharding)
@@ -466,7 +467,7 @@ def _full(shape: Any, fill_value: ArrayLike, dtype: Any, weak: bool) -> Array:
 def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, Any, bool]:
     """Shape, dtype and weak type of an array like another one (or like anything with a shape and a dtype)."""
     if not (hasattr(a, "shape") and hasattr(a, "dtype")):
-        check_arraylike(name, a)
+        a = ensure_arraylike(name, a)
     if dtype is not None:
         dtype, weak = dtypes.check_and_canonicalize_user_dtype(dtype, name), False
     elif isinstance(getattr(a, "dtype", None), dtypes.ExtendedDType):
@@ -533,7 +534,7 @@ def full_like(
     >>> full_like(np.arange(3), 7)
     Array([7, 7, 7], dtype=int32)
     """
-    check_arraylike("full_like", 0, fill_value)
+    fill_value = ensure_arraylike("full_like", fill_value, start=1)
     shape, dtype, weak = _like("full_like", a, dtype, shape)
     if device is None and out_sharding is None and not weak:
         device = sharding_like(a, shape)

@@ -13,14 +13,14 @@ from veery._core.shapes import canonicalize_axis
 from veery.numpy import _arithmetic, _logic
 from veery.numpy._arithmetic import _dtype, choose, is_kind
 from veery.numpy._elementwise import run
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike, check_no_out, to_dtype
+from veery.numpy._promotion import Array, ArrayLike, check_no_out, ensure_arraylike, to_dtype
 from veery.numpy._reductions import promoted_integer
 
 
 def _cumulative(
     name: str, a: ArrayLike, axis: int | None, dtype: Any, out: None, fill_nan: bool = False, promote: bool = False
 ) -> Array:
-    check_arraylike(name, a)
+    a = ensure_arraylike(name, a)
     check_no_out(name, out)
     axis = None if axis is None else canonicalize_axis(axis, max(np.ndim(a), 1))
     if dtype is not None:
@@ -100,7 +100,7 @@ def nancumprod(a: ArrayLike, axis: int | None = None, dtype: Any = None, out: No
 def _with_initial(
     name: str, x: ArrayLike, axis: int | None, dtype: Any, include_initial: bool, first: int, what: str, promote: bool
 ) -> Array:
-    check_arraylike(name, x)
+    x = ensure_arraylike(name, x)
     if np.ndim(x) == 0:
         raise ValueError(
             f"The input must be non-scalar to take a cumulative {what}, however a scalar value or scalar array was "
@@ -155,7 +155,7 @@ _arithmetic.multiply._own["accumulate"] = lambda a, axis, dtype: cumprod(a, axis
 
 def _accumulate_truth(ufunc: Any) -> Any:
     def accumulate(a: ArrayLike, axis: int, dtype: Any) -> Array:
-        check_arraylike(f"{ufunc.__name__}.accumulate", a)
+        a = ensure_arraylike(f"{ufunc.__name__}.accumulate", a)
         return run(_truth_by_scan, a, ufunc=ufunc, axis=axis)
 
     return accumulate

@@ -20,7 +20,6 @@ from veery.numpy._promotion import (
     Array,
     ArrayLike,
     broadcast_to,
-    check_arraylike,
     ensure_arraylike,
     promote_args_inexact,
     promote_dtypes_inexact,
@@ -331,7 +330,7 @@ def lstsq(
     >>> round(float(x[0]), 4), int(rank)
     (2.0, 1)
     """
-    check_arraylike("jnp.linalg.lstsq", a, b)
+    a, b = ensure_arraylike("jnp.linalg.lstsq", a, b)
     a, b = promote_dtypes_inexact(a, b)
     shape, right = np.shape(a), np.shape(b)
     if len(shape) != 2:
@@ -403,7 +402,7 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = T
     >>> eigvalsh(jnp.array([[2.0, 0.0], [0.0, 1.0]])).tolist()
     [1.0, 2.0]
     """
-    check_arraylike("jnp.linalg.eigvalsh", a)
+    a = ensure_arraylike("jnp.linalg.eigvalsh", a)
     return eigh(a, UPLO, symmetrize_input).eigenvalues
 
 

@@ -19,7 +19,9 @@ from veery.numpy._promotion import (
     Array,
     ArrayLike,
     broadcast_to,
-    check_arraylike,
+    ensure_arraylike,
+    ensure_arraylike_or_none,
+    ensure_arraylikes,
     promote_dtypes,
     promote_dtypes_inexact,
 )
@@ -46,7 +48,7 @@ def diff(
     >>> diff(np.array([1, 4, 9]))
     Array([3, 5], dtype=int32)
     """
-    check_arraylike("diff", a)
+    a = ensure_arraylike("diff", a)
     x = asarray(a)
     n = operator.index(n)
     if n == 0:
@@ -81,7 +83,7 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
     >>> ediff1d(np.array([1, 4, 9]), to_end=0)
     Array([3, 5, 0], dtype=int32)
     """
-    check_arraylike("ediff1d", ary)
+    ary = ensure_arraylike("ediff1d", ary)
     return _ediff1d(ary, to_end, to_begin)
 
 
@@ -110,7 +112,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     >>> trapezoid(np.array([1.0, 2.0, 3.0]))
     Array(4., dtype=float32)
     """
-    check_arraylike("trapezoid", y, *([] if x is None else [x]))
+    y, x, dx = ensure_arraylike_or_none("trapezoid", y, x, dx)
     return _trapezoid(y, x, dx, axis=operator.index(axis))
 
 
@@ -146,7 +148,7 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
     >>> unwrap(np.array([0, 3, 1]), period=4)
     Array([ 0, -1, -3], dtype=int32)
     """
-    check_arraylike("unwrap", p)
+    p = ensure_arraylike("unwrap", p)
     x = asarray(p)
     if is_kind(x, np.complexfloating):
         raise ValueError("jnp.unwrap does not support complex inputs.")
@@ -193,8 +195,8 @@ def gradient(
     """
     if edge_order is not None:
         raise NotImplementedError("The 'edge_order' argument to jnp.gradient is not supported.")
-    check_arraylike("gradient", f, *varargs)
-    x, *spacings = map(asarray, promote_dtypes_inexact(f, *varargs))
+    operands = ensure_arraylikes("gradient", f, *varargs)
+    x, *spacings = map(asarray, promote_dtypes_inexact(*operands))
     if axis is None:
         axes: Sequence[int] = range(x.ndim)
     else:

@@ -16,7 +16,7 @@ from veery._core.dimensions import is_symbolic_dim
 from veery.lax._placement import lays_out
 from veery.numpy._matrices import diagonal
 from veery.numpy._products import contract, sum_along
-from veery.numpy._promotion import check_arraylike, check_no_out, promote_dtypes, unwrap
+from veery.numpy._promotion import check_no_out, ensure_arraylikes, promote_dtypes
 from veery.numpy._shaping import Array, ArrayLike, as_array
 
 Step = tuple[tuple[int, ...], str]  # positions of the operands, and the contraction as text: "ij,jk->ik"
@@ -76,13 +76,12 @@ def einsum(
 
 def _parse(subscripts: Any, operands: Sequence[Any]) -> tuple[str, list[Any]]:
     """Subscripts without ellipses as text, and the arrays."""
-    arrays = [x for x in (subscripts, *operands) if not isinstance(x, (str, list, tuple))]
-    check_arraylike("einsum", *arrays)
-    shapes = [_Shaped(np.shape(unwrap(x))) for x in arrays]
+    arrays = ensure_arraylikes("einsum", *(x for x in (subscripts, *operands) if not isinstance(x, (str, list, tuple))))
+    shapes = [_Shaped(np.shape(x)) for x in arrays]
     remaining = iter(shapes)
     given = [x if isinstance(x, (str, list, tuple)) else next(remaining) for x in (subscripts, *operands)]
     inputs, output, _ = opt_einsum.parser.parse_einsum_input(given, shapes=False)
-    return f"{inputs}->{output}", [unwrap(x) for x in arrays]
+    return f"{inputs}->{output}", list(arrays)
 
 
 class _Shaped:

@@ -16,7 +16,15 @@ from veery._core.trace import Tracer
 from veery._core.tree import tree_leaves
 from veery.numpy._arithmetic import _dtype, choose, clip, is_kind, remainder
 from veery.numpy._creation import asarray
-from veery.numpy._promotion import Array, ArrayLike, broadcast_arrays, check_arraylike, to_dtype, unwrap
+from veery.numpy._promotion import (
+    Array,
+    ArrayLike,
+    broadcast_arrays,
+    ensure_arraylike,
+    ensure_arraylikes,
+    to_dtype,
+    unwrap,
+)
 from veery.numpy._selection import known_values
 
 
@@ -28,7 +36,7 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
     >>> unravel_index(np.array([4]), (2, 3))
     (Array([1], dtype=int32), Array([1], dtype=int32))
     """
-    check_arraylike("unravel_index", indices)
+    indices = ensure_arraylike("unravel_index", indices)
     if not is_kind(unwrap(indices), np.integer):
         raise TypeError(f"unravel_index: indices must be integers, got {_dtype(unwrap(indices))}")
     if not any(isinstance(n, Tracer) for n in tree_leaves(shape)):
@@ -88,7 +96,7 @@ def ravel_multi_index(
     if len(multi_index) != len(dims):
         raise ValueError(f"len(multi_index)={len(multi_index)} != len(dims)={len(dims)}")
     dims = tuple(int(d) for d in dims)
-    check_arraylike("ravel_multi_index", *multi_index)
+    multi_index = ensure_arraylikes("ravel_multi_index", *multi_index)
     positions = [asarray(i) for i in multi_index]
     if any(not is_kind(i, np.integer) for i in positions):
         raise TypeError("only int indices permitted")

@@ -15,7 +15,7 @@ from veery._core.shapes import canonicalize_shape, check_concrete
 from veery.numpy._arithmetic import is_kind
 from veery.numpy._creation import array, asarray
 from veery.numpy._joining import concatenate
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylikes
 from veery.numpy._ranges import arange, linspace
 
 s_ = np.s_
@@ -35,7 +35,7 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
     Array([[1, 2],
            [1, 2]], dtype=int32)
     """
-    check_arraylike("meshgrid", *xi)
+    xi = ensure_arraylikes("meshgrid", *xi)
     if not copy:
         raise ValueError("jax.numpy.meshgrid only supports copy=True")
     if indexing not in ("xy", "ij"):
@@ -100,7 +100,7 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     >>> x[ix_(np.array([1]), np.array([0, 1]))]
     Array([[3, 4]], dtype=int32)
     """
-    check_arraylike("ix_", *args)
+    args = ensure_arraylikes("ix_", *args)
     out = []
     for x in args:
         a = asarray(x)

@@ -19,7 +19,15 @@ from veery.numpy import _reductions
 from veery.numpy._arithmetic import clip
 from veery.numpy._creation import asarray
 from veery.numpy._differences import diff
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike, ensure_arraylike, promote_dtypes_inexact, unwrap
+from veery.numpy._promotion import (
+    Array,
+    ArrayLike,
+    ensure_arraylike,
+    ensure_arraylike_or_none,
+    ensure_arraylikes,
+    promote_dtypes_inexact,
+    unwrap,
+)
 from veery.numpy._ranges import linspace
 from veery.numpy._selection import known_values, where
 from veery.numpy._shaping import as_array, ravel
@@ -158,7 +166,7 @@ def histogram_bin_edges(
     >>> histogram_bin_edges(np.array([0.0, 4.0], np.float32), 2)
     Array([0., 2., 4.], dtype=float32)
     """
-    check_arraylike("histogram_bin_edges", a)
+    a = ensure_arraylike("histogram_bin_edges", a)
     a = as_array(unwrap(a))
     dtype = dtypes.to_inexact_dtype(a.dtype)
     count, edges, low, high = _asked(bins, range, dtype)
@@ -205,7 +213,7 @@ def histogram(
     >>> [x.tolist() for x in histogram(np.array([0.0, 1.0, 4.0], np.float32), 2)]
     [[2.0, 1.0], [0.0, 2.0, 4.0]]
     """
-    check_arraylike("histogram", *(x for x in (a, weights) if x is not None))
+    a, weights = ensure_arraylike_or_none("histogram", a, weights)
     if weights is not None and np.shape(a) != np.shape(weights):
         raise ValueError("weights should have the same shape as a.")
     given = promote_dtypes_inexact(*(unwrap(x) for x in (a, weights) if x is not None))
@@ -283,7 +291,7 @@ def histogramdd(
     >>> histogramdd(np.array([[0.0, 0.0], [1.0, 1.0]], np.float32), 2)[0].tolist()
     [[1, 0], [0, 1]]
     """
-    check_arraylike("histogramdd", *(x for x in (sample, weights) if x is not None))
+    sample, weights = ensure_arraylike_or_none("histogramdd", sample, weights)
     count, dims = np.shape(sample)
     if weights is not None and np.shape(weights) != (count,):
         raise ValueError("should have one weight for each sample.")
@@ -323,9 +331,8 @@ def histogram2d(
     >>> histogram2d(np.array([0.0, 1.0], np.float32), np.array([0.0, 1.0], np.float32), 2)[0].tolist()
     [[1, 0], [0, 1]]
     """
-    operands = [a for a in (x, y, weights) if a is not None]
-    check_arraylike("histogram2d", *operands)
-    shape = np.shape(x)
+    operands = ensure_arraylikes("histogram2d", *(a for a in (x, y, weights) if a is not None))
+    shape = np.shape(operands[0])
     if len(shape) != 1 or builtins.any(np.shape(a) != shape for a in operands):
         raise ValueError(f"histogram2d: x, y and weights must be vectors of one size, got {[*map(np.shape, operands)]}")
     _check_ranges((shape[0], 2), range)
@@ -335,6 +342,6 @@ def histogram2d(
         count = 1
     if count not in (1, 2):
         bins = [bins, bins]
-    columns = [as_array(a) for a in promote_dtypes_inexact(*map(unwrap, operands))]
+    columns = [as_array(a) for a in promote_dtypes_inexact(*operands)]
     counts, edges = _count_points(columns[:2], 2, columns[2] if len(columns) > 2 else None, bins, range, density)
     return counts, edges[0], edges[1]

@@ -17,11 +17,12 @@ from veery._core.trace import Tracer
 from veery.lax._placement import lays_out
 from veery.numpy._promotion import (
     broadcast_to,
-    check_arraylike,
     check_no_out,
     ensure_arraylike,
+    ensure_arraylikes,
     promote_dtypes,
     to_dtype,
+    unwrap,
 )
 from veery.numpy._selection import take
 from veery.numpy._shaping import Array, ArrayLike, as_array, atleast_1d, atleast_2d, atleast_3d, ravel, reshape
@@ -33,9 +34,8 @@ from veery.numpy._shaping import Array, ArrayLike, as_array, atleast_1d, atleast
 def _operands(name: str, arrays: Any) -> list[Any]:
     """The arrays to join: the elements of a sequence, or the slices of an array along its first dimension."""
     if isinstance(arrays, (tuple, list)):
-        check_arraylike(name, *arrays)
-        return list(arrays)
-    check_arraylike(name, arrays)
+        return list(ensure_arraylikes(name, *arrays))
+    arrays = ensure_arraylike(name, arrays)
     return list(unstack(arrays))
 
 
@@ -200,7 +200,7 @@ def _block(xs: Any) -> tuple[Array, int]:
     if isinstance(xs, tuple):
         raise ValueError("jnp.block does not allow tuples, got {xs}")
     if not isinstance(xs, list):
-        return as_array(xs), 1
+        return as_array(ensure_arraylike("block", xs)), 1
     if not xs:
         raise ValueError("jnp.block does not allow empty list arguments")
     parts, depths = zip(*(_block(x) for x in xs))
@@ -430,7 +430,7 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_i
     >>> jnp.delete(jnp.arange(5), jnp.array([1, 3])).tolist()
     [0, 2, 4]
     """
-    arr = ensure_arraylike("delete", arr)
+    arr, obj = ensure_arraylike("delete", arr), unwrap(obj)
     if axis is None:
         return delete(ravel(arr), obj, 0, assume_unique_indices=assume_unique_indices)
     axis = canonicalize_axis(axis, np.ndim(arr))
@@ -471,6 +471,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
     [0, 1, 9, 2, 3]
     """
     arr, values = ensure_arraylike("insert", arr, values)
+    obj = unwrap(obj)
     if axis is None:
         return insert(ravel(arr), obj, values, 0)
     axis = canonicalize_axis(axis, np.ndim(arr))

@@ -18,7 +18,7 @@ from veery.numpy._promotion import (
     Array,
     ArrayLike,
     broadcast_to,
-    check_arraylike,
+    ensure_arraylike,
     promote_args_inexact,
     promote_dtypes_inexact,
 )
@@ -60,7 +60,7 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     >>> solve(jnp.array([[2.0, 0.0], [1.0, 1.0]]), jnp.array([2.0, 3.0])).tolist()
     [1.0, 2.0]
     """
-    check_arraylike("jnp.linalg.solve", a, b)
+    a, b = ensure_arraylike("jnp.linalg.solve", a, b)
     a, b = promote_dtypes_inexact(a, b)
     shape, right = np.shape(a), np.shape(b)
     if len(shape) < 2 or shape[-1] != shape[-2] or not right or right[-1 if len(right) == 1 else -2] != shape[-1]:
@@ -287,7 +287,7 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     >>> tensorinv(jnp.eye(4).reshape(2, 2, 4)).shape
     (4, 2, 2)
     """
-    check_arraylike("jnp.linalg.tensorinv", a)
+    a = ensure_arraylike("jnp.linalg.tensorinv", a)
     if ind <= 0:
         raise ValueError(f"ind must be a positive integer; got ind={ind}")
     shape = np.shape(a)
@@ -312,7 +312,7 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: tuple[int, ...] | None = None)
     >>> tensorsolve(2 * jnp.eye(4).reshape(2, 2, 4), jnp.ones((2, 2))).tolist()
     [0.5, 0.5, 0.5, 0.5]
     """
-    check_arraylike("jnp.linalg.tensorsolve", a, b)
+    a, b = ensure_arraylike("jnp.linalg.tensorsolve", a, b)
     if axes is not None:
         a = moveaxis(a, tuple(axes), tuple(range(np.ndim(a) - len(axes), np.ndim(a))))
     out = np.shape(a)[np.ndim(b) :]

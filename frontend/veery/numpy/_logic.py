@@ -16,8 +16,8 @@ from veery.numpy._promotion import (
     Array,
     ArrayLike,
     broadcast_arrays,
-    check_arraylike,
     ensure_arraylike,
+    ensure_arraylikes,
     promote_args,
     promote_args_inexact,
     promote_args_numeric,
@@ -25,6 +25,7 @@ from veery.numpy._promotion import (
     promote_dtypes_inexact,
     promote_shapes,
     to_dtype,
+    unwrap,
 )
 from veery.numpy._ufunc import binary_ufunc
 
@@ -100,7 +101,7 @@ def to_bool(x: ArrayLike) -> Any:
 
 
 def _bools(name: str, *args: ArrayLike) -> list[Any]:
-    check_arraylike(name, *args)
+    args = ensure_arraylikes(name, *args)
     return promote_shapes(name, *map(to_bool, args))
 
 
@@ -240,7 +241,7 @@ def isnan(x: ArrayLike, /) -> Array:
     >>> isnan(np.array([0.0, np.nan]))
     Array([False,  True], dtype=bool)
     """
-    check_arraylike("isnan", x)
+    x = ensure_arraylike("isnan", x)
     return lax.ne(x, x)
 
 
@@ -251,7 +252,7 @@ def isfinite(x: ArrayLike, /) -> Array:
     >>> isfinite(np.array([0.0, np.inf]))
     Array([ True, False], dtype=bool)
     """
-    check_arraylike("isfinite", x)
+    x = ensure_arraylike("isfinite", x)
     if is_kind(x, np.complexfloating):
         return lax.bitwise_and(lax.is_finite(lax.real(x)), lax.is_finite(lax.imag(x)))
     return lax.is_finite(x) if is_kind(x, np.floating) else lax.full(np.shape(x), True, np.dtype(bool))
@@ -264,7 +265,7 @@ def isinf(x: ArrayLike, /) -> Array:
     >>> isinf(np.array([0.0, -np.inf]))
     Array([False,  True], dtype=bool)
     """
-    check_arraylike("isinf", x)
+    x = ensure_arraylike("isinf", x)
     if is_kind(x, np.complexfloating):
         return lax.bitwise_or(*(lax.eq(lax.abs(part), np.inf) for part in (lax.real(x), lax.imag(x))))
     return lax.eq(lax.abs(x), np.inf) if is_kind(x, np.floating) else lax.full(np.shape(x), False, np.dtype(bool))
@@ -278,13 +279,13 @@ def _is_infinity(x: ArrayLike, infinity: float) -> Array:
 
 @elementwise
 def _isposinf(x: ArrayLike) -> Array:
-    check_arraylike("isposinf", x)
+    x = ensure_arraylike("isposinf", x)
     return _is_infinity(x, np.inf)
 
 
 @elementwise
 def _isneginf(x: ArrayLike) -> Array:
-    check_arraylike("isneginf", x)
+    x = ensure_arraylike("isneginf", x)
     return _is_infinity(x, -np.inf)
 
 
@@ -420,6 +421,7 @@ def iscomplexobj(x: Any) -> bool:
     """
     if x is None:
         return False
+    x = unwrap(x)
     if isinstance(x, (list, tuple)):
         x = asarray(x)
     try:
@@ -443,6 +445,7 @@ def isscalar(element: Any) -> bool:
     >>> isscalar(1.0), isscalar(np.ones(2))
     (True, False)
     """
+    element = unwrap(element)
     if np.isscalar(element):
         return True
     if isinstance(element, (str, bytes)):
@@ -493,7 +496,7 @@ def allclose(
     >>> allclose(np.array([1.0, 2.0]), np.array([1.0, 2.000001]))
     Array(True, dtype=bool)
     """
-    check_arraylike("allclose", a, b)
+    a, b = ensure_arraylike("allclose", a, b)
     return _all_close(a, b, rtol, atol, equal_nan=bool(equal_nan))
 
 
@@ -586,8 +589,8 @@ def nan_to_num(
     >>> nan_to_num(np.array([np.nan, 1.0]), nan=7)
     Array([7., 1.], dtype=float32)
     """
-    check_arraylike("nan_to_num", x)
-    return _nan_to_num(x, copy, nan, posinf, neginf)
+    x, nan = ensure_arraylike("nan_to_num", x, nan)
+    return _nan_to_num(x, copy, nan, unwrap(posinf), unwrap(neginf))
 
 
 # Integers.
@@ -605,7 +608,7 @@ def _gcd_loop(x: Array, y: Array) -> Array:
 
 
 def _integers(name: str, x1: ArrayLike, x2: ArrayLike) -> list[Array]:
-    check_arraylike(name, x1, x2)
+    x1, x2 = ensure_arraylike(name, x1, x2)
     x1, x2 = promote_dtypes(x1, x2)
     if not is_kind(x1, np.integer):
         raise ValueError(f"Arguments to jax.numpy.{name} must be integers.")

@@ -15,7 +15,7 @@ from veery._core.trace import Tracer, current_trace, eval_trace
 from veery.numpy._arithmetic import _dtype, choose, power
 from veery.numpy._creation import asarray, from_host, ones, place
 from veery.numpy._elementwise import run
-from veery.numpy._promotion import Array, ArrayLike, broadcast_to, check_arraylike, constant, to_dtype
+from veery.numpy._promotion import Array, ArrayLike, broadcast_to, constant, ensure_arraylike, to_dtype, unwrap
 from veery.numpy._selection import nonzero
 
 
@@ -52,6 +52,7 @@ def eye(N: int, M: int | None = None, k: int | ArrayLike = 0, dtype: Any = None,
     dtype = dtypes.check_and_canonicalize_user_dtype(float if dtype is None else dtype, "eye")
     rows = _size("eye", "N", N)
     columns = rows if M is None else _size("eye", "M", M)
+    k = unwrap(k)
     if rows < 0 or columns < 0:
         raise ValueError(f"negative dimensions are not allowed, got {N} and {M}")
     return place(_as_numbers(_banded(rows, columns, k, lambda i, j: i == j), dtype), device)
@@ -82,7 +83,7 @@ def tri(N: int, M: int | None = None, k: int | ArrayLike = 0, dtype: Any = None)
 
 
 def _triangle(name: str, m: ArrayLike, k: int) -> Array:
-    check_arraylike(name, m)
+    m = ensure_arraylike(name, m)
     if np.ndim(m) < 2:
         raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D")
     return (_tril if name == "tril" else _triu)(m, k=operator.index(k))
@@ -139,7 +140,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     >>> diag(np.array([[1, 2], [3, 4]]))
     Array([1, 4], dtype=int32)
     """
-    check_arraylike("diag", v)
+    v = ensure_arraylike("diag", v)
     if np.ndim(v) not in (1, 2):
         raise ValueError("diag input must be 1d or 2d")
     if np.ndim(v) == 2:
@@ -166,7 +167,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     >>> diagonal(np.arange(6).reshape(2, 3), offset=1)
     Array([1, 5], dtype=int32)
     """
-    check_arraylike("diagonal", a)
+    a = ensure_arraylike("diagonal", a)
     a = asarray(a)
     if a.ndim < 2:
         raise ValueError("diagonal requires an array of at least two dimensions.")
@@ -199,7 +200,7 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
     Array([[1, 0],
            [0, 2]], dtype=int32)
     """
-    check_arraylike("diagflat", v)
+    v = ensure_arraylike("diagflat", v)
     v = asarray(v)
     return diag(lax.reshape(v, (v.size,)), k)
 
@@ -227,7 +228,7 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     >>> diag_indices_from(np.ones((2, 2)))
     (Array([0, 1], dtype=int32), Array([0, 1], dtype=int32))
     """
-    check_arraylike("diag_indices_from", arr)
+    arr = ensure_arraylike("diag_indices_from", arr)
     shape = np.shape(arr)
     if len(shape) < 2:
         raise ValueError("input array must be at least 2-d")
@@ -267,7 +268,7 @@ def tril_indices_from(arr: Any, k: int = 0) -> tuple[Array, Array]:
     >>> tril_indices_from(np.ones((2, 2)))
     (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
     """
-    shape = np.shape(arr)
+    shape = np.shape(unwrap(arr))
     if len(shape) != 2:
         raise ValueError(f"Only 2-D inputs are accepted, got array with shape {shape}")
     return tril_indices(shape[0], k, shape[1])
@@ -279,7 +280,7 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[Array, Array]:
     >>> triu_indices_from(np.ones((2, 2)))
     (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
     """
-    shape = np.shape(arr)
+    shape = np.shape(unwrap(arr))
     if len(shape) != 2:
         raise ValueError(f"Only 2-D inputs are accepted, got array with shape {shape}")
     return triu_indices(shape[0], k, shape[1])
@@ -308,7 +309,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
            [2, 1],
            [3, 1]], dtype=int32)
     """
-    check_arraylike("vander", x)
+    x = ensure_arraylike("vander", x)
     x = asarray(x)
     if x.ndim != 1:
         raise ValueError("x must be a one-dimensional array")

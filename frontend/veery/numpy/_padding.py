@@ -14,7 +14,7 @@ from veery._core.dimensions import is_symbolic_dim, min_dim
 from veery._core.shapes import check_concrete
 from veery.lax._convert import convert
 from veery.numpy._creation import asarray
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike, to_dtype, unwrap
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike, to_dtype, unwrap
 from veery.numpy._quantiles import median
 from veery.numpy._reductions import max as maximum, min as minimum
 from veery.numpy._statistics import mean
@@ -60,7 +60,7 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "cons
     >>> jnp.pad(jnp.array([1, 2, 3]), (1, 2), mode="reflect").tolist()
     [2, 1, 2, 3, 2, 1]
     """
-    check_arraylike("pad", array)
+    array = ensure_arraylike("pad", array)
     x = unwrap(array)
     widths = _widths(pad_width, np.ndim(x))
     if callable(mode):

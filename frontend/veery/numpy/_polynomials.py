@@ -20,7 +20,7 @@ from veery.numpy._promotion import (
     Array,
     ArrayLike,
     broadcast_to,
-    check_arraylike,
+    ensure_arraylike,
     promote_dtypes,
     promote_dtypes_inexact,
 )
@@ -39,7 +39,7 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     >>> polyval(np.array([1, 2, 3]), 10)
     Array(123, dtype=int32)
     """
-    check_arraylike("polyval", p, x)
+    p, x = ensure_arraylike("polyval", p, x)
     return _polyval(p, x, unroll=operator.index(unroll))
 
 
@@ -58,7 +58,7 @@ _polyval._name = "polyval"
 
 def _aligned(name: str, a1: ArrayLike, a2: ArrayLike) -> list[Array]:
     """Both in one dtype, the shorter filled with zeros in front."""
-    check_arraylike(name, a1, a2)
+    a1, a2 = ensure_arraylike(name, a1, a2)
     x, y = map(asarray, promote_dtypes(a1, a2))
     size = max(x.shape[0], y.shape[0])
     rest = lambda v: [(0, 0, 0)] * (v.ndim - 1)
@@ -89,7 +89,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     >>> polyder(np.array([1, 2, 3]))
     Array([2., 2.], dtype=float32)
     """
-    check_arraylike("polyder", p)
+    p = ensure_arraylike("polyder", p)
     m = operator.index(m)
     (x,) = promote_dtypes_inexact(p)
     x = asarray(x)
@@ -114,7 +114,7 @@ def polyint(p: ArrayLike, m: int = 1, k: int | ArrayLike | None = None) -> Array
     Array([1., 2., 7.], dtype=float32)
     """
     k = 0 if k is None else k
-    check_arraylike("polyint", p, k)
+    p, k = ensure_arraylike("polyint", p, k)
     m = operator.index(m)
     if m < 0:
         raise ValueError("Order of integral must be positive")
@@ -143,7 +143,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     >>> polymul(np.array([1, 2]), np.array([1, 3]))
     Array([1., 5., 6.], dtype=float32)
     """
-    check_arraylike("polymul", a1, a2)
+    a1, a2 = ensure_arraylike("polymul", a1, a2)
     x, y = map(asarray, promote_dtypes_inexact(a1, a2))
     if trim_leading_zeros and (x.shape[0] > 1 or y.shape[0] > 1):
         x, y = trim_zeros(x, trim="f"), trim_zeros(y, trim="f")
@@ -174,7 +174,7 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
     >>> polydiv(np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0]))
     (Array([1., 1.], dtype=float32), Array([0., 0., 2.], dtype=float32))
     """
-    check_arraylike("polydiv", u, v)
+    u, v = ensure_arraylike("polydiv", u, v)
     rest, divisor = map(asarray, promote_dtypes_inexact(u, v))
     m, n = rest.shape[0] - 1, divisor.shape[0] - 1
     quotient = zeros_like(rest, shape=(max(m - n + 1, 1),))
@@ -197,7 +197,7 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
     >>> poly(np.array([1, 2]))
     Array([ 1., -3.,  2.], dtype=float32)
     """
-    check_arraylike("poly", seq_of_zeros)
+    seq_of_zeros = ensure_arraylike("poly", seq_of_zeros)
     (zeros,) = promote_dtypes_inexact(seq_of_zeros)
     zeros = asarray(zeros)
     if zeros.ndim == 2 and zeros.shape[0] == zeros.shape[1] != 0:
@@ -230,7 +230,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     >>> roots(np.array([1.0, -3.0, 2.0])).real.tolist()
     [2.0, 1.0]
     """
-    check_arraylike("roots", p)
+    p = ensure_arraylike("roots", p)
     (x,) = map(asarray, promote_dtypes_inexact(p))
     if x.ndim != 1:
         raise ValueError("Input must be a rank-1 array.")
@@ -294,7 +294,7 @@ def polyfit(
     >>> polyfit(np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 5.0]), 1).round(3).tolist()
     [2.0, 1.0]
     """
-    check_arraylike("polyfit", x, y)
+    x, y = ensure_arraylike("polyfit", x, y)
     deg = operator.index(deg)
     if deg < 0:
         raise ValueError("expected deg >= 0")
@@ -310,7 +310,7 @@ def polyfit(
     if rcond is None:
         rcond = points.shape[0] * float(dtypes.finfo(points.dtype).eps)
     if w is not None:
-        check_arraylike("polyfit", w)
+        w = ensure_arraylike("polyfit", w)
         if np.ndim(w) != 1:
             raise TypeError("expected a 1-d array for weights")
         if np.shape(w)[0] != values.shape[0]:

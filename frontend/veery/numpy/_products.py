@@ -21,8 +21,9 @@ from veery.numpy._promotion import (
     Array,
     ArrayLike,
     broadcast_to,
-    check_arraylike,
     check_no_out,
+    ensure_arraylike,
+    ensure_arraylikes,
     promote_dtypes,
     to_dtype,
     unwrap,
@@ -34,7 +35,7 @@ Preferred = Any  # a dtype, or None
 
 def _operands(name: str, *xs: ArrayLike, preferred: Preferred) -> tuple[list[Any], Any]:
     """The operands in one dtype, and the dtype of the product."""
-    check_arraylike(name, *xs)
+    xs = ensure_arraylikes(name, *xs)
     if preferred is not None:
         preferred = dtypes.check_and_canonicalize_user_dtype(preferred, name)
     return promote_dtypes(*(unwrap(x) for x in xs)), preferred
@@ -145,7 +146,7 @@ def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element
     >>> complex(jnp.vdot(jnp.array([1j]), jnp.array([1j])))
     (1+0j)
     """
-    check_arraylike("vdot", a, b)
+    a, b = ensure_arraylike("vdot", a, b)
     x, y = unwrap(a), unwrap(b)
     if dtypes.issubdtype(dtypes.dtype_of(x), np.complexfloating):
         x = lax.conj(x)
@@ -198,7 +199,7 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> jnp.matvec(jnp.eye(2), jnp.array([1.0, 2.0])).tolist()
     [1.0, 2.0]
     """
-    check_arraylike("matvec", x1, x2)
+    x1, x2 = ensure_arraylike("matvec", x1, x2)
     return _row_product("matvec", unwrap(x1), unwrap(x2), transposed=False)
 
 
@@ -209,7 +210,7 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> jnp.vecmat(jnp.array([1.0, 2.0]), jnp.eye(2)).tolist()
     [1.0, 2.0]
     """
-    check_arraylike("vecmat", x1, x2)
+    x1, x2 = ensure_arraylike("vecmat", x1, x2)
     return _row_product("vecmat", unwrap(x2), unwrap(x1), transposed=True)
 
 
@@ -232,7 +233,7 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_elemen
     >>> jnp.inner(jnp.ones((2, 3)), jnp.arange(3.0)).tolist()
     [3.0, 3.0]
     """
-    check_arraylike("inner", a, b)
+    a, b = ensure_arraylike("inner", a, b)
     if np.ndim(a) == 0 or np.ndim(b) == 0:
         return dot(a, b, precision=precision, preferred_element_type=preferred_element_type)
     return tensordot(a, b, (-1, -1), precision=precision, preferred_element_type=preferred_element_type)
@@ -464,7 +465,7 @@ def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: 
     >>> int(jnp.trace(jnp.array([[1, 2], [3, 4]])))
     5
     """
-    check_arraylike("trace", a)
+    a = ensure_arraylike("trace", a)
     check_no_out("trace", out)
     return _trace(a, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype)
 

@@ -68,10 +68,21 @@ def check_no_out(name: str, out: Any) -> None:
         raise NotImplementedError(f"The 'out' argument to jnp.{name} is not supported.")
 
 
-def ensure_arraylike(name: str, *args: Any, start: int = 0) -> Any:
-    """The arguments, checked, those with `__jax_array__` converted; one argument gives itself, several a tuple."""
+def ensure_arraylikes(name: str, *args: Any, start: int = 0) -> tuple[Any, ...]:
+    """The arguments, checked as by `check_arraylike`, those with `__jax_array__` converted."""
     check_arraylike(name, *args, start=start)
-    converted = tuple(unwrap(x) for x in args)
+    return tuple(map(unwrap, args))
+
+
+def ensure_arraylike(name: str, *args: Any, start: int = 0) -> Any:
+    """Like `ensure_arraylikes`; of one argument the argument alone."""
+    converted = ensure_arraylikes(name, *args, start=start)
+    return converted[0] if len(converted) == 1 else converted
+
+
+def ensure_arraylike_or_none(name: str, *args: Any) -> Any:
+    """Like `ensure_arraylike`, but None is left as it is."""
+    converted = tuple(None if x is None else ensure_arraylike(name, x, start=i) for i, x in enumerate(args))
     return converted[0] if len(converted) == 1 else converted
 
 
@@ -91,6 +102,7 @@ def to_dtype(x: ArrayLike, dtype: Any, weak: bool = False) -> Any:
     if isinstance(x, (np.ndarray, np.generic)):
         if not weak:
             return constant(x, dtype)
+    x = unwrap(x)
     aval = aval_of(x)
     assert isinstance(aval, ShapedArray)
     if aval.dtype == dtype and aval.weak_type == weak:

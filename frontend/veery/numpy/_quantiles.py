@@ -17,7 +17,8 @@ from veery.numpy._promotion import (
     Array,
     ArrayLike,
     broadcast_to,
-    check_arraylike,
+    ensure_arraylike,
+    ensure_arraylike_or_none,
     promote_dtypes_inexact,
     unwrap,
 )
@@ -67,7 +68,7 @@ def _quantile(
     skip_nan: bool,
     weights: ArrayLike | None,
 ) -> Array:
-    check_arraylike(name, *(x for x in (a, q, weights) if x is not None))
+    a, q, weights = ensure_arraylike_or_none(name, a, q, weights)
     if method not in _METHODS:
         raise ValueError("method can only be 'linear', 'lower', 'higher', 'midpoint', 'nearest' or 'inverted_cdf'")
     if dtypes.issubdtype(dtypes.dtype_of(unwrap(a)), np.complexfloating):
@@ -220,7 +221,7 @@ def nanquantile(
 
 
 def _hundredth(name: str, q: ArrayLike) -> Array:
-    check_arraylike(name, q)
+    q = ensure_arraylike(name, q)
     (q,) = promote_dtypes_inexact(unwrap(q))
     return as_array(q) / 100
 

@@ -25,7 +25,7 @@ from veery.numpy._promotion import (
     Array,
     ArrayLike,
     broadcast_arrays,
-    check_arraylike,
+    ensure_arraylike,
     promote_dtypes_inexact,
     to_dtype,
 )
@@ -146,7 +146,7 @@ def linspace(
     num = concrete_int(num, "'num' argument of jnp.linspace")
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
-    check_arraylike("linspace", start, stop)
+    start, stop = ensure_arraylike("linspace", start, stop)
     computed = _inexact_dtype(start, stop)
     dtype = computed if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype, "linspace")
     if not isinstance(start, (ArrayImpl, Tracer)) and not isinstance(stop, (ArrayImpl, Tracer)):
@@ -226,7 +226,7 @@ def logspace(
     Array([  1.,  10., 100.], dtype=float32)
     """
     num = operator.index(num)
-    check_arraylike("logspace", start, stop)
+    start, stop = ensure_arraylike("logspace", start, stop)
     if dtype is None:
         dtype = _inexact_dtype(start, stop)
     dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "logspace")
@@ -242,7 +242,7 @@ def geomspace(
     Array([1., 2., 4., 8.], dtype=float32)
     """
     num = operator.index(num)
-    check_arraylike("geomspace", start, stop)
+    start, stop = ensure_arraylike("geomspace", start, stop)
     if dtype is None:
         dtype = _inexact_dtype(start, stop)
     dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "geomspace")

@@ -20,9 +20,9 @@ from veery.numpy._promotion import (
     Array,
     ArrayLike,
     broadcast_to,
-    check_arraylike,
     check_no_out,
     constant,
+    ensure_arraylike,
     to_dtype,
     unwrap,
 )
@@ -117,10 +117,10 @@ def reduce(
 ) -> Array:
     """A reduction with all of NumPy's arguments."""
     name = monoid.name
-    check_arraylike(name, a)
+    a = ensure_arraylike(name, a)
     check_no_out(name, out)
     if where is not None:
-        check_arraylike(name, where)
+        where = ensure_arraylike(name, where)
         if _dtype(where) != np.bool_:
             raise ValueError(f"jnp.{name}: where must be None or a boolean array; got where.dtype={_dtype(where)!r}.")
         if initial is None and not monoid.has_identity:
@@ -292,7 +292,7 @@ def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = Fals
     >>> ptp(np.array([1, 5, 3]))
     Array(4, dtype=int32)
     """
-    check_arraylike("ptp", a)
+    a = ensure_arraylike("ptp", a)
     check_no_out("ptp", out)
     a = unwrap(a)
     axes = canonical_axes(axis, np.ndim(a))
@@ -305,10 +305,10 @@ def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = Fals
 
 
 def _logical(name: str, a: ArrayLike, axis: Axis, out: None, keepdims: bool, where: ArrayLike | None) -> Array:
-    check_arraylike(name, a)
+    a = ensure_arraylike(name, a)
     check_no_out(name, out)
     if where is not None:
-        check_arraylike(name, where)
+        where = ensure_arraylike(name, where)
         if _dtype(where) != np.bool_:
             raise ValueError(f"jnp.{name}: where must be None or a boolean array; got where.dtype={_dtype(where)!r}.")
     a = unwrap(a)
@@ -354,7 +354,7 @@ def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Ar
     >>> count_nonzero(np.array([0, 3, 0, 4]))
     Array(2, dtype=int32)
     """
-    check_arraylike("count_nonzero", a)
+    a = ensure_arraylike("count_nonzero", a)
     a = unwrap(a)
     return run(_count_nonzero, a, axes=canonical_axes(axis, np.ndim(a)), keepdims=bool(keepdims))
 
@@ -368,7 +368,7 @@ def _count_nonzero(a: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
 
 
 def _arg_extreme(name: str, a: ArrayLike, axis: int | None, out: None, keepdims: bool | None, nan_aware: bool) -> Array:
-    check_arraylike(name, a)
+    a = ensure_arraylike(name, a)
     if out is not None:
         raise NotImplementedError(f"The 'out' argument to jnp.{name} is not supported.")
     a = unwrap(a)
@@ -442,7 +442,7 @@ def _without_nan(a: Array, *, monoid: Monoid) -> Array:
 
 
 def _nan_reduce(monoid: Monoid, name: str, a: ArrayLike, axis: Axis, dtype: Any, out: None, *rest: Any) -> Array:
-    check_arraylike(name, a)
+    a = ensure_arraylike(name, a)
     check_no_out(name, out)
     a = unwrap(a)
     if not is_kind(a, np.inexact):

@@ -26,8 +26,9 @@ from veery.numpy._promotion import (
     ArrayLike,
     broadcast_arrays,
     broadcast_to,
-    check_arraylike,
     check_no_out,
+    ensure_arraylike,
+    ensure_arraylikes,
     promote_dtypes,
     to_dtype,
     unwrap,
@@ -76,9 +77,9 @@ def where(
     Array([1, 0], dtype=int32)
     """
     if x is None and y is None:
-        check_arraylike("where", condition)
+        condition = ensure_arraylike("where", condition)
         return nonzero(condition, size=size, fill_value=fill_value)
-    check_arraylike("where", condition, x, y)
+    condition, x, y = ensure_arraylike("where", condition, x, y)
     if size is not None or fill_value is not None:
         raise ValueError("size and fill_value arguments cannot be used in three-term where function.")
     return _where(*map(unwrap, (condition, x, y)))
@@ -103,8 +104,8 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
         raise ValueError(f"condlist must have length equal to choicelist ({len(condlist)} vs {len(choicelist)})")
     if len(condlist) == 0:
         raise ValueError("condlist must be non-empty")
-    check_arraylike("select", *condlist, *choicelist, default)
-    return _select(tuple(map(unwrap, condlist)), tuple(map(unwrap, choicelist)), unwrap(default))
+    *arrays, default = ensure_arraylikes("select", *condlist, *choicelist, default)
+    return _select(tuple(arrays[: len(condlist)]), tuple(arrays[len(condlist) :]), default)
 
 
 @jit
@@ -137,7 +138,7 @@ def choose(a: ArrayLike, choices: Array | Sequence[ArrayLike], out: None = None,
     Array([30, 20], dtype=int32)
     """
     check_no_out("choose", out)
-    check_arraylike("choose", a, *choices)
+    a, *arrays = ensure_arraylikes("choose", a, *choices)
     a = asarray(a)
     if not is_kind(a, np.integer):
         raise ValueError(f"`a` array must be integer typed, got {a.dtype}")
@@ -152,7 +153,7 @@ def choose(a: ArrayLike, choices: Array | Sequence[ArrayLike], out: None = None,
             raise ValueError("invalid entry in choice array")
     elif mode not in ("wrap", "clip"):
         raise ValueError(f"mode={mode!r} not understood. Must be 'raise', 'wrap', or 'clip'")
-    return _choose_among(a, tuple(map(unwrap, choices)), wrap=mode == "wrap")
+    return _choose_among(a, tuple(arrays), wrap=mode == "wrap")
 
 
 @jit(static_argnames=("wrap",))
@@ -199,7 +200,7 @@ def piecewise(
     >>> piecewise(x, [x < 0, x >= 0], [lambda v: -v, lambda v: 10 * v])
     Array([ 2,  1,  0, 10, 20], dtype=int32)
     """
-    check_arraylike("piecewise", x)
+    x = ensure_arraylike("piecewise", x)
     x = asarray(x)
     conditions = [asarray(c) for c in condlist] if isinstance(condlist, (list, tuple)) else list(asarray(condlist))
     conditions = [c if c.dtype == np.bool_ else to_bool(c) for c in conditions]
@@ -257,7 +258,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
     >>> nonzero(np.array([0, 5, 0, 6]))
     (Array([1, 3], dtype=int32),)
     """
-    check_arraylike("nonzero", a)
+    a = ensure_arraylike("nonzero", a)
     a = unwrap(a)
     if np.ndim(a) == 0:
         raise ValueError("Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() instead.")
@@ -333,7 +334,7 @@ def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None
     >>> flatnonzero(np.array([[0, 5], [6, 0]]))
     Array([1, 2], dtype=int32)
     """
-    check_arraylike("flatnonzero", a)
+    a = ensure_arraylike("flatnonzero", a)
     return nonzero(lax.reshape(unwrap(a), (np.size(a),)), size=size, fill_value=fill_value)[0]
 
 
@@ -344,7 +345,7 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | N
     Array([[0, 1],
            [1, 0]], dtype=int32)
     """
-    check_arraylike("argwhere", a)
+    a = ensure_arraylike("argwhere", a)
     a = unwrap(a)
     if not np.shape(a):
         rows = nonzero(lax.reshape(a, (1,)), size=size, fill_value=fill_value)[0]
@@ -387,7 +388,7 @@ def take(
     Array([30, 10], dtype=int32)
     """
     check_no_out("take", out)
-    check_arraylike("take", a, indices)
+    a, indices = ensure_arraylike("take", a, indices)
     a, indices = asarray(a), unwrap(indices)
     if not is_kind(indices, np.integer):
         raise ValueError("indices must have an integer type")
@@ -455,7 +456,7 @@ def take_along_axis(
     Array([[20],
            [30]], dtype=int32)
     """
-    check_arraylike("take_along_axis", arr, indices)
+    arr, indices = ensure_arraylike("take_along_axis", arr, indices)
     x, where_ = asarray(arr), asarray(indices)
     if not is_kind(where_, np.integer):
         raise TypeError(f"take_along_axis indices must be of integer type, got {where_.dtype}")
@@ -516,7 +517,7 @@ def compress(
            [4]], dtype=int32)
     """
     check_no_out("compress", out)
-    check_arraylike("compress", condition, a, fill_value)
+    condition, a, fill_value = ensure_arraylike("compress", condition, a, fill_value)
     mask, x = asarray(condition).astype(bool), asarray(a)
     if mask.ndim != 1:
         raise ValueError("condition must be a 1D array")
@@ -547,7 +548,7 @@ def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fi
     >>> extract(np.array([True, False, True]), np.array([1, 2, 3]))
     Array([1, 3], dtype=int32)
     """
-    check_arraylike("extract", condition, arr, fill_value)
+    condition, arr, fill_value = ensure_arraylike("extract", condition, arr, fill_value)
     mask = asarray(condition)
     return compress(lax.reshape(mask, (mask.size,)), arr, size=size, fill_value=fill_value)
 
@@ -577,7 +578,7 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     Array([9, 2, 9], dtype=int32)
     """
     _check_not_inplace("put", inplace)
-    check_arraylike("put", a, ind, v)
+    a, ind, v = ensure_arraylike("put", a, ind, v)
     x, positions, values = asarray(a), asarray(ind), asarray(v)
     if not x.size or not positions.size or not values.size:
         return x
@@ -627,7 +628,7 @@ def put_along_axis(
            [5, 0]], dtype=int32)
     """
     _check_not_inplace("put_along_axis", inplace)
-    check_arraylike("put_along_axis", arr, indices, values)
+    arr, indices, values = ensure_arraylike("put_along_axis", arr, indices, values)
     x, where_ = asarray(arr), asarray(indices)
     if not is_kind(where_, np.integer):
         raise TypeError(f"put_along_axis indices must be of integer type, got {where_.dtype}")
@@ -650,7 +651,7 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
     Array([7, 1, 8, 7], dtype=int32)
     """
     _check_not_inplace("place", inplace)
-    check_arraylike("place", arr, mask, vals)
+    arr, mask, vals = ensure_arraylike("place", arr, mask, vals)
     x, where_, values = asarray(arr), asarray(mask), asarray(vals)
     if where_.size != x.size:
         raise ValueError("place: arr and mask must be the same size")
@@ -680,7 +681,7 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
         raise NotImplementedError("JAX arrays are immutable, must use inplace=False")
     if wrap:
         raise NotImplementedError("wrap=True is not implemented, must use wrap=False")
-    check_arraylike("fill_diagonal", a, val)
+    a, val = ensure_arraylike("fill_diagonal", a, val)
     x, values = asarray(a), asarray(val)
     if x.ndim < 2:
         raise ValueError("array must be at least 2-d")

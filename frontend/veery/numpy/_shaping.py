@@ -23,11 +23,12 @@ from veery.lax._placement import laid_out
 from veery.numpy import _promotion
 from veery.numpy._promotion import (
     broadcast_to as _broadcast_to,
-    check_arraylike,
     ensure_arraylike,
+    ensure_arraylikes,
     is_arraylike,
     size_as,
     to_dtype,
+    unwrap,
 )
 
 ArrayLike = Any  # an Array, a tracer, a NumPy array or scalar, a Python scalar
@@ -148,7 +149,8 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
         return laid_out(lambda: ravel(a, order), out_sharding, "ravel")
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'.")
-    return _reshape(ensure_arraylike("ravel", a), (np.size(a),), order)
+    a = ensure_arraylike("ravel", a)
+    return _reshape(a, (np.size(a),), order)
 
 
 def squeeze(a: ArrayLike, axis: Axes | None = None) -> Array:
@@ -268,13 +270,13 @@ def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> A
     """
     if out_sharding is not None:
         return laid_out(lambda: broadcast_to(array, shape), out_sharding, "broadcast_to")
-    check_arraylike("broadcast_to", array)
+    array = ensure_arraylike("broadcast_to", array)
     return _broadcast_to(array, shape)
 
 
 def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     """The arrays, each in the shape in which all of them broadcast."""
-    check_arraylike("broadcast_arrays", *args)
+    args = ensure_arraylikes("broadcast_arrays", *args)
     return _promotion.broadcast_arrays(*args)
 
 
@@ -294,7 +296,7 @@ def atleast_3d(*arys: ArrayLike) -> Any:
 
 
 def _at_least(name: str, arys: Sequence[ArrayLike], extend: Any) -> Any:
-    check_arraylike(name, *arys)
+    arys = ensure_arraylikes(name, *arys)
     results = [extend(as_array(x)) for x in arys]
     return results[0] if len(results) == 1 else results
 
@@ -373,7 +375,7 @@ def roll(a: ArrayLike, shift: Any, axis: Axes | None = None) -> Array:
     >>> jnp.roll(jnp.arange(5), 2).tolist()
     [3, 4, 0, 1, 2]
     """
-    a = ensure_arraylike("roll", a)
+    a, shift = ensure_arraylike("roll", a), unwrap(shift)
     if axis is None:
         return reshape(roll(ravel(a), shift, 0), np.shape(a))
     axes = tuple(canonicalize_axis(i, np.ndim(a)) for i in as_axes(axis))
@@ -440,7 +442,7 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes | None = None) -> A
         trim: which ends.
         axis: the dimensions to trim; all of them by default.
     """
-    check_arraylike("trim_zeros", filt)
+    filt = ensure_arraylike("trim_zeros", filt)
     check_concrete(filt, "Error arose in the `filt` argument of trim_zeros()")
     values = np.asarray(filt)
     axes = axis_tuple(axis, values.ndim)
@@ -479,4 +481,4 @@ def _shape_of(name: str, a: Any) -> tuple[int, ...]:
             DeprecationWarning,
             stacklevel=source.user_stacklevel(),
         )
-    return np.shape(a)
+    return np.shape(unwrap(a))

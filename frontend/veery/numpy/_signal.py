@@ -11,14 +11,7 @@ from veery._api.jit import jit
 from veery._core import dtypes
 from veery.numpy import _arithmetic
 from veery.numpy._joining import concatenate
-from veery.numpy._promotion import (
-    Array,
-    ArrayLike,
-    check_arraylike,
-    ensure_arraylike,
-    promote_dtypes,
-    promote_dtypes_inexact,
-)
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike, promote_dtypes, promote_dtypes_inexact
 from veery.numpy._selection import where
 from veery.numpy._shaping import as_array
 from veery.numpy._sorting import searchsorted
@@ -94,7 +87,7 @@ def interp(
 
 def _slide(name: str, x: Array, y: Array, mode: str, precision: Any, preferred: Any) -> Array:
     """Products of two vectors at all offsets, by a convolution with one channel."""
-    check_arraylike(name, x, y)
+    x, y = ensure_arraylike(name, x, y)
     if np.ndim(x) != 1 or np.ndim(y) != 1:
         raise ValueError(f"{name}() only support 1-dimensional inputs.")
     promote = promote_dtypes_inexact if preferred is None else promote_dtypes

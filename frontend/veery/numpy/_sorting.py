@@ -13,7 +13,14 @@ from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.dimensions import is_symbolic_dim
 from veery._core.shapes import canonicalize_axis
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike, ensure_arraylike, promote_dtypes
+from veery.numpy._promotion import (
+    Array,
+    ArrayLike,
+    ensure_arraylike,
+    ensure_arraylike_or_none,
+    ensure_arraylikes,
+    promote_dtypes,
+)
 from veery.numpy._shaping import as_array, ravel
 
 _COMPARE_ALL_UP_TO = 32  # elements searched by comparing with each of them
@@ -118,7 +125,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     Array([2, 1, 0], dtype=int32)
     """
     arrays: Sequence[Any] = tuple(keys)
-    check_arraylike("lexsort", *arrays)
+    arrays = ensure_arraylikes("lexsort", *arrays)
     if not arrays:
         raise TypeError("need sequence of keys with len > 0 in lexsort")
     if len({np.shape(x) for x in arrays}) > 1:
@@ -276,7 +283,7 @@ def searchsorted(
             f"{method!r} is an invalid value for keyword 'method'. Expected one of "
             "['sort', 'scan', 'scan_unrolled', 'compare_all']."
         )
-    check_arraylike("searchsorted", *(x for x in (a, v, sorter) if x is not None))
+    a, v, sorter = ensure_arraylike_or_none("searchsorted", a, v, sorter)
     if np.ndim(a) != 1:
         raise ValueError("a should be 1-dimensional")
     a, v = (as_array(x) for x in promote_dtypes(a, v))

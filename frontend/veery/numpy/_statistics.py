@@ -19,8 +19,10 @@ from veery.numpy._promotion import (
     Array,
     ArrayLike,
     broadcast_to,
-    check_arraylike,
     check_no_out,
+    ensure_arraylike,
+    ensure_arraylike_or_none,
+    ensure_arraylikes,
     promote_dtypes_inexact,
     to_dtype,
     unwrap,
@@ -82,7 +84,7 @@ def mean(
     >>> jnp.mean(jnp.array([[1, 2], [3, 5]]), axis=0).tolist()
     [2.0, 3.5]
     """
-    check_arraylike("mean", a)
+    a = ensure_arraylike("mean", a)
     check_no_out("mean", out)
     a = unwrap(a)
     axes = canonical_axes(axis, np.ndim(a))
@@ -130,7 +132,7 @@ def _spread(
     mean: ArrayLike | None,
     correction: float | None,
 ) -> Array:
-    check_arraylike(name, a)
+    a = ensure_arraylike(name, a)
     check_no_out(name, out)
     if correction is not None:
         if ddof:
@@ -149,7 +151,7 @@ def _spread(
     result = dtypes.to_floating_dtype(given) if dtype is None else dtype
     axes = canonical_axes(axis, np.ndim(a))
     extras = tuple(unwrap(x) for x in (mean, where) if x is not None)
-    check_arraylike(name, *extras)
+    extras = ensure_arraylikes(name, *extras)
     has = (mean is not None, where is not None)
     static = {"work": work, "dtype": result, "ddof": ddof, "keepdims": bool(keepdims), "root": name.endswith("std")}
     return run(_var, a, *extras, has=has, axes=axes, **static)
@@ -232,7 +234,7 @@ def average(
     >>> float(jnp.average(jnp.array([1.0, 3.0]), weights=jnp.array([3.0, 1.0])))
     1.5
     """
-    check_arraylike("average", *(x for x in (a, weights) if x is not None))
+    a, weights = ensure_arraylike_or_none("average", a, weights)
     axes = canonical_axes(axis, np.ndim(a))
     if weights is None:
         (a,) = promote_dtypes_inexact(unwrap(a))
@@ -259,7 +261,7 @@ def average(
 def _numbers(a: ArrayLike, where: ArrayLike | None) -> Any:
     """Where elements are numbers and count."""
     valid = _logic.logical_not(_logic.isnan(a))
-    return valid if where is None else _logic.logical_and(valid, broadcast_to(where, valid.shape))
+    return valid if where is None else _logic.logical_and(valid, broadcast_to(unwrap(where), valid.shape))
 
 
 @jit(static_argnames=("axis", "dtype", "keepdims"))
@@ -277,7 +279,7 @@ def nanmean(
     >>> float(jnp.nanmean(jnp.array([1.0, jnp.nan, 3.0])))
     2.0
     """
-    check_arraylike("nanmean", a)
+    a = ensure_arraylike("nanmean", a)
     check_no_out("nanmean", out)
     return mean(a, axis, dtype, keepdims=keepdims, where=_numbers(unwrap(a), where))
 
@@ -299,7 +301,7 @@ def nanvar(
     >>> float(jnp.nanvar(jnp.array([1.0, jnp.nan, 3.0])))
     1.0
     """
-    check_arraylike("nanvar", a)
+    a = ensure_arraylike("nanvar", a)
     check_no_out("nanvar", out)
     return _spread("nanvar", a, axis, dtype, None, ddof, keepdims, _numbers(unwrap(a), where), mean, None)
 
@@ -321,7 +323,7 @@ def nanstd(
     >>> float(jnp.nanstd(jnp.array([1.0, jnp.nan, 3.0])))
     1.0
     """
-    check_arraylike("nanstd", a)
+    a = ensure_arraylike("nanstd", a)
     check_no_out("nanstd", out)
     return _spread("nanstd", a, axis, dtype, None, ddof, keepdims, _numbers(unwrap(a), where), mean, None)
 
@@ -345,7 +347,7 @@ def _cov_weights(x: Array, fweights: ArrayLike | None, aweights: ArrayLike | Non
     for name, weights in (("fweights", fweights), ("aweights", aweights)):
         if weights is None:
             continue
-        check_arraylike("cov", weights)
+        weights = ensure_arraylike("cov", weights)
         if np.ndim(weights) > 1:
             raise RuntimeError(f"cannot handle multidimensional {name}")
         if np.shape(weights)[0] != x.shape[1]:
@@ -390,7 +392,7 @@ def cov(
     >>> float(jnp.cov(jnp.array([1.0, 3.0])))
     2.0
     """
-    check_arraylike("cov", *(x for x in (m, y) if x is not None))
+    m, y = ensure_arraylike_or_none("cov", m, y)
     if dtype is not None and not dtypes.issubdtype(dtype, np.inexact):
         raise ValueError(f"cov: dtype must be a subclass of float or complex; got dtype={dtype!r}")
     given = promote_dtypes_inexact(*(unwrap(x) for x in (m, y) if x is not None))
@@ -429,7 +431,7 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtyp
     >>> jnp.corrcoef(jnp.array([[1.0, 3.0], [4.0, 2.0]])).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
-    check_arraylike("corrcoef", x)
+    x = ensure_arraylike("corrcoef", x)
     if dtype is not None and not dtypes.issubdtype(dtype, np.inexact):
         raise ValueError(f"corrcoef: dtype must be a subclass of float or complex; got dtype={dtype!r}")
     c = cov(x, y, rowvar, dtype=dtype)

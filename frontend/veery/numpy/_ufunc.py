@@ -14,7 +14,7 @@ from veery._core import dtypes
 from veery._core.avals import aval_of
 from veery.numpy import _creation
 from veery.numpy._elementwise import elementwise, run
-from veery.numpy._promotion import Array, ArrayLike, broadcast_to, check_arraylike, promote_dtypes, to_dtype
+from veery.numpy._promotion import Array, ArrayLike, broadcast_to, ensure_arraylike, promote_dtypes, to_dtype
 from veery.numpy._vectorize import vectorize
 
 
@@ -115,9 +115,9 @@ class ufunc:
         if out is not None:
             raise NotImplementedError(f"out argument of {self.__name__}.reduce()")
         if initial is not None:
-            check_arraylike(f"{self.__name__}.reduce", initial)
+            initial = ensure_arraylike(f"{self.__name__}.reduce", initial)
         if where is not None:
-            check_arraylike(f"{self.__name__}.reduce", where)
+            where = ensure_arraylike(f"{self.__name__}.reduce", where)
             if self.identity is None and initial is None:
                 raise ValueError(
                     f"reduction operation {self.__name__} does not have an identity, "
@@ -126,7 +126,7 @@ class ufunc:
         own = self._own["reduce"]
         if own is not None:
             return own(a, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
-        check_arraylike(f"{self.__name__}.reduce", a)
+        a = ensure_arraylike(f"{self.__name__}.reduce", a)
         ndim = np.ndim(a)
         axes = tuple(range(ndim)) if axis is None else tuple(int(i) % max(ndim, 1) for i in np.atleast_1d(axis))
         given = {name: x for name, x in (("initial", initial), ("where", where)) if x is not None}
@@ -172,7 +172,7 @@ class ufunc:
         own = self._own["accumulate"]
         if own is not None:
             return own(a, axis=axis, dtype=dtype)
-        check_arraylike(f"{self.__name__}.accumulate", a)
+        a = ensure_arraylike(f"{self.__name__}.accumulate", a)
         if np.ndim(a) == 0:
             raise ValueError("cannot accumulate on a scalar.")
         return run(self._accumulate_by_scan, a, axis=axis, dtype=dtype)
@@ -238,7 +238,7 @@ class ufunc:
         if own is not None:
             return own(a, indices, axis=axis, dtype=dtype)
 
-        check_arraylike(f"{self.__name__}.reduceat", a, indices)
+        a, indices = ensure_arraylike(f"{self.__name__}.reduceat", a, indices)
         x, starts = _creation.asarray(a, dtype), _creation.asarray(indices)
         if starts.ndim != 1:
             raise ValueError(f"reduceat: indices must be one-dimensional, got shape {starts.shape}")
@@ -269,7 +269,7 @@ class ufunc:
             raise ValueError("outer only supported for binary ufuncs")
         if self.nout != 1:
             raise ValueError("outer only supported for functions returning a single value")
-        check_arraylike(f"{self.__name__}.outer", A, B)
+        A, B = ensure_arraylike(f"{self.__name__}.outer", A, B)
         A, B = promote_dtypes(A, B)
         left = lax.reshape(A, np.shape(A) + (1,) * np.ndim(B))
         return self._call(left, lax.reshape(B, (1,) * np.ndim(A) + np.shape(B)))

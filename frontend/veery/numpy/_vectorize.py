@@ -16,7 +16,7 @@ from veery._core import source
 from veery._core.config import config
 from veery._core.shapes import canonicalize_axis
 from veery.numpy._creation import asarray
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike
 
 _DIMENSIONS = r"\((?:\w+(?:,\w+)*)?,?\)"
 _SIGNATURE = re.compile(rf"^(?:{_DIMENSIONS}(?:,{_DIMENSIONS})*)?->{_DIMENSIONS}(?:,{_DIMENSIONS})*$")
@@ -190,7 +190,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
     >>> apply_along_axis(lambda x: x.sum(), 1, np.ones((2, 3)))
     Array([3., 3.], dtype=float32)
     """
-    check_arraylike("apply_along_axis", arr)
+    arr = ensure_arraylike("apply_along_axis", arr)
     x = asarray(arr)
     axis = canonicalize_axis(axis, x.ndim)
     fun = lambda v: func1d(v, *args, **kwargs)
@@ -208,7 +208,7 @@ def apply_over_axes(func: Callable[[ArrayLike, int], Array], a: ArrayLike, axes:
     >>> apply_over_axes(jnp.sum, np.ones((2, 3)), (0, 1))
     Array([[6.]], dtype=float32)
     """
-    check_arraylike("apply_over_axes", a)
+    a = ensure_arraylike("apply_over_axes", a)
     x = asarray(a)
     for axis in [axes] if isinstance(axes, int) else axes:
         out = func(x, axis)

@@ -16,7 +16,7 @@ from veery.numpy._creation import asarray, from_host
 from veery.numpy._elementwise import run
 from veery.numpy._exponential import i0
 from veery.numpy._logic import to_bool
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike
 
 
 def _window(values: np.ndarray) -> Array:
@@ -104,7 +104,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     >>> packbits(np.array([1, 0, 1]))
     Array([160], dtype=uint8)
     """
-    check_arraylike("packbits", a)
+    a = ensure_arraylike("packbits", a)
     x = asarray(a)
     if not (is_kind(x, np.integer) or x.dtype == np.bool_):
         raise TypeError("Expected an input array of integer or boolean data type")
@@ -138,7 +138,7 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
     >>> unpackbits(np.array([5], "uint8"))
     Array([0, 0, 0, 0, 0, 1, 0, 1], dtype=uint8)
     """
-    check_arraylike("unpackbits", a)
+    a = ensure_arraylike("unpackbits", a)
     x = asarray(a)
     if x.dtype != np.uint8:
         raise TypeError("Expected an input array of unsigned byte data type")

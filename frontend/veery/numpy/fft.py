@@ -15,13 +15,7 @@ from veery._core.shapes import canonicalize_axis
 from veery.numpy._arithmetic import conj as _conj
 from veery.numpy._creation import asarray
 from veery.numpy._elementwise import run
-from veery.numpy._promotion import (
-    Array,
-    ArrayLike,
-    check_arraylike,
-    promote_dtypes_complex,
-    promote_dtypes_inexact,
-)
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike, promote_dtypes_complex, promote_dtypes_inexact
 from veery.numpy._shaping import moveaxis as _moveaxis, roll as _roll
 
 __all__ = [
@@ -47,7 +41,7 @@ def _transform(
 ) -> Array:
     """The transform over axes, to sizes `s`, scaled as the norm says."""
     _check_norm(norm)
-    check_arraylike(f"jnp.fft.{name}", a)
+    a = ensure_arraylike(f"jnp.fft.{name}", a)
     if kind == "RFFT" and dtypes.issubdtype(lax.dtype(a), np.complexfloating):
         raise ValueError("only real valued inputs supported for rfft")
     shape = np.shape(a)
@@ -167,7 +161,7 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     [4.0, 0.0, 0.0, 0.0]
     """
     _check_norm(norm)
-    check_arraylike("jnp.fft.hfft", a)
+    a = ensure_arraylike("jnp.fft.hfft", a)
     return _one("hfft", "IRFFT", _conj(a), n, axis, _SWAPPED[norm])
 
 
@@ -312,7 +306,7 @@ def ifftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
 
 
 def _shifted(name: str, x: ArrayLike, axes: Any, shift: Any) -> Array:
-    check_arraylike(f"jnp.fft.{name}", x)
+    x = ensure_arraylike(f"jnp.fft.{name}", x)
     shape = np.shape(x)
     axes = tuple(range(len(shape))) if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
     return _roll(x, tuple(shift(shape[axis]) for axis in axes), axes)

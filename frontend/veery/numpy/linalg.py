@@ -42,8 +42,8 @@ from veery.numpy._promotion import (
     Array,
     ArrayLike,
     broadcast_to,
-    check_arraylike,
     ensure_arraylike,
+    ensure_arraylikes,
     promote_args_inexact,
     promote_dtypes,
 )
@@ -295,7 +295,7 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     >>> multi_dot([jnp.ones(2), jnp.ones((2, 3)), jnp.ones((3, 4))]).tolist()
     [6.0, 6.0, 6.0, 6.0]
     """
-    check_arraylike("jnp.linalg.multi_dot", *arrays)
+    arrays = ensure_arraylikes("jnp.linalg.multi_dot", *arrays)
     if len(arrays) < 2:
         raise ValueError(f"multi_dot requires at least two arrays; got len(arrays)={len(arrays)}")
     xs = promote_dtypes(*arrays)
@@ -355,7 +355,7 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> outer(jnp.array([1, 2]), jnp.array([3, 4])).tolist()
     [[3, 4], [6, 8]]
     """
-    check_arraylike("jnp.linalg.outer", x1, x2)
+    x1, x2 = ensure_arraylike("jnp.linalg.outer", x1, x2)
     if np.ndim(x1) != 1 or np.ndim(x2) != 1:
         raise ValueError(
             f"Input arrays must be one-dimensional, but they are x1.ndim={np.ndim(x1)} x2.ndim={np.ndim(x2)}"
@@ -378,7 +378,7 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     >>> cross(jnp.array([1, 0, 0]), jnp.array([0, 1, 0])).tolist()
     [0, 0, 1]
     """
-    check_arraylike("jnp.linalg.cross", x1, x2)
+    x1, x2 = ensure_arraylike("jnp.linalg.cross", x1, x2)
     sizes = [np.shape(x)[canonicalize_axis(axis, np.ndim(x))] for x in (x1, x2)]
     if sizes != [3, 3]:
         raise ValueError(
@@ -398,7 +398,7 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     >>> diagonal(jnp.array([[1, 2], [3, 4]])).tolist()
     [1, 4]
     """
-    check_arraylike("jnp.linalg.diagonal", x)
+    x = ensure_arraylike("jnp.linalg.diagonal", x)
     return _diagonal(x, offset, -2, -1)
 
 
@@ -409,7 +409,7 @@ def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Array:
     >>> trace(jnp.array([[1, 2], [3, 4]])).tolist()
     5
     """
-    check_arraylike("jnp.linalg.trace", x)
+    x = ensure_arraylike("jnp.linalg.trace", x)
     return _products.trace(x, offset, -2, -1, dtype)
 
 

@@ -11,7 +11,7 @@ from veery._api.jit import jit
 from veery._core import dtypes
 from veery.lax import _samples
 from veery.lax._placement import lays_out
-from veery.numpy._promotion import broadcast_to, check_arraylike, promote_dtypes_inexact, to_dtype
+from veery.numpy._promotion import broadcast_to, ensure_arraylike, promote_dtypes_inexact, to_dtype
 from veery.random._keys import Array, ArrayLike, Shape, again, broadcast_shape, check_key, split_in, split_typed, typed
 from veery.random._uniform import float_dtype, integer_dtype, uniform_of
 
@@ -133,7 +133,7 @@ def geometric(
     dtype = dtypes.check_and_canonicalize_user_dtype(int if dtype is None else dtype)
     if not dtypes.issubdtype(dtype, np.integer):
         raise ValueError(f"dtype argument to `geometric` must be an int dtype, got {dtype}")
-    check_arraylike("geometric", p)
+    p = ensure_arraylike("geometric", p)
     return _geometric(key, p, shape=broadcast_shape("geometric", shape, p), dtype=dtype)
 
 
@@ -161,7 +161,7 @@ def binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: Shape | None = N
         dtype: a float dtype.
     """
     key = check_key("binomial", key)
-    check_arraylike("binomial", n, p)
+    n, p = ensure_arraylike("binomial", n, p)
     dtype = float_dtype("binomial", dtype)
     return _binomial(key, n, p, shape=broadcast_shape("binomial", shape, n, p), dtype=dtype)
 
@@ -291,7 +291,7 @@ def multinomial(
         unroll: as for scan.
     """
     key = check_key("multinomial", key)
-    check_arraylike("multinomial", n, p)
+    n, p = ensure_arraylike("multinomial", n, p)
     shape = np.shape(p) if shape is None else tuple(shape)
     dtype = float_dtype("multinomial", dtype)
     return _multinomial(key, n, p, shape=shape, dtype=dtype, unroll=unroll)

@@ -14,7 +14,7 @@ from veery._core.dimensions import is_symbolic_dim
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, concrete_int
 from veery.lax import _samples
 from veery.lax._placement import lays_out
-from veery.numpy._promotion import check_arraylike, promote_dtypes_inexact
+from veery.numpy._promotion import ensure_arraylike, promote_dtypes_inexact
 from veery.random._continuous import gumbel_of
 from veery.random._keys import Array, ArrayLike, Shape, bits_of, check_key, check_shape, split_in, typed
 from veery.random._uniform import randint, uniform_of
@@ -42,7 +42,7 @@ def permutation(
     """
     key = check_key("permutation", key)
     _check_known_size(x)
-    check_arraylike("permutation", x)
+    x = ensure_arraylike("permutation", x)
     axis = canonicalize_axis(axis, np.ndim(x) or 1)
     if not np.ndim(x):
         if not dtypes.issubdtype(dtypes.dtype_of(x), np.integer):
@@ -115,7 +115,7 @@ def choice(
     key = check_key("choice", key)
     if not isinstance(shape, (tuple, list)):
         raise TypeError(f"shape argument of jax.random.choice must be a sequence, got {shape}")
-    check_arraylike("choice", a)
+    a = ensure_arraylike("choice", a)
     shape, ndim = canonicalize_shape(shape), np.ndim(a)
     axis = canonicalize_axis(axis, ndim) if ndim else 0
     count = np.shape(a)[axis] if ndim else concrete_int(a, "The error occurred in jax.random.choice()")
@@ -129,7 +129,7 @@ def choice(
             f"Cannot take a larger sample (size {draws}) than population (size {count}) when 'replace=False'"
         )
     if p is not None:
-        check_arraylike("choice", p)
+        p = ensure_arraylike("choice", p)
         if np.shape(p) != (count,):
             raise ValueError(
                 "p must be None or a 1D vector with the same size as a.shape[axis]. "
@@ -194,7 +194,7 @@ def categorical(
     1
     """
     key = check_key("categorical", key)
-    check_arraylike("categorical", logits)
+    logits = ensure_arraylike("categorical", logits)
     size = np.shape(logits)
     axis = canonicalize_axis(axis, len(size))
     batch = size[:axis] + size[axis + 1 :]

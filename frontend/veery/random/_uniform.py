@@ -14,7 +14,7 @@ from veery._core.shapes import canonicalize_shape
 from veery.lax._compare import select_n_p
 from veery.lax._dimension import dimension_value
 from veery.lax._placement import laid_out, lays_out
-from veery.numpy._promotion import broadcast_to, check_arraylike, to_dtype
+from veery.numpy._promotion import broadcast_to, ensure_arraylike, to_dtype
 from veery.random._keys import (
     Array,
     ArrayLike,
@@ -266,7 +266,7 @@ def randint(
     if out_sharding is not None:
         return laid_out(lambda: randint(key, shape, minval, maxval, dtype), out_sharding, "randint")
     key = check_key("randint", key)
-    check_arraylike("randint", minval, maxval)
+    minval, maxval = ensure_arraylike("randint", minval, maxval)
     dtype = integer_dtype("randint", dtype)
     shape = canonicalize_shape(shape)
     check_shape("randint", shape, np.shape(minval), np.shape(maxval))

@@ -13,7 +13,7 @@ from veery._core.shapes import canonicalize_axis
 from veery.numpy import fft
 from veery.numpy._arithmetic import is_kind
 from veery.numpy._elementwise import run
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike, promote_dtypes_inexact
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike, promote_dtypes_inexact
 from veery.numpy._shaping import as_array
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
@@ -99,7 +99,7 @@ def idctn(
 
 
 def _checked(name: str, x: ArrayLike, type: int, norm: str | None) -> Array:
-    check_arraylike(name, x)
+    x = ensure_arraylike(name, x)
     if type != 2:
         raise NotImplementedError("Only DCT type 2 is implemented.")
     if norm not in (None, "backward", "ortho"):

@@ -10,7 +10,7 @@ import numpy as np
 
 from veery import numpy as jnp, tree_util
 from veery._core import dtypes
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike, promote_dtypes_inexact
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike, ensure_arraylikes, promote_dtypes_inexact
 from veery.numpy._shaping import as_array
 
 __all__ = ["RegularGridInterpolator"]
@@ -49,16 +49,16 @@ class RegularGridInterpolator:
         _check_method(method)
         if bounds_error:
             raise NotImplementedError("`bounds_error` takes no effect under JIT")
-        check_arraylike("RegularGridInterpolator", values)
+        values = ensure_arraylike("RegularGridInterpolator", values)
         if len(points) > np.ndim(values):
             raise ValueError(f"there are {len(points)} point arrays, but values has {np.ndim(values)} dimensions")
         values = as_array(promote_dtypes_inexact(values)[0])
         if fill_value is not None:
-            check_arraylike("RegularGridInterpolator", fill_value)
+            fill_value = ensure_arraylike("RegularGridInterpolator", fill_value)
             fill_value = jnp.asarray(fill_value)
             if not jnp.can_cast(fill_value.dtype, values.dtype, casting="same_kind"):
                 raise ValueError("fill_value must be either 'None' or of a type compatible with values")
-        check_arraylike("RegularGridInterpolator", *points)
+        points = ensure_arraylikes("RegularGridInterpolator", *points)
         self.method = method
         self.bounds_error = bounds_error
         self.fill_value = fill_value
@@ -120,7 +120,7 @@ def _points(xi: Any, n: int) -> Array:
     if isinstance(xi, tuple):
         columns = jnp.broadcast_arrays(*map(jnp.asarray, xi))
         return jnp.stack([c.astype(dtypes.default_float_dtype()) for c in columns], axis=-1)
-    check_arraylike("RegularGridInterpolator", xi)
+    xi = ensure_arraylike("RegularGridInterpolator", xi)
     points = jnp.asarray(xi)
     return points.reshape(-1, n) if points.ndim == 1 else points
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from veery import lax, numpy as jnp
 from veery.numpy._elementwise import run
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike, promote_dtypes_inexact
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike, promote_dtypes_inexact
 from veery.numpy._shaping import as_array
 
 __all__ = ["vq"]
@@ -30,7 +30,7 @@ def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: bool = True) -> tuple
     >>> codes.tolist(), distances.tolist()
     ([0, 1], [1.0, 2.0])
     """
-    check_arraylike("scipy.cluster.vq.vq", obs, code_book)
+    obs, code_book = ensure_arraylike("scipy.cluster.vq.vq", obs, code_book)
     x, codes = (as_array(a) for a in promote_dtypes_inexact(obs, code_book))
     if x.ndim != codes.ndim:
         raise ValueError("Observation and code_book should have the same rank")

@@ -15,7 +15,9 @@ from veery.numpy._promotion import (
     Array,
     ArrayLike,
     broadcast_to,
-    check_arraylike,
+    ensure_arraylike,
+    ensure_arraylike_or_none,
+    ensure_arraylikes,
     promote_args_inexact,
     promote_dtypes,
     to_dtype,
@@ -67,7 +69,7 @@ def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
     >>> toeplitz(jnp.array([1, 2, 3]), jnp.array([0, 4])).tolist()
     [[1, 4], [2, 1], [3, 2]]
     """
-    check_arraylike("toeplitz", c, *(() if r is None else (r,)))
+    c, r = ensure_arraylike_or_none("toeplitz", c, r)
     c = _vector(c)
     c = to_dtype(c, c.dtype)
     return run(_toeplitz, c, jnp.conj(c) if r is None else _vector(r))
@@ -97,10 +99,9 @@ def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
     >>> hankel(jnp.array([1, 2, 3]), jnp.array([0, 4])).tolist()
     [[1, 2], [2, 3], [3, 4]]
     """
-    given = {"c": c} | ({} if r is None else {"r": r})
-    check_arraylike("hankel", *given.values())
-    for name, x in given.items():
-        if np.ndim(x) == 0:
+    c, r = ensure_arraylike_or_none("hankel", c, r)
+    for name, x in (("c", c), ("r", r)):
+        if x is not None and np.ndim(x) == 0:
             raise ValueError(f"hankel: {name} must be at least 1-dimensional, got a scalar.")
     return run(_hankel, c, jnp.zeros_like(c) if r is None else r)
 
@@ -126,7 +127,7 @@ def circulant(c: ArrayLike) -> Array:
     >>> circulant(jnp.array([1, 2, 3])).tolist()
     [[1, 3, 2], [2, 1, 3], [3, 2, 1]]
     """
-    check_arraylike("circulant", c)
+    c = ensure_arraylike("circulant", c)
     return run(_circulant, _vector(c))
 
 
@@ -154,7 +155,7 @@ def leslie(f: ArrayLike, s: ArrayLike) -> Array:
     >>> leslie(jnp.array([1, 2, 3]), jnp.array([4, 5])).tolist()
     [[1, 2, 3], [4, 0, 0], [0, 5, 0]]
     """
-    check_arraylike("leslie", f, s)
+    f, s = ensure_arraylike("leslie", f, s)
     f, s = _vector(f), _vector(s)
     if f.shape[-1] < 2:
         raise ValueError(f"The length of f along the last axis must be at least 2; got shape {f.shape}.")
@@ -221,7 +222,7 @@ def fiedler(a: ArrayLike) -> Array:
     >>> fiedler(jnp.array([1, 4, 2])).tolist()
     [[0, 3, 1], [3, 0, 2], [1, 2, 0]]
     """
-    check_arraylike("fiedler", a)
+    a = ensure_arraylike("fiedler", a)
     return run(_fiedler, _vector(a))
 
 
@@ -294,7 +295,7 @@ def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
     n = operator.index(n)
     if n <= 0:
         raise ValueError(f"n must be a positive integer; got {n}.")
-    check_arraylike("convolution_matrix", a)
+    a = ensure_arraylike("convolution_matrix", a)
     shape = np.shape(a)
     if not shape:
         raise ValueError("convolution_matrix: a must be at least 1-dimensional, got a scalar.")
@@ -336,7 +337,7 @@ def block_diag(*arrs: ArrayLike) -> Array:
     """
     if not arrs:
         return from_host(np.zeros((1, 0), dtypes.default_float_dtype()))
-    check_arraylike("block_diag", *arrs)
+    arrs = ensure_arraylikes("block_diag", *arrs)
     for place, x in enumerate(arrs):
         if np.ndim(x) > 2:
             raise ValueError(

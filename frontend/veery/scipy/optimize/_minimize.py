@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from veery import numpy as jnp
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike, promote_dtypes_inexact
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike, promote_dtypes_inexact
 from veery.numpy._shaping import as_array
 from veery.scipy.optimize._bfgs import minimize_bfgs
 from veery.scipy.optimize._lbfgs import minimize_lbfgs
@@ -86,7 +86,7 @@ def minimize(
         raise TypeError(f"args argument to jax.scipy.optimize.minimize must be a tuple, got {args}")
     if method.lower() not in _METHODS:
         raise ValueError(f"Method {method} not recognized")
-    check_arraylike("minimize", x0)
+    x0 = ensure_arraylike("minimize", x0)
     (x0,) = promote_dtypes_inexact(x0)
     if np.ndim(x0) != 1:
         raise ValueError(f"minimize needs x0 of shape (n,), got {np.shape(x0)}; see veery.flatten_util.ravel_pytree")

@@ -13,7 +13,7 @@ from veery._core.shapes import canonicalize_axis
 from veery.numpy import fft
 from veery.numpy._arithmetic import is_kind
 from veery.numpy._elementwise import run
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike, promote_dtypes_inexact
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike, promote_dtypes_inexact
 from veery.numpy._shaping import as_array
 
 _MODES = ("full", "same", "valid")
@@ -34,7 +34,7 @@ def _check_mode(mode: str) -> None:
 
 
 def _operands(name: str, in1: ArrayLike, in2: ArrayLike) -> tuple[Array, Array]:
-    check_arraylike(name, in1, in2)
+    in1, in2 = ensure_arraylike(name, in1, in2)
     x, y = (as_array(a) for a in promote_dtypes_inexact(in1, in2))
     if x.ndim != y.ndim:
         raise ValueError("in1 and in2 must have the same number of dimensions")
@@ -168,7 +168,7 @@ def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = 
 
 
 def _reversed(name: str, in1: ArrayLike, in2: ArrayLike) -> Array:
-    check_arraylike(name, in1, in2)
+    in1, in2 = ensure_arraylike(name, in1, in2)
     return jnp.conj(jnp.flip(in2))
 
 
@@ -177,7 +177,7 @@ def _check_plane(name: str, in1: ArrayLike, in2: ArrayLike, boundary: str, fillv
         raise NotImplementedError(
             f"{name}() only supports boundary='fill', fillvalue=0; pad in1 with veery.numpy.pad for others"
         )
-    check_arraylike(name, in1, in2)
+    in1, in2 = ensure_arraylike(name, in1, in2)
     if np.ndim(in1) != 2 or np.ndim(in2) != 2:
         raise ValueError(f"{name}() only supports 2-dimensional inputs.")
 

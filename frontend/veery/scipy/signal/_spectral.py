@@ -14,7 +14,7 @@ from veery._core.shapes import canonicalize_axis
 from veery.numpy import fft
 from veery.numpy._arithmetic import is_kind
 from veery.numpy._elementwise import run
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike, promote_dtypes_inexact
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike, ensure_arraylikes, promote_dtypes_inexact
 from veery.numpy._shaping import as_array
 from veery.scipy.signal._trends import detrend as _without_trend
 
@@ -152,7 +152,7 @@ def _spectra(
     """Frequencies, times, and for each segment the transform, its power, or the product of those of two signals."""
     if boundary not in _BOUNDARIES:
         raise ValueError(f"Unknown boundary option '{boundary}', must be one of: {list(_BOUNDARIES)}")
-    check_arraylike(name, *signals)
+    signals = ensure_arraylikes(name, *signals)
     xs = [as_array(x) for x in promote_dtypes_inexact(*signals)]
     if len({x.ndim for x in xs}) > 1:
         raise ValueError(f"two-arguments must have the same rank ({xs[0].ndim} vs {xs[1].ndim}).")
@@ -385,7 +385,7 @@ def istft(
     >>> istft(z, nperseg=4)[1].round(3).tolist()
     [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
     """
-    check_arraylike("istft", Zxx)
+    Zxx = ensure_arraylike("istft", Zxx)
     z = as_array(Zxx)
     if z.ndim < 2:
         raise ValueError("Input stft must be at least 2d!")

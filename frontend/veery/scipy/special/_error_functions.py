@@ -14,7 +14,7 @@ from veery.numpy._elementwise import elementwise
 from veery.numpy._promotion import (
     Array,
     ArrayLike,
-    check_arraylike,
+    ensure_arraylike,
     promote_args_inexact,
     promote_dtypes_complex,
     unwrap,
@@ -182,7 +182,7 @@ def wofz(z: ArrayLike) -> Array:
     >>> round(float(wofz(1j).real), 4)
     0.4276
     """
-    check_arraylike("wofz", z)
+    z = ensure_arraylike("wofz", z)
     return _wofz(as_array(*promote_dtypes_complex(unwrap(z))))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from veery import lax, numpy as jnp
 from veery._api.jit import jit
 from veery._core.shapes import check_concrete, concrete_int
-from veery.numpy._promotion import Array, check_arraylike, promote_args_inexact, to_dtype
+from veery.numpy._promotion import Array, ensure_arraylike, promote_args_inexact, to_dtype
 
 
 def _legendre(n: Array, m: Array, theta: Array, n_max: int) -> Array:
@@ -81,7 +81,7 @@ def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: int | None = None, 
     """
     if diff_n is not None:
         raise NotImplementedError("The 'diff_n' argument to jax.scipy.special.sph_harm_y is not supported.")
-    check_arraylike("sph_harm_y", n, m, theta, phi)
+    n, m, theta, phi = ensure_arraylike("sph_harm_y", n, m, theta, phi)
     if n_max is None:
         check_concrete(n, "The `n_max` argument of sph_harm_y, which is the greatest of `n` unless it is given,")
         n_max = int(np.max(n))

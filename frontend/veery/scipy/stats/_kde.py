@@ -15,7 +15,7 @@ from veery._core.avals import aval_of
 from veery._core.tree_registry import register_pytree_node_class
 from veery.nn import logsumexp
 from veery.numpy import linalg
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike, promote_dtypes_inexact
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike, promote_dtypes_inexact
 from veery.scipy.special._error_functions import ndtr_of
 
 
@@ -59,7 +59,7 @@ class gaussian_kde:  # noqa: N801 (SciPy's name)
         bw_method: str | ArrayLike | Callable[[Any], Array] | None = None,
         weights: ArrayLike | None = None,
     ):
-        check_arraylike("gaussian_kde", dataset)
+        dataset = ensure_arraylike("gaussian_kde", dataset)
         points = jnp.atleast_2d(dataset)
         _refuse_complex(points, "data")
         if not points.size > 1:
@@ -69,7 +69,7 @@ class gaussian_kde:  # noqa: N801 (SciPy's name)
             points = jnp.asarray(*promote_dtypes_inexact(points))
             given = jnp.full(n, 1.0 / n, points.dtype)
         else:
-            check_arraylike("gaussian_kde", weights)
+            weights = ensure_arraylike("gaussian_kde", weights)
             points, given = promote_dtypes_inexact(points, jnp.atleast_1d(weights))
             if given.ndim != 1:
                 raise ValueError("`weights` input should be one-dimensional.")
@@ -137,7 +137,7 @@ class gaussian_kde:  # noqa: N801 (SciPy's name)
 
     def logpdf(self, x: ArrayLike) -> Array:
         """The logarithm of the density at points; arguments as for evaluate."""
-        check_arraylike("logpdf", x)
+        x = ensure_arraylike("logpdf", x)
         return _log_density(self, self._as_points(x))
 
     def integrate_gaussian(self, mean: ArrayLike, cov: ArrayLike) -> Array:

@@ -11,7 +11,7 @@ from veery import lax, numpy as jnp
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.shapes import canonicalize_axis
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike, promote_args_inexact
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike, promote_args_inexact
 
 
 class ModeResult(NamedTuple):
@@ -63,7 +63,7 @@ def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keep
     >>> mode(np.array([2, 4, 4, 1]))
     ModeResult(mode=Array(4, dtype=int32), count=Array(2, dtype=int32))
     """
-    check_arraylike("mode", a)
+    a = ensure_arraylike("mode", a)
     _check_policy("mode", nan_policy)
     x = jnp.atleast_1d(a)
     kept = x.shape if keepdims else ()
@@ -114,7 +114,7 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, 
     >>> rankdata(np.array([3.0, 1.0, 3.0])).tolist()
     [2.5, 1.0, 2.5]
     """
-    check_arraylike("rankdata", a)
+    a = ensure_arraylike("rankdata", a)
     _check_policy("rankdata", nan_policy)
     if method not in _METHODS:
         raise ValueError(f"unknown method '{method}'")

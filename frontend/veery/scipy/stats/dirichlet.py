@@ -6,7 +6,7 @@ import numpy as np
 
 from veery import lax, numpy as jnp
 from veery._api.jit import jit
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike, promote_dtypes_inexact
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike, promote_dtypes_inexact
 from veery.scipy.special import xlogy
 
 
@@ -27,7 +27,7 @@ def logpdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     >>> round(float(pdf(jnp.array([0.3, 0.7]), jnp.array([2.0, 1.0]))), 4)
     0.6
     """
-    check_arraylike("dirichlet.logpdf", x, alpha)
+    x, alpha = ensure_arraylike("dirichlet.logpdf", x, alpha)
     return _logpdf(x, alpha)
 
 

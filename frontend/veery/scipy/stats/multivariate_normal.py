@@ -6,7 +6,7 @@ import math
 
 from veery import lax, numpy as jnp
 from veery._api.jit import jit
-from veery.numpy._promotion import Array, ArrayLike, check_arraylike, promote_dtypes_inexact
+from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike, promote_dtypes_inexact
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -33,7 +33,7 @@ def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None =
     """
     if allow_singular is not None:
         raise NotImplementedError("allow_singular argument of multivariate_normal.logpdf")
-    check_arraylike("multivariate_normal.logpdf", x, mean, cov)
+    x, mean, cov = ensure_arraylike("multivariate_normal.logpdf", x, mean, cov)
     return _logpdf(x, mean, cov)
 
 
