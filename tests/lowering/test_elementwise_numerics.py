@@ -276,6 +276,19 @@ def test_complex_signs_on_branch_cuts(name: str) -> None:
         np.testing.assert_array_equal(np.signbit(got[clear]), np.signbit(want[clear]))
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_squares_have_no_real_part_where_the_parts_are_alike(dtype: str) -> None:
+    huge = np.finfo(dtype).max / 2
+    x = np.array([0.1, -0.3, 1.0, huge, -huge], dtype).real
+    with veery.enable_x64(True):
+        found = [np.asarray(veery.jit(lax.square)(z)) for z in (x + 1j * x, x - 1j * x, np.array([np.inf + huge * 1j]))]
+    for got, sign in zip(found[:2], (1, -1)):
+        np.testing.assert_array_equal(got.real, 0.0)
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(got.imag, sign * (2 * x * x))
+    np.testing.assert_array_equal(found[2].real, np.inf)
+
+
 @pytest.mark.parametrize("dtype", ["complex64", pytest.param("complex128", marks=needs_long_double)])
 def test_complex_quotients(dtype: str) -> None:
     """Of numbers of all magnitudes; squares of most of them are no normal numbers."""

@@ -269,6 +269,9 @@ jax.sharding.auto_axes(lambda a: a * 2)(v)
 jax.sharding.explicit_axes(lambda a: a * 2)(v)
 """,
     "m": """
+pjit(lambda a: a * 2, P("x"), P("y"))(v)
+pjit(lambda a: a * 2, out_shardings=P(("x", "y")))(v)
+jax.jit(lambda a: a * 2, in_shardings=P("x"))(v)
 jax.sharding.get_mesh(), jax.sharding.get_abstract_mesh()
 lax.with_sharding_constraint(v, P("x"))
 jax.jit(lambda a: a * 2, out_shardings=P("x"))(v)

@@ -24,10 +24,12 @@ class JitShardings:
     Attributes:
         ins: a pytree prefix of the tuple of arguments, or a sharding for all; None where nothing is said.
         outs: a pytree prefix of the output; likewise.
+        entered: whether PartitionSpecs may refer to the mesh of `with mesh:`, as in `pjit`.
     """
 
     ins: Any
     outs: Any
+    entered: bool = False
 
     def of_arguments(self, args: tuple, kwargs: dict[str, Any], leaves: list[Any]) -> list[Any]:
         """A sharding for each leaf of the arguments, or None.
@@ -44,7 +46,7 @@ class JitShardings:
             ins = (ins,) * len(args)
         _check_is_prefix(ins, args)
         found = tree.broadcast_prefix(ins, args, is_leaf=lambda x: x is None)
-        return [_ready(place, x, "jit in_shardings") for place, x in zip(found, leaves)]
+        return [self._ready(place, x, "in_shardings") for place, x in zip(found, leaves)]
 
     def of_results(self, out_tree: Any, outs: list[Any]) -> list[Any]:
         """A sharding for each result, or None.
@@ -55,7 +57,7 @@ class JitShardings:
         if self.outs is None:
             return [None] * len(outs)
         found = tree.flatten_axes("pjit out_shardings", out_tree, self.outs)
-        return [_ready(place, x, "jit out_shardings") for place, x in zip(found, outs)]
+        return [self._ready(place, x, "out_shardings") for place, x in zip(found, outs)]
 
     def placed_arguments(self, args: tuple, kwargs: dict[str, Any], leaves: list[Any], name: str) -> list[Any]:
         """The leaves of the arguments where they are wanted.
@@ -74,6 +76,10 @@ class JitShardings:
         """
         shardings = self.of_results(out_tree, outs)
         return [x if s is None else _placed(x, s, f"pjit outputs of {name}") for x, s in zip(outs, shardings)]
+
+    def _ready(self, place: Any, x: Any, what: str) -> Any:
+        name = "pjit" if self.entered else "jit"
+        return resolved(sharding_of(place, aval_of(x).ndim), f"{name} {what}", self.entered)
 
 
 def _is_place(x: Any) -> bool:
@@ -104,10 +110,6 @@ def _check_is_prefix(ins: Any, args: tuple) -> None:
         )
     for error in tree_errors.prefix_errors(ins, args, is_leaf=lambda x: x is None):
         raise error("pjit in_shardings")
-
-
-def _ready(place: Any, x: Any, what: str) -> Any:
-    return resolved(sharding_of(place, aval_of(x).ndim), what)
 
 
 def _placed(x: Any, sharding: Any, what: str) -> Any:

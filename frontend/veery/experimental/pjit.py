@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from veery._api.jit import jit as _jit
+from veery._api.jit import JitFunction, jit as _jit
 
 
 def pjit(
@@ -22,13 +23,13 @@ def pjit(
     inline: bool = False,
     compiler_options: dict[str, Any] | None = None,
 ) -> Any:
-    """`veery.jit`, whose arguments it takes by position too.
+    """`veery.jit`, whose arguments it takes by position too; PartitionSpecs may be of the mesh of `with mesh:`.
 
     >>> import veery.numpy as jnp
     >>> pjit(lambda x: x + 1)(jnp.zeros(2)).tolist()
     [1.0, 1.0]
     """
-    return _jit(
+    made = _jit(
         fun,
         in_shardings=in_shardings,
         out_shardings=out_shardings,
@@ -42,3 +43,7 @@ def pjit(
         inline=inline,
         compiler_options=compiler_options,
     )
+    if made._options.shardings is None:
+        return made
+    shardings = replace(made._options.shardings, entered=True)
+    return JitFunction(made._fun, replace(made._options, shardings=shardings))

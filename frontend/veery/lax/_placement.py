@@ -57,7 +57,7 @@ def _constrained(x: Any, place: Any) -> Any:
             "`jax.sharding.Sharding` instances."
         )
     aval = aval_of(x)
-    sharding = resolved(sharding_of(place, aval.ndim), "with_sharding_constraint shardings")
+    sharding = resolved(sharding_of(place, aval.ndim), "with_sharding_constraint shardings", entered=True)
     check_fits(sharding, aval, "with_sharding_constraint arguments")
     if isinstance(sharding, NamedSharding):
         types = {sharding.mesh._name_to_type[axis] for axis in axes_in(sharding.spec)}
@@ -96,8 +96,8 @@ def _asserted(x: Any, sharding: NamedSharding) -> Any:
     return sharding_constraint_p.bind(x, sharding=sharding)
 
 
-def resolved(place: Any, what: str) -> Any:
-    """A sharding in which a PartitionSpec refers to the mesh of the context.
+def resolved(place: Any, what: str, entered: bool = False) -> Any:
+    """A sharding in which a PartitionSpec refers to the mesh of the context, if `entered` that of `with mesh:` too.
 
     Raises:
         RuntimeError: there is none.
@@ -105,7 +105,7 @@ def resolved(place: Any, what: str) -> Any:
     if not isinstance(place, PartitionSpec):
         return place
     mesh = context().concrete or context().abstract
-    if mesh is None and what.startswith("with_sharding_constraint"):  # it takes that of `with mesh:` too
+    if mesh is None and entered:
         mesh = current_mesh()
     if mesh is None or not mesh.axis_names:
         raise RuntimeError(

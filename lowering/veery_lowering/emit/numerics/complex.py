@@ -255,6 +255,13 @@ def square_root(z: Complex) -> Complex:
     return Complex(where(endless, _INF, re), where(endless, y, im))
 
 
+def square(z: Complex) -> Complex:
+    """z * z, its real part as (x - y) (x + y): it keeps its digits near |x| = |y|, where it is 0, as XLA computes it."""
+    x, y = z
+    alike = abs(x).equals(abs(y)) & (abs(x) < _INF)
+    return Complex(where(alike, 0.0, (x - y) * (x + y)), 2.0 * (x * y))
+
+
 def quotient(a: Complex, b: Complex) -> Complex:
     """a / b, by Smith's formula ("Algorithm 116: Complex division", 1962), as in NumPy.
 

@@ -142,7 +142,6 @@ def sign(x: Value) -> Value:
 _direct("sign", sign)
 _direct("add", add)
 _direct("mul", multiply)
-_direct("square", lambda x: multiply(x, x))
 _direct("max", maximum)
 _direct("min", minimum)
 _direct("floor", lambda x: in_float32(hlo.floor, x))
@@ -154,6 +153,13 @@ def _round(ctx: Any, x: Value, *, rounding_method: Any) -> Value:
     """rounding_method: 0 is away from zero on ties, 1 to even."""
     builder = hlo.round_nearest_even if int(rounding_method) == 1 else hlo.round_nearest_afz
     return in_float32(builder, x)
+
+
+@elementwise("square")
+def _square(ctx: Any, x: Value) -> Value:
+    if hlo.dtype_of(x).kind == "c":
+        return outlined("square", lambda z: complex_numerics.square(Complex.of(z)).value, (x,))
+    return multiply(x, x)
 
 
 @elementwise("abs")
