@@ -154,7 +154,7 @@ def move(x: ArrayImpl, device: Any, explicit: bool = False) -> ArrayImpl:
 
 def host_array(value: np.ndarray) -> ArrayImpl:
     """NumPy values, which are given away, as an array on the CPU."""
-    buffer = runtime().put(value, first_device("cpu"), copy=False)
+    buffer = runtime().put(dtypes.to_stored(value, value.dtype), first_device("cpu"), copy=False)
     return ArrayImpl(ShapedArray(value.shape, value.dtype), buffer)
 
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from support.interpreted import interpreted
 
+import veery
 import veery.numpy as jnp
-from veery import jit
+from veery import jit, lax
 from veery.errors import NonConcreteBooleanIndexError
 
 
@@ -300,3 +301,27 @@ def test_slices_heed_no_mode():
         for mode in ("fill", "clip"):
             read = interpreted(lambda x, index=index, mode=mode: x.at[index].get(mode=mode, fill_value=-1), x)
             np.testing.assert_array_equal(read, x[index])
+
+
+def test_masks_without_elements_choose_nothing_whatever_their_shape():
+    x = jnp.arange(6).reshape(2, 3)
+    assert x[np.zeros(0, bool)].shape == (0, 3)
+    assert x[:, np.zeros(0, bool)].shape == (2, 0)
+    assert x[np.zeros((2, 0), bool)].shape == (0,)
+    np.testing.assert_array_equal(x.at[np.zeros(0, bool)].set(1), x)
+    with pytest.raises(IndexError, match="boolean index did not match"):
+        x[np.array([True])]
+
+
+@pytest.mark.parametrize("index", [lambda x, i: x[i], lambda x, i: x[jnp.stack([i, i])], lambda x, i: x.at[i].set(1)])
+def test_indices_of_32_bits_into_longer_axes_are_refused(index):
+    x, i = veery.ShapeDtypeStruct((2**31 + 8,), np.int8), veery.ShapeDtypeStruct((), np.int32)
+    with pytest.raises(OverflowError, match="need int64. Set jax_enable_x64"):
+        veery.eval_shape(index, x, i)
+    with veery.enable_x64(True):
+        veery.eval_shape(index, x, i)
+    from_end = lambda x, i: lax.dynamic_slice(x, (i,), (2,))
+    with pytest.raises(OverflowError, match="allow_negative_indices=False"):
+        veery.eval_shape(from_end, x, i)
+    from_start = lambda x, i: lax.dynamic_slice(x, (i,), (2,), allow_negative_indices=False)
+    assert veery.eval_shape(from_start, x, i).shape == (2,)

@@ -23,6 +23,7 @@ class Interpreted:
     def __init__(self, closed: ClosedJaxpr, name: str, device: Any, *args: Any, **options: Any):
         self.closed = closed
         self.device = device
+        self.queue = "NumPy"
         self.compile = lambda: compile_jaxpr(closed, name, device, *args, **options)
         self.compiled: Any = None
 

@@ -480,3 +480,22 @@ def test_saved_programs_cannot_have_callbacks(tmp_path):
     compiled = veery.jit(partial(FAILING["debug.callback"])).lower(X).compile()
     with pytest.raises(Exception, match=r"Python function fail_on_purpose, which a saved program cannot contain.*\.py"):
         compiled.save(tmp_path / "f.vmfb")
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", ["int2", "uint2", "int4", "uint4", "float4_e2m1fn", "float8_e3m4", "float8_e4m3fn"])
+def test_elements_of_a_byte_and_less_are_passed_as_they_are(name):
+    dtype = np.dtype(getattr(jnp, name))
+    x = jnp.array([0, 1, 1 if name.startswith("u") else -1], dtype)
+    seen = []
+
+    def reversed_(x):
+        seen.append(np.asarray(x))
+        return np.asarray(x)[::-1]
+
+    for call in (veery.pure_callback, io_callback):
+        function = lambda x: call(reversed_, veery.ShapeDtypeStruct(x.shape, x.dtype), x)
+        for outcome in (function(x), veery.jit(function)(x)):
+            assert outcome.dtype == dtype
+            np.testing.assert_array_equal(np.asarray(outcome), np.asarray(x)[::-1])
+    assert len(seen) == 4 and all(value.dtype == dtype and (value == np.asarray(x)).all() for value in seen)

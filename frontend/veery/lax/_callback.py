@@ -89,12 +89,18 @@ class Callback:
         return []
 
     def _call(self, values: Sequence[np.ndarray]) -> list[Any]:
-        arrays = [provided.backend.host_array(np.asarray(x, dtype)) for x, dtype in zip(values, self.dtypes)]
+        arrays = [provided.backend.host_array(_of_dtype(x, dtype)) for x, dtype in zip(values, self.dtypes)]
         rest = iter(arrays)
         count = len(arrays) + len(self.static)
         leaves = [self.static[i] if i in self.static else next(rest) for i in range(count)]
         args, kwargs = tree.tree_unflatten(self.in_tree, leaves)
         return tree.tree_leaves(self.function(*args, **kwargs))
+
+
+def _of_dtype(x: Any, dtype: Any) -> np.ndarray:
+    """A value in a dtype: compiled programs pass some as devices hold them."""
+    value = np.asarray(x)
+    return dtypes.from_stored(value, dtype) if value.dtype == dtypes.stored(dtype) else np.asarray(value, dtype)
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,7 @@ class Typed:
         return self.callback.__name__
 
     def __call__(self, *values: np.ndarray) -> list[np.ndarray]:
-        """The results.
+        """The results, as devices hold them.
 
         Raises:
             RuntimeError: their number, shapes or dtypes are not those declared.
@@ -123,7 +129,7 @@ class Typed:
         checked = [self._checked(i, x, aval) for i, (x, aval) in enumerate(zip(results, self.result_avals))]
         if self.callback.returned is not None:
             self.callback.returned.append([x.copy() for x in checked])
-        return checked
+        return [dtypes.to_stored(x, x.dtype) for x in checked]
 
     def _checked(self, i: int, x: Any, aval: Any) -> np.ndarray:
         value = np.asarray(x)
@@ -292,7 +298,8 @@ def run_now(callback: Callable[..., Any], args: Sequence[Any], pure: bool) -> li
 
 def _impl(*args: Any, callback: Callback, result_avals: Sequence[ShapedArray], **params: Any) -> list[Any]:
     results = run_now(callback.typed(result_avals), args, pure="ordered" not in params)
-    return [provided.backend.array_from_numpy(np.array(x), aval) for x, aval in zip(results, result_avals)]
+    values = [dtypes.from_stored(np.array(x), aval.dtype) for x, aval in zip(results, result_avals)]
+    return [provided.backend.array_from_numpy(x, aval) for x, aval in zip(values, result_avals)]
 
 
 def _refuse(message: str) -> Callable[..., Any]:

@@ -267,7 +267,18 @@ def _normalize_index(index: Any, size: int, allow_negative: bool, dtype: Any) ->
 def _size_value(size: Any, dtype: Any) -> Any:
     if is_symbolic_dim(size):
         return _convert.convert_element_type(provided.operations.dimension_value(size), dtype)
+    check_indexable(size, dtype)
     return np.asarray(size).astype(dtype)
+
+
+def check_indexable(size: int, dtype: Any) -> None:
+    """Raise OverflowError unless traced indices of this dtype reach all of an axis, if negative ones count from its end."""
+    if size > dtypes.iinfo(dtype).max:
+        raise OverflowError(
+            f"Python integer {size} out of bounds for {np.dtype(dtype).name}: indices of an axis of that size that are "
+            "not known need int64. Set jax_enable_x64, or give lax.dynamic_slice allow_negative_indices=False if none is "
+            f"above {dtypes.iinfo(dtype).max}."
+        )
 
 
 def _clip_to_dtype(index: int, dtype: Any) -> Any:

@@ -174,6 +174,8 @@ def _positions(mask: Any, sizes: Sequence[int], position: int) -> list[Any]:
         NonConcreteBooleanIndexError: the mask is traced.
         IndexError: it has another shape than the dimensions that it indexes.
     """
+    if not np.size(mask):  # whatever its shape, as in JAX
+        return [np.zeros(0, np.int32)] * np.ndim(mask)
     if tuple(np.shape(mask)) != tuple(sizes):
         raise IndexError(
             f"boolean index did not match shape of indexed array in index {position}: got {np.shape(mask)}, "

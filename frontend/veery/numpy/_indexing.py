@@ -20,6 +20,7 @@ from veery._core.dimensions import is_symbolic_dim, max_dim, min_dim
 from veery._core.trace import Tracer, current_trace, eval_trace
 from veery.lax import GatherDimensionNumbers, GatherScatterMode
 from veery.lax._check import check_index
+from veery.lax._slicing import check_indexable
 from veery.numpy._arithmetic import as_array, choose
 from veery.numpy._creation import from_host
 from veery.numpy._elementwise import jitted
@@ -241,7 +242,10 @@ def normalize(i: Any, n: int, wrap_negative: bool = True) -> Any:
         return size_as(i, np.dtype(np.int32))
     i = np.asarray(i) if isinstance(i, (int, np.generic)) else i
     i = to_dtype(i, dtypes.canonicalize_dtype(i.dtype)) if isinstance(i, np.ndarray) else i
-    wide = np.dtype(np.int64 if i.dtype.itemsize == 8 or (isinstance(n, int) and n > 2**31 - 1) else np.int32)
+    long = isinstance(n, int) and n > 2**31 - 1
+    wide = np.dtype(np.int64 if i.dtype.itemsize == 8 or long else np.int32)
+    if long and not isinstance(i, (np.ndarray, np.generic)):
+        check_indexable(n, dtypes.canonicalize_dtype(wide))
     if dtypes.issubdtype(i.dtype, np.unsignedinteger):
         if i.dtype.itemsize >= wide.itemsize:
             i = lax.min(i, size_as(min_dim(n, 2**31 - 1), i.dtype))

@@ -256,7 +256,7 @@ def square_root(z: Complex) -> Complex:
 
 
 def square(z: Complex) -> Complex:
-    """z * z, its real part as (x - y) (x + y): it keeps its digits near |x| = |y|, where it is 0, as XLA computes it."""
+    """z * z, its real part as (x - y) (x + y), which keeps its digits near |x| = |y| and is 0 there, as by XLA."""
     x, y = z
     alike = abs(x).equals(abs(y)) & (abs(x) < _INF)
     return Complex(where(alike, 0.0, (x - y) * (x + y)), 2.0 * (x * y))
