@@ -493,8 +493,9 @@ def test_elements_of_a_byte_and_less_are_passed_as_they_are(name):
         seen.append(np.asarray(x))
         return np.asarray(x)[::-1]
 
+    struct = veery.ShapeDtypeStruct(x.shape, dtype)
     for call in (veery.pure_callback, io_callback):
-        function = lambda x: call(reversed_, veery.ShapeDtypeStruct(x.shape, x.dtype), x)
+        function = partial(call, reversed_, struct)
         for outcome in (function(x), veery.jit(function)(x)):
             assert outcome.dtype == dtype
             np.testing.assert_array_equal(np.asarray(outcome), np.asarray(x)[::-1])

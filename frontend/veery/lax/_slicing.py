@@ -272,12 +272,12 @@ def _size_value(size: Any, dtype: Any) -> Any:
 
 
 def check_indexable(size: int, dtype: Any) -> None:
-    """Raise OverflowError unless traced indices of this dtype reach all of an axis, if negative ones count from its end."""
+    """Raise OverflowError unless traced indices of this dtype, negative ones from the end, reach all of an axis."""
     if size > dtypes.iinfo(dtype).max:
         raise OverflowError(
-            f"Python integer {size} out of bounds for {np.dtype(dtype).name}: indices of an axis of that size that are "
-            "not known need int64. Set jax_enable_x64, or give lax.dynamic_slice allow_negative_indices=False if none is "
-            f"above {dtypes.iinfo(dtype).max}."
+            f"Python integer {size} out of bounds for {np.dtype(dtype).name}: traced indices of an axis of that size "
+            "need int64. Set jax_enable_x64, or give lax.dynamic_slice allow_negative_indices=False if none is above "
+            f"{dtypes.iinfo(dtype).max}."
         )
 
 
