@@ -17,13 +17,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import slow_changes
+from support import phases, slow_changes
 
 import veery
 from veery_lowering.compiler import isolation
 from veery_lowering.compiler.isolation import Deadline
 from veery_lowering.errors import CompileError, CompilerCrash, CompilerTimeout
+from veery_lowering.store.machine import processors
 from veery_lowering.targets import Traits, resolve
+from veery_lowering.targets.fusion import DATA_TILING, NO_AGGRESSIVE_FUSION
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
@@ -189,6 +191,21 @@ def test_nothing_is_left_behind() -> None:
     wait_for(lambda: not children_of(helper) and not_more())
     assert len(list(Path(f"/proc/{helper}/task").iterdir())) == 1  # forks of several threads would not be sound
     assert helper not in children_of(os.getpid())  # whoever waits for all children need not wait for it
+
+
+@pytest.mark.skipif(processors() < 2, reason="there is no processor for it beside the compilation")
+def test_a_session_is_ready_for_the_second_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is fused or tiled in either."""
+    helpers: list[Any] = []
+    monkeypatch.setattr(isolation, "_idle", helpers)
+    assert isolation.call(phases.sessions_that_are_ready) == []
+    assert isolation.run_pipeline(MODULE, FLAGS, shortly=True)[0] is not None
+    (ready,) = isolation.call(phases.sessions_that_are_ready)
+    assert set(ready) == {*FLAGS} - {NO_AGGRESSIVE_FUSION}
+    assert isolation.run_pipeline(MODULE, (*ready, DATA_TILING), shortly=True)[0] is not None
+    assert isolation.call(phases.sessions_that_are_ready) == [ready]
+    for helper in helpers:
+        helper.close()
 
 
 def test_what_the_compiler_prints_is_shown(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -17,3 +17,8 @@ def run_theirs(*args: Any) -> Any:
     dispatches.made_safe = lambda flags: flags
     dispatches.refuse_sums_of_nothing = lambda module: None
     return sessions.run_pipeline(*args)
+
+
+def sessions_that_are_ready() -> list[tuple[str, ...]]:
+    """The options of the sessions that a compilation finds ready."""
+    return list(sessions._idle)

@@ -30,7 +30,8 @@ EARLIER = ("input", "abi", "preprocessing", "global-optimization")
 
 # What options of these kinds change, the passes below do not know, but for those that are known.
 _KINDS = ("--iree-dispatch-creation-", "--iree-opt-", "--iree-flow-", "--iree-util-", "--iree-codegen-linalg-")
-_KNOWN = frozenset((*COMMON_FLAGS, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION, DATA_TILING))
+TOLD = frozenset((NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION, DATA_TILING))
+_KNOWN = TOLD.union(COMMON_FLAGS)
 
 _D = "iree-dispatch-creation-"
 _CLEAN = "iree-flow-canonicalize,cse"
@@ -88,7 +89,7 @@ def create_dispatches(module: ir.Module, invocation: Invocation, flags: Sequence
     Args:
         module: what an invocation has after the last of the `EARLIER` phases.
         invocation: has it.
-        flags: of its session, which `knows` knows.
+        flags: of the compilation, which `knows` knows.
 
     Returns:
         Whether the passes succeeded; else the invocation's diagnostics say why not.

@@ -1,7 +1,8 @@
 """What runs in the process that has the compiler loaded; isolation.py is its other side.
 
 It has one thread, so that its forks are sound, and holds nothing of its parent open but their socket. For options that
-are known to work it keeps a session that has done once what each new one does, which its forks inherit.
+are known to work it keeps a session that has done once what each new one does, which its forks inherit. Those of the
+short pipeline are known to: their session is made beside the first compilation, where there are two processors.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Callable
 from typing import IO, Any, NamedTuple
 
 from veery_lowering.compiler import steps
+from veery_lowering.store.machine import processors
 
 STALLED = "stalled"  # said instead of a status
 _LENGTH = 8
@@ -154,6 +156,7 @@ class _Server:
         self._children: dict[int, _Child] = {}  # by their state's descriptor
         self._ready: set[Kind] = set()
         self._proven: Counter[Kind] = Counter()  # compilations that went well, of kinds that have no session yet
+        self._hastened: set[Kind] = set()  # kinds whose session is made at once
         self._ended, self._wake = os.pipe()
         self._poll = select.poll()
         self._prctl = _prctl()
@@ -167,6 +170,8 @@ class _Server:
         for file in (self._ended, self._control):
             self._poll.register(file, select.POLLIN)
         while True:
+            if self._hastened:
+                self._prepare(self._hastened.pop())
             if self._children:
                 milliseconds = 250 * self._patience
             elif self._proven:
@@ -212,7 +217,11 @@ class _Server:
                 self._become_child(connection, state, log, folder.name)
         with contextlib.suppress(OSError):  # whichever of the two is first
             os.setpgid(process, process)
-        self._children[state.fileno()] = _Child(process, state, log, folder, pickle.loads(message))
+        kind: Kind = pickle.loads(message)
+        self._children[state.fileno()] = _Child(process, state, log, folder, kind)
+        flags, shortly = kind
+        if flags and shortly and kind not in self._ready and processors() > 1:
+            self._hastened.add(kind)
         self._poll.register(state, select.POLLIN)
         return True
 
@@ -287,7 +296,7 @@ class _Server:
     def _prepare(self, kind: Kind) -> None:
         from veery_lowering.compiler import sessions
 
-        del self._proven[kind]
+        self._proven.pop(kind, None)
         self._ready.add(kind)
         closed = sessions.prepare(*kind)
         self._ready = {kind for kind in self._ready if kind[0] not in closed}

@@ -268,7 +268,7 @@ def run_pipeline(
     # A session that writes into a folder of this call's serves no other call, and one made ahead would make the folder
     # again, after it was removed.
     lasting = () if any(flag.startswith("--iree-hal-dump-") for flag in flags) else flags
-    return call(sessions.run_pipeline, *arguments, kind=(lasting, shortly), deadline=deadline)
+    return call(sessions.run_pipeline, *arguments, kind=(sessions.of_session(lasting), shortly), deadline=deadline)
 
 
 def call(

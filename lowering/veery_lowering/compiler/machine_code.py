@@ -10,7 +10,6 @@ whole program 1220 instead of 1485. A thread more takes 20 ms for what LLVM comp
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -20,6 +19,7 @@ from typing import Any
 from veery_lowering.compiler import linking
 from veery_lowering.compiler.parts import Parts, stub
 from veery_lowering.mlir import Invocation, ir
+from veery_lowering.store.machine import processors
 
 _DISPATCHES = 4  # fewer are not worth a thread
 
@@ -81,8 +81,7 @@ def machine_code(
 
 def _shares(functions: Sequence[str]) -> list[Sequence[str]]:
     """Which functions each thread compiles."""
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count = max(1, min(processors, len(functions) // _DISPATCHES))
+    count = max(1, min(processors(), len(functions) // _DISPATCHES))
     return [functions[k::count] for k in range(count)]
 
 

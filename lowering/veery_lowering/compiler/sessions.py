@@ -17,6 +17,7 @@ from typing import Any
 from veery_lowering.compiler import dispatches, linking, short, steps, tiles
 from veery_lowering.errors import CacheWarning
 from veery_lowering.mlir import Invocation, Output, Session, ctypes_dl, ir
+from veery_lowering.passes.vm.allocation import allocate_memory
 from veery_lowering.store.cache import DiskCache
 
 _COMPILES_PER_SESSION = 64
@@ -87,7 +88,7 @@ def run_pipeline(
     parts: str | None = None,
     threads: bool = True,
 ) -> tuple[bytes | None, list[Diagnostic]]:
-    """Compile a module with a session that has the given flags.
+    """Compile a module with a session for the given flags.
 
     The compiler runs without the interpreter lock, so that several threads compile at the same time, each with a
     session of its own. The session's context is shared with Python: checks and changes see the module itself.
@@ -111,7 +112,8 @@ def run_pipeline(
         Rejected: the check or a change refuses the module.
     """
     flags = dispatches.made_safe(flags)
-    session, uses = _take_session(flags)
+    kind = of_session(flags)
+    session, uses = _take_session(kind)
     session.context.enable_multithreading(threads)
     diagnostics: list[Diagnostic] = []
     try:
@@ -151,7 +153,7 @@ def run_pipeline(
                 change(parsed)
             return _written(invocation.output_vm_bytecode), diagnostics
     finally:
-        _return_session(flags, session, uses + 1)
+        _return_session(kind, session, uses + 1)
 
 
 @contextmanager
@@ -271,12 +273,23 @@ def prepare(flags: tuple[str, ...], shortly: bool) -> list[tuple[str, ...]]:
 
     Returns the flags whose sessions are closed instead, since there are many.
     """
-    run_pipeline(_SMALL if shortly else _SMALLEST, flags, shortly=shortly, threads=False)
+    # The change is one of large programs: to load the classes of the dialect that it looks at takes 20 ms.
+    module = _SMALL if shortly else _SMALLEST
+    run_pipeline(module, flags, changes=(allocate_memory,), shortly=shortly, threads=False)
     closed = list(_idle)[:-_SESSIONS]
     for old in closed:
         for session, _ in _idle.pop(old):
             session.close()
     return closed
+
+
+def of_session(flags: tuple[str, ...]) -> tuple[str, ...]:
+    """The options of the session that compiles with options.
+
+    They have none of those that dispatch creation is told apart, so that there are fewer sessions to get ready.
+    """
+    flags = dispatches.made_safe(flags)
+    return tuple(flag for flag in flags if flag not in dispatches.TOLD) if dispatches.knows(flags) else flags
 
 
 def _take_session(flags: tuple[str, ...]) -> tuple[Session, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import platform
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,11 @@ def cpu_features() -> str:
     except OSError:
         features = [platform.processor()]
     return " ".join([platform.system().lower(), platform.machine().lower(), *features])
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache
