@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from support.compiled import results
@@ -13,6 +14,12 @@ from veery import lax, numpy as jnp
 from veery_lowering import stablehlo as hlo
 from veery_lowering.mlir import context, ir, operations
 from veery_lowering.passes.stablehlo.folding import fold_constants
+
+COMPARED = "{{comparison_direction = #stablehlo<comparison_direction {}>}}"
+TOTAL = (
+    "{comparison_direction = #stablehlo<comparison_direction EQ>,"
+    " compare_type = #stablehlo<comparison_type TOTALORDER>}"
+)
 
 # Operation, element type, operands, and the result.
 FOLDED: list[tuple[str, str, list[str], Any]] = [
@@ -35,6 +42,55 @@ FOLDED: list[tuple[str, str, list[str], Any]] = [
     ("clamp", "ui8", ["0", "200", "32"], np.uint8(32)),
     ("clamp", "i64", ["5", "0", "-1"], np.int64(-1)),
     ("clamp", "f32", ["0.0", "0.5", "1.0"], np.float32(0.5)),
+    ("abs", "f32", ["-0.0"], np.float32(0)),
+    ("abs", "i8", ["-128"], np.int8(-128)),
+    ("maximum", "f32", ["-1.0", "0.0"], np.float32(0)),
+    ("minimum", "ui8", ["200", "100"], np.uint8(100)),
+    ("minimum", "f64", ["-0.0", "-0.0"], np.float64(-0.0)),
+    ("floor", "f32", ["-1.5"], np.float32(-2)),
+    ("ceil", "f32", ["-0.5"], np.float32(-0.0)),
+    ("round_nearest_even", "f64", ["2.5"], np.float64(2)),
+    ("and", "i1", ["true", "false"], np.bool_(False)),
+    ("or", "ui8", ["5", "8"], np.uint8(13)),
+    ("xor", "i32", ["-1", "5"], np.int32(-6)),
+    ("not", "i1", ["false"], np.bool_(True)),
+    ("not", "ui16", ["1"], np.uint16(0xFFFE)),
+    ("shift_left", "i8", ["3", "7"], np.int8(-128)),
+    ("shift_right_arithmetic", "i32", ["-5", "1"], np.int32(-3)),
+    ("shift_right_logical", "i8", ["-1", "1"], np.int8(127)),
+    ("shift_right_logical", "ui64", ["18446744073709551615", "63"], np.uint64(1)),
+]
+# The element types of operands and of the result, operands, attributes, and the result.
+OTHERS: list[tuple[str, list[str], str, list[str], str, Any]] = [
+    ("convert", ["i32"], "bf16", ["3"], "", ml_dtypes.bfloat16(3)),
+    ("convert", ["f32"], "bf16", ["1.00390625"], "", ml_dtypes.bfloat16(1)),  # half way between two
+    ("convert", ["f64"], "f32", ["0.1"], "", np.float32(0.1)),
+    ("convert", ["i64"], "f32", ["16777217"], "", np.float32(16777216)),
+    ("convert", ["f32"], "f16", ["65520.0"], "", np.float16(np.inf)),
+    ("convert", ["f32"], "i8", ["-127.9"], "", np.int8(-127)),
+    ("convert", ["f16"], "i1", ["-0.0"], "", np.bool_(False)),
+    ("convert", ["f32"], "i1", ["0x7FC00000"], "", np.bool_(True)),
+    ("convert", ["i1"], "f64", ["true"], "", np.float64(1)),
+    ("convert", ["ui8"], "i8", ["200"], "", np.int8(-56)),
+    ("bitcast_convert", ["f32"], "i32", ["-0.0"], "", np.int32(-(2**31))),
+    ("bitcast_convert", ["ui16"], "bf16", ["16256"], "", ml_dtypes.bfloat16(1)),
+    ("is_finite", ["f32"], "i1", ["0x7F800000"], "", np.bool_(False)),
+    ("compare", ["f32", "f32"], "i1", ["0.0", "0x7FC00000"], COMPARED.format("LT"), np.bool_(False)),
+    ("compare", ["f32", "f32"], "i1", ["0.0", "-0.0"], COMPARED.format("EQ"), np.bool_(True)),
+    ("compare", ["ui8", "ui8"], "i1", ["200", "100"], COMPARED.format("GT"), np.bool_(True)),
+    ("select", ["i1", "f16", "f16"], "f16", ["false", "1.0", "-0.0"], "", np.float16(-0.0)),
+]
+OTHERS_KEPT: list[tuple[str, list[str], str, list[str], str]] = [
+    ("convert", ["f32"], "i8", ["128.0"], ""),
+    ("convert", ["f32"], "i32", ["2147483648.0"], ""),
+    ("convert", ["f32"], "ui8", ["-1.0"], ""),
+    ("convert", ["f32"], "i32", ["0x7FC00000"], ""),
+    ("convert", ["i32"], "bf16", ["257"], ""),  # rounded to float32 first, or not
+    ("convert", ["f64"], "f16", ["0.1"], ""),
+    ("convert", ["f32"], "f8E4M3FN", ["1.0"], ""),
+    ("bitcast_convert", ["i32"], "f32", ["2143289344"], ""),
+    ("select", ["i1", "f32", "f32"], "f32", ["true", "0x7FC00000", "0.0"], ""),
+    ("compare", ["f32", "f32"], "i1", ["0.0", "-0.0"], TOTAL),
 ]
 KEPT: list[tuple[str, str, list[str]]] = [
     ("divide", "f32", ["0.0", "0.0"]),  # the compiler chooses the bits of a NaN
@@ -44,15 +100,20 @@ KEPT: list[tuple[str, str, list[str]]] = [
     ("add", "bf16", ["1.0", "2.0"]),
     ("exponential", "f32", ["1.0"]),
     ("add", "complex<f32>", ["(1.0, 2.0)", "(1.0, 2.0)"]),
+    ("add", "i1", ["true", "true"]),
+    ("maximum", "f32", ["0.0", "-0.0"]),
+    ("shift_left", "i8", ["3", "8"]),
+    ("shift_right_logical", "i8", ["3", "-1"]),
 ]
 
 
-def folded(name: str, element: str, operands: list[str], shape: str) -> Any:
+def folded(name: str, elements: list[str], result: str, operands: list[str], shape: str, attributes: str = "") -> Any:
     """What the last operation of a module is after the pass."""
-    type_ = f"tensor<{shape}{element}>"
-    lines = [f"%{i} = stablehlo.constant dense<{value}> : {type_}" for i, value in enumerate(operands)]
+    types, type_ = [f"tensor<{shape}{element}>" for element in elements], f"tensor<{shape}{result}>"
+    pairs = enumerate(zip(operands, types, strict=True))
+    lines = [f"%{i} = stablehlo.constant dense<{value}> : {of}" for i, (value, of) in pairs]
     named = ", ".join(f"%{i}" for i in range(len(operands)))
-    lines.append(f'%r = "stablehlo.{name}"({named}) : ({", ".join([type_] * len(operands))}) -> {type_}')
+    lines.append(f'%r = "stablehlo.{name}"({named}) {attributes} : ({", ".join(types)}) -> {type_}')
     body = "\n".join([*lines, f"return %r : {type_}"])
     module = ir.Module.parse(f"func.func @main() -> {type_} {{\n{body}\n}}")
     fold_constants(module.operation)
@@ -63,8 +124,22 @@ def folded(name: str, element: str, operands: list[str], shape: str) -> Any:
 @pytest.mark.parametrize("shape", ["", "3x5x"])
 @pytest.mark.parametrize(("name", "element", "operands", "expected"), FOLDED)
 def test_folded(name: str, element: str, operands: list[str], expected: Any, shape: str) -> None:
+    check_folded(name, [element] * len(operands), element, operands, shape, "", expected)
+
+
+@pytest.mark.parametrize("shape", ["", "3x5x"])
+@pytest.mark.parametrize(("name", "elements", "result", "operands", "attributes", "expected"), OTHERS)
+def test_folded_into_another_type(
+    name: str, elements: list[str], result: str, operands: list[str], attributes: str, expected: Any, shape: str
+) -> None:
+    check_folded(name, elements, result, operands, shape, attributes, expected)
+
+
+def check_folded(
+    name: str, elements: list[str], result: str, operands: list[str], shape: str, attributes: str, expected: Any
+) -> None:
     with context():
-        module, value = folded(name, element, operands, shape)
+        module, value = folded(name, elements, result, operands, shape, attributes)
         got = hlo.splat_of(value)
         assert got is not None, module
         assert hlo.shape_of(value) == ((3, 5) if shape else ())
@@ -74,13 +149,20 @@ def test_folded(name: str, element: str, operands: list[str], expected: Any, sha
 @pytest.mark.parametrize(("name", "element", "operands"), KEPT)
 def test_kept(name: str, element: str, operands: list[str]) -> None:
     with context():
-        module, value = folded(name, element, operands, "3x")
+        module, value = folded(name, [element] * len(operands), element, operands, "3x")
+        assert not hlo.is_constant(value), module
+
+
+@pytest.mark.parametrize(("name", "elements", "result", "operands", "attributes"), OTHERS_KEPT)
+def test_kept_of_other_types(name: str, elements: list[str], result: str, operands: list[str], attributes: str) -> None:
+    with context():
+        module, value = folded(name, elements, result, operands, "", attributes)
         assert not hlo.is_constant(value), module
 
 
 def test_constants_of_different_elements_are_kept() -> None:
     with context():
-        module, value = folded("negate", "f32", ["[1.0, 2.0]"], "2x")
+        module, value = folded("negate", ["f32"], "f32", ["[1.0, 2.0]"], "2x")
         assert not hlo.is_constant(value), module
 
 
@@ -110,3 +192,33 @@ def test_what_folds_in_turn_gives_what_numpy_gives() -> None:
 def test_the_gradient_of_a_mean_computes_nothing_when_it_is_loaded() -> None:
     lowered = veery.jit(veery.grad(lambda x: (x**2).mean())).lower(np.ones(32, np.float32))
     assert "util.initializer" not in lowered.as_text("stream")
+
+
+def test_functions_of_constants_compute_nothing_when_they_are_loaded() -> None:
+    def scaled(x: veery.Array) -> veery.Array:
+        return x * jnp.log(2.0) + jnp.sqrt(2 / jnp.pi) * jnp.tanh(0.5) - jnp.where(jnp.float32(2) > 1, jnp.exp(1.0), 0)
+
+    x = np.ones(32, np.float32)
+    assert "util.initializer" not in veery.jit(scaled).lower(x).as_text("stream")
+    np.testing.assert_allclose(
+        veery.jit(scaled)(x), x * np.log(2) + np.sqrt(2 / np.pi) * np.tanh(0.5) - np.exp(1), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_half_precision_elements_that_constants_give(dtype: Any) -> None:
+    """IREE has no globals for them, in which it keeps what it computes when a program is loaded."""
+
+    def calls(x: veery.Array) -> list[veery.Array]:
+        elements = [jnp.array(1), jnp.sin(jnp.array(1.5)), jnp.arange(4.0).max(), jnp.exp(jnp.array(1, dtype)) * 2]
+        return [
+            f(element.astype(dtype))
+            for element in elements
+            for f in (lambda e: lax.pad(x, e, [(1, 2, 0)]), lambda e: lax.reduce(x, e, lax.add, (0,)))
+        ]
+
+    x = np.arange(3).astype(dtype)
+    starts = [1, np.sin(1.5), 3, 2 * np.e]
+    expected = [y for start in starts for y in ([start, 0, 1, 2, start, start], 3 + start)]
+    for got, right in zip(veery.jit(calls)(x), expected, strict=True):
+        np.testing.assert_allclose(np.asarray(got, np.float64), right, rtol=2e-2)

@@ -28,6 +28,7 @@ from veery_lowering.passes.stablehlo.constants import (
     compute_constants,
     drop_unused_constants,
     hide_complex_updates,
+    keep_halves,
     leave_unreversed,
 )
 from veery_lowering.passes.stablehlo.crossings import part_crossed_reads
@@ -211,6 +212,8 @@ PASSES = (
         Stage.SIMPLIFIED, clone_at_barriers, "at IREE's barriers a call waits on the host",
         about="optimization_barrier",
     ),
+    # Its barriers stay, since the host waits for what they are before.
+    Pass(Stage.SIMPLIFIED, keep_halves, "there are no globals of half precision", about="pad reduce"),
     Pass(
         Stage.SIMPLIFIED, wait_for_loops, "IREE forgets loops in what it submits together",
         _each_apart, about="while",

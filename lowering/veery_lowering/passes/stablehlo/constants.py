@@ -47,6 +47,20 @@ def hide_complex_updates(module: Any) -> None:
                 bar_operand(op, 0)
 
 
+def keep_halves(module: Any) -> None:
+    """Put barriers before half-precision elements that paddings and reductions start from, in place.
+
+    IREE reads them on the host. What constants give it keeps from the time when the program is loaded, in a global, and
+    there are no globals of half precision: "failed to legalize operation 'util.initializer'".
+    """
+    for op in operations(module):
+        if op.name in ("stablehlo.pad", "stablehlo.reduce"):
+            for number in range(len(op.operands) // 2, len(op.operands)):
+                element = op.operands[number]
+                if hlo.dtype_of(element).name in ("bfloat16", "float16") and not hlo.is_constant(element):
+                    bar_operand(op, number)
+
+
 def compute_constants(module: Any) -> None:
     """Put barriers behind elementwise results of constants alone, and before constants that windows read, in place.
 
