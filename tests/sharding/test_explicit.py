@@ -288,3 +288,22 @@ def test_arrays_lie_as_their_types_say(mesh):
     np.testing.assert_allclose(exported.call(x), np.sin(numbers), rtol=1e-6)
     alone = veery.device_put(x, veery.devices("cpu")[0])
     assert str(veery.typeof(alone)) == "float32[2,4]"
+
+
+@pytest.mark.compiler
+def test_a_step_on_data_that_are_divided(mesh):
+    """The gradient by what is whole sums over what is divided: also in the program for one device that is made of it."""
+
+    def loss(weights, x):
+        return jnp.mean(jnp.tanh(x @ weights[0]) @ weights[1])
+
+    rng = np.random.default_rng(0)
+    weights = [rng.normal(size=shape).astype(np.float32) for shape in ((3, 4), (4, 2))]
+    x = rng.normal(size=(8, 3)).astype(np.float32)
+    expected = veery.grad(loss)(weights, x)
+    with veery.set_mesh(mesh):
+        placed = reshard(x, P(("X", "Y")))
+        for step in (veery.grad(loss), veery.jit(veery.grad(loss)), veery.jit(veery.grad(veery.checkpoint(loss)))):
+            for got, right in zip(step(weights, placed), expected, strict=True):
+                assert got.sharding.is_fully_replicated
+                np.testing.assert_allclose(got, right, rtol=1e-5)

@@ -15,9 +15,9 @@ from veery._core.jaxpr import (
     Var,
     map_jaxprs,
     memoized,
-    replaying,
     subjaxprs,
 )
+from veery._core.mesh import using
 from veery._transforms.calls import jit_p
 from veery._transforms.staging import stage
 
@@ -53,7 +53,7 @@ def _inlined(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The jaxpr with the calls that have operations on several devices in them written out."""
     if not any(_callee(eqn) for eqn in closed.eqns):
         return closed
-    with replaying(closed.jaxpr):
+    with using(settled=True):
         return stage(lambda *args: _evaluate(closed, args, _callee), closed.in_avals, closed.debug_info)
 
 
@@ -131,7 +131,8 @@ def on_one_device(closed: ClosedJaxpr) -> ClosedJaxpr:
 
     inside = closed.map_jaxpr(_with_inner_on_one_device)
     undivided = [aval.update(divided=None) if aval.divided is not None else aval for aval in closed.in_avals]
-    return stage(lambda *args: _evaluate(inside, args, composed), undivided, closed.debug_info)
+    with using(settled=True):
+        return stage(lambda *args: _evaluate(inside, args, composed), undivided, closed.debug_info)
 
 
 def _with_inner_on_one_device(jaxpr: Jaxpr) -> Jaxpr:
