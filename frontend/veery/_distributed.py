@@ -176,8 +176,17 @@ def _spread_in_context(outs: list[ArrayImpl], args: Sequence[ArrayImpl]) -> list
     if mesh is None or mesh.empty or any(x._committed for x in args):
         return outs
     devices = devices_of(mesh)
-    specs = (_spec_of(x.aval, mesh) for x in outs)
-    return [_spread(x, NamedSharding(mesh, spec)) if x._buffer.device in devices else x for x, spec in zip(outs, specs)]
+    meshes = [_mesh_of(x.aval, mesh) for x in outs]
+    shardings = (NamedSharding(of, _spec_of(x.aval, of)) for x, of in zip(outs, meshes))
+    return [_spread(x, place) if x._buffer.device in devices else x for x, place in zip(outs, shardings)]
+
+
+def _mesh_of(aval: Any, mesh: Mesh) -> Mesh:
+    """The mesh of the context, in the form that the type of a result names (`use_abstract_mesh`)."""
+    form = getattr(aval.divided, "mesh", mesh)
+    if form.shape_tuple == mesh.shape_tuple or form.size != mesh.size:
+        return mesh
+    return Mesh(mesh.devices.reshape(form.axis_sizes), form.axis_names, form.axis_types)
 
 
 def partitioned(

@@ -13,7 +13,7 @@ import veery.numpy as jnp
 from veery import lax
 from veery._core.errors import ShardingTypeError
 from veery.extend.core import Primitive
-from veery.sharding import AxisType, NamedSharding, PartitionSpec as P, auto_axes, explicit_axes, reshard
+from veery.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec as P, auto_axes, explicit_axes, reshard
 
 
 @pytest.fixture(scope="module")
@@ -292,7 +292,7 @@ def test_arrays_lie_as_their_types_say(mesh):
 
 @pytest.mark.compiler
 def test_a_step_on_data_that_are_divided(mesh):
-    """The gradient by what is whole sums over what is divided: also in the program for one device that is made of it."""
+    """The gradient by what is whole sums over what is divided: in the program for one device that is made of it too."""
 
     def loss(weights, x):
         return jnp.mean(jnp.tanh(x @ weights[0]) @ weights[1])
@@ -307,3 +307,35 @@ def test_a_step_on_data_that_are_divided(mesh):
             for got, right in zip(step(weights, placed), expected, strict=True):
                 assert got.sharding.is_fully_replicated
                 np.testing.assert_allclose(got, right, rtol=1e-5)
+
+
+@pytest.mark.compiler
+def test_axes_of_another_type_or_form_within(mesh):
+    auto = mesh.update(axis_types=(AxisType.Auto,) * 2)
+    numbers, types = np.arange(8, dtype=np.float32).reshape(2, 4), []
+
+    def doubled(x):
+        types.append(str(veery.typeof(x)))
+        return 2 * x
+
+    with veery.set_mesh(auto):
+        explicit = explicit_axes(doubled, in_sharding=P("X", "Y"))
+        for step in (lambda x: explicit(jnp.sin(x)) + 1, veery.jit(lambda x: explicit(jnp.sin(x)) + 1)):
+            out = step(numbers)
+            assert str(veery.typeof(out)) == "float32[2,4]"
+            np.testing.assert_allclose(out, 2 * np.sin(numbers) + 1, rtol=1e-6)
+        assert types == ["float32[2@X,4@Y]"] * 2
+        assert explicit(numbers).sharding.spec == P("X", "Y")
+        # where all axes are Auto anyway, nothing is laid out by their types
+        np.testing.assert_array_equal(auto_axes(doubled)(numbers, out_sharding=P("X")), 2 * numbers)
+    other = AbstractMesh((4,), ("A",), (AxisType.Explicit,))
+
+    @veery.jit
+    def elsewhere(x):
+        with veery.sharding.use_abstract_mesh(other):
+            return reshard(x, P(None, "A")) * 2
+
+    with veery.set_mesh(mesh):
+        out = elsewhere(numbers)
+    assert str(veery.typeof(out)) == "float32[2,4@A]" and out.sharding.shard_shape((2, 4)) == (2, 1)
+    np.testing.assert_array_equal(out, 2 * numbers)

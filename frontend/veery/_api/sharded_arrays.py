@@ -18,7 +18,7 @@ from veery._core.mesh import AxisType, context, using
 from veery._core.partition_spec import PartitionSpec, axes_of
 from veery._core.sharding import NamedSharding, Sharding
 from veery._core.trace import Tracer
-from veery.lax._placement import reshard_p, resharded, resolved
+from veery.lax._placement import reshard_p, resharded
 
 
 def _sharding(place: Any, ndim: int, what: str) -> Sharding:
@@ -213,6 +213,9 @@ def auto_axes(f: Callable[..., Any] | None = None, /, *, axes: Any = None, out_s
         with _of_type(AxisType.Auto, axes):
             mesh = context().abstract
             out = fun(*tree.tree_map(lambda x: _retyped(x, mesh), args), **kwargs)
+        around = context().abstract
+        if axes is None and around is not None and not around.explicit_axes:
+            return out  # no type says how it is divided
         return reshard(out, out_sharding)
 
     return wrapped
@@ -239,9 +242,11 @@ def explicit_axes(f: Callable[..., Any] | None = None, /, *, axes: Any = None, i
             raise TypeError("Missing required keyword argument: 'in_sharding'")
         leaves, treedef = tree.tree_flatten(args)
         places = tree.flatten_axes("explicit_axes in_sharding", treedef, in_sharding)
-        placed = [reshard_p.bind(x, sharding=resolved(p, "explicit_axes in_sharding")) for x, p in zip(leaves, places)]
+        around = context().abstract
         with _of_type(AxisType.Explicit, axes):
-            return fun(*tree.tree_unflatten(treedef, placed), **kwargs)
+            placed = [resharded(x, place, "explicit_axes in_sharding") for x, place in zip(leaves, places)]
+            out = fun(*tree.tree_unflatten(treedef, placed), **kwargs)
+        return tree.tree_map(lambda x: _retyped(x, around), out)
 
     return wrapped
 
@@ -252,6 +257,9 @@ def _retyped(x: Any, mesh: Any) -> Any:
     if mesh is None or aval is None or (aval.divided is None and not isinstance(x, Tracer)):
         return x
     spec = PartitionSpec() if aval.divided is None else aval.divided.spec
+    devices = context().concrete
+    if devices is not None and not isinstance(x, Tracer):
+        return _distributed.place(x, NamedSharding(devices.update(axis_types=mesh.axis_types), spec))
     explicit = [[axis for axis in axes_of(entry) if axis in mesh.explicit_axes] for entry in spec]
     return reshard_p.bind(x, sharding=NamedSharding(mesh, PartitionSpec(*map(tuple, explicit))))
 
