@@ -175,3 +175,21 @@ def test_settings_from_the_command_line(monkeypatch):
     monkeypatch.setattr("sys.argv", ["program", "--jax_debug_nans=perhaps"])
     with pytest.raises(ValueError, match="--jax_debug_nans"):
         config.parse_flags_with_absl()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("jax_use_shardy_partitioner", False),
+        ("jax_traceback_in_locations_limit", 0),
+        ("jax_hlo_source_file_canonicalization_regex", ".*/site/"),
+        ("jax_persistent_cache_enable_xla_caches", "all"),
+        ("jax_exec_time_optimization_effort", 0.5),
+    ],
+)
+def test_settings_of_xla_are_kept_and_trace_nothing_anew(name, value):
+    key = config.trace_key()
+    config.update(name, value)
+    assert config.read(name) == value and config.trace_key() == key
+    with pytest.raises(ValueError, match="new .* config value must be"):
+        config.update(name, object())

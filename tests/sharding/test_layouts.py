@@ -130,6 +130,11 @@ def test_functions_with_rules_for_a_partitioner_run_as_they_are():
     double.def_partition(partition=lambda *args: None, sharding_rule="... (i j) -> ... (i j)", i=2)
     assert double.sharding_rule.operand_mappings == (("…", ("i", "j")),)
     assert double(np.ones(3, np.float32)).tolist() == veery.jit(double)(np.ones(3, np.float32)).tolist() == [2, 2, 2]
+    thrice = custom_partitioning(lambda x, n=2: x * n, static_argnums=1)
+    thrice.def_partition(partition=lambda *args: None, sharding_rule="i -> i")
+    for out in (thrice(np.ones(1, np.float32), n=3), thrice(n=3, x=np.ones(1, np.float32))):
+        assert out.tolist() == [3]
+    assert thrice(np.ones(1, np.float32)).tolist() == [2]  # a static argument by default
     with pytest.raises(NotImplementedError, match="custom_partitioning"):
         veery.grad(lambda x: double(x).sum())(np.ones(3, np.float32))
     rule = SdyShardingRule(

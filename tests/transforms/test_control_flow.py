@@ -276,6 +276,7 @@ def test_weak_types_stay_weak():
         assert weak(lambda: lax.scan(lambda c, x: (c * 2, c * x), 1.0, np.ones(3, np.float32))) == [True, False]
         assert weak(lambda: lax.scan(lambda c, x: (c * x, None), 1.0, np.ones(3, np.float32))[0]) == [False]
         doubled = lambda x: lax.scan(lambda c, _: (c * 2.0, None), x, None, length=3)[0]
+        assert weak(veery.grad(lambda z: z.real**2 + z.imag**2), 3 + 4j) == [False]  # as in JAX
         assert weak(veery.grad(doubled), 1.0) == [True] and weak(veery.grad(doubled), np.float32(1)) == [False]
         assert weak(lambda p: lax.cond(p, lambda: 1.0, lambda: 2.0), True) == [True]
         assert weak(lambda p: lax.cond(p, lambda: 1.0, lambda: np.float32(2)), True) == [False]

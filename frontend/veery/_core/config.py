@@ -211,6 +211,47 @@ OPTIONS: dict[str, Option] = {
     "jax_dump_ir_to": Option("", _text, False, "Folder that receives each lowered module."),
 }
 
+# What concerns XLA's compiler, its cache, or several processes: programs set it, and it changes no result.
+_CHECKS: dict[type, Check] = {bool: _boolean, int: _integer, float: _number, str: _text, type(None): _text}
+_OF_XLA: dict[str, Any] = {
+    "jax_bcoo_cusparse_lowering": False,
+    "jax_captured_constants_report_frames": 0,
+    "jax_captured_constants_warn_bytes": 2_000_000_000,
+    "jax_compilation_cache_include_metadata_in_key": False,
+    "jax_compiler_detailed_logging_min_ops": 10,
+    "jax_compiler_enable_remat_pass": True,
+    "jax_cpu_collectives_implementation": "gloo",
+    "jax_cpu_get_global_topology_timeout_minutes": 5,
+    "jax_cpu_get_local_topology_timeout_minutes": 2,
+    "jax_distributed_debug": False,
+    "jax_enable_pgle": False,
+    "jax_enable_preemption_service": True,
+    "jax_enable_recoverability": False,
+    "jax_exec_time_optimization_effort": 0.0,
+    "jax_hlo_source_file_canonicalization_regex": None,
+    "jax_include_debug_info_in_dumps": True,
+    "jax_include_full_tracebacks_in_locations": True,
+    "jax_memory_fitting_effort": 0.0,
+    "jax_memory_fitting_level": "O2",
+    "jax_optimization_level": "UNKNOWN",
+    "jax_persistent_cache_enable_xla_caches": "xla_gpu_per_fusion_autotune_cache_dir",
+    "jax_pgle_aggregation_percentile": 90,
+    "jax_pgle_profiling_runs": 3,
+    "jax_remove_custom_partitioning_ptr_from_cache_key": False,
+    "jax_share_binary_between_hosts": False,
+    "jax_share_binary_between_hosts_timeout_ms": 1_200_000,
+    "jax_threefry_gpu_kernel_lowering": False,
+    "jax_traceback_in_locations_limit": 100,
+    "jax_use_direct_linearize": True,
+    "jax_use_magma": "auto",
+    "jax_use_shardy_partitioner": True,
+    "jax_xla_profile_version": 0,
+}
+OPTIONS |= {
+    name: Option(default, _CHECKS[type(default)], False, "Accepted, without an effect: it is about XLA.")
+    for name, default in _OF_XLA.items()
+}
+
 _TRACED = tuple(name for name, option in OPTIONS.items() if option.traced)
 _TRUE = ("y", "yes", "t", "true", "on", "1")
 _FALSE = ("n", "no", "f", "false", "off", "0", "")

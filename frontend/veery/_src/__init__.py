@@ -34,6 +34,7 @@ USED = {
     "tree_util._registry": "flax",
     "tree_util.flatten_one_level": "orbax-checkpoint",
     "tree_util.prefix_errors": "flax",
+    "util.safe_map": "JAX's documentation of interpreters",
     "xla_bridge._backends": "chex",
 }
 

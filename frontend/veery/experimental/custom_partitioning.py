@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from veery._api.arguments import function_name
+from veery._api.custom_derivatives import resolve_kwargs
 from veery._api.jit import JitOptions, check_outputs, debug_info
 from veery._core import source, tree
 from veery._core.avals import aval_of
@@ -95,20 +96,20 @@ class custom_partitioning:  # noqa: N801  JAX's name
             raise AttributeError(
                 f"custom_partitioning of {function_name(self.fun)}: call def_partition(...) before the function"
             )
+        args = resolve_kwargs("custom_partitioning", self.fun, args, kwargs)
         static = {i % len(args): args[i] for i in self.static_argnums}
-        leaves, in_tree = tree.tree_flatten(([x for i, x in enumerate(args) if i not in static], kwargs))
+        leaves, in_tree = tree.tree_flatten([x for i, x in enumerate(args) if i not in static])
         out_tree: Any = None
 
         def flat(*xs: Any) -> list[Any]:
             nonlocal out_tree
-            dynamic, named = tree.tree_unflatten(in_tree, xs)
-            rest = iter(dynamic)
-            out = self.fun(*(static[i] if i in static else next(rest) for i in range(len(args))), **named)
+            rest = iter(tree.tree_unflatten(in_tree, xs))
+            out = self.fun(*(static[i] if i in static else next(rest) for i in range(len(args))))
             found, out_tree = tree.tree_flatten(out)
             check_outputs(found, out, self.fun)
             return found
 
-        info = debug_info(self.fun, args, kwargs, JitOptions(static_argnums=tuple(static)))
+        info = debug_info(self.fun, args, {}, JitOptions(static_argnums=tuple(static)))
         call, consts = close_over(stage(flat, [aval_of(x) for x in leaves], info))
         outs = custom_partitioning_p.bind(
             *consts, *leaves, call=call, name=function_name(self.fun), rule=self.sharding_rule

@@ -6,14 +6,11 @@ import contextlib
 from typing import Any
 
 
-class _Unused(contextlib.ContextDecorator):
+class _Unused(contextlib.nullcontext[None]):
     """A context, or a decorator, without an effect."""
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *exception: object) -> None:
-        return None
+    def __call__(self, fun: Any) -> Any:
+        return fun
 
 
 def set_xla_metadata(x: Any = None, **kwargs: Any) -> Any:

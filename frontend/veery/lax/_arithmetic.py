@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from veery._core import cost, dtypes, host
-from veery._core.ad import LINEAR, MULTILINEAR, NONDIFFERENTIABLE, Zero, is_undefined_primal
+from veery._core.ad import LINEAR, MULTILINEAR, NONDIFFERENTIABLE, Zero, is_undefined_primal, zeros_like_aval
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
@@ -609,6 +609,11 @@ def _complex_reference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.stack(np.broadcast_arrays(x, y), axis=-1).view(dtypes.to_complex_dtype(x.dtype))[..., 0]
 
 
+def _nothing(ct: Any) -> Array:
+    """The part of a cotangent that is zero; of a type of its own, which makes the whole's."""
+    return zeros_like_aval(aval_of(ct).update(weak_type=False))
+
+
 def _complex_transpose(ct: Any, x: Any, y: Any) -> list[Any]:
     """Re(ct (x + iy)) = Re(ct) x - Im(ct) y"""
     return [
@@ -625,11 +630,11 @@ def _conj_transpose(ct: Any, x: Any, *, input_dtype: Any) -> list[Any]:
 
 real_p = unary(
     "real", COMPLEX, jvp=LINEAR, reference=quiet(np.real), result_dtype=dtypes.to_floating_dtype,
-    transpose=lambda ct, x: [complex(ct, full_like(ct, 0))],
+    transpose=lambda ct, x: [complex(ct, _nothing(ct))],
 )  # fmt: skip
 imag_p = unary(
     "imag", COMPLEX, jvp=LINEAR, reference=quiet(np.imag), result_dtype=dtypes.to_floating_dtype,
-    transpose=lambda ct, x: [complex(full_like(ct, 0), neg(ct))],
+    transpose=lambda ct, x: [complex(_nothing(ct), neg(ct))],
 )  # fmt: skip
 complex_p = binary(
     "complex", _PARTS, jvp=LINEAR, reference=_complex_reference, result_dtype=dtypes.to_complex_dtype,
