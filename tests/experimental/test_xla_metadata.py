@@ -18,3 +18,5 @@ def test_values_and_jaxprs_stay(references):
 
     assert str(veery.make_jaxpr(marked)(1.0)) == str(veery.make_jaxpr(plain)(1.0))
     assert marked(0.5) == plain(0.5)
+    jitted = veery.jit(plain)
+    assert set_xla_metadata(group=1)(jitted) is jitted
