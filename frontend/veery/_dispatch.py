@@ -630,9 +630,10 @@ def _compiled(closed: ClosedJaxpr, name: str, device: Any, how: How) -> Any:
     by_libraries = lambda: _by_libraries(closed, name, device, how)
     by_iree = lambda: by_libraries() or compile_jaxpr(closed, name, device, how.donated, how.compiler_options)
     by_xla = lambda: compile_jaxpr(closed, name, device, how.donated, how.compiler_options, target=_BESIDE)
+    by_lapack = lambda: _by_libraries(closed, name, device, how, such_as=lowering().host.NOT_OF_XLA)
     if compiler == "auto" and not (side_effects(closed.effects) or _symbols(closed).sources):
         return _better(closed, name, how, by_iree, by_xla)
-    return by_xla() if compiler == "xla" else by_iree()
+    return by_lapack() or by_xla() if compiler == "xla" else by_iree()
 
 
 def _better(closed: ClosedJaxpr, name: str, how: How, by_iree: Callable[[], Any], by_xla: Callable[[], Any]) -> Any:
@@ -670,14 +671,19 @@ def _host_executable(closed: ClosedJaxpr, name: str, device: Any, how: How) -> H
     return found
 
 
-def _by_libraries(closed: ClosedJaxpr, name: str, device: Any, how: How) -> Any:
-    """What evaluates a jaxpr that is calls of libraries, and of little else; None if it is to be compiled."""
+def _by_libraries(closed: ClosedJaxpr, name: str, device: Any, how: How, such_as: frozenset[str] = frozenset()) -> Any:
+    """What evaluates a jaxpr that is calls of libraries, and of little else; None if it is to be compiled.
+
+    Args:
+        closed, name, device, how: the program.
+        such_as: primitives of which one must be among the calls; empty for any.
+    """
     if device.platform != "cpu" or not config.veery_host_evaluation:
         return None
     if not _leaves_to_numpy((*how.compiler_options, *config.veery_compiler_options)):
         return None
     program = library_program(dce(closed), lowering().host.CALLS)
-    if program is None:
+    if program is None or (such_as and such_as.isdisjoint(program.called)):
         return None
     log_compilation("jit(%s) is evaluated by NumPy and LAPACK for arguments %s.", name, closed.in_avals)
     return load(lowering().host.evaluated(program, closed, name, how.donated), device)

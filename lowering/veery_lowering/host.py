@@ -137,6 +137,13 @@ CALLS: Mapping[str, Callable[[Any], Callable[..., Any] | None]] = {
 }
 
 
+# Primitives that XLA has no operation for, nor its CPU plugin LAPACK: they are calls of the host there.
+NOT_OF_XLA = frozenset(
+    "lu lu_pivots_to_permutation qr householder_product eigh svd ormqr hessenberg tridiagonal tridiagonal_solve"
+    " cholesky triangular_solve eig schur".split()
+)
+
+
 def evaluated(function: Any, closed_jaxpr: Any, name: str, donated: Sequence[bool]) -> Program:
     """The program of a jaxpr that a function evaluates whole, without code: see veery_runtime.evaluated.
 

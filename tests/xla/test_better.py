@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 
 import veery
 import veery.numpy as jnp
 from veery import lax
+from veery_runtime.pjrt.handle import View
 
 pytestmark = pytest.mark.usefixtures("xla")
 
@@ -47,6 +49,24 @@ def test_arrays_stay_on_the_cpu_device_and_pass_between_both() -> None:
         np.testing.assert_array_equal(z, expected)
         np.testing.assert_array_equal(second(z, w)[0], expected @ np.full((4, 4), 2) + 1)
     assert _executable(by_xla).queue == "xla" and _executable(by_iree).queue == "inline"
+
+
+@pytest.mark.parametrize(
+    ("function", "expected", "told"),
+    [
+        (lambda x: jnp.linalg.inv(x), np.linalg.inv, True),
+        (lambda x: jnp.sort(x), np.sort, False),  # XLA's own
+        (lambda x: jnp.linalg.inv(lax.erf(x) + x), lambda x: np.linalg.inv(scipy.special.erf(x) + x), False),
+    ],
+)
+def test_what_is_lapack_alone_is_not_compiled(
+    function: Any, expected: Any, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    x = np.float32(4) * np.eye(5, dtype=np.float32) + np.arange(5, dtype=np.float32) / 7
+    with veery.log_compiles(), caplog.at_level(logging.WARNING, logger="veery"):
+        found = veery.jit(function, compiler="xla")(x)
+    np.testing.assert_allclose(found, expected(x), rtol=1e-4, atol=1e-6)
+    assert any("is evaluated by NumPy and LAPACK" in each for each in caplog.messages) is told
 
 
 def test_results_are_used_before_they_are_ready() -> None:
@@ -89,9 +109,9 @@ def test_donated_results_of_xla_are_written_into() -> None:
     step = veery.jit(lambda x: x + 1, donate_argnums=0, compiler="xla")
     x = step(step(jnp.zeros(1 << 18)))
     home = veery.devices("xla")[0]
-    before = home.client.pointer(x._buffer._twin)
+    before = View(home.client, x._buffer._twin).address
     x = step(x)
-    assert home.client.pointer(x._buffer._twin) == before and float(x[0]) == 3
+    assert View(home.client, x._buffer._twin).address == before and float(x[0]) == 3
 
 
 def test_errors_of_what_makes_arguments_and_results_surface() -> None:

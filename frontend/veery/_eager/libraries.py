@@ -59,6 +59,7 @@ class LibraryProgram(HostProgram):
 
     Attributes:
         lines: what is done.
+        called: the names of the primitives that are calls.
         work: an estimate of the nanoseconds that it takes.
 
     Raises:
@@ -69,6 +70,7 @@ class LibraryProgram(HostProgram):
         self._library = calls
         self._told: list[tuple[JaxprEqn, bool, int]] = []  # of each step, as in Line
         self.lines: Sequence[Line] = ()
+        self.called: set[str] = set()
         self._real: dict[int, int] = {}  # complex numbers that were made of real ones, and these
         super().__init__(closed)
 
@@ -151,7 +153,10 @@ class LibraryProgram(HostProgram):
         return largest(eqn) <= _FOLDED
 
     def _count(self, eqn: JaxprEqn, step: Step) -> None:
-        self._told.append((eqn, calls_library(eqn.primitive.host), step.weight * largest(eqn)))
+        called = calls_library(eqn.primitive.host)
+        if called:
+            self.called.add(eqn.primitive.name)
+        self._told.append((eqn, called, step.weight * largest(eqn)))
 
     def _finish(self, arguments: int) -> None:
         """Leave out what is not needed, and refuse what is not worth it."""

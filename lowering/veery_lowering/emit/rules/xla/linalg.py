@@ -10,13 +10,9 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.composition import composed, on_host
 from veery_lowering.emit.registry import Context, Value, lookup, rule
+from veery_lowering.host import NOT_OF_XLA
 
-# Of which XLA has no operation, and its CPU plugin no LAPACK. The first eight are composed for other devices.
-_LAPACK = (
-    "lu lu_pivots_to_permutation qr householder_product eigh svd ormqr hessenberg tridiagonal tridiagonal_solve"
-    " cholesky triangular_solve".split()
-)
-_HOST_ONLY = ("eig", "schur")
+_HOST_ONLY = frozenset(("eig", "schur"))  # not composed for other devices
 
 
 def _by_lapack(ctx: Context, *operands: Value, **params: Any) -> list[Value]:
@@ -31,10 +27,8 @@ def _only_by_lapack(ctx: Context, *operands: Value, **params: Any) -> list[Value
     return result
 
 
-for _name in _LAPACK:
-    rule(_name, target="xla")(_by_lapack)
-for _name in _HOST_ONLY:
-    rule(_name, target="xla")(_only_by_lapack)
+for _name in NOT_OF_XLA:
+    rule(_name, target="xla")(_only_by_lapack if _name in _HOST_ONLY else _by_lapack)
 
 
 @rule("fft", target="xla")
