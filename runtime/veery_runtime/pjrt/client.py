@@ -57,13 +57,12 @@ class Client:
         self.destroy_buffer = _freeing(api.Buffer_Destroy)
         self._delete_buffer = _freeing(api.Buffer_Delete)
         self.destroy_event = _freeing(api.Event_Destroy)
-        self._pointer = api.quick("Buffer_OpaqueDeviceMemoryDataPointer")
-        self._begin_view = _taking_bytes(api.Buffer_IncreaseExternalReferenceCount)
         self.end_view = _freeing(api.Buffer_DecreaseExternalReferenceCount)
         self._await = _taking_bytes(api.Event_Await)
         # Structs kept for the next call: to make one takes 1 us.
         self._structs: list[_Struct] = []
         self.wait_for = self._waiter()
+        self.begin_view = self._viewer()
         self._uploads, self._copies = Origin(self, "copy to a device"), Origin(self, "copy between devices")
         self.finished = Work(Origin(self, "a finished call"))  # of buffers whose contents are there
         self.finished.is_done = True
@@ -248,15 +247,34 @@ class Client:
         """Whether the contents of a buffer were given up or taken over."""
         return bool(self._answer(self.api.Buffer_IsDeleted, buffer) & 0xFF)
 
-    def begin_view(self, buffer: int) -> None:
-        """Keeps the contents of a buffer until `end_view`."""
-        error = self._begin_view(one_field(buffer))
-        if error:
-            raise self.api.exception(error)
+    def _viewer(self) -> Callable[[Handle], int]:
+        """What keeps the contents of a ready buffer until `end_view`, and gives their address on the host, if any."""
+        api, new, take, keep = self.api, self.new_struct, self._structs.pop, self._structs.append
+        function = api.keeping_lock if self.host_visible else api.quick
+        begin = function("Buffer_IncreaseExternalReferenceCount")
+        pointer = function("Buffer_OpaqueDeviceMemoryDataPointer")
+        end, of, answer = self.end_view, abi.OF, abi.ANSWER
 
-    def pointer(self, handle: Handle) -> int:
-        """The address of a ready buffer's contents, on the host where the host sees them."""
-        return self._answer(self._pointer, handle)
+        def begin_view(handle: Handle) -> int:
+            try:
+                struct = take()
+            except IndexError:
+                struct = new()
+            words, at = struct
+            words[of] = handle
+            error = begin(at)
+            if error:
+                raise api.exception(error)
+            words[answer] = 0
+            error = pointer(at)
+            found: int = words[answer]
+            keep(struct)
+            if error:
+                end(handle)
+                raise api.exception(error)
+            return found
+
+        return begin_view
 
     def download(self, handle: Handle, into: np.ndarray[Any, Any]) -> None:
         """Copies a buffer into a C-contiguous array, and waits for that."""

@@ -70,8 +70,9 @@ class PjrtDevice(Device):
 
     def read(self, ref: Handle, spec: Spec) -> np.ndarray[Any, Any]:
         if self.host_visible:
-            held: Any = (ctypes.c_char * spec.nbytes).from_address(self.client.pointer(ref))
-            held.owner = View(self.client, ref)
+            view = View(self.client, ref)
+            held: Any = (ctypes.c_char * spec.nbytes).from_address(view.address)
+            held.owner = view
             host: np.ndarray[Any, Any] = np.ndarray(spec.shape, spec.dtype, held)
         else:
             host = np.empty(spec.shape, spec.dtype)
@@ -79,7 +80,7 @@ class PjrtDevice(Device):
                 self.client.download(ref, host)
             except PjrtError as error:
                 raise execution_error(f"copy from {self!r}: {error}") from None
-        host.flags.writeable = False
+        host.setflags(False)
         return host
 
     def give_up(self, ref: Handle | int) -> Handle | int:

@@ -96,14 +96,12 @@ class Handle(int):
 
     # No slots: integers have none.
     work: Work
-    reported: bool
-    _event: int
+    reported = False
+    _event = 0
 
-    def __new__(cls, address: int, work: Work) -> Handle:
-        self = int.__new__(cls, address)
+    def __new__(cls, address: int, work: Work, new: Callable[..., Any] = int.__new__) -> Handle:
+        self: Handle = new(cls, address)
         self.work = work
-        self.reported = False
-        self._event = 0
         return self
 
     def __del__(self) -> None:
@@ -169,17 +167,22 @@ class Shared(Handle):
 
 
 class View:
-    """What reads the contents of a buffer on the host, which stay as they are until it goes."""
+    """What reads the contents of a buffer on the host, which stay as they are until it goes.
 
-    __slots__ = ("_client", "_handle")
+    Attributes:
+        address: of the contents.
+    """
+
+    __slots__ = ("_end", "_handle", "address")
 
     def __init__(self, client: Client, handle: Handle) -> None:
-        client.begin_view(handle)
-        self._client, self._handle = client, handle
+        self._end: Callable[[int], None] | None = None
+        self.address = client.begin_view(handle)
+        self._end, self._handle = client.end_view, handle
 
     def __del__(self) -> None:
-        if hasattr(self, "_handle"):
-            self._client.end_view(self._handle)
+        if self._end is not None:
+            self._end(self._handle)
 
 
 def text_buffer(content: bytes) -> tuple[Any, int]:
