@@ -195,3 +195,13 @@ def test_functions_of_other_objects_are_linked_in_the_places_of_stubs() -> None:
         linking.link(code, entry, {"another": kept})
     with pytest.raises(linking.Unsupported, match="no section of 'another'"):
         linking.Object(code).function("another")
+
+
+def test_dispatches_with_many_places() -> None:
+    """More are not passed than a dispatch takes, 64 words."""
+    product = veery.jit(lambda x: jnp.cumprod(jnp.arange(1.0, 7.0) * (1 + x)))  # k! (1 + x)^k
+    derivative = product
+    for _ in range(4):
+        derivative = lambda x, f=derivative: veery.jvp(f, (x,), (jnp.ones(()),))[1]
+    expected = [0, 0, 0, 24 * 24, 120 * 120, 720 * 360]
+    np.testing.assert_allclose(derivative(jnp.zeros(())), expected, rtol=1e-6)

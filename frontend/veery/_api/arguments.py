@@ -76,24 +76,36 @@ def positions_and_names(
     return tuple(sorted(set(numbers))), frozenset(names)
 
 
+def check_traceable(fun: Any) -> None:
+    """Raise TypeError for callables that cannot be transformed: staticmethod objects, and functions that yield."""
+    if isinstance(fun, staticmethod):
+        raise TypeError(f"staticmethod arguments are not supported, got {fun}")
+    if inspect.isgeneratorfunction(fun):
+        raise TypeError(f"Expected a function, got a generator function: {fun}")
+
+
 def _check(fun: Any, sig: inspect.Signature, numbers: Sequence[int], names: Iterable[str], option: str) -> None:
     kinds = [p.kind for p in sig.parameters.values()]
     count = sum(k in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for k in kinds)
     if inspect.Parameter.VAR_POSITIONAL not in kinds:
         for n in numbers:
             if not isinstance(n, int):
-                raise TypeError(f"jitted function has {option}_argnums={numbers}, which must be ints")
+                raise TypeError(f"Jitted function has {option}_argnums={numbers}, which must be ints")
             if not -count <= n < count:
                 raise ValueError(
-                    f"jitted function has {option}_argnums={numbers}, but only accepts {count} positional arguments."
+                    f"Jitted function has {option}_argnums={numbers}, but only accepts {count} positional arguments."
                 )
-    if inspect.Parameter.VAR_KEYWORD not in kinds:
-        unknown = [n for n in names if n not in sig.parameters]
-        if unknown:
-            raise ValueError(
-                f"jitted function has invalid argnames {set(unknown)} in {option}_argnames. "
-                f"Function {function_name(fun)} takes these args: {list(sig.parameters)}"
-            )
+    start = f"Jitted function has invalid argnames {{}} in {option}_argnames."
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+    unnamed = {n for n in names if n in sig.parameters and sig.parameters[n].kind in by_position}
+    if unnamed:
+        raise ValueError(f"{start.format(unnamed)} These are positional-only")
+    unknown = {n for n in names if n not in sig.parameters}
+    if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
+        raise ValueError(
+            f"{start.format(unknown)} Function does not take these args. {function_name(fun)} takes "
+            f"{list(sig.parameters)}."
+        )
 
 
 def argument_names(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:

@@ -171,8 +171,8 @@ def _apply_linear(kept: LinearMap, residuals: Sequence[Any], *tangents: Any) -> 
         expected = aval.to_tangent_aval()
         if np.shape(t) != aval.shape or (is_inexact(aval) and aval_of(t).dtype != expected.dtype):
             raise ValueError(
-                f"linearized function called on tangent values inconsistent with the original primal values: got "
-                f"tangent aval {aval_of(t)} for primal aval {aval}"
+                f"linearized function called on tangent values inconsistent with the original primal values: Got "
+                f"tangent aval {aval_of(t)} for primal aval {aval} but expected {aval.to_tangent_aval()}."
             )
     nonzero = [t for t, nz in zip(flat_tangents, kept.nonzeros_in) if nz]
     outs = iter(eval_jaxpr(kept.jaxpr, residuals, *nonzero))
@@ -285,6 +285,11 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
         )
     flat = FlatFunction(fun, in_tree)
     closed = stage(flat, avals)
+    if {is_inexact(a) for a in avals} ^ {is_inexact(a) for a in closed.out_avals} and avals and closed.out_avals:
+        raise TypeError(
+            "linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer "
+            f"functions, but got {[a.dtype for a in avals]} -> {[a.dtype for a in closed.out_avals]}."
+        )
 
     def transposed(ct: Any) -> Any:
         flat_cts, ct_tree = tree.tree_flatten(ct)
@@ -572,7 +577,8 @@ def _basis(pytree: Any) -> Any:
         rows, columns = (lax.broadcasted_iota(np.int32, shape, d) for d in (0, 1))
         ones = lax.eq(rows, lax.add(columns, lax.convert_element_type(offset, np.int32)))
         dtype = aval.dtype if is_inexact(aval) else dtypes.default_float_dtype()
-        vectors = lax.reshape(lax.convert_element_type(ones, dtype), (total, *aval.shape))
+        numbers = lax.convert_element_type_p.bind(ones, new_dtype=dtype, weak_type=aval.weak_type)
+        vectors = lax.reshape(numbers, (total, *aval.shape))
         parts.append(explicit.alike(vectors, batched_aval(aval, 0, total)))
         offset += aval.size
     return tree.tree_unflatten(treedef, parts)

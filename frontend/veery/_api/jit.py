@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from veery import _dispatch
 from veery._api import stages
-from veery._api.arguments import argument_names, function_name, positions_and_names, signature
+from veery._api.arguments import argument_names, check_traceable, function_name, positions_and_names, signature
 from veery._api.cache_misses import explain_miss
 from veery._api.fast_calls import MISMATCH, MISS, STATIC, FastCall, Kind, Program, fast_call
 from veery._api.placed import JitShardings, check_leaves
@@ -393,7 +393,7 @@ class JitFunction:
         leaves, treedef = tree.tree_flatten((dynamic, dynamic_kwargs))
         avals = tuple(map(maybe_aval_of, leaves))
         if types and None in avals:
-            leaves = [as_struct(x) if type(x) is ShapedArray else x for x in leaves]
+            leaves = [as_struct(x) if aval is None else x for x, aval in zip(leaves, avals)]
             avals = tuple(map(maybe_aval_of, leaves))
         if None in avals:
             self._bad_argument(dynamic, dynamic_kwargs, leaves[avals.index(None)])
@@ -733,6 +733,7 @@ def jit(
         return lambda fun: jit(fun, **options)  # type: ignore[arg-type]
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun!r}")
+    check_traceable(fun)
     static = positions_and_names(fun, static_argnums, static_argnames, "static")
     donate = positions_and_names(fun, donate_argnums, donate_argnames, "donate")
     for option, both in (("argnames", static[1] & donate[1]), ("argnums", set(static[0]) & set(donate[0]))):

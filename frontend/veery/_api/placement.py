@@ -150,7 +150,10 @@ def _as_place(place: Any, ndim: int) -> Any:
     if members is not None and len(members) == 1:
         return next(iter(members))
     if place is not None and not hasattr(place, "platform"):
-        raise ValueError(f"device_put got {place!r}, which is not a device; see veery.devices()")
+        raise ValueError(
+            "`jax.device_put` only accepts `None`, `jax.sharding.Sharding`, `jax.Device`, `Format`, `jax.memory.Space` "
+            f"or a pytree of these values. Received invalid value: {place}"
+        )
     return place
 
 

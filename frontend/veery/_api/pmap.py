@@ -74,7 +74,7 @@ def pmap(
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun!r}")
     for axis in (*tree.tree_leaves(in_axes), *tree.tree_leaves(out_axes)):
-        if not isinstance(axis, (int, np.integer)):
+        if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
             raise TypeError(
                 "pmap in_axes and out_axes must be an int, None, or (nested) container with those types as leaves, "
                 f"but got {axis!r}."

@@ -14,7 +14,7 @@ from veery._api.entries import compile_for, refuse_refs
 from veery._api.shape_structs import out_struct
 from veery._api.stages import ArgInfo, Compiled, CompiledMemoryStats
 from veery._api.structures import describe
-from veery._core import source, tree
+from veery._core import source, tree, tree_registry
 from veery._core.sharding import SingleDeviceSharding
 from veery._transforms.float0 import holds_float0
 from veery._transforms.parts import in_parts
@@ -36,6 +36,10 @@ class Description:
     @property
     def in_shardings(self) -> tuple[Any, ...]:
         return (None,) * len(self.in_avals)
+
+    @property
+    def arg_names(self) -> tuple[str, ...]:
+        return tuple(tree_registry.keystr(path) for path, _ in tree.tree_flatten_with_path(self.args_info)[0])
 
     @property
     def out_info(self) -> Any:

@@ -86,9 +86,11 @@ def _aval(struct: ShapeDtypeStruct) -> Any:
 aval_rules[ShapeDtypeStruct] = _aval
 
 
-def as_struct(aval: ShapedArray) -> ShapeDtypeStruct:
-    """A type as what stands for an argument of it."""
-    return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=aval.divided)
+def as_struct(x: Any) -> Any:
+    """A type, or anything else with a shape and a dtype, as what stands for an argument of it; the rest unchanged."""
+    if type(x) is ShapedArray:
+        return ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type, sharding=x.divided)
+    return ShapeDtypeStruct(x.shape, x.dtype) if hasattr(x, "shape") and hasattr(x, "dtype") else x
 
 
 def out_struct(avals: Sequence[ShapedArray], out_tree: Any, shardings: Sequence[Any] | None = None) -> Any:

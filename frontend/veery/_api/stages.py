@@ -18,6 +18,7 @@ from veery._core.dimensions import may_fit
 from veery._core.jaxpr import ClosedJaxpr
 from veery._core.layout import Format, row_by_row
 from veery._core.sharding import SingleDeviceSharding
+from veery._core.trace import Tracer
 from veery._transforms.costs import nbytes, total_costs
 from veery._transforms.discharge import contents, store
 from veery._transforms.float0 import inputs_without_float0, outputs_with_float0, without_float0
@@ -73,6 +74,12 @@ class Traced:
     def in_avals(self) -> tuple[Any, ...]:
         """The types of the flat arguments."""
         return tuple(self._signature.avals)
+
+    @property
+    def arg_names(self) -> tuple[str, ...]:
+        """A name for each flat argument, with the path of a leaf in it."""
+        info = self._traced.closed.jaxpr.debug_info
+        return tuple(info.arg_names[-len(self.in_avals) :]) if self.in_avals else ()
 
     @property
     def out_avals(self) -> tuple[Any, ...]:
@@ -142,7 +149,7 @@ class Lowered:
         self._lowered = lowered
         self._device = device
 
-    in_avals = property(lambda self: self._traced.in_avals)
+    in_avals = property(lambda self: tree.tree_unflatten(self.in_tree, self._traced.in_avals))
     in_tree = property(lambda self: self._traced.in_tree)
     out_tree = property(lambda self: self._traced.out_tree)
     out_info = property(lambda self: self._traced.out_info)
@@ -253,7 +260,7 @@ class Compiled:
         self._executable = executable
         self._device = device
 
-    in_avals = property(lambda self: self._traced.in_avals)
+    in_avals = property(lambda self: tree.tree_unflatten(self.in_tree, self._traced.in_avals))
     in_tree = property(lambda self: self._traced.in_tree)
     out_tree = property(lambda self: self._traced.out_tree)
     out_info = property(lambda self: self._traced.out_info)
@@ -376,13 +383,13 @@ class Compiled:
         if shardings is not None:
             structs = out_struct(out_avals, self.out_tree)
             wanted = shardings.of_results(self.out_tree, tree.tree_leaves(structs))
-        found = _distributed.layouts(out_avals, list(zip(self.in_avals, self._places())))
+        found = _distributed.layouts(out_avals, list(zip(self._traced.in_avals, self._places())))
         return tree.tree_unflatten(self.out_tree, [w or f for w, f in zip(wanted, found)])
 
     @property
     def input_formats(self) -> Any:
         """The layouts and shardings of the arguments: a pytree of (args, kwargs)."""
-        formats = [Format(row_by_row(a.ndim), s) for a, s in zip(self.in_avals, self._places())]
+        formats = [Format(row_by_row(a.ndim), s) for a, s in zip(self._traced.in_avals, self._places())]
         return tree.tree_unflatten(self.in_tree, formats)
 
     @property
@@ -394,19 +401,34 @@ class Compiled:
 
     def _checked(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
         leaves, treedef = tree.tree_flatten((args, kwargs))
-        name = self._traced.fun_name
         if treedef != self.in_tree:
             raise TypeError(
-                f"Function compiled with input pytree does not match the input pytree it was called with. {name} was "
-                f"compiled for {self.in_tree} and called with {treedef}. Static "
+                f"Function compiled with input pytree does not match the input pytree it was called with. "
+                f"{self._traced.fun_name} was compiled for {self.in_tree} and called with {treedef}. Static "
                 "arguments are not passed again."
             )
-        for i, (given, want) in enumerate(zip(map(aval_of, leaves), self.in_avals)):
-            if not may_fit(given.shape, want.shape) or given.dtype != want.dtype:
-                raise TypeError(
-                    f"Argument types differ from the types for which this computation was compiled. Argument {i} of "
-                    f"{name} was compiled with {want} and called with {given}."
-                )
+        traced = next((x for x in leaves if isinstance(x, Tracer)), None)
+        if traced is not None:
+            raise TypeError(
+                "Cannot apply JAX transformations to a function lowered and compiled for a particular signature. "
+                f"Detected argument of Tracer type {type(traced)}."
+            )
+        names = self._traced.arg_names
+        wrong = [
+            (name, want, given)
+            for name, given, want in zip(names, map(aval_of, leaves), self._traced.in_avals)
+            if not may_fit(given.shape, want.shape) or given.dtype != want.dtype
+        ]
+        if wrong:
+            listed = [
+                f"Argument {name!r} compiled with {want.str_short(False)} and called with {given.str_short(False)}"
+                for name, want, given in wrong
+            ]
+            raise TypeError(
+                "Argument types differ from the types for which this computation was compiled. Perhaps you are calling "
+                "the compiled executable with a different enable_x64 mode than when it was AOT compiled? The mismatches"
+                f" of {self._traced.fun_name} are:\n" + "\n".join(listed)
+            )
         return leaves
 
     def save(self, path: str | Path, *, weights: str | Path | None = None) -> None:
@@ -440,7 +462,7 @@ class Compiled:
     def _repr_html_(self) -> str:
         title = f"{self._traced.fun_name} for {self._program.target}"
         rows = {
-            "arguments": ", ".join(aval.str_short() for aval in self.in_avals),
+            "arguments": ", ".join(aval.str_short() for aval in self._traced.in_avals),
             "results": ", ".join(aval.str_short() for aval in self._traced.out_avals),
             "code, bytes": f"{len(self._program.vmfb):,}",
             **{name: f"{cost:,}" for name, cost in total_costs(self._traced.jaxpr.jaxpr).items()},

@@ -52,13 +52,13 @@ def vmap(
         raise TypeError(f"Expected a callable value, got {fun!r}")
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if not (in_axes is None or isinstance(in_axes, (int, tuple, *vmappables.spec_types()))):
+    if type(in_axes) is bool or not (in_axes is None or isinstance(in_axes, (int, tuple, *vmappables.spec_types()))):
         raise TypeError(
             "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments passed "
             f"to the function, but got {in_axes}."
         )
     for axis in tree.tree_leaves(in_axes):
-        if not isinstance(axis, (int, np.integer, *vmappables.spec_types())):
+        if isinstance(axis, bool) or not isinstance(axis, (int, np.integer, *vmappables.spec_types())):
             raise TypeError(
                 "vmap in_axes must be an int, None, or (nested) container with those types as leaves, but got "
                 f"{in_axes}."

@@ -177,6 +177,8 @@ class ShapedArray(AbstractValue):
         """Along which axes of a mesh the value varies, within `shard_map`."""
         return ManualAxisType(varying=self.varying)
 
+    mat = manual_axis_type
+
     def strip_weak_type(self) -> ShapedArray:
         return self.update(weak_type=False) if self.weak_type else self
 

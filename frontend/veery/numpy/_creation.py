@@ -254,6 +254,8 @@ def _from_python_numbers(values: Sequence[Any], types: set[type], target: Any) -
     dtype = dtypes.canonicalize_dtype(widest) if target is None else target
     _check_complex(widest, dtype)
     value = np.array(values)
+    if value.dtype == object and dtypes.issubdtype(dtype, np.inexact):
+        value = np.array(values, np.float64 if widest is not complex else np.complex128)
     if widest is int and value.dtype.kind == "f" and dtypes.issubdtype(dtype, np.integer) and value.size:
         # some need int64 and others uint64, of which NumPy makes floats
         _check_fits(min(_leaves(values)), max(_leaves(values)), dtype, default=False)

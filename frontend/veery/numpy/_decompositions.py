@@ -194,6 +194,12 @@ def svdvals(x: ArrayLike, /) -> Array:
     return svd(x, compute_uv=False, hermitian=False)
 
 
+def _one_of(function: str, names: str, old: ArrayLike | None, new: ArrayLike | None) -> ArrayLike | None:
+    if old is not None and new is not None:
+        raise ValueError(f"{function}: only one of {names} may be specified.")
+    return new if old is None else old
+
+
 def matrix_rank(
     M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False, tol: ArrayLike | None = None
 ) -> Array:
@@ -209,7 +215,7 @@ def matrix_rank(
     >>> matrix_rank(jnp.ones((3, 2))).tolist()
     1
     """
-    rtol = rtol if tol is None else tol
+    rtol = _one_of("matrix_rank", "tol or rtol", tol, rtol)
     M = ensure_arraylike("jnp.linalg.matrix_rank", M)
     if np.ndim(M) < 2:
         return _reductions.any(M != 0).astype(np.int32)
@@ -249,7 +255,7 @@ def pinv(
     >>> pinv(jnp.array([[2.0, 0.0], [0.0, 0.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.0]]
     """
-    rtol = rtol if rcond is None else rcond
+    rtol = _one_of("pinv", "rtol and rcond", rcond, rtol)
     (a,) = promote_args_inexact("jnp.linalg.pinv", a)
     if rtol is None:
         rtol = 10.0 * max(np.shape(a)[-2:]) * _eps(lax.dtype(a))
@@ -357,7 +363,7 @@ def _lstsq(a: Array, b: Array, *, rcond: float | None) -> tuple[Array, Array, Ar
         if rcond is None or rcond < 0:
             rcond = _eps(a.dtype) * (max(m, n) if rcond is None else 1)
         u, s, vh = lax.linalg.svd(a, full_matrices=False)
-        large = s >= lax.full_like(s, rcond) * s[:1]
+        large = lax.bitwise_and(s > 0, s >= lax.full_like(s, rcond) * s[:1])
         rank = _reductions.sum(large, dtype=np.int32)
         inverse = where(large, 1 / where(large, s, 1), 0).astype(a.dtype)
         x = matmul(_adjoint(vh), inverse[:, None] * matmul(_adjoint(u), b))

@@ -16,6 +16,7 @@ from typing import Any
 from veery_lowering.mlir import ir, maker, operations
 
 _ALIGNMENT = 64  # of what is allocated, in bytes
+_MOST_NUMBERS = 32  # a dispatch takes 64 words of constants, and a number may be two
 _BARRIER = "util.optimization_barrier"
 _OURS = "veery.place"  # of barriers: others keep apart what a program waits for
 
@@ -47,6 +48,8 @@ def show_places(module: ir.Module) -> None:
 def _pass_places(function: Any, calls: list[Any]) -> None:
     arguments = list(function.regions[0].blocks[0].arguments)
     numbers = [x for x in arguments if not str(x.type).startswith("!stream.binding")]
+    if len(numbers) > _MOST_NUMBERS:
+        return
     for op in [op for op in operations(function) if op.name == "stream.binding.subspan"]:
         binding, offset = op.operands[0], op.operands[1]
         if maker(offset) != "util.assume.int":

@@ -29,6 +29,7 @@ from veery.experimental.sparse.util import (
     SparseEfficiencyWarning,
     columns,
     nfold_vmap,
+    per_axis,
 )
 
 DotDimensionNumbers = Any
@@ -268,7 +269,7 @@ def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) ->
 
 def _order(indices: Array, sizes: Shape) -> tuple[Array, Array]:
     """The order of indices, padding last, and the indices with all padding at the ends of the axes."""
-    bound = jnp.asarray(sizes, indices.dtype)
+    bound = per_axis(sizes, indices)
     beyond = ((indices >= bound) | (indices < 0)).any(axis=-1, keepdims=True)
     settled = jnp.where(beyond, bound, indices)
     if indices.shape[-1] == 0:
@@ -306,7 +307,7 @@ def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
     data, indices = full_batch(mat)
     axes = tuple(range(mat.n_batch + 1, data.ndim))
     zero = (data == 0).all(axis=axes) if axes else data == 0
-    bound = jnp.asarray(sparse_shape(mat), indices.dtype)
+    bound = per_axis(sparse_shape(mat), indices)
     emptied = BCOO((data, jnp.where(zero[..., None], bound, indices)), shape=mat.shape)
     return emptied if nse is None else bcoo_sum_duplicates(emptied, nse=nse)
 
@@ -341,7 +342,7 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
 def _count(indices: Array, sizes: Shape) -> Array:
     """How many different indices there are, padding aside."""
     _, ordered, new = _groups(indices, sizes)
-    inside = (ordered < jnp.asarray(sizes, indices.dtype)).all(axis=-1)
+    inside = (ordered < per_axis(sizes, indices)).all(axis=-1)
     return (new & inside).sum()
 
 
@@ -411,7 +412,7 @@ def _batch_to_sparse(data: Array, indices: Array, n_batch: int) -> tuple[Array, 
 
 
 def _sparse_to_batch(data: Array, indices: Array, n_batch: int, size: int) -> tuple[Array, Array]:
-    number = jnp.arange(size, dtype=indices.dtype).reshape(size, 1)
+    number = jnp.arange(size, dtype=indices.dtype).reshape(*[1] * n_batch, size, 1)
     mine = jnp.expand_dims(indices[..., 0], n_batch) == number
     mine = mine.reshape(*mine.shape, *[1] * (data.ndim - n_batch - 1))
     data = jnp.where(mine, jnp.expand_dims(data, n_batch), jnp.zeros((), data.dtype))
@@ -420,7 +421,7 @@ def _sparse_to_batch(data: Array, indices: Array, n_batch: int, size: int) -> tu
 
 
 def _sparse_to_dense(data: Array, indices: Array, n_batch: int, size: int) -> tuple[Array, Array]:
-    mine = indices[..., -1:] == jnp.arange(size, dtype=indices.dtype)
+    mine = indices[..., -1:] == per_axis(np.arange(size), indices)
     mine = mine.reshape(*mine.shape, *[1] * (data.ndim - n_batch - 1))
     data = jnp.where(mine, jnp.expand_dims(data, n_batch + 1), jnp.zeros((), data.dtype))
     return data, indices[..., :-1]
@@ -532,9 +533,8 @@ def _sparse_times_sparse(lhs: BCOO, rhs: BCOO, pairs: DotDimensionNumbers, out: 
     found = [spread(i[..., d]) for d in (*lb, *free_l)] + [spread(j[..., d]) for d in free_r]
     nse = lhs.nse * rhs.nse
     data = jnp.where(agree, lhs.data[:, None].astype(out.dtype) * rhs.data[None].astype(out.dtype), 0).reshape(nse)
-    bound = jnp.asarray(out.shape, lhs.indices.dtype)
     indices = jnp.stack(found, axis=-1).reshape(nse, len(found)) if found else jnp.zeros((nse, 0), lhs.indices.dtype)
-    indices = jnp.where(agree.reshape(nse, 1), indices, bound)
+    indices = jnp.where(agree.reshape(nse, 1), indices, per_axis(out.shape, indices))
     product = BCOO((data, indices), shape=out.shape)
     return bcoo_sum_duplicates(product, nse=min(nse, math.prod(out.shape)))
 
@@ -618,7 +618,7 @@ def bcoo_broadcast_in_dim(
 def _without_padding(mat: BCOO) -> tuple[Array, Array]:
     """Data and indices; what is padding along one sparse axis is so along all of them, and 0."""
     data, indices = full_batch(mat)
-    bound = jnp.asarray(sparse_shape(mat), indices.dtype)
+    bound = per_axis(sparse_shape(mat), indices)
     beyond = (indices >= bound).any(axis=-1, keepdims=True)
     mask = beyond[..., 0].reshape(*beyond.shape[:-1], *[1] * (data.ndim - mat.n_batch - 1))
     return jnp.where(mask, jnp.zeros((), data.dtype), data), jnp.where(beyond, bound, indices)

@@ -19,7 +19,7 @@ from veery.experimental.sparse._bcoo import (
     full_batch,
     sparse_shape,
 )
-from veery.experimental.sparse.util import Array, Shape
+from veery.experimental.sparse.util import Array, Shape, per_axis
 
 
 def bcoo_slice(
@@ -38,7 +38,7 @@ def bcoo_slice(
     data, indices = full_batch(mat)
     data = data[(*cut[:n], slice(None), *cut[end:])]
     indices = indices[tuple(cut[:n])]
-    start, _, step = (jnp.asarray(x, indices.dtype) for x in zip(*chosen[n:end])) if end > n else (0, 0, 1)
+    start, _, step = (per_axis(x, indices) for x in zip(*chosen[n:end])) if end > n else (0, 0, 1)
     moved = indices - start
     inside = (moved >= 0) & (moved % step == 0)
     return _narrowed(mat, data, moved // step, inside, shape)
@@ -58,14 +58,14 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
     data = lax.dynamic_slice(data, [*starts[:n], zero, *starts[end:]], [*sizes[:n], data.shape[n], *sizes[end:]])
     indices = lax.dynamic_slice(indices, [*starts[:n], zero, zero], [*sizes[:n], *indices.shape[n:]])
     if end > n:
-        indices = indices - jnp.stack(starts[n:end]).astype(indices.dtype)
+        indices = indices - per_axis(jnp.stack(starts[n:end]), indices)
     return _narrowed(mat, data, indices, indices >= 0, sizes)
 
 
 def _narrowed(mat: BCOO, data: Array, indices: Array, inside: Array, shape: Shape) -> BCOO:
     """An array of what is inside; where there is more room than elements, no more is stored than these."""
     n = mat.n_batch
-    bound = jnp.asarray(shape[n : n + mat.n_sparse], indices.dtype)
+    bound = per_axis(shape[n : n + mat.n_sparse], indices)
     inside = (inside & (indices < bound)).all(axis=-1, keepdims=True)
     mask = inside[..., 0].reshape(*inside.shape[:-1], *[1] * (data.ndim - n - 1))
     data = jnp.where(mask, data, jnp.zeros((), data.dtype))
@@ -118,13 +118,13 @@ def bcoo_reshape(
     place = jnp.zeros(indices.shape[:-1], indices.dtype)
     for i, size in enumerate(before):
         place = place * size + indices[..., i]
-    beyond = (indices >= jnp.asarray(before, indices.dtype)).any(axis=-1)
+    beyond = (indices >= per_axis(before, indices)).any(axis=-1)
     found: list[Array] = []
     for size in reversed(after):
         found.append(place % max(size, 1))
         place = place // max(size, 1)
     made = jnp.stack(found[::-1], axis=-1) if found else jnp.zeros((*place.shape, 0), indices.dtype)
-    indices = jnp.where(beyond[..., None], jnp.asarray(after, indices.dtype), made)
+    indices = jnp.where(beyond[..., None], per_axis(after, indices), made)
     return BCOO((data, indices), shape=sizes)
 
 
@@ -175,16 +175,16 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
         data, indices = _without_padding(op)
         shift = np.zeros(op.n_sparse, np.int64)
         shift[dim - n] = offset
-        beyond = (indices >= jnp.asarray(sparse_shape(op), indices.dtype)).any(axis=-1, keepdims=True)
-        bound = jnp.asarray(shape[n : n + op.n_sparse], indices.dtype)
-        moved.append((data, jnp.where(beyond, bound, indices + jnp.asarray(shift, indices.dtype))))
+        beyond = (indices >= per_axis(sparse_shape(op), indices)).any(axis=-1, keepdims=True)
+        bound = per_axis(shape[n : n + op.n_sparse], indices)
+        moved.append((data, jnp.where(beyond, bound, indices + per_axis(shift, indices))))
         offset += op.shape[dim]
     return BCOO(tuple(jnp.concatenate(parts, n) for parts in zip(*moved)), shape=shape)  # type: ignore[arg-type]
 
 
 def _padded(op: BCOO, data: Array, indices: Array, nse: int) -> tuple[Array, Array]:
     n, more = op.n_batch, nse - op.nse
-    bound = jnp.asarray(sparse_shape(op), indices.dtype)
+    bound = per_axis(sparse_shape(op), indices)
     rest = jnp.broadcast_to(bound, (*indices.shape[:n], more, op.n_sparse))
     zeros = jnp.zeros((*data.shape[:n], more, *data.shape[n + 1 :]), data.dtype)
     return jnp.concatenate([data, zeros], n), jnp.concatenate([indices, rest], n)

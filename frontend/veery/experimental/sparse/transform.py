@@ -19,7 +19,7 @@ from veery.experimental.sparse import _bcoo as bcoo, _convolution, _indexing, _r
 from veery.experimental.sparse._base import JAXSparse
 from veery.experimental.sparse._bcoo import BCOO
 from veery.experimental.sparse.bcsr import BCSR
-from veery.experimental.sparse.util import Array
+from veery.experimental.sparse.util import Array, per_axis
 
 ArrayOrSparse = Any
 is_sparse = lambda x: isinstance(x, JAXSparse)
@@ -184,7 +184,7 @@ def _div(operands: Sequence[Any], out: Any, params: Any) -> Any:
     x = _widened(x, out.shape)
     if jnp.ndim(y):
         y = bcoo.bcoo_extract(x, jnp.broadcast_to(y, out.shape), assume_unique=True).data
-        bound = jnp.asarray(bcoo.sparse_shape(x), x.indices.dtype)
+        bound = per_axis(bcoo.sparse_shape(x), x.indices)
         beyond = (bcoo.full_batch(x)[1] >= bound).any(axis=-1)
         y = jnp.where(beyond.reshape(*beyond.shape, *[1] * x.n_dense), jnp.ones((), y.dtype), y)
     return bcoo.with_data(x, x.data / y)

@@ -52,6 +52,12 @@ def broadcasting_vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any =
     return mapped
 
 
+def per_axis(values: Any, indices: Array) -> Array:
+    """A number for each axis that indices have, as an array of their rank and dtype."""
+    row = jnp.asarray(values, indices.dtype)
+    return row.reshape(*[1] * (indices.ndim - 1), row.size)
+
+
 def columns(indices: Array, which: Sequence[int] | None = None) -> tuple[Array, ...]:
     """The columns of a matrix of indices, for indexing."""
     return tuple(indices[..., i] for i in (range(indices.shape[-1]) if which is None else which))
