@@ -123,8 +123,11 @@ def put(
     return ArrayImpl(aval, buffer, device is not None)
 
 
-def as_array(x: Any, device: Any = None, aval: ShapedArray | None = None) -> ArrayImpl:
-    """A value that may be an argument of an operation as a concrete array (uncommitted if it was none)."""
+def as_array(x: Any, device: Any = None, aval: ShapedArray | None = None, *, own: bool = False) -> ArrayImpl:
+    """A value that may be an argument of an operation as a concrete array (uncommitted if it was none).
+
+    Constants of a program are its `own`: to bring them to the device is no transfer that the user may forbid.
+    """
     if type(x) is ArrayImpl:
         return x
     if aval is None:
@@ -133,7 +136,8 @@ def as_array(x: Any, device: Any = None, aval: ShapedArray | None = None) -> Arr
         x = x.__jax_array__()
     if isinstance(x, ArrayImpl):
         return x
-    guard("host_to_device", aval, device or "the default device")
+    if not own:
+        guard("host_to_device", aval, device or "the default device")
     array = put(np.asarray(x, aval.dtype), aval, device)  # type: ignore[attr-defined]
     array._committed = False
     return array

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from veery import lax, numpy as jnp
+from veery._core import dtypes
 from veery._core.shapes import canonicalize_axis, canonicalize_shape
+from veery.numpy._creation import from_host
 from veery.numpy._elementwise import run
 from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike, promote_dtypes_inexact
 from veery.numpy._shaping import as_array
@@ -104,7 +106,9 @@ def resize(
         return image if image.shape == shape else jnp.zeros(shape, image.dtype)
     ratios = [shape[i] / image.shape[i] for i in axes]
     static = {"shape": shape, "axes": axes, "method": kind, "antialias": bool(antialias), "precision": precision}
-    return run(_scaled, image, jnp.asarray(ratios), jnp.zeros(len(axes)), **static)
+    return run(
+        _scaled, image, from_host(np.array(ratios, dtypes.default_float_dtype())), jnp.zeros(len(axes)), **static
+    )
 
 
 def _check_rank(image: Array, shape: tuple[int, ...]) -> None:

@@ -9,6 +9,7 @@ import veery
 import veery.experimental.ode
 import veery.numpy as jnp
 from veery import lax
+from veery.experimental import sparse
 
 A = np.random.RandomState(0).randn(2, 4, 4).astype(np.float32)
 S = A[0] @ A[0].T + 4 * np.eye(4, dtype=np.float32)
@@ -74,3 +75,45 @@ def test_the_users_own_promotions_are_refused():
     refused = pytest.raises(veery.dtypes.TypePromotionError, match="no available implicit dtype promotion")
     with veery.numpy_dtype_promotion("strict"), refused:
         jnp.add(V, I[:3])
+
+
+ON_DEVICE = jnp.asarray(X), jnp.asarray(V)
+GUARDED = {
+    "gradient": lambda x, v: jnp.gradient(v),
+    "nan_to_num": lambda x, v: jnp.nan_to_num(x),
+    "polyder": lambda x, v: jnp.polyder(v, 2),
+    "polyfit": lambda x, v: jnp.polyfit(v, v, 1),
+    "polyint": lambda x, v: jnp.polyint(v),
+    "expm": lambda x, v: veery.scipy.linalg.expm(x[:3]),
+    "resize": lambda x, v: veery.image.resize(x, (4, 6), "linear"),
+    "standardize": lambda x, v: veery.nn.standardize(x),
+    "trapezoid": lambda x, v: jnp.trapezoid(v),
+    "unwrap": lambda x, v: jnp.unwrap(v),
+    "vander": lambda x, v: jnp.vander(v),
+}
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_what_functions_have_of_their_own_is_no_transfer(name):
+    with veery.transfer_guard("disallow"):
+        GUARDED[name](*ON_DEVICE)
+
+
+def test_sparse_arrays_with_strict_ranks():
+    dense = jnp.where(jnp.arange(12) % 3 == 0, jnp.arange(1.0, 13.0), 0).reshape(3, 4)
+    with veery.numpy_rank_promotion("raise"):
+        for x in (sparse.BCOO.fromdense(dense), sparse.BCOO.fromdense(dense[None], n_batch=1)[0]):
+            results = {
+                "sum": (x.sum(0), dense.sum(0)),
+                "sorted": (x.sort_indices(), dense),
+                "joined": (sparse.bcoo_concatenate([x, x], dimension=0), jnp.concatenate([dense, dense])),
+                "sliced": (x[1:, ::2], dense[1:, ::2]),
+                "moved": (sparse.bcoo_dynamic_slice(x, (1, 0), (2, 3)), dense[1:, :3]),
+                "reshaped": (x.reshape(4, 3), dense.reshape(4, 3)),
+                "product": (x @ x.T, dense @ dense.T),
+                "square": (sparse.sparsify(jnp.square)(x), dense**2),
+                "dense": (sparse.bcoo_update_layout(x, n_dense=1, on_inefficient=None), dense),
+                "batched": (sparse.bcoo_update_layout(x, n_batch=1, on_inefficient=None), dense),
+            }
+            for name, (found, expected) in results.items():
+                np.testing.assert_allclose(found.todense(), expected, err_msg=name)

@@ -308,7 +308,8 @@ class JitFunction:
         how = _dispatch.How(self._options.device, donated, self._options.compiler_options)
         if holds_float0(traced.program):
             return _dispatch.execute(traced.program, traced.name, inputs, how)
-        arrays = [_concrete(x, traced.name) for x in inputs]
+        arrays = [_concrete(x, traced.name, own=True) for x in traced.consts]
+        arrays += [_concrete(x, traced.name) for x in leaves]
         options = {**dict(config.veery_compiler_options), **dict(how.compiler_options)}
         if options.get("autotune"):
             how = replace(how, compiler_options=self._tuned(traced, tuple(options.items()), arrays))
@@ -573,10 +574,10 @@ def _merge(dynamic: Sequence[Any], static: dict[int, Any]) -> list[Any]:
     return [static[i] if i in static else next(rest) for i in range(total)]
 
 
-def _concrete(x: Any, name: str) -> ArrayImpl:
+def _concrete(x: Any, name: str, *, own: bool = False) -> ArrayImpl:
     if isinstance(x, Tracer):
         raise leaked_tracer_error(x, f"the function {name}")
-    return _dispatch.as_array(x)
+    return _dispatch.as_array(x, own=own)
 
 
 def _check_hashable(value: Any, where: Any, name: str) -> None:

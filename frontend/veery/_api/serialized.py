@@ -32,6 +32,7 @@ class Description:
     in_avals: tuple[Any, ...]
     out_avals: tuple[Any, ...]
     donated: tuple[bool, ...]
+    _no_kwargs: bool = False
 
     @property
     def in_shardings(self) -> tuple[Any, ...]:

@@ -76,6 +76,12 @@ class Traced:
         return tuple(self._signature.avals)
 
     @property
+    def _no_kwargs(self) -> bool:
+        """Whether keyword arguments are refused, as with in_shardings."""
+        shardings = self._function._options.shardings
+        return shardings is not None and shardings.ins is not None
+
+    @property
     def arg_names(self) -> tuple[str, ...]:
         """A name for each flat argument, with the path of a leaf in it."""
         info = self._traced.closed.jaxpr.debug_info
@@ -154,6 +160,7 @@ class Lowered:
     out_tree = property(lambda self: self._traced.out_tree)
     out_info = property(lambda self: self._traced.out_info)
     args_info = property(lambda self: self._traced.args_info)
+    _no_kwargs = property(lambda self: self._traced._no_kwargs)  # which libraries read
     donate_argnums = property(lambda self: self._traced.donate_argnums)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
@@ -265,6 +272,7 @@ class Compiled:
     out_tree = property(lambda self: self._traced.out_tree)
     out_info = property(lambda self: self._traced.out_info)
     args_info = property(lambda self: self._traced.args_info)
+    _no_kwargs = property(lambda self: self._traced._no_kwargs)  # which libraries read
     donate_argnums = property(lambda self: self._traced.donate_argnums)
 
     def cost_analysis(self) -> dict[str, Any]:

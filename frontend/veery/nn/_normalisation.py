@@ -15,6 +15,7 @@ from veery._core import dtypes
 from veery._core.config import config
 from veery._core.shapes import canonicalize_axis, concrete_int
 from veery._core.trace import axis_size
+from veery.numpy._creation import number
 from veery.numpy._promotion import ensure_arraylike, ensure_arraylike_or_none, promote_args_inexact
 
 ArrayLike = Any  # an Array, a tracer, a NumPy array or scalar, a Python scalar
@@ -195,7 +196,7 @@ def standardize(
     x, mean, variance, where = ensure_arraylike_or_none("standardize", x, mean, variance, where)
     if algorithm not in ("fast", "stable"):
         raise ValueError(f"Unknown algorithm '{algorithm}'. Expected 'fast' or 'stable'.")
-    return _standardize(x, mean, variance, epsilon, where, axis=_hashable(axis), algorithm=algorithm)
+    return _standardize(x, mean, variance, number(epsilon), where, axis=_hashable(axis), algorithm=algorithm)
 
 
 @jit(static_argnames=("axis", "algorithm"))

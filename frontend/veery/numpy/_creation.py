@@ -187,6 +187,13 @@ def _finish(value: Any, weak_type: bool = False) -> Array:
     return convert_element_type_p.bind(value, new_dtype=value.dtype, weak_type=weak_type)
 
 
+def number(x: ArrayLike) -> ArrayLike:
+    """A Python scalar that a function has of its own, as a default: on the device, it is no transfer of the user's."""
+    if dtypes.is_python_scalar(x) and current_trace() is eval_trace:
+        return from_host(np.asarray(x, dtypes.dtype_of(x)), weak_type=not isinstance(x, bool))
+    return x
+
+
 def _from_sequence(values: Sequence[Any], target: Any) -> Array:
     types = _leaf_types(values)
     if type(None) in types:

@@ -13,7 +13,7 @@ from veery._api.jit import jit
 from veery._core.shapes import canonicalize_axis
 from veery.numpy import _logic
 from veery.numpy._arithmetic import floor_divide, is_kind, multiply, remainder, subtract
-from veery.numpy._creation import asarray
+from veery.numpy._creation import asarray, number
 from veery.numpy._cumulative import cumsum
 from veery.numpy._promotion import (
     Array,
@@ -113,7 +113,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     Array(4., dtype=float32)
     """
     y, x, dx = ensure_arraylike_or_none("trapezoid", y, x, dx)
-    return _trapezoid(y, x, dx, axis=operator.index(axis))
+    return _trapezoid(y, x, None if dx is None else number(dx), axis=operator.index(axis))
 
 
 @jit(static_argnames=("axis",))
@@ -153,7 +153,7 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
     if is_kind(x, np.complexfloating):
         raise ValueError("jnp.unwrap does not support complex inputs.")
     axis = canonicalize_axis(axis, x.ndim)
-    return _unwrap(x, discont, period, axis=axis)
+    return _unwrap(x, discont, number(period), axis=axis)
 
 
 @jit(static_argnames=("axis",))
@@ -207,7 +207,7 @@ def gradient(
         )
     if len(spacings) not in (0, 1, len(axes)):
         raise TypeError(f"Invalid number of spacing arguments {len(spacings)} for axis={axis}")
-    steps = [1.0] * len(axes) if not spacings else spacings * len(axes) if len(spacings) == 1 else spacings
+    steps = [number(1.0)] * len(axes) if not spacings else spacings * len(axes) if len(spacings) == 1 else spacings
     out = [_gradient(x, asarray(h), axis=a) for a, h in zip(axes, steps)]
     return out[0] if len(out) == 1 else out
 

@@ -10,7 +10,7 @@ from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery.numpy._arithmetic import _dtype, absolute, as_array, choose, is_kind, ordered
-from veery.numpy._creation import asarray
+from veery.numpy._creation import asarray, number
 from veery.numpy._elementwise import elementwise, jitted, named
 from veery.numpy._promotion import (
     Array,
@@ -590,7 +590,7 @@ def nan_to_num(
     Array([7., 1.], dtype=float32)
     """
     x, nan = ensure_arraylike("nan_to_num", x, nan)
-    return _nan_to_num(x, copy, nan, unwrap(posinf), unwrap(neginf))
+    return _nan_to_num(x, copy, number(nan), unwrap(posinf), unwrap(neginf))
 
 
 # Integers.

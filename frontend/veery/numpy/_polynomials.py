@@ -13,7 +13,7 @@ from veery._core import dtypes
 from veery._core.array import ArrayImpl
 from veery.numpy import linalg
 from veery.numpy._arithmetic import add, multiply, negative, sqrt, subtract
-from veery.numpy._creation import asarray, from_host, full, zeros_like
+from veery.numpy._creation import asarray, from_host, full, number, zeros_like
 from veery.numpy._elementwise import run
 from veery.numpy._matrices import eye, vander
 from veery.numpy._promotion import (
@@ -97,6 +97,10 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
         raise ValueError("Order of derivative must be positive")
     if m == 0:
         return x
+    return run(_polyder, x, m=m)
+
+
+def _polyder(x: Array, *, m: int) -> Array:
     powers = np.arange(x.shape[0])[::-1]
     factors = np.prod([powers - i for i in range(m)], axis=0)[: max(x.shape[0] - m, 0)]
     return multiply(x[: factors.shape[0]], factors.astype(x.dtype))
@@ -113,7 +117,7 @@ def polyint(p: ArrayLike, m: int = 1, k: int | ArrayLike | None = None) -> Array
     >>> polyint(np.array([2, 2]), k=7)
     Array([1., 2., 7.], dtype=float32)
     """
-    k = 0 if k is None else k
+    k = number(0) if k is None else k
     p, k = ensure_arraylike("polyint", p, k)
     m = operator.index(m)
     if m < 0:
@@ -126,7 +130,11 @@ def polyint(p: ArrayLike, m: int = 1, k: int | ArrayLike | None = None) -> Array
         constants = broadcast_to(constants, (m,))
     if constants.shape != (m,):
         raise ValueError("k must be a scalar or a rank-1 array of length 1 or m.")
-    for i in range(m):
+    return run(_polyint, x, constants)
+
+
+def _polyint(x: Array, constants: Array) -> Array:
+    for i in range(constants.shape[0]):
         degrees = np.arange(x.shape[0], 0, -1).astype(x.dtype)
         x = lax.concatenate([x / degrees, constants[i : i + 1]], 0)
     return x
