@@ -36,3 +36,9 @@ def test_files(tmp_path):
         jnp.save(tmp_path / name, x)
         found = jnp.load(tmp_path / f"{name}.npy")
         assert np.asarray(found).tobytes() == np.asarray(x).tobytes()
+
+
+def test_updates_of_four_floats_of_4_bits():
+    x = jnp.array([0, 1, 2, 3], "float4_e2m1fn")
+    run = veery.jit(lambda x: (x.at[0].set(1), x.at[jnp.array([0, 1])].set(x[2:]), x.at[1:3].set(x[:2])))
+    assert [y.astype(jnp.float32).tolist() for y in run(x)] == [[1, 1, 2, 3], [2, 3, 2, 3], [0, 0, 1, 3]]

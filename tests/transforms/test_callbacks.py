@@ -500,3 +500,13 @@ def test_elements_of_a_byte_and_less_are_passed_as_they_are(name):
             assert outcome.dtype == dtype
             np.testing.assert_array_equal(np.asarray(outcome), np.asarray(x)[::-1])
     assert len(seen) == 4 and all(value.dtype == dtype and (value == np.asarray(x)).all() for value in seen)
+
+
+@pytest.mark.compiler
+def test_one_of_three_branches_that_give_back_their_operand(capsys):
+    def branch(name):
+        return lambda x: (show(name + " {}", x), x)[1]
+
+    function = lambda i: lax.switch(i, [branch(name) for name in "abc"], i)
+    for run in (function, veery.jit(function)):
+        assert [printed(capsys, run, i) for i in range(3)] == [["a 0"], ["b 1"], ["c 2"]]

@@ -29,9 +29,14 @@ _ON_ANY_DTYPE = frozenset(
     ).split()
 )
 
+# What IREE does not compile, or crashes at, for floats of 4 bits.
+_NOT_ON_4_BITS = frozenset(("pad", "dynamic_update_slice", "scatter"))
+
 
 def computes_in_float8(ctx: Context) -> bool:
-    """Whether an equation computes with floats of 8 bits."""
+    """Whether an equation computes with floats of 8 bits, or of 4."""
+    if ctx.primitive in _NOT_ON_4_BITS:
+        return any(physical_dtype(aval.dtype).name == "float4_e2m1fn" for aval in ctx.avals_in)
     return ctx.primitive not in _ON_ANY_DTYPE and any(map(_is_narrow, ctx.avals_in))
 
 

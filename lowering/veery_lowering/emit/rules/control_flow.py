@@ -103,7 +103,11 @@ def _cond(ctx: Context, index: Value, *operands: Value, branches: Sequence[Any],
     if is_selected(equation):
         return _select_branch(index, [ctx.inline(branch, *operands) for branch in branches])
     results = [aval_type(aval) for aval in ctx.avals_out]
-    return hlo.case(index, [_thunk(ctx, branch, operands) for branch in branches], results)
+    thunks = [_thunk(ctx, branch, operands) for branch in branches]
+    if not results and len(branches) > 2:  # IREE ends each branch of such a `case` twice
+        hlo.case(index, [lambda thunk=thunk: [*thunk(), index] for thunk in thunks], [index.type])
+        return []
+    return hlo.case(index, thunks, results)
 
 
 def _thunk(ctx: Context, branch: Any, operands: Sequence[Value]) -> Callable[[], list[Value]]:
