@@ -103,15 +103,16 @@ def _cond(ctx: Context, index: Value, *operands: Value, branches: Sequence[Any],
     if is_selected(equation):
         return _select_branch(index, [ctx.inline(branch, *operands) for branch in branches])
     results = [aval_type(aval) for aval in ctx.avals_out]
-    thunks = [_thunk(ctx, branch, operands) for branch in branches]
-    if not results and len(branches) > 2:  # IREE ends each branch of such a `case` twice
-        hlo.case(index, [lambda thunk=thunk: [*thunk(), index] for thunk in thunks], [index.type])
-        return []
-    return hlo.case(index, thunks, results)
+    # IREE ends each branch of a `case` without results twice, if there are more than two
+    more = [] if results or len(branches) == 2 else [index]
+    thunks = [_thunk(ctx, branch, operands, more) for branch in branches]
+    return hlo.case(index, thunks, [*results, *(x.type for x in more)])[: len(results)]
 
 
-def _thunk(ctx: Context, branch: Any, operands: Sequence[Value]) -> Callable[[], list[Value]]:
-    return lambda: ctx.inline(branch, *operands)
+def _thunk(
+    ctx: Context, branch: Any, operands: Sequence[Value], more: Sequence[Value] = ()
+) -> Callable[[], list[Value]]:
+    return lambda: [*ctx.inline(branch, *operands), *more]
 
 
 def _select_branch(index: Value, outcomes: list[list[Value]]) -> list[Value]:

@@ -83,7 +83,8 @@ _FOLDED: dict[str, tuple[str, Callable[..., Any]]] = {
 def fold_constants(module: Any) -> None:
     """Replace elementwise results of constants whose elements are equal by constants, in place."""
     for op in operations(module):
-        element = _element(op) if op.operands and len(op.results) == 1 else None
+        numeric = op.name.startswith("stablehlo.") and op.operands and len(op.results) == 1  # others have sizes: index
+        element = _element(op) if numeric else None
         if element is not None:
             with op.location, ir.InsertionPoint(op):
                 folded = hlo.full(element, hlo.shape_of(op.results[0]), element.dtype)
