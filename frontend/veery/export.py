@@ -49,7 +49,7 @@ from veery._api.structures import (
 )
 from veery._core import dtypes, tree
 from veery._core.avals import ShapedArray, aval_of
-from veery._core.dimensions import SymbolicScope, is_symbolic_dim, may_fit, parse_shape, scope_of
+from veery._core.dimensions import SymbolicScope, is_symbolic, is_symbolic_dim, may_fit, parse_shape, scope_of
 from veery._core.jaxpr import eval_jaxpr
 from veery._core.tree import tree_leaves_with_path
 from veery._core.tree_registry import keystr
@@ -135,12 +135,16 @@ class Exported:
         """MLIR bytecode of the module for the first platform."""
         return self._modules[0]
 
+    @property
+    def uses_global_constants(self) -> bool:
+        """Whether shapes are symbolic. (In JAX also whether one module is for several platforms: each has its own here.)"""
+        return any(is_symbolic(a.shape) for a in self.in_avals)
+
     # What JAX's Exported says beside this: one device holds each array, all arguments are kept, and neither effects nor
     # unknown operations pass the exporter.
 
     calling_convention_version = property(lambda self: maximum_supported_calling_convention_version)
     ordered_effects = unordered_effects = property(lambda self: ())
-    uses_global_constants = property(lambda self: False)
     module_kept_var_idx = property(lambda self: tuple(range(len(self.in_avals))))
     in_shardings_hlo = property(lambda self: (None,) * len(self.in_avals))
     out_shardings_hlo = property(lambda self: (None,) * len(self.out_avals))

@@ -196,3 +196,13 @@ def test_misuse(exported):
     far = export.export(jnp.sin, platforms=["cuda"])(spec((2,), "float32"))
     with pytest.raises(NotImplementedError, match=r"exported for platforms \(cuda\), it is used on cpu"):
         far.call(np.ones(2, np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "float16", "bool"])
+def test_symbolic_sizes_of_any_dtype(dtype):
+    exported = export.export(veery.jit(lambda x: x[::-1]))(
+        veery.ShapeDtypeStruct(export.symbolic_shape("b"), np.dtype(dtype))
+    )
+    x = np.array([1, 0, 200], dtype)
+    np.testing.assert_array_equal(export.deserialize(exported.serialize()).call(x), x[::-1])
+    assert exported.uses_global_constants

@@ -573,3 +573,12 @@ def test_random_keys_in_references():
     key, rest = veery.random.split(veery.random.key(0))
     close(first, veery.random.uniform(key))
     close(second, veery.random.uniform(veery.random.split(rest)[0]))
+
+
+def test_empty_references_of_rank_0():
+    def double(x):
+        ref = veery.ref.empty_ref(veery.ShapeDtypeStruct((), "float32"))
+        ref[...] = 2 * x
+        return ref[...]
+
+    assert float(veery.jit(double)(3.0)) == 6.0 and float(veery.grad(double)(3.0)) == 2.0

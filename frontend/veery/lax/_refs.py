@@ -137,7 +137,8 @@ def empty_ref(ty: Any, memory_space: Any = None) -> Any:
     >>> veery.ref.empty_ref(veery.ShapeDtypeStruct((2,), "int32"))
     Ref([0, 0], dtype=int32)
     """
-    aval: Any = maybe_aval_of(ty) or ShapedArray(ty.shape, ty.dtype)
+    known: Any = maybe_aval_of(ty)
+    aval = ShapedArray(ty.shape, ty.dtype) if known is None else known
     return new_ref(_shape.zeros(aval), memory_space=memory_space)
 
 

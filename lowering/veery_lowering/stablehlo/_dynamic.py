@@ -20,7 +20,7 @@ import numpy as np
 from veery_lowering.mlir import ir, maker
 from veery_lowering.stablehlo._build import Extent, Value, dtype_of, integer, integers, one, operation, shape_of
 from veery_lowering.stablehlo._elementwise import bitcast_convert, convert
-from veery_lowering.types import is_static, tensor_type
+from veery_lowering.types import element_type, is_static, tensor_type
 
 _values: ContextVar[Mapping[str, Index]] = ContextVar("dimension values")
 
@@ -209,8 +209,13 @@ def iota(dtype: Any, shape: Sequence[Any], dimension: int) -> Value:
 
 
 def cast_shape(x: Value, type_: ir.Type) -> Value:
-    """x as a tensor of which other sizes are static."""
-    return one("tensor.cast", [x], type_)
+    """x as a tensor of which other sizes are static; unsigned integers, which IREE refuses, by their bits."""
+    dtype = dtype_of(x)
+    if dtype.kind != "u":
+        return one("tensor.cast", [x], type_)
+    bits = np.dtype(f"int{8 * dtype.itemsize}")
+    shape = ir.RankedTensorType.get(ir.RankedTensorType(type_).shape, element_type(bits))
+    return bitcast_convert(one("tensor.cast", [bitcast_convert(x, bits)], shape), dtype)
 
 
 def overwrite(x: Value, new: Value) -> Value:
