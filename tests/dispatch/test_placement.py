@@ -171,3 +171,11 @@ def test_modules_are_there_in_one_dialect():
     assert "stablehlo.add" in str(lowered.compiler_ir("stablehlo"))
     with pytest.raises(NotImplementedError, match="not as 'hlo'"):
         lowered.compiler_ir(dialect="hlo")
+
+
+def test_put_without_sharing_memory():
+    x = jnp.ones(3)
+    assert veery.device_put(x).unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
+    copied = veery.device_put(x, may_alias=False)
+    assert copied.unsafe_buffer_pointer() != x.unsafe_buffer_pointer() and not copied.committed
+    assert veery.device_put(x, veery.devices()[0], may_alias=False).committed

@@ -642,8 +642,18 @@ def _dynamic_shapes(fun: Any, shapes: Mapping[str, Any] | None) -> DynamicShapes
     return DynamicShapes(tuple((name, s if isinstance(s, str) else tuple(s)) for name, s in shapes.items()), scope)
 
 
+class _NotGiven:
+    """Stands for the function where `jit` is called for a decorator."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+_NOT_GIVEN: Any = _NotGiven()
+
+
 def jit(
-    fun: Callable[..., Any] | None = None,
+    fun: Callable[..., Any] = _NOT_GIVEN,
     /,
     *,
     static_argnums: int | Sequence[int] | None = None,
@@ -730,7 +740,7 @@ def jit(
         in_shardings=in_shardings, out_shardings=out_shardings,
         compiler=compiler, compiler_options=compiler_options, dynamic_shapes=dynamic_shapes,
     )  # fmt: skip
-    if fun is None:
+    if fun is _NOT_GIVEN:
         return lambda fun: jit(fun, **options)  # type: ignore[arg-type]
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun!r}")

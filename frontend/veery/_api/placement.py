@@ -96,7 +96,8 @@ def device_put(
         src: accepted for compatibility.
         donate: accepted for compatibility.
         may_alias: True shares the memory of NumPy arrays that are aligned to 64 bytes with devices that can, so that
-            nothing is copied; they must not be written to afterwards. Otherwise they are copied.
+            nothing is copied; they must not be written to afterwards. Otherwise they are copied. False copies also
+            arrays that are on the device already.
 
     Returns:
         The pytree with arrays on the device.
@@ -113,9 +114,19 @@ def device_put(
     for leaf in leaves:
         if maybe_aval_of(leaf) is None:
             raise TypeError(f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type")
-    return tree.tree_unflatten(
-        treedef, [put_leaf(leaf, place, copy=not may_alias) for leaf, place in zip(leaves, _places(device, x, leaves))]
-    )
+    placed = [put_leaf(leaf, place, copy=not may_alias) for leaf, place in zip(leaves, _places(device, x, leaves))]
+    if may_alias is False:
+        placed = [_in_other_memory(made, leaf) for made, leaf in zip(placed, leaves)]
+    return tree.tree_unflatten(treedef, placed)
+
+
+def _in_other_memory(made: Any, given: Any) -> Any:
+    """What was made of an array, copied if it is in the memory of that."""
+    if not (isinstance(made, ArrayImpl) and isinstance(given, ArrayImpl)) or made._buffer is not given._buffer:
+        return made
+    copied = _shape.copy(made)
+    copied._committed = made._committed
+    return copied
 
 
 def _places(device: Any, x: Any, leaves: list[Any]) -> list[Any]:

@@ -107,7 +107,8 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Ar
     if not operands:
         raise ValueError("Need at least one array to stack.")
     if any(np.shape(x) != np.shape(operands[0]) for x in operands):
-        raise ValueError("All input arrays must have the same shape.")
+        shapes = ", ".join(str(np.shape(x)) for x in operands)
+        raise ValueError(f"All input arrays must have the same shape. Got {shapes}.")
     return _stack(operands, axis=canonicalize_axis(axis, np.ndim(operands[0]) + 1), dtype=dtype)
 
 
