@@ -124,7 +124,7 @@ def _in_other_memory(made: Any, given: Any) -> Any:
     """What was made of an array, copied if it is in the memory of that."""
     if not (isinstance(made, ArrayImpl) and isinstance(given, ArrayImpl)) or made._buffer is not given._buffer:
         return made
-    copied = _shape.copy(made)
+    copied: Any = _shape.copy(made)
     copied._committed = made._committed
     return copied
 

@@ -279,7 +279,8 @@ def axis_size(name: Any) -> int:
         if bound == name:
             return size
     raise NameError(
-        f"Found an unbound axis name: {name}. Axes are named by jax.shard_map, vmap(..., axis_name=...) and pmap(..., axis_name=...)."
+        f"Found an unbound axis name: {name}. Axes are named by jax.shard_map, "
+        "vmap(..., axis_name=...) and pmap(..., axis_name=...)."
     )
 
 
