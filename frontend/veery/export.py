@@ -137,7 +137,7 @@ class Exported:
 
     @property
     def uses_global_constants(self) -> bool:
-        """Whether shapes are symbolic. In JAX also whether there are several platforms: each has its own module here."""
+        """Whether shapes are symbolic. (In JAX also whether there are several platforms: each has a module here.)"""
         return any(is_symbolic(a.shape) for a in self.in_avals)
 
     # What JAX's Exported says beside this: one device holds each array, all arguments are kept, and neither effects nor
