@@ -582,3 +582,18 @@ def test_empty_references_of_rank_0():
         return ref[...]
 
     assert float(veery.jit(double)(3.0)) == 6.0 and float(veery.grad(double)(3.0)) == 2.0
+
+
+def test_rules_with_references_of_their_own_under_remat():
+    def tripled(x):
+        ref = veery.new_ref(x)
+        ref[...] *= 3
+        return ref[...]
+
+    by_jvp = veery.custom_jvp(tripled)
+    by_jvp.defjvp(lambda primals, tangents: (by_jvp(*primals), tripled(*tangents)))
+    by_vjp = veery.custom_vjp(tripled)
+    by_vjp.defvjp(lambda x: (by_vjp(x), None), lambda _, ct: (tripled(ct),))
+    for function in (by_jvp, by_vjp):
+        squared = veery.grad(veery.checkpoint(lambda x, f=function: f(x) * f(x)))
+        assert float(squared(2.0)) == float(veery.jit(squared)(2.0)) == 36.0

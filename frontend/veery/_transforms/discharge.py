@@ -79,7 +79,8 @@ def replacing(name: str) -> Rule:
 
     def rule(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
         pure = discharge(params[name])
-        results = primitive.bind(*contents(args), **params | {name: pure.jaxpr})
+        # not `bind`: rules of the user's own in it may keep references of theirs until they are evaluated
+        results = current_trace().process_primitive(primitive, contents(args), params | {name: pure.jaxpr})
         return store(args, pure.written, results)
 
     return rule
