@@ -9,7 +9,7 @@ import pytest
 from support import numerics
 
 import veery
-from veery import lax
+from veery import lax, numpy as jnp
 from veery.custom_batching import custom_vmap, sequential_vmap
 from veery.custom_derivatives import SymbolicZero, custom_vjp_primal_tree_values, linear_call
 
@@ -552,3 +552,15 @@ def test_backward_rules_are_called_with_zeros(in_numpy):
     f = lambda x, note: last(noted(x, note), x)
     for wrapped in (f, veery.jit(f), veery.checkpoint(f)):
         assert veery.grad(wrapped, (0, 1))(3.0, 5.0) == (1.0, 6.0)  # as JAX 0.10.2 gives
+
+
+def test_cotangents_of_narrow_floats_keep_their_precision():
+    """As in JAX: what a rule gives for an argument of 8 bits is not rounded to 8 bits before it is converted back."""
+    widened = veery.custom_vjp(lambda x: x.astype(jnp.bfloat16))
+    widened.defvjp(lambda x: (x.astype(jnp.bfloat16), None), lambda _, ct: (ct * 1.0625,))
+    loss = lambda w: widened(w.astype(jnp.float8_e4m3fn)).astype(jnp.float32).sum()
+    for gradient in (veery.grad(loss), veery.jit(veery.grad(loss)), veery.grad(veery.checkpoint(loss))):
+        assert gradient(jnp.ones(2)).tolist() == [1.0625, 1.0625]
+    assert (
+        veery.grad(lambda x: widened(x).astype(jnp.float32).sum())(jnp.ones(2, "float8_e4m3fn")).dtype == jnp.bfloat16
+    )

@@ -468,7 +468,9 @@ def _checked_cotangent(ct: Any, aval: Any, path: str) -> Any:
             f"but at output{path} the bwd rule produced {what} of type {given.str_short()} corresponding to an input "
             f"of type {aval.str_short()}, so {differ}.{instead}"
         )
-    return None if zero else _converted(ct, expected)
+    # but not to a float of a byte and less, where most of it would be lost: what was converted takes it as it is
+    narrow = expected.dtype.itemsize == 1 and dtypes.issubdtype(expected.dtype, np.inexact) and not given.weak_type
+    return None if zero else ct if narrow else _converted(ct, expected)
 
 
 def _check_for_tracers(static: dict[int, Any]) -> None:
