@@ -61,6 +61,26 @@ def test_exponentials_of_a_chosen_nan(name: str, on_xla: Any, x64: Any) -> None:
         np.testing.assert_array_equal(out.astype(np.float64), [np.nan] * 3, err_msg=fun.__name__)
 
 
+def test_nan_is_chosen_apart_only_where_it_may_be_a_constant(on_xla: Any) -> None:
+    x, nan = np.array([0.25, 0.5, 0.75], np.float32), np.full(3, np.nan, np.float32)
+    zero = lambda: lax.full((3,), 0.0, np.float32)
+    cases: dict[str, tuple[Any, bool]] = {
+        "arguments": (lambda x: jnp.exp(jnp.exp(x) * 2 - x.max()), False),
+        "softmax": (lambda x: veery.nn.softmax(x * 2), False),
+        "masked": (lambda x: veery.nn.softmax(jnp.where(x > 0.3, x, -jnp.inf)), False),
+        "chosen": (lambda x: jnp.exp(jnp.where(x > 0.3, x, jnp.nan)), True),
+        "beyond an exponential": (lambda x: jnp.exp(jnp.exp(jnp.where(x > 0.3, x, jnp.nan))), True),
+        "an array, which is passed": (lambda x: jnp.exp(lax.select(x > 0.3, x, nan)), False),
+        "computed": (lambda x: jnp.exp(lax.select(x > 0.3, x, zero() / zero())), True),
+        "computed of a range": (lambda x: jnp.exp(lax.select(x > 0.3, x, jnp.sqrt(lax.iota(np.float32, 3) - 5))), True),
+        "in a loop": (lambda x: lax.fori_loop(0, 2, lambda _, y: jnp.exp(y), x), True),
+    }
+    for name, (function, guarded) in cases.items():
+        lowered = veery.jit(function).lower(x)
+        assert ("compare NE" in lowered.as_text()) is guarded, name
+        np.testing.assert_allclose(lowered.compile()(x), function(x), rtol=1e-5, err_msg=name)
+
+
 def test_complex_functions_beyond_their_range(on_xla: Any) -> None:
     """XLA's own make NaN of 0 times infinity."""
     x = np.array([1e30j, -1e30j, complex(-0.0, 1e30), 1e30 + 0j, 3 + 1j, 0.5j], np.complex64)

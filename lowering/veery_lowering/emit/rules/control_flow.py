@@ -13,10 +13,13 @@ from veery_lowering.emit.registry import Context, Value, rule
 from veery_lowering.emit.work import increment, is_selected
 from veery_lowering.types import aval_type, is_static
 
+_FEW = 16  # equations
+
 
 @rule("jit", any_shape=True)
 def _jit(ctx: Context, *operands: Value, jaxpr: Any, name: str = "", inline: bool = False, **_: Any) -> list[Value]:
-    if inline or not jaxpr.jaxpr.eqns:
+    # XLA has no functions when it compiles; what a small one is given tells its rules of constants.
+    if inline or len(jaxpr.jaxpr.eqns) <= (_FEW if ctx.target == "xla" else 0):
         return ctx.inline(jaxpr, *operands)
     return ctx.call(jaxpr, *operands, name=name or None)
 
@@ -100,7 +103,7 @@ def _cond(ctx: Context, index: Value, *operands: Value, branches: Sequence[Any],
     equation = SimpleNamespace(
         params={"branches": branches}, outvars=[SimpleNamespace(aval=aval) for aval in ctx.avals_out]
     )
-    if is_selected(equation):
+    if ctx.target != "xla" and is_selected(equation):
         return _select_branch(index, [ctx.inline(branch, *operands) for branch in branches])
     results = [aval_type(aval) for aval in ctx.avals_out]
     # IREE ends each branch of a `case` without results twice, if there are more than two

@@ -12,6 +12,7 @@ from veery_lowering.emit.numerics.elementary import inverse_hyperbolic_tangent, 
 from veery_lowering.emit.registry import lookup, rule
 from veery_lowering.emit.rules.convert import convert_dtype
 from veery_lowering.emit.rules.elementwise import elementwise, in_complex128, integer_power
+from veery_lowering.emit.rules.xla.constants import may_hold_constant_nan
 from veery_lowering.stablehlo import Value
 
 
@@ -19,11 +20,11 @@ def _also_of_nan(operation: Callable[[Value], Value]) -> Callable[[Value], Value
     """An operation with XLA's exponential of 32 bits, which is undefined for a constant NaN.
 
     Of `exp(where(b, nan, x))` XLA makes two loops, and of that with the NaN nothing: the result is what was in its
-    memory. NaN is chosen apart; a million exponentials take 470 us instead of 410.
+    memory. There NaN is chosen apart; a softmax of 1500x1000 takes 1350 us instead of 800 so.
     """
 
     def compute(x: Value) -> Value:
-        if not _is_float(hlo.dtype_of(x)) or hlo.dtype_of(x) == np.float64:
+        if not _is_float(hlo.dtype_of(x)) or hlo.dtype_of(x) == np.float64 or not may_hold_constant_nan(x):
             return operation(x)
         return hlo.select(hlo.compare(x, x, "NE"), x, operation(x))
 
