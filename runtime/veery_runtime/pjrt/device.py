@@ -80,7 +80,7 @@ class PjrtDevice(Device):
                 self.client.download(ref, host)
             except PjrtError as error:
                 raise execution_error(f"copy from {self!r}: {error}") from None
-        host.setflags(False)
+        host.setflags(write=False)
         return host
 
     def give_up(self, ref: Handle | int) -> Handle | int:

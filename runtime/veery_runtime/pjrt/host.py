@@ -178,7 +178,8 @@ def _memory(spec: Spec) -> Callable[[int], np.ndarray[Any, Any]]:
     shape, dtype, data = spec.shape, spec.dtype, foreign.Buffer.data.offset
     if not spec.nbytes:
         return lambda buffer: np.empty(shape, dtype)
-    contents_at, word_at = (ctypes.c_char * spec.nbytes).from_address, _WORD.from_address
+    contents_at: Callable[[int], Any] = (ctypes.c_char * spec.nbytes).from_address
+    word_at = _WORD.from_address
 
     def memory(buffer: int) -> np.ndarray[Any, Any]:
         return np.ndarray(shape, dtype, contents_at(word_at(buffer + data).value))

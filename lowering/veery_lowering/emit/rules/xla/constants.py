@@ -57,7 +57,7 @@ def _is_constant(x: Value) -> bool:
 def _is_entry(block: ir.Block) -> bool:
     """Whether the arguments of a block are the program's."""
     function = block.owner.operation
-    return function.name == "func.func" and ir.StringAttr(function.attributes["sym_name"]).value == "main"
+    return function.name == "func.func" and str(ir.StringAttr(function.attributes["sym_name"]).value) == "main"
 
 
 def _holds_nan(value: ir.Attribute) -> bool:
