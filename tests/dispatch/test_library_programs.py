@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ import veery.numpy as jnp
 from veery import lax
 from veery._dispatch import lowering
 from veery._eager.libraries import LibraryProgram, library_program
+from veery.lax import _lapack
 
 R = np.random.default_rng(5)
 SQUARE, RIGHT = R.normal(size=(7, 7)) + 7 * np.eye(7), R.normal(size=(7, 3))
@@ -54,6 +56,23 @@ EVALUATED: dict[str, tuple[Function, Function, tuple[np.ndarray, ...]]] = {
     "least squares": (
         lambda x, y: jnp.linalg.lstsq(x, y)[0], lambda x, y: np.linalg.lstsq(x, y)[0], (RIGHT, SQUARE[:, 0])
     ),
+    "product": (lambda x, y: x @ y, np.matmul, (SQUARE, RIGHT)),
+    "product with a vector": (lambda x, y: x @ y, np.matmul, (SQUARE, RIGHT[:, 0])),
+    "dot": (lambda x, y: x @ y, np.dot, (ROWS[0], ROWS[1])),
+    "product of transposed matrices": (
+        lambda x, y: x.T @ y.T, lambda x, y: x.T @ y.T, (R.normal(size=(40, 90)), R.normal(size=(70, 40)))
+    ),
+    "einsum": (
+        lambda x, y: jnp.einsum("abc,cd->abd", x, y), lambda x, y: np.tensordot(x, y, 1), (STACK, ROWS[:5, :40])
+    ),
+    "tensordot of two axes": (
+        lambda x, y: jnp.tensordot(x, y, 2), lambda x, y: np.tensordot(x, y, 2), (STACK, R.normal(size=(5, 5, 70)))
+    ),
+    "product of parts": (
+        lambda x, y: x[:, 1:21:2] @ y[::-1], lambda x, y: x[:, 1:21:2] @ y[::-1], (ROWS, R.normal(size=(10, 90)))
+    ),
+    "product of products": (lambda x: x @ x @ x, lambda x: x @ x @ x, (SQUARE,)),
+    "product, large": (lambda x, y: x @ y, np.matmul, (R.normal(size=(600, 70)), R.normal(size=(70, 999)))),
     "spectrum": (lambda x: jnp.abs(jnp.fft.rfft(x)), lambda x: np.abs(np.fft.rfft(x)), (ROWS,)),
     "transform in two directions": (jnp.fft.fft2, np.fft.fft2, (ROWS,)),
     "transform back of real numbers": (jnp.fft.hfft, np.fft.hfft, (ROWS,)),
@@ -125,6 +144,13 @@ def test_results_are_those_of_compiled_programs(title: str) -> None:
 
 LEFT_TO_THE_COMPILER: dict[str, Function] = {
     "no call of a library": lambda x: x[::-1] + 1,
+    "a product of integers": lambda x: x.astype(int)[:, None] @ x.astype(int)[None],
+    "a product of half precision": lambda x: x.astype(np.float16) @ x.astype(np.float16),
+    "a product, and arithmetic": lambda x: jnp.ones((49, 49)) @ x + 1,
+    "a product, and moves": lambda x: (jnp.ones((49, 49)) @ x[::-1, None])[::2, 0].reshape(5, 5).T,
+    "a product that IREE is as fast at": lambda x: jnp.ones((1000, 3000)) @ jnp.ones((3000, 16)) + x[0],
+    "small products in a stack": lambda x: jnp.ones((500, 8, 8)) @ jnp.ones((500, 8, 8)) * x[0],
+    "an outer product": lambda x: jnp.einsum("i,j->ij", x, x),
     "much else": lambda x: jnp.sort(jnp.tanh(x[:, None] * jnp.arange(1000.0)).sum(1)),
     "a long map of large values": lambda x: lax.map(lambda y: jnp.sort(y * x)[::7], jnp.ones((100_000, 1))),
     "a loop": lambda x: lax.fori_loop(0, 3, lambda i, x: jnp.sort(x) * 2, x),
@@ -154,6 +180,40 @@ def test_left_to_the_compiler_by_options() -> None:
     assert not evaluates(jnp.sort, x, compiler_options={"queue": "threaded"})
     veery.config.update("veery_host_evaluation", False)
     assert not evaluates(jnp.sort, x)
+
+
+@pytest.mark.usefixtures("x64")
+def test_products_of_complex_numbers() -> None:
+    a, b = R.normal(size=(2, 30, 40)), R.normal(size=(2, 40, 20))
+    for dtype in ("complex64", "complex128"):
+        x, y = ((1j * z[0] + z[1]).astype(dtype) for z in (a, b))
+        assert evaluates(jnp.matmul, x, y)
+        out = veery.jit(lambda x, y: x @ y)(x, y)
+        assert out.dtype == dtype
+        np.testing.assert_allclose(np.asarray(out), x @ y, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("shape", [(300, 90, 7), (5, 90, 300), (1, 600, 1)])
+def test_products_by_threads(shape: tuple[int, int, int], threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With both operands in both orders, whichever is divided."""
+    monkeypatch.setattr(_lapack, "_BLOCK", 200)
+    m, k, n = shape
+    a, b = R.normal(size=(m, k)), R.normal(size=(k, n))
+    for x in (a, np.asfortranarray(a)):
+        for y in (b, np.asfortranarray(b)):
+            np.testing.assert_allclose(_lapack.product(x, y, threads), a @ b, rtol=1e-12, atol=1e-12)
+
+
+def test_a_product_after_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parent's threads are not there."""
+    monkeypatch.setattr(_lapack, "_BLOCK", 200)
+    x = R.normal(size=(60, 60))
+    right = _lapack.product(x, x, 2)
+    child = os.fork()
+    if child == 0:
+        os._exit(int(not (_lapack.product(x, x, 2) == right).all()))
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_what_a_program_does_not_need_is_not_computed() -> None:

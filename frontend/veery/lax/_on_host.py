@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -139,8 +140,22 @@ def _windows(starts: Sequence[np.ndarray], sizes: Shape) -> tuple[np.ndarray, ..
 _ALONE = 1 << 18
 
 
-def product(eqn: JaxprEqn) -> Callable[..., np.ndarray] | None:
-    """The contraction of an equation by BLAS; None where that has none for the types, or stacks of large matrices."""
+# Where BLAS is as fast as IREE's code with its threads. NumPy's products with vectors have threads of BLAS from so many
+# elements on.
+_VECTOR = 9 << 10
+_TERMS, _WIDE_TERMS = 1 << 24, 1 << 25  # of float32 and of wider numbers, divided by the processors: in one thread
+_NARROW, _NARROWER = 48, 20  # rows, columns and terms are no fewer; the other in one thread
+_WHOLE = 32  # columns of float32 that are whole registers, where IREE is fast
+_LARGE = 1 << 27  # terms from which it is not
+
+
+def product(eqn: JaxprEqn, whole: bool = False) -> Callable[..., np.ndarray] | None:
+    """The contraction of an equation by BLAS; None where that has none for the types, or stacks of large matrices.
+
+    Args:
+        eqn: a `dot_general`.
+        whole: whether it is all that a program does; None then says too that IREE's code would be faster.
+    """
     params = eqn.params
     types = {v.aval.dtype for v in (*eqn.invars, *eqn.outvars)}
     if len(types) > 1 or types.pop().char not in "fdFD" or not all(v.aval.size for v in eqn.invars):
@@ -153,14 +168,49 @@ def product(eqn: JaxprEqn) -> Callable[..., np.ndarray] | None:
     terms = math.prod([shapes[0][i] for i in contract[0]])
     orders = (*batch[0], *kept[0], *contract[0]), (*batch[1], *contract[1], *kept[1])
     small = rows * columns * terms <= _ALONE
-    if not small and stack:
+    if stack and not small:
+        return None
+    if whole and (stack or not _gains(rows, columns, terms, eqn.outvars[0].aval.dtype)):
+        return None
+    if whole and not all(_adjoin(axes, shape) for axes, shape in zip((*kept, *contract), shapes * 2)):
         return None
     result = eqn.outvars[0].aval.shape
 
     left = _laid_out(orders[0], shapes[0], (*stack, rows, terms))
     right = _laid_out(orders[1], shapes[1], (*stack, terms, columns))
-    multiply = (np.multiply if terms == 1 else np.matmul) if small else lapack.product
+    if whole and small:
+        return lambda a, b: np.matmul(_in_rows(left(a)), _in_rows(right(b))).reshape(result)
+    if small:
+        multiply: Callable[..., np.ndarray] = np.multiply if terms == 1 else np.matmul
+    else:
+        multiply = functools.partial(lapack.product, threads=_processors() if whole else 1)
     return lambda a, b: multiply(left(a), right(b)).reshape(result)
+
+
+def _processors() -> int:
+    return os.cpu_count() or 1
+
+
+def _gains(rows: int, columns: int, terms: int, dtype: Any) -> bool:
+    """Whether BLAS multiplies matrices as fast as IREE's code does."""
+    work, narrowest, is_wide = rows * columns * terms, min(rows, columns, terms), dtype != np.float32
+    if terms == 1 or (min(rows, columns) == 1 and work > _VECTOR):
+        return False
+    if work <= _ALONE or work <= (_WIDE_TERMS if is_wide else _TERMS) // _processors():
+        return work <= _ALONE or narrowest >= _NARROWER
+    return narrowest >= _NARROW and (is_wide or columns % _WHOLE != 0 or work >= _LARGE)
+
+
+def _in_rows(x: np.ndarray) -> np.ndarray:
+    """Matrices as BLAS takes them, whose rows or columns lie in sequence; NumPy multiplies others by a loop."""
+    return x if x.flags.c_contiguous or x.swapaxes(-1, -2).flags.c_contiguous else np.ascontiguousarray(x)
+
+
+def _adjoin(axes: Sequence[int], shape: Shape) -> bool:
+    """Whether axes become one without elements being moved."""
+    left = [i for i, n in enumerate(shape) if n != 1]
+    places = [left.index(i) for i in axes if shape[i] != 1]
+    return places == list(range(places[0], places[0] + len(places))) if places else True
 
 
 def _laid_out(order: Shape, shape: Shape, wanted: Shape) -> Callable[[np.ndarray], np.ndarray]:
