@@ -72,7 +72,7 @@ EVALUATED: dict[str, tuple[Function, Function, tuple[np.ndarray, ...]]] = {
         lambda x, y: x[:, 1:21:2] @ y[::-1], lambda x, y: x[:, 1:21:2] @ y[::-1], (ROWS, R.normal(size=(10, 90)))
     ),
     "product of products": (lambda x: x @ x @ x, lambda x: x @ x @ x, (SQUARE,)),
-    "product, large": (lambda x, y: x @ y, np.matmul, (R.normal(size=(600, 70)), R.normal(size=(70, 999)))),
+    "product, large": (lambda x, y: x @ y, np.matmul, (R.normal(size=(600, 300)), R.normal(size=(300, 999)))),
     "spectrum": (lambda x: jnp.abs(jnp.fft.rfft(x)), lambda x: np.abs(np.fft.rfft(x)), (ROWS,)),
     "transform in two directions": (jnp.fft.fft2, np.fft.fft2, (ROWS,)),
     "transform back of real numbers": (jnp.fft.hfft, np.fft.hfft, (ROWS,)),
@@ -191,6 +191,15 @@ def test_products_of_complex_numbers() -> None:
         out = veery.jit(lambda x, y: x @ y)(x, y)
         assert out.dtype == dtype
         np.testing.assert_allclose(np.asarray(out), x @ y, rtol=1e-5, atol=1e-5)
+
+
+def test_products_that_take_long_leave_the_callers_thread() -> None:
+    f = veery.jit(lambda x: x @ x)
+    for n, queue in ((100, "inline"), (600, "threaded")):
+        x = R.normal(size=(n, n)).astype(np.float32)
+        assert evaluates(jnp.matmul, x, x)
+        np.testing.assert_allclose(np.asarray(f(x)), x @ x, rtol=1e-3, atol=1e-3)
+        assert list(f._entries.values())[-1].executable.queue == queue
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -52,7 +52,7 @@ def traced(tmp_path_factory):
 
     @veery.jit
     def squared(x):
-        return x @ x
+        return x @ x + 1  # the product alone would not be compiled
 
     @profiler.annotate_function
     def annotated():

@@ -145,8 +145,7 @@ _ALONE = 1 << 18
 _VECTOR = 9 << 10
 _TERMS, _WIDE_TERMS = 1 << 24, 1 << 25  # of float32 and of wider numbers, divided by the processors: in one thread
 _NARROW, _NARROWER = 48, 20  # rows, columns and terms are no fewer; the other in one thread
-_WHOLE = 32  # columns of float32 that are whole registers, where IREE is fast
-_LARGE = 1 << 27  # terms from which it is not
+_LARGE = 1 << 27  # terms of float32 from which IREE's tiles are no longer faster
 
 
 def product(eqn: JaxprEqn, whole: bool = False) -> Callable[..., np.ndarray] | None:
@@ -198,7 +197,7 @@ def _gains(rows: int, columns: int, terms: int, dtype: Any) -> bool:
         return False
     if work <= _ALONE or work <= (_WIDE_TERMS if is_wide else _TERMS) // _processors():
         return work <= _ALONE or narrowest >= _NARROWER
-    return narrowest >= _NARROW and (is_wide or columns % _WHOLE != 0 or work >= _LARGE)
+    return narrowest >= _NARROW and (is_wide or work >= _LARGE)
 
 
 def _in_rows(x: np.ndarray) -> np.ndarray:
