@@ -15,7 +15,8 @@ from support import objects
 
 import veery
 from veery import numpy as jnp
-from veery_lowering.compiler import isolation, linking
+from veery_lowering.compiler import isolation, linking, places
+from veery_lowering.mlir import context, ir
 from veery_lowering.targets import Traits, resolve
 
 pytestmark = pytest.mark.skipif(
@@ -177,6 +178,27 @@ def test_nothing_is_kept_of_what_compiles_too_quickly(folder: Path) -> None:
     veery.config.update("jax_persistent_cache_min_compile_time_secs", 1000)
     compiled(lambda x: x * 7, some(5))
     assert not list(folder.glob("??/*.part"))
+
+
+BARRIERS = """
+util.func private @main(%x: index, %y: index) -> (index, index, index) {
+  %place = util.optimization_barrier {veery.place} %x : index
+  %waited = util.optimization_barrier %y : index
+  %both = arith.addi %place, %waited : index
+  util.return %place, %waited, %both : index, index, index
+}"""
+
+
+def test_barriers_that_are_not_of_places_stay() -> None:
+    """They keep apart what a program waits for: without them loops read what was not yet there."""
+    with context():
+        module = ir.Module.parse(BARRIERS)
+        places.show_places(module)
+        module.operation.verify()
+        text = str(module)
+    assert text.count("util.optimization_barrier") == 1
+    assert "util.optimization_barrier %arg1" in text
+    assert "util.return %arg0, %0, %1" in text and "arith.addi %arg0, %0" in text
 
 
 def test_functions_of_other_objects_are_linked_in_the_places_of_stubs() -> None:

@@ -57,4 +57,5 @@ from fuzz.templates import (  # noqa: E402
     physics,
     sequences,
     vision,
+    waiting,
 )
