@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from veery_lowering.compiler import positions
 from veery_lowering.compiler.elements import compute_elements
 from veery_lowering.errors import Rejected
 from veery_lowering.mlir import Invocation, ir, maker, operations, sizes
@@ -60,6 +61,7 @@ _SPLIT = [
 _BARRIER = "iree_tensor_ext.compute_barrier.start"
 _HINT = "iree.opt.data_tiling"  # of a product that reads tiled copies
 _FIND_PRODUCTS = f"iree-flow-canonicalize{{cse-constants=false}},{_D}annotate-data-tiling-hints"
+_COLLAPSE = f"{_D}collapse-dimensions{{max-iterations=10}},{_D}hoist-uniform-scalar-compute"
 _FUSE_ENCODINGS = f"{_D}fuse-encoding-ops-into-dispatch-regions-pass,{_D}convert-encoding-to-flow"
 _MAKE_WORKGROUPS = [
     f"{_D}remove-tensor-barriers,{_D}convert-dispatch-regions-to-workgroups,{_D}convert-tensor-to-flow",
@@ -99,6 +101,9 @@ def create_dispatches(module: ir.Module, invocation: Invocation, flags: Sequence
     first = [_PAD, _CLEAN_GLOBALS] if _has_globals(module) else [_PAD]
     if not run([*_PREPARE, *multi_use, *_SPLIT], first, [_HOIST]) or not run(_form_regions(flags)):
         return False
+    with positions.apart(module):
+        if not run([_COLLAPSE]):
+            return False
     if DATA_TILING in flags:
         if not run([_FIND_PRODUCTS]):
             return False
@@ -177,7 +182,6 @@ def _form_regions(flags: Sequence[str]) -> list[str]:
         f"{_D}form-dispatch-regions{{aggressive-fusion={aggressive} fuse-multi-use-producers={multi_use}}}",
         f"{_FUSE}{{{options}}},{_MULTI_USE}{{intra-dispatch=true num-iterations=32}}",
         f"{_D}clone-producers-into-dispatch-regions{{aggressive={aggressive}}}",
-        f"{_D}collapse-dimensions{{max-iterations=10}},{_D}hoist-uniform-scalar-compute",
     ]
 
 
