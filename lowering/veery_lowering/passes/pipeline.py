@@ -24,6 +24,7 @@ from veery_lowering.passes.stablehlo.barriers import (
     wait_for_loops,
 )
 from veery_lowering.passes.stablehlo.bfloat16 import round_bfloat16
+from veery_lowering.passes.stablehlo.columns import part_columns
 from veery_lowering.passes.stablehlo.constants import (
     compute_constants,
     drop_unused_constants,
@@ -55,6 +56,7 @@ from veery_lowering.passes.stablehlo.shaders.positions import materialize_positi
 from veery_lowering.passes.stablehlo.shaders.reductions import split_reductions
 from veery_lowering.passes.stablehlo.shaders.roundings import keep_roundings
 from veery_lowering.passes.stablehlo.shaders.scatters import split_scatters
+from veery_lowering.passes.stablehlo.stages import reduce_in_stages
 from veery_lowering.passes.stablehlo.strides import compute_strided
 from veery_lowering.passes.stablehlo.updates import part_updates
 from veery_lowering.passes.stablehlo.widened import compute_widened
@@ -196,6 +198,15 @@ PASSES = (
         lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, about="while",
     ),
     Pass(Stage.SIMPLIFIED, settle_products, "products forget the signs of what was converted for them"),
+    # Behind what takes loops for kernels, which run in one thread, and what looks at the sums of products.
+    Pass(
+        Stage.SIMPLIFIED, reduce_in_stages, "one core sums a whole array",
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, about="reduce dot_general",
+    ),
+    Pass(
+        Stage.SIMPLIFIED, part_columns, "workgroups that have rows reduce all columns, each of them",
+        lambda s: s.backend == "cpu", about="reduce",
+    ),
     Pass(
         Stage.SIMPLIFIED, compute_before_reductions, "of a constant that is reduced IREE forgets the size",
         lambda s: s.fusion is Fusion.REDUCED_APART, about="reduce reduce_window",
