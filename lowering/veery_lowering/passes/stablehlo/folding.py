@@ -85,7 +85,7 @@ def fold_constants(module: Any) -> None:
     for op in operations(module):
         numeric = op.name.startswith("stablehlo.") and op.operands and len(op.results) == 1  # others have sizes: index
         element = _element(op) if numeric else None
-        if element is not None:
+        if element is not None and ir.RankedTensorType(op.results[0].type).has_static_shape:
             with op.location, ir.InsertionPoint(op):
                 folded = hlo.full(element, hlo.shape_of(op.results[0]), element.dtype)
             op.results[0].replace_all_uses_with(folded)
