@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import veery
+from veery_runtime.errors import DeviceUnavailableError
 from veery_runtime.pjrt import abi, options, plugins
 from veery_runtime.pjrt.api import PjrtError, named_values
 from veery_runtime.pjrt.client import _created
@@ -77,6 +78,34 @@ def test_a_plugin_that_crashes_takes_nothing_along(tmp_path: Path) -> None:
     library = _compiled(tmp_path, "void* GetPjrtApi(void) { raise(SIGSEGV); return 0; }")
     (said,) = _asked("tpu", tmp_path, VEERY_PJRT_PLUGIN=f"tpu={library}")
     assert "dies with signal 11 when it is started" in said
+
+
+def test_a_tpu_is_looked_for_before_its_plugin_waits_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "_BUS", tmp_path / "bus")
+    tried: list[str] = []
+    monkeypatch.setattr(plugins, "_try_in_a_child", lambda plugin: tried.append(plugin.origin))
+
+    def fails(path: str) -> None:
+        raise PjrtError("not started", 13)
+
+    monkeypatch.setattr(plugins, "Api", fails)
+    here = plugins.Plugin("tpu", "/somewhere/libtpu.so", "libtpu")
+
+    def opened(plugin: plugins.Plugin) -> str:
+        with pytest.raises(DeviceUnavailableError) as caught:
+            plugins._open(plugin)
+        return str(caught.value)
+
+    for name, vendor, kind in (("a", "0x1ae0", "0x020000"), ("b", "0x1234", "0x120000")):  # a network's, another's
+        (tmp_path / "bus" / name).mkdir(parents=True)
+        (tmp_path / "bus" / name / "vendor").write_text(vendor + "\n")
+        (tmp_path / "bus" / name / "class").write_text(kind + "\n")
+    assert "VEERY_PJRT_PLUGIN=tpu=/somewhere/libtpu.so" in opened(here) and not tried
+    opened(plugins.Plugin("tpu", here.path, plugins.VARIABLE))
+    assert tried == [plugins.VARIABLE]
+    (tmp_path / "bus" / "b" / "vendor").write_text("0x1ae0\n")
+    opened(here)
+    assert tried == [plugins.VARIABLE, "libtpu"]
 
 
 @pytest.mark.parametrize("version", [(0, 3), (1, 0)])

@@ -43,6 +43,9 @@ _EXTRAS = {
 _TRIED = (("Plugin_Initialize", abi.PluginInitialize), ("Client_Create", abi.ClientCreate))
 _LIBRARIES = ("*pjrt*.so", "*plugin*.so", "libtpu.so", "*pjrt*.dylib", "*plugin*.dylib")
 _TRIAL_SECONDS = 120
+_BUS = Path("/sys/bus/pci/devices")
+_GOOGLE = "0x1ae0"
+_NETWORK_OR_STORAGE = ("0x01", "0x02")  # the classes of what else Google's machines have on their bus
 # Starts a plugin's client, with nothing but ctypes, so that it takes 50 ms.
 _TRIAL = f"""
 import ctypes, sys
@@ -233,6 +236,11 @@ def _libraries(module: str) -> list[str]:
 
 
 def _open(plugin: Plugin) -> list[PjrtDevice]:
+    if plugin.platform == "tpu" and plugin.origin != VARIABLE and not _has_tpu():
+        raise DeviceUnavailableError(
+            f"No tpu device: this machine has none of Google's accelerators on its bus, without which {plugin.path} "
+            f"({plugin.origin}) waits for minutes. To try it anyway, set {VARIABLE}=tpu={plugin.path}"
+        )
     _try_in_a_child(plugin)
     may_be_for_cpus = plugin.platform == "xla" or plugin.platform not in _EXTRAS
     try:
@@ -240,6 +248,19 @@ def _open(plugin: Plugin) -> list[PjrtDevice]:
     except PjrtError as error:
         raise DeviceUnavailableError(f"No {plugin.platform} device: {plugin.path} cannot be started: {error}") from None
     return [PjrtDevice(i, plugin.platform, client, address) for i, address in enumerate(client.addresses)]
+
+
+def _has_tpu() -> bool:
+    if not _BUS.is_dir():
+        return True  # nobody knows
+    for device in _BUS.iterdir():
+        try:
+            vendor, kind = ((device / name).read_text().strip() for name in ("vendor", "class"))
+        except OSError:
+            continue
+        if vendor == _GOOGLE and not kind.startswith(_NETWORK_OR_STORAGE):
+            return True
+    return False
 
 
 def _try_in_a_child(plugin: Plugin) -> None:
