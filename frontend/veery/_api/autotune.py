@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +9,7 @@ from typing import Any
 
 from veery import _dispatch
 from veery._core.compiler_options import Pairs
+from veery._core.host import processors
 from veery._core.jaxpr import ClosedJaxpr
 from veery._transforms.dce import side_effects
 
@@ -55,7 +55,7 @@ def _fastest(
             _dispatch.log_compilation("Tuning %s: %s fails: %s", name, _text(candidate), str(error)[:200])
             return None
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(processors()) as pool:
         loaded = dict(zip(candidates, pool.map(load, candidates)))
     different = {(x._program.vmfb, x.queue): candidate for candidate, x in reversed(loaded.items()) if x is not None}
     times = _times({candidate: loaded[candidate] for candidate in different.values()}, buffers)

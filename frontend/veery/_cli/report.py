@@ -14,6 +14,7 @@ import click
 
 from veery import _dispatch
 from veery._cli import libraries as known_libraries, output
+from veery._core.host import processors
 
 _PACKAGES = (
     "veery numpy ml_dtypes optree scipy opt_einsum iree-base-compiler iree-base-runtime click rich pygments lark"
@@ -118,7 +119,7 @@ def doctor_command(libraries: bool, as_json: bool) -> int:
         return _libraries(as_json)
     found = {
         "python": f"{platform.python_version()} at {sys.executable}",
-        "system": f"{platform.platform()}, {os.cpu_count()} CPUs",
+        "system": f"{platform.platform()}, {processors()} CPUs",
         "packages": {name: _version(name) for name in _PACKAGES},
         **_devices(),
         "cache": _cache(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -160,3 +161,8 @@ def _extreme(ufunc: Callable[..., Any], sum_of: Callable[..., Any]) -> Callable[
 
 maximum = _extreme(np.maximum, np.add)
 minimum = _extreme(np.minimum, lambda x, y: -(-x - y))
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

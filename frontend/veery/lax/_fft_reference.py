@@ -6,11 +6,11 @@ It computes several rows at once: of 256x256 complex numbers in 250 us, for whic
 from __future__ import annotations
 
 import functools
-import os
 from typing import Any
 
 import numpy as np
 
+from veery._core.host import processors
 from veery.lax._reference import aligned_empty
 from veery.lax._scipy_extensions import extension
 
@@ -29,7 +29,7 @@ def transformed(x: np.ndarray, *, fft_type: int, fft_lengths: tuple[int, ...]) -
         out[...] = 0
         return out
     axes = tuple(range(x.ndim - len(fft_lengths), x.ndim))
-    threads = (os.cpu_count() or 1) if x.size >= _THREADED else 1
+    threads = processors() if x.size >= _THREADED else 1
     library = _library()
     options = not inverse, 2 * inverse, out, threads  # 2 divides by the size
     if library is None:

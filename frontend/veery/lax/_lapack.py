@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from veery._core.host import processors
 from veery.lax._scipy_extensions import extension
 
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
@@ -132,7 +133,7 @@ def in_turn(function: Callable[[int], None], count: int, threads: int) -> None:
 
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count(), "veery-product")
+    return ThreadPoolExecutor(processors(), "veery-product")
 
 
 def _with_steps(x: np.ndarray) -> tuple[np.ndarray, bytes, int]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from veery._core.host import processors
 from veery._core.jaxpr import JaxprEqn
 from veery.lax import _lapack as lapack
 from veery.lax._gather_scatter_dims import GatherScatterMode
@@ -182,12 +182,8 @@ def product(eqn: JaxprEqn, whole: bool = False) -> Callable[..., np.ndarray] | N
     if small:
         multiply: Callable[..., np.ndarray] = np.multiply if terms == 1 else np.matmul
     else:
-        multiply = functools.partial(lapack.product, threads=_processors() if whole else 1)
+        multiply = functools.partial(lapack.product, threads=processors() if whole else 1)
     return lambda a, b: multiply(left(a), right(b)).reshape(result)
-
-
-def _processors() -> int:
-    return os.cpu_count() or 1
 
 
 def _gains(rows: int, columns: int, terms: int, dtype: Any) -> bool:
@@ -195,7 +191,7 @@ def _gains(rows: int, columns: int, terms: int, dtype: Any) -> bool:
     work, narrowest, is_wide = rows * columns * terms, min(rows, columns, terms), dtype != np.float32
     if terms == 1 or (min(rows, columns) == 1 and work > _VECTOR):
         return False
-    if work <= _ALONE or work <= (_WIDE_TERMS if is_wide else _TERMS) // _processors():
+    if work <= _ALONE or work <= (_WIDE_TERMS if is_wide else _TERMS) // processors():
         return work <= _ALONE or narrowest >= _NARROWER
     return narrowest >= _NARROW and (is_wide or work >= _LARGE)
 

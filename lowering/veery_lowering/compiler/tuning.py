@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from typing import Any
 
 from veery_lowering.program import Options
 from veery_lowering.store import links
 from veery_lowering.store.cache import disk_cache
+from veery_lowering.store.machine import processors
 
 Pairs = tuple[tuple[str, Any], ...]
 
@@ -51,4 +51,4 @@ def remember(closed_jaxpr: Any, target: str, options: Options, fastest: Pairs) -
 
 def _key(closed_jaxpr: Any, target: str, options: Options) -> str | None:
     link = links.key(closed_jaxpr, target, (), options) if options.cache else None
-    return link and hashlib.sha256(f"tuning {os.cpu_count()} {candidates(target)} {link}".encode()).hexdigest()
+    return link and hashlib.sha256(f"tuning {processors()} {candidates(target)} {link}".encode()).hexdigest()
