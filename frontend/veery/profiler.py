@@ -22,6 +22,7 @@ from typing import Any
 
 from veery._api import chrome_trace, jit, memory_profile, placement
 from veery._core import recording, source
+from veery._core.absent import attributes as _attributes
 from veery._core.recording import Event
 
 
@@ -253,3 +254,6 @@ def stop_server() -> None:
         RuntimeError: always.
     """
     raise RuntimeError("No active profiler server.")
+
+
+__getattr__, __dir__ = _attributes(__name__)

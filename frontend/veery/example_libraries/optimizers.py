@@ -25,6 +25,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from veery import numpy as jnp
+from veery._core.absent import attributes as _attributes
 from veery._core.tree import PyTreeDef, tree_flatten, tree_leaves, tree_map, tree_unflatten
 from veery._core.tree_registry import register_pytree_node
 
@@ -403,3 +404,6 @@ def pack_optimizer_state(marked_pytree: Any) -> OptimizerState:
         raise AssertionError("pack_optimizer_state takes a pytree whose leaves are JoinPoints")
     flat = [tree_flatten(point.subtree) for point in points]
     return OptimizerState(tuple(leaves for leaves, _ in flat), tree, tuple(sub for _, sub in flat))
+
+
+__getattr__, __dir__ = _attributes(__name__)

@@ -29,6 +29,9 @@ Layer = tuple[Callable[..., Any], Callable[..., Any]]
 
 # Under the names that they have in stax, too.
 glorot, randn, logsoftmax = glorot_normal, normal, nn.log_softmax
+relu, elu, gelu, selu, leaky_relu = nn.relu, nn.elu, nn.gelu, nn.selu, nn.leaky_relu
+sigmoid, softmax, log_softmax = nn.sigmoid, nn.softmax, nn.log_softmax
+softplus, standardize = nn.softplus, nn.standardize
 
 
 _WEIGHTS, _BIAS, _SMALL_BIAS = glorot_normal(), normal(), normal(1e-6)

@@ -18,6 +18,7 @@ import numpy as np
 from veery import lax, numpy as jnp
 from veery._api.inspection import make_jaxpr
 from veery._core import dtypes
+from veery._core.absent import attributes as _attributes
 from veery._core.ad import MULTILINEAR, NONDIFFERENTIABLE, Zero
 from veery._core.avals import aval_of
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
@@ -268,3 +269,5 @@ def _cond(order: int, operands: Sequence[Series], *, branches: Sequence[ClosedJa
 
 
 _STRUCTURED: dict[str, Callable[..., list[Series]]] = {"scan": _scan, "while": _while, "cond": _cond}
+
+__getattr__, __dir__ = _attributes(__name__)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from veery._api.placement import devices as _all_devices
+from veery._core.absent import attributes as _attributes
 
 
 def create_device_mesh(
@@ -76,3 +77,5 @@ def create_hybrid_device_mesh(
 
 
 __all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
+
+__getattr__, __dir__ = _attributes(__name__)

@@ -10,6 +10,7 @@ import numpy as np
 
 from veery import _distributed
 from veery._core import tree
+from veery._core.absent import attributes as _attributes
 from veery._core.array import ArrayImpl
 from veery._core.mesh import Mesh
 from veery._core.partition_spec import PartitionSpec as PartitionSpec
@@ -111,3 +112,6 @@ def _specs(what: str, treedef: Any, pspecs: Any) -> list[PartitionSpec]:
     if any(spec is None for spec in found):
         raise ValueError("`None` is not a valid input to the pspecs argument. Please use jax.sharding.PartitionSpec()")
     return found
+
+
+__getattr__, __dir__ = _attributes(__name__)

@@ -19,6 +19,7 @@ from veery._api.custom_derivatives import closure_convert, custom_vjp
 from veery._api.jit import jit
 from veery._api.vectorize import vmap
 from veery._core import dtypes
+from veery._core.absent import attributes as _attributes
 from veery._core.avals import maybe_aval_of
 from veery._core.tree import tree_leaves, tree_map
 from veery.flatten_util import ravel_pytree
@@ -262,3 +263,5 @@ def _grouped(cotangents: Sequence[Any]) -> tuple[Any, Any, tuple[Any, ...]]:
 
 
 _odeint.defvjp(_odeint_fwd, _odeint_rev)
+
+__getattr__, __dir__ = _attributes(__name__)

@@ -13,6 +13,7 @@ from typing import Any
 
 from veery import lax, nn, numpy as jnp, random
 from veery._api.jit import jit
+from veery._core.absent import attributes as _attributes
 from veery._core.dtypes import canonicalize_dtype
 
 Array = Any
@@ -166,3 +167,6 @@ def _directed(gates: Any, xs: Array, h: Array, c: Array, counted: Array, reverse
 
     state, ys = lax.scan(body, (h, c), (xs, counted), reverse=reverse)
     return ys, state
+
+
+__getattr__, __dir__ = _attributes(__name__)

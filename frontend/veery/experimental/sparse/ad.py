@@ -8,6 +8,7 @@ from typing import Any
 
 from veery import numpy as jnp
 from veery._api import autodiff
+from veery._core.absent import attributes as _attributes
 from veery._core.tree import tree_flatten, tree_map, tree_unflatten
 from veery.experimental.sparse.transform import is_sparse, replaced
 
@@ -97,3 +98,5 @@ def _spread(x: Any, data: Any) -> Any:
 
 jacfwd = _jacobian(autodiff.jacfwd)
 jacrev = jacobian = _jacobian(autodiff.jacrev)
+
+__getattr__, __dir__ = _attributes(__name__)

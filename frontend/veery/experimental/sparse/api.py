@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from veery import numpy as jnp
+from veery._core.absent import attributes as _attributes
 from veery.experimental.sparse import _matrices
 from veery.experimental.sparse._base import JAXSparse
 from veery.experimental.sparse._bcoo import BCOO
@@ -85,3 +86,6 @@ def eye(
     if any(layout.values()):
         coordinates = BCOO.fromdense(coordinates.todense(), index_dtype=index_dtype, **layout)
     return coordinates if sparse_format == "bcoo" else BCSR.from_bcoo(coordinates)
+
+
+__getattr__, __dir__ = _attributes(__name__)

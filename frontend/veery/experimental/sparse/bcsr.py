@@ -9,6 +9,7 @@ import numpy as np
 
 from veery import numpy as jnp
 from veery._core import dtypes
+from veery._core.absent import attributes as _attributes
 from veery._core.tree_registry import register_pytree_node_class
 from veery.experimental.sparse import _bcoo as bcoo, _reshaping
 from veery.experimental.sparse._base import JAXSparse
@@ -186,3 +187,6 @@ def bcsr_broadcast_in_dim(mat: BCSR, *, shape: Any, broadcast_dimensions: Sequen
 def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
     """BCSRs one behind the other along an axis."""
     return BCSR.from_bcoo(_reshaping.bcoo_concatenate([op.to_bcoo() for op in operands], dimension=dimension))
+
+
+__getattr__, __dir__ = _attributes(__name__)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from veery import numpy as jnp
+from veery._core.absent import attributes as _attributes
 from veery._core.tree_registry import register_pytree_node_class
 from veery.experimental.sparse import _matrices
 from veery.experimental.sparse.util import Array
@@ -96,3 +97,6 @@ def coo_matvec(mat: COO, v: Array, transpose: bool = False) -> Array:
 def coo_matmat(mat: COO, B: Array, *, transpose: bool = False) -> Array:
     """The matrix, or its transpose, times a matrix."""
     return (mat.T if transpose else mat) @ B
+
+
+__getattr__, __dir__ = _attributes(__name__)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from veery import numpy as jnp
+from veery._core.absent import attributes as _attributes
 from veery._core.tree_registry import register_pytree_node_class
 from veery.experimental.sparse import _matrices
 from veery.experimental.sparse.util import Array
@@ -116,3 +117,6 @@ def csr_matvec(mat: CSR, v: Array, transpose: bool = False) -> Array:
 def csr_matmat(mat: CSR, B: Array, *, transpose: bool = False) -> Array:
     """The matrix, or its transpose, times a matrix."""
     return (mat.T if transpose else mat) @ B
+
+
+__getattr__, __dir__ = _attributes(__name__)

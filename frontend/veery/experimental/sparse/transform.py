@@ -13,6 +13,7 @@ from typing import Any
 from veery import lax, numpy as jnp
 from veery._api.inspection import make_jaxpr
 from veery._api.shape_structs import ShapeDtypeStruct
+from veery._core.absent import attributes as _attributes
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from veery._core.tree import tree_flatten, tree_structure, tree_unflatten
 from veery.experimental.sparse import _bcoo as bcoo, _convolution, _indexing, _reshaping
@@ -326,3 +327,5 @@ for _name, _function in _BINARY.items():
 for _name, _function in _METHODS.items():
     for _class in (BCOO, BCSR):
         setattr(_class, _name, _function)
+
+__getattr__, __dir__ = _attributes(__name__)

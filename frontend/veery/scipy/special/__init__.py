@@ -1,5 +1,6 @@
 """Special functions."""
 
+from veery._core.absent import attributes as _attributes
 from veery.scipy.special._bessel import (
     bessel_jn as bessel_jn,
     i0 as i0,
@@ -62,3 +63,5 @@ from veery.scipy.special._logarithms import (
     xlog1py as xlog1py,
     xlogy as xlogy,
 )
+
+__getattr__, __dir__ = _attributes(__name__)
