@@ -266,7 +266,7 @@ ROWS = {
     "veery_lowering/*rules/linalg": "numpy/test_linalg lowering/test_kernels",
     "veery_lowering/*rules/parallel": "transforms/test_pmap",
     "veery_lowering/*rules/stop_gradient": "lowering/test_fusion lowering/test_kernels",
-    "veery_lowering/kernels/*": "lowering/test_kernels lowering/test_kernel_bodies",
+    "veery_lowering/kernels/*": "lowering/test_kernels lowering/test_kernel_bodies lowering/test_moves",
     "veery_lowering/*effects": "lowering/test_passes",
     "veery_lowering/*pipeline": "lowering/test_passes",
     "veery_lowering/*simplification": "lowering/test_kernel_bodies",

@@ -64,3 +64,10 @@ def test_decompositions_count_their_products() -> None:
     g = Graph(((80, 80), F), ((80, 3), F))
     g.outvars.append(g.op("triangular_solve", *g.invars, out=(80, 3)))
     assert estimate_work(g.closed().jaxpr) == 80 * 80 * 3 // 8
+
+
+def test_parts_count_what_is_read_of_them() -> None:
+    g = Graph(((1000, 1000), F))
+    part = g.op("slice", g.invars[0], out=(10, 10), start_indices=(0, 0), limit_indices=(10, 10), strides=None)
+    g.outvars.append(g.op("reshape", part, out=(100,), new_sizes=(100,), dimensions=None))
+    assert estimate_work(g.closed().jaxpr) == 4 * 100

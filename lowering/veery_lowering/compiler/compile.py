@@ -31,7 +31,7 @@ RACE = "IREE has made a shader that reads memory which another invocation writes
 T = TypeVar("T")
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "51"
+_KEY_FORMAT = "52"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -143,7 +143,9 @@ def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collecti
         branches = any(op.name in _BRANCHING for op in operations(module))
 
     code = inlined(emission.module, change, lambda module: passes.run(Stage.INLINED, module, situation))
-    return Prepared(code, found.get("reuse_donated", []), found.get("fuse_loops", 0) > 0, branches)
+    return Prepared(
+        code, found.get("reuse_donated", []), found.get("fuse_loops", 0) + found.get("fuse_moves", 0) > 0, branches
+    )
 
 
 def try_each(

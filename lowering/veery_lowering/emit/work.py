@@ -92,7 +92,16 @@ def _nbytes(aval: Any) -> int:
     return 0 if shape is None else math.prod(shape) * physical_dtype(aval.dtype).itemsize
 
 
+# What is read of the first operand is what they give, where that is used; and what moves nothing.
+_PARTS = frozenset(("dynamic_slice", "gather", "slice"))
+_VIEWS = frozenset(("broadcast_in_dim", "reshape", "squeeze"))
+
+
 def _touched(eqn: Any) -> int:
+    if eqn.primitive.name in _VIEWS:
+        return 0
+    if eqn.primitive.name in _PARTS:
+        return sum(_nbytes(atom.aval) for atom in (*eqn.invars[1:], *eqn.outvars))
     return sum(_nbytes(atom.aval) for atom in (*eqn.invars, *eqn.outvars))
 
 

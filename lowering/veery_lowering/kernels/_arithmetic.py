@@ -14,9 +14,10 @@ class Unfit(Exception):
 
 @dataclass
 class Lines:
-    """Text that grows: `head` has the constants, which hold everywhere, `lines` the rest."""
+    """Text that grows: `head` has what holds everywhere, `prologue` what reads numbers, `lines` the rest."""
 
     head: list[str] = field(default_factory=list)
+    prologue: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     names: int = 0
     _made: dict[str, str] = field(default_factory=dict)

@@ -15,7 +15,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Lines, Unfit, spelled, supported
-from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Uniform, View, leaves, whole
+from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Taken, Uniform, View, leaves, whole
 from veery_lowering.kernels._nests import Nests, Point
 from veery_lowering.kernels._reading import comparison, read_later, static_shape
 from veery_lowering.mlir import ir
@@ -45,7 +45,6 @@ class Body:
     Attributes:
         inputs: the buffers of arrays from outside.
         scratch: memory beyond the stack.
-        prologue: text that reads numbers from outside.
         before: operations in the loop that are to be moved out: constants.
         in_place: names of the buffers that a trip writes to before its end.
     """
@@ -55,7 +54,6 @@ class Body:
         self.nests = Nests(self.out)
         self.inputs: dict[Any, Buffer] = {}
         self.scratch: list[Buffer] = []
-        self.prologue: list[str] = []
         self.before: list[Any] = []
         self.in_place: set[str] = set()
         self._stack = 0
@@ -83,7 +81,7 @@ class Body:
         buffer = self.inputs[value] = Buffer(f"%in{len(self.inputs)}", dtype, math.prod(shape))
         if buffer.size > 1:
             return whole(buffer, shape)
-        lines, self.out.lines = self.out.lines, self.prologue
+        lines, self.out.lines = self.out.lines, self.out.prologue
         name = self.nests.load(whole(buffer, (1,)), Affine(), 0, 1)
         self.out.lines = lines
         return Uniform(name, dtype)
@@ -115,7 +113,7 @@ class Body:
 
     def kept(self, form: Form, shape: Sequence[int]) -> View | Uniform:
         """A value that is computed now: in memory unless it is one number."""
-        if isinstance(form, Lazy):
+        if isinstance(form, Lazy | Taken):
             if not leaves(form) or math.prod(shape) == 1:
                 return Uniform(Point(self.nests, leaves(form), 1, None).vector(form), form.dtype)
             return self.copied(form, shape)

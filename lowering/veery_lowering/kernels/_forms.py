@@ -118,7 +118,26 @@ class Lazy:
     dtype: np.dtype
 
 
-Form = View | Uniform | Lazy
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """Elements of a buffer at positions that are computed.
+
+    Attributes:
+        base: where the elements were if all numbers were 0.
+        numbers: of steps; they keep within the buffer.
+        strides: how far a step of each goes.
+    """
+
+    base: View
+    numbers: tuple[Form, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.base.dtype
+
+
+Form = View | Uniform | Lazy | Taken
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -139,6 +158,8 @@ def changed(form: Form, change: Callable[[View], View]) -> Form:
                 made[id(x)] = change(x)
             elif isinstance(x, Lazy):
                 made[id(x)] = Lazy(x.name, x.detail, tuple(map(visit, x.operands)), x.dtype)
+            elif isinstance(x, Taken):
+                made[id(x)] = Taken(change(x.base), tuple(map(visit, x.numbers)), x.strides)
             else:
                 made[id(x)] = x
         return made[id(x)]
@@ -157,8 +178,8 @@ def leaves(form: Form) -> list[View]:
         seen.add(id(x))
         if isinstance(x, View):
             found[id(x)] = x
-        elif isinstance(x, Lazy):
-            for operand in x.operands:
+        elif isinstance(x, (Lazy, Taken)):
+            for operand in x.operands if isinstance(x, Lazy) else (x.base, *x.numbers):
                 visit(operand)
 
     visit(form)

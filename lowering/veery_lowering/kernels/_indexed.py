@@ -17,7 +17,7 @@ from veery_lowering.kernels._moves import clamped, overwritable
 from veery_lowering.kernels._reading import integers, static_shape
 
 
-class _Windows(NamedTuple):
+class Windows(NamedTuple):
     """What the axes are of a gather or scatter.
 
     window: those of a slice among the axes of the result (or the updates); the others number the slices.
@@ -34,7 +34,7 @@ class _Windows(NamedTuple):
     vector: int
 
 
-def _windows(op: Any, attribute: str, names: Sequence[str]) -> _Windows:
+def _windows(op: Any, attribute: str, names: Sequence[str]) -> Windows:
     text = str(op.attributes[attribute])
     lists: list[list[int]] = []
     for name in names:
@@ -42,13 +42,18 @@ def _windows(op: Any, attribute: str, names: Sequence[str]) -> _Windows:
         lists.append([int(n) for n in found[1].split(",")] if found and found[1] else [])
     vector = re.search(r"index_vector_dim = (\d+)", text)
     window, dropped, batched, index_batched, mapped = lists
-    return _Windows(window, dropped, batched, index_batched, mapped, int(vector[1]) if vector else 0)
+    return Windows(window, dropped, batched, index_batched, mapped, int(vector[1]) if vector else 0)
+
+
+def gathered(op: Any) -> Windows:
+    """What the axes of a gather are."""
+    names = "offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims"
+    return _windows(op, "dimension_numbers", (*names, "start_index_map"))
 
 
 @writes("gather")
 def _gather(body: Body, op: Any) -> Form:
-    names = "offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims"
-    windows = _windows(op, "dimension_numbers", (*names, "start_index_map"))
+    windows = gathered(op)
     sizes, (shape, dtype) = integers(op.attributes["slice_sizes"]), checked(op.results[0])
     source, target = body.memory(op.operands[0]), body.temporary(shape, dtype)
     bounds = [n - size for n, size in zip(static_shape(op.operands[0]), sizes)]
@@ -63,13 +68,18 @@ def _gather(body: Body, op: Any) -> Form:
     return target
 
 
+def scattered(op: Any) -> Windows:
+    """What the axes of a scatter are."""
+    names = "update_window_dims", "inserted_window_dims", "input_batching_dims", "scatter_indices_batching_dims"
+    return _windows(op, "scatter_dimension_numbers", (*names, "scatter_dims_to_operand_dims"))
+
+
 @writes("scatter")
 def _scatter(body: Body, op: Any) -> None:
-    names = "update_window_dims", "inserted_window_dims", "input_batching_dims", "scatter_indices_batching_dims"
-    windows = _windows(op, "scatter_dimension_numbers", (*names, "scatter_dims_to_operand_dims"))
+    windows = scattered(op)
     if len(op.operands) != 3 or math.prod(static_shape(op.results[0])) == 1:
         raise Unfit("scatter")
-    combine, updates = _combination(op), body.memory(op.operands[2])
+    combine, updates = combination(op), body.memory(op.operands[2])
     shape = static_shape(op.operands[2])
     if not isinstance(updates, View):
         updates = body.copied(updates, shape)
@@ -92,7 +102,7 @@ def _scatter(body: Body, op: Any) -> None:
     body.set(op.results[0], target)
 
 
-def _each_window(body: Body, parts: View, windows: _Windows, do: Callable[[Sequence[Affine], View], None]) -> None:
+def _each_window(body: Body, parts: View, windows: Windows, do: Callable[[Sequence[Affine], View], None]) -> None:
     """Do something for each slice of an array: with its place, and what it is."""
     numbered = [i for i in range(len(parts.shape)) if i not in windows.window]
 
@@ -108,7 +118,7 @@ def _each_window(body: Body, parts: View, windows: _Windows, do: Callable[[Seque
     visit([])
 
 
-def _index(body: Body, op: Any, windows: _Windows, place: Sequence[Affine]) -> list[str | Affine]:
+def _index(body: Body, op: Any, windows: Windows, place: Sequence[Affine]) -> list[str | Affine]:
     """Where a slice starts along each axis of the operand: the name of an int64, or what is known."""
     value, rank = op.operands[1], len(static_shape(op.operands[0]))
     form, shape, dtype = body.memory(value), static_shape(value), hlo.dtype_of(value)
@@ -142,7 +152,7 @@ def _inside(body: Body, indices: Sequence[str | Affine], bounds: Sequence[int]) 
     return found
 
 
-def _combination(op: Any) -> Callable[[Form, Form], Form]:
+def combination(op: Any) -> Callable[[Form, Form], Form]:
     """How a scatter makes a new value of an old one and an update."""
     block = op.regions[0].blocks[0]
     *inner, end = block.operations

@@ -33,11 +33,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from veery_lowering.kernels._arithmetic import Lines, Unfit, elementwise, spelled
-from veery_lowering.kernels._forms import Affine, Form, Uniform, View, leaves, stored
+from veery_lowering.kernels._forms import Affine, Form, Taken, Uniform, View, leaves, stored
 
 # Bytes of a vector register, and how many of them a value takes at once at most: as many operations are under way.
 _REGISTER = 64
 _MOST_REGISTERS = 4
+# How far elements are apart, at most, that are read or written together with those between them.
+_MOST_APART = 4
+ALTERNATING = range(2, _MOST_APART + 1)
 # Loops of up to so many trips are written out.
 _UNROLLED = 4
 # Rows of a sum that are added up at the same time: what they share is read once.
@@ -114,7 +117,9 @@ class Point:
             step = self._step[id(form)] if self.width > 1 else 0
             at = self._at[id(form)]
             read = lambda: self.nests.load(form, at, step, self.width)
-            return self.nests.once((form.buffer.name, at, step, self.width), read), step == 0
+            return self.nests.once((form.buffer.name, at, step, self.width if step else 1), read), step == 0
+        if isinstance(form, Taken):
+            return self._taken(form)
         operands = [self._value(x) for x in form.operands]
         uniform = all(u for _, u in operands)
         names = [
@@ -127,9 +132,32 @@ class Point:
         make = lambda: elementwise(self.nests.out, form.name, form.detail, names, of, form.dtype, shape)
         return self.nests.once(key, make), uniform
 
-    def store(self, name: str, view: View) -> None:
-        """Write a value to where a view is here."""
-        self.nests.store(name, view, self._at[id(view)], self._step[id(view)], self.width)
+    def _taken(self, form: Taken) -> tuple[str, bool]:
+        numbers = [self._value(x) for x in form.numbers]
+        at, step = self._at[id(form.base)], self._step[id(form.base)] if self.width > 1 else 0
+        nests, buffer = self.nests, form.base.buffer.name
+
+        def place(lane: int) -> Affine:
+            found = at + lane * step
+            for (name, uniform), number, stride in zip(numbers, form.numbers, form.strides):
+                found = found + nests.number(name, number.dtype, 0 if uniform else self.width, lane) * stride
+            return found
+
+        if all(uniform for _, uniform in numbers):
+            start = place(0)
+            read = lambda: nests.load(form.base, start, step, self.width)
+            return nests.once((buffer, start, step, self.width if step else 1), read), step == 0
+
+        def read_each() -> str:
+            elements = [nests.load(form.base, place(lane), 0, 1) for lane in range(self.width)]
+            return nests.out.add(f"vector.from_elements {', '.join(elements)} : {spelled(form.dtype, self.shape)}")
+
+        return nests.once((buffer, at, step, *numbers), read_each), False
+
+    def store(self, name: str, view: View, together: int = 0) -> None:
+        """Write a value to where a view is here; with `together`, so many for each element, which are adjacent."""
+        step, width = (1, self.width * together) if together else (self._step[id(view)], self.width)
+        self.nests.store(name, view, self._at[id(view)], step, width)
 
 
 class Nests:
@@ -146,6 +174,17 @@ class Nests:
     def __init__(self, out: Lines) -> None:
         self.out = out
         self._known: list[dict[object, str]] = [{}]
+        self._workgroups, self._workgroup = 1, ""
+
+    def divide(self, workgroups: int) -> None:
+        """Have each of so many workgroups write a part of what is filled from now on."""
+        self._workgroups, self._workgroup = workgroups, self.workgroup()
+
+    def workgroup(self) -> str:
+        """The number of the workgroup."""
+        name = self.out.new()
+        self.out.head.append(f"{name} = hal.interface.workgroup.id[0] : index")
+        return name
 
     # Text.
 
@@ -193,6 +232,19 @@ class Nests:
             return self.out.index(at.constant)
         return self.out.add(f"arith.addi {total}, {self.out.index(at.constant)} : index") if at.constant else total
 
+    def number(self, name: str, dtype: np.dtype, width: int = 0, lane: int = 0) -> Affine:
+        """An integer that is not negative as a position: a scalar, or of a vector of some width that of a lane."""
+        scalar = spelled(dtype)
+        if width:
+            name = self.lane(name, dtype, width, lane)
+        cast = "index_castui" if dtype.kind == "u" else "index_cast"
+        return Affine.of(self.once(("index", name), lambda: self.out.add(f"arith.{cast} {name} : {scalar} to index")))
+
+    def lane(self, name: str, dtype: np.dtype, width: int, lane: int) -> str:
+        """An element of a vector."""
+        types = f"{spelled(dtype)} from {spelled(dtype, f'{width}x')}"
+        return self.once(("lane", name, lane), lambda: self.out.add(f"vector.extract {name}[{lane}] : {types}"))
+
     def spread(self, name: str, dtype: np.dtype, width: int) -> str:
         """A scalar in all lanes of a vector."""
         if width == 1:
@@ -203,8 +255,8 @@ class Nests:
     def load(self, view: View, at: Affine, step: int, width: int) -> str:
         """Read elements of a view: `width` of them from a place on, `step` apart.
 
-        A vector is loaded where they are adjacent, and reversed where they are so backwards. Others are read one by
-        one. Where all lanes have the same element (a step of 0) it is a scalar. Bools are bytes in memory.
+        A vector is loaded where they are adjacent or nearly so, and reversed where they are so backwards. Others are
+        read one by one. Where all lanes have the same element (a step of 0) it is a scalar. Bools are bytes in memory.
         """
         out, memory = self.out, view.buffer.type
         dtype, vector = stored(view.dtype), spelled(stored(view.dtype), f"{width}x")
@@ -219,6 +271,10 @@ class Nests:
             place = self.position(at + (1 - width))
             name = out.add(f"vector.load {view.buffer.name}[{place}] : {memory}, {vector}")
             name = out.add(f"vector.shuffle {name}, {name} {list(range(width))[::-1]} : {vector}, {vector}")
+        elif 1 < step <= _MOST_APART:
+            all_of = spelled(stored(view.dtype), f"{(width - 1) * step + 1}x")
+            name = out.add(f"vector.load {view.buffer.name}[{self.position(at)}] : {memory}, {all_of}")
+            name = out.add(f"vector.shuffle {name}, {name} {[i * step for i in range(width)]} : {all_of}, {all_of}")
         else:
             elements = ", ".join([scalar(at + i * step) for i in range(width)])
             name = out.add(f"vector.from_elements {elements} : {vector}")
@@ -262,6 +318,7 @@ class Nests:
         axes = merged(target.shape, views)
         lane = _lane(axes, False)
         outer = [axis for axis in axes if axis is not lane]
+        shared = self._shared(axes, lane)
 
         def write(width: int, start: Affine, place: Sequence[tuple[Axis, Affine]]) -> None:
             point = Point(self, views, width, lane).moved([*place, *([(lane, start)] if lane else [])])
@@ -270,19 +327,81 @@ class Nests:
         def row(place: Sequence[tuple[Axis, Affine]]) -> None:
             strided = lane is not None and abs(lane.strides[0]) != 1
             for width, starts in chunks(lane.size if lane else 1, form.dtype, strided):
-                self.each(starts, lambda start, width=width: write(width, start, place))  # type: ignore[misc]
+                each = self._part if lane is shared and self._workgroups > 1 else self.each
+                each(starts, lambda start, width=width: write(width, start, place))  # type: ignore[misc]
 
-        self._over(outer, row)
+        self._over(outer, row, shared)
         self.forget()
 
-    def _over(self, axes: Sequence[Axis], body: Callable[[Sequence[tuple[Axis, Affine]]], None]) -> None:
+    def interleave(self, targets: Sequence[View], forms: Sequence[Form]) -> None:
+        """Write values to places that alternate: each target begins an element behind the one before it."""
+        first, count = targets[0], len(targets)
+        views = [first, *{id(view): view for form in forms for view in leaves(form)}.values()]
+        axes = merged(first.shape, views)
+        lane = next(axis for axis in axes if axis.strides[0] == count)
+        shared = self._shared(axes, lane)
+
+        def write(width: int, start: Affine, place: Sequence[tuple[Axis, Affine]]) -> None:
+            point = Point(self, views, width, lane).moved([*place, (lane, start)])
+            point.store(self._alternating([point.vector(form) for form in forms], first.dtype, width), first, count)
+
+        def row(place: Sequence[tuple[Axis, Affine]]) -> None:
+            for width, starts in chunks(lane.size, first.dtype, True):
+                each = self._part if lane is shared and self._workgroups > 1 else self.each
+                each(starts, lambda start, width=width: write(width, start, place))  # type: ignore[misc]
+
+        self._over([axis for axis in axes if axis is not lane], row, shared)
+        self.forget()
+
+    def _alternating(self, names: Sequence[str], dtype: np.dtype, width: int) -> str:
+        """A vector of an element of each value, then the next of each."""
+        type_, count = spelled(dtype, f"{width}x"), len(names)
+        if width == 1:
+            return self.out.add(f"vector.from_elements {', '.join(names)} : {spelled(dtype, f'{count}x')}")
+        rest = list(names) + [names[-1]] * (_MOST_APART - count if count > 2 else 0)
+        length = width
+        while len(rest) > 2:
+            order, type_ = list(range(2 * length)), spelled(dtype, f"{length}x")
+            rest = [
+                self.out.add(f"vector.shuffle {a}, {b} {order} : {type_}, {type_}")
+                for a, b in zip(rest[::2], rest[1::2])
+            ]
+            length *= 2
+        type_, order = spelled(dtype, f"{length}x"), [k * width + i for i in range(width) for k in range(count)]
+        return self.out.add(f"vector.shuffle {rest[0]}, {rest[1]} {order} : {type_}, {type_}")
+
+    def _shared(self, axes: Sequence[Axis], lane: Axis | None) -> Axis | None:
+        """The axis along which a nest is divided between workgroups: the first that is long enough for all of them."""
+        trips = [axis.size if axis is not lane else axis.size // _REGISTER for axis in axes]
+        most = max(trips, default=0)
+        return next((axis for axis, n in zip(axes, trips) if n >= min(most, self._workgroups)), None)
+
+    def _over(
+        self,
+        axes: Sequence[Axis],
+        body: Callable[[Sequence[tuple[Axis, Affine]]], None],
+        shared: Axis | None = None,
+    ) -> None:
         """A loop over each axis, the first outermost, around what `body` writes at a place."""
         if not axes:
             body([])
             return
         first, *rest = axes
-        inside = lambda i: self._over(rest, lambda place: body([(first, i), *place]))
-        self.each(range(first.size), inside)
+        inside = lambda i: self._over(rest, lambda place: body([(first, i), *place]), shared)
+        each = self._part if first is shared and self._workgroups > 1 else self.each
+        each(range(first.size), inside)
+
+    def _part(self, numbers: range, body: Callable[[Affine], None]) -> None:
+        """Write something for each number of those that are this workgroup's."""
+        out, share = self.out, -(-len(numbers) // self._workgroups) * numbers.step
+        begin = self.position(Affine(numbers.start, ((self._workgroup, share),)))
+        end = out.add(f"arith.addi {begin}, {out.index(share)} : index")
+        end = out.add(f"arith.minui {end}, {out.index(numbers.stop)} : index")
+        index = out.new()
+        out.lines.append(f"scf.for {index} = {begin} to {end} step {out.index(numbers.step)} {{")
+        with self.region():
+            body(Affine.of(index))
+        out.lines.append("}")
 
     def each(self, numbers: range, body: Callable[[Affine], None]) -> None:
         """Write something for each number: a loop, unless they are few."""

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
-from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit, spelled
-from veery_lowering.kernels._placing import MOST_BINDINGS, move_out, packed, unpacked
+from veery_lowering.kernels._executable import Executable
+from veery_lowering.kernels._forms import Buffer, stored
+from veery_lowering.kernels._placing import move_out
 from veery_lowering.kernels._reading import static_shape
-from veery_lowering.kernels._writer import Cells, Writer, names_of, stored
-from veery_lowering.mlir import ir
+from veery_lowering.kernels._writer import Cells, Writer, names_of
 
-# Larger arrays keep several cores busy, and a dispatch a trip is little beside the work.
-_MOST_LANES = 1 << 15
+# Of larger arrays IREE updates those that are given away in place.
+_MOST_LANES = 1 << 22
+# Elements for which a workgroup is worth its start, and how many there are at most.
+_LEAST_SHARE = 1 << 11
+_MOST_WORKGROUPS = 64
 # Elements of a vector. A trip's few values stay in registers, and are enough for several operations at once.
 _WIDTH = 64
 
@@ -44,138 +45,61 @@ def lanes_of(loop: Any) -> int:
 
 
 class RegisterKernel:
-    """A loop as the text of a function with one dispatch."""
+    """A loop as an executable whose workgroups have vectors of their own."""
 
     def __init__(self, loop: Any, lanes: int) -> None:
-        self.writer = Writer(lanes, min(lanes, _WIDTH))
-        self.loop = loop
+        self.loop, self.writer = loop, Writer(lanes, min(lanes, _WIDTH))
         results = self.writer.loop(loop, [self.writer.read(x) for x in loop.operands])
         used = [i for i, x in enumerate(loop.results) if any(True for _ in x.uses)]
-        self.results = {i: results[i] for i in used}
-        if len(self.writer.inputs) + len(self.results) > MOST_BINDINGS:
-            raise Unfit("more buffers than a dispatch has")
-
-    # The module.
+        inputs = {value: self._buffer(f"%in_{k}", form) for k, (value, form) in enumerate(self.writer.inputs.items())}
+        self.outputs = {i: self._buffer(f"%out_{i}", results[i]) for i in used}
+        workgroups = max(1, min(lanes // _LEAST_SHARE, _MOST_WORKGROUPS))
+        self._write(list(inputs.values()), [results[i] for i in used], workgroups)
+        self.executable = Executable(self.writer.out, inputs, list(self.outputs.values()), workgroups)
 
     def replace(self, module: Any, name: str) -> None:
         """Put a call of the kernel in the place of the loop."""
-        loop, body = self.loop, module.regions[0].blocks[0]
-        with loop.location:
-            parsed = ir.Module.parse(self.text(name), module.context)
-            function = next(iter(parsed.body.operations))
-            types = list(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).results)
-            move_out(self.writer.before, loop)
-            body.append(function.operation.detach_from_parent())
-            with ir.InsertionPoint(loop):
-                inputs = self.writer.inputs.items()
-                given = [packed(value, _memory_shape(form, self.writer)) for value, form in inputs]
-                for i, made in zip(self.results, hlo.call(name, given, types)):
-                    result = loop.results[i]
-                    result.replace_all_uses_with(unpacked(made, static_shape(result), hlo.dtype_of(result)))
-        loop.erase()
+        move_out(self.writer.before, self.loop)
+        self.executable.call(module, name, self.loop, {b: self.loop.results[i] for i, b in self.outputs.items()})
+        self.loop.erase()
 
-    # The text.
+    def _buffer(self, name: str, form: Cells) -> Buffer:
+        return Buffer(name, form.dtype, self.writer.lanes if form.lanes else form.names.size)
 
-    def text(self, name: str) -> str:
-        """The kernel as a function of this name."""
-        inputs = [self._memory(form) for form in self.writer.inputs.values()]
-        outputs = [self._memory(form) for form in self.results.values()]
-        listed: Callable[[Iterable[str]], str] = lambda items: ", ".join(items)
-        given = listed(f"%a{k}" for k in range(len(inputs)))
-        parameters = listed(f"%a{k}: {t}" for k, t in enumerate(inputs))
-        arguments = [f"%r{k}: {_TENSOR}<readonly:{t}>" for k, t in enumerate(inputs)]
-        arguments += [f"%w{k}: {_TENSOR}<writeonly:{t}>" for k, t in enumerate(outputs)]
-        body = "\n".join(self._dispatch(inputs, outputs))
-        return f"""
-func.func private @{name}({parameters}) -> ({listed(outputs)}) {{
-  %one = arith.constant 1 : index
-  %result:{len(outputs)} = flow.dispatch.workgroups[%one]({given}) : ({listed(inputs)}) -> ({listed(outputs)}) =
-      ({listed(arguments)}) {{
-{body}
-    flow.return
-  }} count(%n: index) -> (index, index, index) {{
-    %c = arith.constant 1 : index
-    flow.return %c, %c, %c : index, index, index
-  }}
-  return {listed(f"%result#{k}" for k in range(len(outputs)))} : {listed(outputs)}
-}}
-"""
-
-    def _dispatch(self, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
-        """The operations of the dispatch."""
-        out, loop = self.writer.out, self.writer.out.lines
+    def _write(self, inputs: Sequence[Buffer], results: Sequence[Cells], workgroups: int) -> None:
+        """Put the loop, which is written, behind what reads its values and before what writes its results."""
+        writer, out = self.writer, self.writer.out
+        loop, out.lines = out.lines, []
+        forms = list(zip(inputs, writer.inputs.values()))
+        for buffer, form in forms:
+            if not form.lanes:
+                for i, cell in enumerate(form.names.flat):
+                    self._name(cell, form, f"memref.load {buffer.name}[{out.index(i)}] : {buffer.type}")
+        out.prologue += out.lines
+        share = -(-writer.lanes // (workgroups * writer.width)) * writer.width
+        first, last = out.index(0), out.index(writer.lanes)
         out.lines = []
-        for k, (form, type_) in enumerate(zip(self.writer.inputs.values(), inputs)):
-            self._load(k, form, type_)
-        empty = [f"tensor.empty() : {self._memory(form)}" for form in self.results.values() if form.lanes]
-        tensors = [out.add(text) for text in empty]
-        if self.writer.width < self.writer.lanes:
-            results = self._in_chunks(loop, tensors)
-        else:
-            out.lines.append("%start = arith.constant 0 : index")
-            results = self._once(loop, tensors)
-        for k, (type_, tensor) in enumerate(zip(outputs, self._as_tensors(results))):
-            store = f"iree_tensor_ext.dispatch.tensor.store {tensor}, %w{k}, {_whole(type_)}"
-            out.lines.append(f"{store} : {type_} -> {_TENSOR}<writeonly:{type_}>")
-        return [*out.head, *out.lines]
-
-    def _in_chunks(self, loop: Sequence[str], tensors: Sequence[str]) -> list[str]:
-        """Run the loop on one vector after the other."""
-        out, starts, inside, types = self.writer.out, [], [], []
-        rest = iter(tensors)
-        for form in self.results.values():
+        if workgroups > 1:
+            number = out.add("hal.interface.workgroup.id[0] : index")
+            first = out.add(f"arith.muli {number}, {out.index(share)} : index")
+            end = out.add(f"arith.addi {first}, {out.index(share)} : index")
+            last = out.add(f"arith.minui {end}, {last} : index")
+        out.lines.append(f"scf.for %start = {first} to {last} step {out.index(writer.width)} {{")
+        for buffer, form in forms:
             if form.lanes:
-                starts.append(next(rest))
-                types.append(self._memory(form))
-            else:
-                starts += [out.constant(0, form.dtype, "")] * len(names_of(form))
-                types += [spelled(form.dtype)] * len(names_of(form))
-        inside = [out.new() for _ in starts]
-        result, joined = out.new(), ", ".join(types)
-        carried = ", ".join(f"{a} = {b}" for a, b in zip(inside, starts))
-        bounds = f"{out.index(0)} to {out.index(self.writer.lanes)} step {out.index(self.writer.width)}"
-        out.lines.append(f"{result}:{len(types)} = scf.for %start = {bounds} iter_args({carried}) -> ({joined}) {{")
-        ends = self._once(loop, [name for name, start in zip(inside, starts) if start in tensors])
-        out.lines += [f"scf.yield {', '.join(ends)} : {joined}", "}"]
-        return [f"{result}#{k}" for k in range(len(types))]
-
-    def _once(self, loop: Sequence[str], tensors: Sequence[str]) -> list[str]:
-        """Run the loop on one vector, or on scalars alone; returns the tensors written, and the scalars."""
-        out, rest = self.writer.out, iter(tensors)
-        places = {i: next(rest) for i, form in self.results.items() if form.lanes}
-        for k, form in enumerate(self.writer.inputs.values()):
-            if form.lanes:
-                read = self._vector(f"%t{k}", out.index(0), self._memory(form), form.dtype)
+                zero, vector = out.constant(0, stored(form.dtype), ""), spelled(stored(form.dtype), f"{writer.width}x")
+                read = f"vector.transfer_read {buffer.name}[%start], {zero} : {buffer.type}, {vector}"
                 self._name(form.names.item(), form, read)
         out.lines += loop
-        ends: list[str] = []
-        for i, form in self.results.items():
+        for buffer, form in zip(self.outputs.values(), results):
+            names = [writer.to_store(name, form.dtype, form.lanes) for name in names_of(form)]
             if form.lanes:
-                x = self.writer.to_store(form.names.item(), form.dtype, True)
-                ends.append(self._write(x, places[i], out.index(0), self._memory(form), form.dtype))
-            else:
-                ends += names_of(form)
-        return ends
-
-    def _load(self, k: int, form: Cells, type_: str) -> None:
-        """Read an input: a tensor, and from it the scalars."""
-        out = self.writer.out
-        name = f"%t{k}"
-        source = f"%r{k}, {_whole(type_)} : {_TENSOR}<readonly:{type_}>"
-        out.lines.append(f"{name} = iree_tensor_ext.dispatch.tensor.load {source} -> {type_}")
-        if not form.lanes:
-            for i, cell in enumerate(form.names.flat):
-                self._name(cell, form, f"tensor.extract {name}[{out.index(0)}, {out.index(i)}] : {type_}")
-
-    def _vector(self, tensor: str, row: str, type_: str, dtype: np.dtype) -> str:
-        """Reading a vector of a row."""
-        zero = self.writer.out.constant(0, stored(dtype), "")
-        vector = spelled(stored(dtype), f"{self.writer.width}x")
-        return f"vector.transfer_read {tensor}[{row}, %start], {zero} : {type_}, {vector}"
-
-    def _write(self, x: str, tensor: str, row: str, type_: str, dtype: np.dtype) -> str:
-        vector = spelled(stored(dtype), f"{self.writer.width}x")
-        return self.writer.out.add(f"vector.transfer_write {x}, {tensor}[{row}, %start] : {vector}, {type_}")
+                vector = spelled(stored(form.dtype), f"{writer.width}x")
+                out.lines.append(f"vector.transfer_write {names[0]}, {buffer.name}[%start] : {vector}, {buffer.type}")
+            else:  # the same in all workgroups
+                places = enumerate(names)
+                out.lines += [f"memref.store {x}, {buffer.name}[{out.index(i)}] : {buffer.type}" for i, x in places]
+        out.lines.append("}")
 
     def _name(self, name: str, form: Cells, read: str) -> None:
         """Give what is read from memory the name under which the loop knows it."""
@@ -186,32 +110,3 @@ func.func private @{name}({parameters}) -> ({listed(outputs)}) {{
         memory, shape = stored(form.dtype), f"{self.writer.width}x" if form.lanes else ""
         zero = out.constant(0, memory, shape)
         out.lines.append(f"{name} = arith.cmpi ne, {out.add(read)}, {zero} : {spelled(memory, shape)}")
-
-    def _as_tensors(self, names: Sequence[str]) -> list[str]:
-        """The results as tensors: those of scalars are made of them."""
-        rest, tensors = iter(names), []
-        for form in self.results.values():
-            if form.lanes:
-                tensors.append(next(rest))
-                continue
-            cells = [self.writer.to_store(next(rest), form.dtype, False) for _ in names_of(form)]
-            tensors.append(self.writer.out.add(f"tensor.from_elements {', '.join(cells)} : {self._memory(form)}"))
-        return tensors
-
-    def _memory(self, form: Cells) -> str:
-        """The type of a value in memory."""
-        rows, row = _memory_shape(form, self.writer)
-        return f"tensor<{rows}x{row}x{spelled(stored(form.dtype))}>"
-
-
-def _memory_shape(form: Cells, writer: Writer) -> tuple[int, int]:
-    """The shape of a value in memory: a matrix of its rows."""
-    return 1, writer.lanes if form.lanes else form.names.size
-
-
-_TENSOR = "!iree_tensor_ext.dispatch.tensor"
-
-
-def _whole(type_: str) -> str:
-    rows, row = type_.removeprefix("tensor<").split("x")[:2]
-    return f"offsets = [0, 0], sizes = [{rows}, {row}], strides = [1, 1]"

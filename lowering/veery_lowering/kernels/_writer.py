@@ -12,6 +12,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Lines, Unfit, elementwise, spelled, supported
+from veery_lowering.kernels._forms import stored
 from veery_lowering.kernels._reading import comparison, integers, static_shape
 
 _MOST_LINES = 4000
@@ -26,11 +27,6 @@ class Cells:
     names: np.ndarray[Any, Any]
     dtype: np.dtype
     lanes: bool = False
-
-
-def stored(dtype: np.dtype) -> np.dtype:
-    """The dtype in which a value lies in memory."""
-    return np.dtype(np.int8) if dtype.kind == "b" else dtype
 
 
 class Writer:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from veery_lowering.kernels import fuse_loops
+from veery_lowering.kernels import fuse_loops, fuse_moves
 from veery_lowering.mlir import base_name, operations
 from veery_lowering.passes.stablehlo.aliasing import protect_arguments
 from veery_lowering.passes.stablehlo.barriers import (
@@ -196,6 +196,11 @@ PASSES = (
     Pass(
         Stage.SIMPLIFIED, fuse_loops, "a trip of a loop costs a dispatch",
         lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, about="while",
+    ),
+    # What loops are left is seen now.
+    Pass(
+        Stage.SIMPLIFIED, fuse_moves, "each part of a join, and each step of a scatter, is a dispatch of its own",
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, about="concatenate gather pad scatter",
     ),
     Pass(Stage.SIMPLIFIED, settle_products, "products forget the signs of what was converted for them"),
     # Behind what takes loops for kernels, which run in one thread, and what looks at the sums of products.

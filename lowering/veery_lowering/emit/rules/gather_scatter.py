@@ -7,6 +7,7 @@ redirected, and windows are expanded to points.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -52,17 +53,27 @@ def bound(indices: Value, limits: Sequence[int], mask: bool) -> Bounded:
     valid = None
     if mask:
         each = hlo.and_(hlo.compare(indices, zero, "GE"), hlo.compare(indices, upper, "LE"))
-        valid = hlo.reduce(each, hlo.constant(np.True_), (len(shape) - 1,), hlo.and_)
+        valid = _all_of_last(each, shape)
     clamped = hlo.minimum(hlo.maximum(indices, zero), upper)
     wide = max(filter(is_static, limits), default=0) > np.iinfo(np.int32).max
     return Bounded(hlo.convert(clamped, np.int64 if wide else np.int32), valid)
+
+
+def _all_of_last(x: Value, shape: Sequence[Any]) -> Value:
+    """Whether all is true along the last axis."""
+    *batch, count = shape
+    if not all(map(is_static, shape)):
+        return hlo.reduce(x, hlo.constant(np.True_), (len(batch),), hlo.and_)
+    parts = [hlo.slice(x, [*[0] * len(batch), k], [*batch, k + 1]) for k in range(count)]
+    return functools.reduce(hlo.and_, [hlo.reshape(part, batch, (*batch, 1)) for part in parts])
 
 
 def _upper(limits: Sequence[Any], shape: Sequence[Any], dtype: np.dtype) -> Value:
     """The limits as index vectors of a shape."""
     if all(map(is_static, (*limits, *shape))):
         top = np.iinfo(dtype).max
-        return hlo.constant(np.broadcast_to(np.array([min(max(n, 0), top) for n in limits], dtype), shape))
+        each = hlo.constant(np.array([min(max(n, 0), top) for n in limits], dtype))
+        return hlo.broadcast_in_dim(each, shape, (len(shape) - 1,))
     parts = [hlo.broadcast_in_dim(hlo.scalar_of_size(n, dtype), (*shape[:-1], 1), ()) for n in limits]
     return parts[0] if len(parts) == 1 else hlo.concatenate(parts, len(shape) - 1)
 

@@ -1,0 +1,107 @@
+"""What the operations of a kernel become: an executable, and a function that calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.kernels._arithmetic import Lines, Unfit
+from veery_lowering.kernels._bindings import Binding, bindings
+from veery_lowering.kernels._forms import Buffer
+from veery_lowering.kernels._placing import MOST_BINDINGS, packed, unpacked
+from veery_lowering.mlir import ir
+
+
+class Executable:
+    """What was written, as a dispatch.
+
+    Args:
+        out: the operations.
+        inputs: the buffers of what is read.
+        outputs: the buffers of the results.
+        workgroups: how many run it.
+        scratch: memory beyond the stack.
+
+    Raises:
+        Unfit: it has more buffers than a dispatch may have.
+    """
+
+    def __init__(
+        self,
+        out: Lines,
+        inputs: Mapping[Any, Buffer],
+        outputs: Sequence[Buffer],
+        workgroups: int = 1,
+        scratch: Sequence[Buffer] = (),
+    ) -> None:
+        self.out, self.inputs, self.workgroups, self.scratch = out, inputs, workgroups, scratch
+        self.taken, self.made = bindings(inputs.values()), bindings(outputs)
+        if len(self.taken) + len(self.made) + bool(scratch) > MOST_BINDINGS:
+            taken, made = (bindings(given, shared=True) for given in (inputs.values(), outputs))
+            self.taken, self.made = taken, made
+        if len(self.taken) + len(self.made) + bool(scratch) > MOST_BINDINGS:
+            raise Unfit("more buffers than a dispatch has")
+
+    def call(self, module: Any, name: str, before: Any, results: Mapping[Buffer, Any]) -> None:
+        """Put a call in front of an operation, and what it gives in the place of values."""
+        with before.location:
+            parsed = ir.Module.parse(self.text(name), module.context)
+            executable, function = parsed.body.operations
+            types = list(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).results)
+            for op in (executable, function):
+                module.regions[0].blocks[0].append(op.operation.detach_from_parent())
+            with ir.InsertionPoint(before):
+                values = {buffer: packed(value, (buffer.size,)) for value, buffer in self.inputs.items()}
+                given = [binding.joined(values) for binding in self.taken]
+                for binding, made in zip(self.made, hlo.call(name, given, types)):
+                    for buffer, part in binding.parts(made):
+                        result = results[buffer]
+                        result.replace_all_uses_with(unpacked(part, list(hlo.shape_of(result)), hlo.dtype_of(result)))
+
+    def text(self, name: str) -> str:
+        """The executable, and the function of this name that calls it."""
+        inputs, outputs = self.taken, [*self.made, *self._scratch()]
+        given = ", ".join(f"%a{k}: {binding.tensor}" for k, binding in enumerate(inputs))
+        names = ", ".join(f"%a{k}" for k in range(len(inputs)))
+        taken, made = (", ".join(binding.tensor for binding in each) for each in (inputs, outputs))
+        access = ["ReadOnly" for _ in inputs] + ["" for _ in outputs]
+        listed = ", ".join(f"#hal.pipeline.binding<storage_buffer{', ' * bool(b)}{b}>" for b in access)
+        layout = f"#hal.pipeline.layout<bindings = [{listed}]>"
+        return f"""
+hal.executable.source private @{name}_code {{
+  hal.executable.export public @{name}_run ordinal(0) layout({layout})
+      count(%device: !hal.device) -> (index, index, index) {{
+    %count = arith.constant {self.workgroups} : index
+    %one = arith.constant 1 : index
+    hal.return %count, %one, %one : index, index, index
+  }}
+  builtin.module {{
+    func.func @{name}_run() {{
+{chr(10).join(self._lines(layout, [*inputs, *outputs]))}
+      return
+    }}
+  }}
+}}
+func.func private @{name}({given}) -> ({made}) {{
+  %result:{len(outputs)} = flow.dispatch @{name}_code::@{name}_run({names}) : ({taken}) -> ({made})
+  return {", ".join(f"%result#{k}" for k in range(len(outputs)))} : {made}
+}}
+"""
+
+    def _scratch(self) -> list[Binding]:
+        """The memory beyond the stack as one binding."""
+        return [Binding("i8", tuple(self.scratch))] if self.scratch else []
+
+    def _lines(self, layout: str, given: Sequence[Binding]) -> list[str]:
+        out, bound = self.out, []
+        for k, binding in enumerate(given):
+            subspan = f"hal.interface.binding.subspan layout({layout}) binding({k}) offset({out.index(0)})"
+            if binding.single is not None:
+                bound.append(f"{binding.single.name} = {subspan} : {binding.single.type}")
+                continue
+            whole = f"memref<{binding.nbytes}xi8>"
+            bound.append(f"%bytes{k} = {subspan} : {whole}")
+            for buffer, start in binding.starts():
+                bound.append(f"{buffer.name} = memref.view %bytes{k}[{out.index(start)}][] : {whole} to {buffer.type}")
+        return [*out.head, *bound, *out.prologue, *out.lines]

@@ -1,0 +1,187 @@
+"""What joins arrays or looks elements up, as one dispatch that writes each element once.
+
+IREE copies each operand of a concatenation or padding to its place by a dispatch of its own, after it was computed, and
+what is elementwise of the whole is another; it computes each number of an index by itself. Here the result is divided
+into the parts that are computed in one way each, with all that is elementwise before and after, and with slices of the
+result. us, on two cores, of float32, by IREE and so: a join, padding and slices of 1000x1000 990 and 140, three arrays
+of 300x300 stacked 119 and 52, 10 elements of each of 1000 rows 58 and 11, 50 rows of 100 6.7 and 5.5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.kernels import _indexed, _moves  # noqa: F401  (each registers what it writes)
+from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
+from veery_lowering.kernels._body import Body, checked
+from veery_lowering.kernels._executable import Executable
+from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, whole
+from veery_lowering.kernels._nests import ALTERNATING
+from veery_lowering.kernels._reading import integers, static_shape
+from veery_lowering.kernels._windows import CHEAP, Opaque, Parts, work_of
+from veery_lowering.mlir import base_name
+
+JOINS = frozenset(("stablehlo.concatenate", "stablehlo.pad"))
+ROOTS = JOINS | {"stablehlo.gather"}
+_VIEWS = frozenset("broadcast_in_dim reshape reverse slice transpose".split())
+# How much more may be computed because values are used at several places than if each were computed once.
+_MOST_REPEATED = 1.5
+# Elements for which a workgroup is worth its start, and how many there are at most.
+_LEAST_SHARE = 1 << 13
+_MOST_WORKGROUPS = 64
+# Elements from which on copies and dispatches that write to their place at once are not worth fewer dispatches.
+_MANY = 1 << 14
+
+
+class JoinKernel:
+    """A value that is joined of others as an executable.
+
+    Args:
+        root: the operation whose result is computed.
+        places: the values that its block computes, with their order.
+
+    Raises:
+        Unfit: it cannot be written so, or IREE writes it as well.
+    """
+
+    def __init__(self, root: Any, places: Mapping[Any, int]) -> None:
+        self.root = root
+        (self.result,) = root.results
+        shape, dtype = checked(self.result)
+        if dtype.kind == "b" or math.prod(shape) == 1:
+            raise Unfit(f"{dtype} of shape {shape}")
+        outside: set[Any] = set()
+        while True:
+            self.inside = computed(root, places, outside)
+            self.body, output = Body(), Buffer("%out", dtype, math.prod(shape))
+            try:
+                parts = Parts(self.body, set(self.inside))
+                written = parts.of(self.result, whole(output, shape))
+            except Opaque as opaque:
+                outside.add(opaque.value)
+                continue
+            repeated = [value for value in self.inside if value != self.result and len(_users(value)) > 1]
+            if not repeated or parts.work() <= _MOST_REPEATED * sum(map(work_of, self.inside)):
+                break
+            outside.update(repeated)
+        made = {value.owner.name for value in self.inside}
+        if made.isdisjoint(ROOTS):
+            raise Unfit("nothing is joined or looked up")
+        if root.name in JOINS and "stablehlo.gather" not in made and all(place.is_contiguous for place, _ in written):
+            if math.prod(shape) >= _MANY or not any(isinstance(form, Lazy) for _, form in written):
+                raise Unfit("what IREE writes to its place")
+        workgroups = max(1, min(math.prod(shape) // _LEAST_SHARE, _MOST_WORKGROUPS))
+        self.body.nests.divide(workgroups)
+        for group in _alternating(written):
+            if len(group) == 1:
+                self.body.nests.fill(*group[0], math.prod(shape))
+            else:
+                self.body.nests.interleave(*zip(*group))
+        self.output = output
+        self.executable = Executable(self.body.out, self.body.inputs, [output], workgroups)
+
+    def replace(self, module: Any, name: str) -> None:
+        """Put a call of the kernel in the place of what it computes."""
+        self.executable.call(module, name, self.root, {self.output: self.result})
+        erase(self.inside)
+
+
+def _alternating(parts: Sequence[tuple[View, Form]]) -> list[list[tuple[View, Form]]]:
+    """The parts in groups that fill adjacent elements in turn, in the order of these; those of all others are alone."""
+    rest, groups = list(parts), []
+    while rest:
+        first = rest[0][0]
+        same = [part for part in rest if (part[0].shape, part[0].strides) == (first.shape, first.strides)]
+        same.sort(key=lambda part: part[0].offset.constant)
+        offsets = [place.offset.constant for place, _ in same]
+        apart = [s for n, s in zip(first.shape, first.strides) if n > 1]
+        adjacent = offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+        group = same if len(same) in ALTERNATING and len(same) in apart and adjacent else [rest[0]]
+        groups.append(group)
+        rest = [part for part in rest if part not in group]
+    return groups
+
+
+def root_of(join: Any) -> Any:
+    """The operation up to which what is made of a join is computed with it."""
+    op = join
+    while True:
+        users = _users(op.results[0])
+        if len(users) != 1:
+            return op
+        (user,) = users
+        name = base_name(user.name)
+        if user.block != op.operation.block or not (name in ELEMENTWISE or name in ("slice", "reverse", *_JOINED)):
+            return op
+        try:
+            checked(user.results[0])
+        except Unfit:
+            return op
+        op = user
+
+
+_JOINED = frozenset(map(base_name, JOINS))
+
+
+def erase(values: Iterable[Any]) -> None:
+    """Erase what computes values, users first, where nothing uses them."""
+    for op in dict.fromkeys(value.owner.operation for value in values):
+        if not any(True for x in op.results for _ in x.uses):
+            op.erase()
+
+
+def computed(root: Any, places: Mapping[Any, int], outside: set[Any]) -> list[Any]:
+    """The values that a kernel computes: that of the root, and what nothing else reads; users come before."""
+    found = {root.results[0]: None}
+    rest = set(root.operands)
+    while rest:
+        value = max(rest, key=lambda x: places.get(x, -1))
+        rest.remove(value)
+        if value in places and value not in outside and _may_compute(value, found):
+            found[value] = None
+            rest.update(value.owner.operands)
+    return list(found)
+
+
+def _may_compute(value: Any, found: dict[Any, None]) -> bool:
+    """Whether a value is computed where it is used, all of its users being known."""
+    op = value.owner
+    name = base_name(op.name)
+    if name == "optimization_barrier":  # between what is scattered and the scatter
+        return all(user.name == "stablehlo.scatter" and user.results[0] in found for user in _users(value))
+    if len(op.results) != 1 or hlo.is_constant(value):
+        return False
+    try:
+        shape, dtype = checked(value)
+        for x in op.operands:
+            checked(x)
+    except Unfit:
+        return False
+    if name in _VIEWS:
+        return name != "transpose" or _keeps_rows(op) or math.prod(shape) < _MANY
+    users = _users(value)
+    if any(user.name == "stablehlo.gather" and user.operands[0] == value for user in users):
+        return False  # it is read where it lies
+    if not all(user.results and user.results[0] in found for user in users):
+        return False
+    if op.name not in ROOTS and name not in ELEMENTWISE:
+        return False
+    return name in CHEAP or math.prod(shape) == 1 or not any(map(_enlarges, users))
+
+
+def _users(value: Any) -> set[Any]:
+    return {use.owner.operation for use in value.uses}
+
+
+def _enlarges(op: Any) -> bool:
+    name = base_name(op.name)
+    return name == "broadcast_in_dim" and static_shape(op.operands[0]) != static_shape(op.results[0])
+
+
+def _keeps_rows(op: Any) -> bool:
+    """Whether a transposition leaves the last axis where it is."""
+    order = integers(op.attributes["permutation"])
+    return order[-1] == len(order) - 1

@@ -1,0 +1,173 @@
+"""Sums of segments, histograms and all else that is scattered into equal elements, as one dispatch.
+
+IREE computes the rows' numbers, what is added to each, and the sums in dispatches of their own, the last one element by
+element. Here a row's number and what is added are computed where they are used, rows are added as vectors, and where
+they are long, each workgroup adds up columns of its own, so that no two of them write to one place. us, on two cores,
+by IREE and so: sums of 100,000 numbers in 1000 segments 92 and 39, of 5000 rows of 32 in 100 segments 70 and 13.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.kernels._arithmetic import Unfit, elementwise
+from veery_lowering.kernels._body import Body, checked
+from veery_lowering.kernels._executable import Executable
+from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Uniform, View, changed, leaves, whole
+from veery_lowering.kernels._indexed import combination, scattered
+from veery_lowering.kernels._joins import JOINS, computed, erase
+from veery_lowering.kernels._nests import Axis, Point, chunks, merged
+from veery_lowering.kernels._reading import static_shape
+from veery_lowering.kernels._windows import Cut, Opaque, Parts, Window
+
+# Elements of a row that a workgroup adds up at least, and terms from which on there are several workgroups.
+_LEAST_COLUMNS = 64
+_LEAST_TERMS = 1 << 15
+
+
+class ScatterKernel:
+    """A scatter of rows as an executable.
+
+    Args:
+        root: the operation: of rows [P, R] into [N, R] that have equal elements.
+        places: the values that its block computes, with their order.
+
+    Raises:
+        Unfit: it cannot be written so.
+    """
+
+    def __init__(self, root: Any, places: Mapping[Any, int]) -> None:
+        self.root, self.result = root, root.results[0]
+        start = _start(root)
+        (self.rows, self.row), self.dtype = checked(self.result)
+        self.points, _ = static_shape(root.operands[2])
+        if self.dtype.kind == "b":
+            raise Unfit("booleans")
+        self.combine = combination(root)
+        outside: set[Any] = set()
+        while True:
+            self.inside = computed(root, places, outside)
+            self.body = Body()
+            parts = Parts(self.body, set(self.inside))
+            try:
+                numbers, updates = (parts.form(x, Window.whole(static_shape(x))) for x in root.operands[1:])
+                break
+            except Opaque as opaque:
+                outside.add(opaque.value)
+            except Cut:
+                outside.update(x for x in self.inside if x.owner.name in JOINS)
+        self.target = Buffer("%out", self.dtype, self.rows * self.row)
+        constant = self.body.out.constant(start, self.dtype, "")
+        workgroups = 1
+        if self.row == 1:
+            self.body.nests.fill(whole(self.target, (self.rows,)), Uniform(constant, self.dtype), self.rows)
+            self._add_numbers(numbers, updates)
+        else:
+            workgroups = _workgroups(self.points, self.row)
+            self._add_rows(numbers, updates, Uniform(constant, self.dtype), self.row // workgroups)
+        self.executable = Executable(self.body.out, self.body.inputs, [self.target], workgroups)
+
+    def replace(self, module: Any, name: str) -> None:
+        """Put a call of the kernel in the place of the scatter."""
+        self.executable.call(module, name, self.root, {self.target: self.result})
+        erase(self.inside)
+
+    def _add_numbers(self, numbers: Form, updates: Form) -> None:
+        """Of rows of one element: numbers and updates as vectors, then one sum after the other."""
+        nests, flat = self.body.nests, (self.points,)
+        forms = [changed(x, lambda view: view.reshaped(flat) or view) for x in (numbers, updates)]
+        views = list({id(view): view for form in forms for view in leaves(form)}.values())
+        axes = merged(flat, views) or [Axis(self.points, tuple(0 for _ in views))]
+        (lane,) = axes
+
+        def add(width: int, begin: Affine) -> None:
+            point = Point(nests, views, width, lane).moved([(lane, begin)])
+            names = [point.vector(form) for form in forms]
+            for k in range(width):
+                number, update = (self._lane(name, form, width, k) for name, form in zip(names, forms))
+                self._add(number, numbers, Uniform(update, self.dtype), lambda at: View(self.target, (1,), (1,), at))
+
+        for width, starts in chunks(self.points, numbers.dtype, True):
+            nests.each(starts, lambda begin, width=width: add(width, begin))  # type: ignore[misc]
+        nests.forget()
+
+    def _lane(self, name: str, form: Form, width: int, k: int) -> str:
+        return name if width == 1 else self.body.nests.lane(name, form.dtype, width, k)
+
+    def _add_rows(self, numbers: Form, updates: Form, start: Form, columns: int) -> None:
+        """Of longer rows: one after the other, of each the columns of a workgroup."""
+        nests, row = self.body.nests, self.row
+        first = Affine()
+        if columns < row:
+            first = Affine.of(nests.workgroup()) * columns
+        nests.fill(View(self.target, (self.rows, columns), (row, 1), first), start, self.rows * columns)
+
+        def add(point: Affine) -> None:
+            one = changed(numbers, lambda view: view.sliced([point, 0], (1, 1)))
+            number = self.body.kept(one, (1, 1))
+            assert isinstance(number, Uniform)
+            part = changed(updates, lambda view: view.sliced([point, first], (1, columns)).permuted([0, 1]))
+            part = changed(part, lambda view: view.reshaped((columns,)) or view)
+            self._add(number.name, numbers, part, lambda at: View(self.target, (columns,), (1,), at * row + first))
+
+        nests.each(range(self.points), add)
+        nests.forget()
+
+    def _add(self, number: str, numbers: Form, update: Form, place: Callable[[Affine], View]) -> None:
+        """Write the code that joins an update with a row, where there is such a row."""
+        out, nests, dtype = self.body.out, self.body.nests, numbers.dtype
+        low, high = _bounds(self.body, numbers)
+        if 0 <= low and high < self.rows:
+            here = place(nests.number(number, dtype))
+            nests.fill(here, self.combine(here, update))
+            return
+        wide = np.dtype(np.int64)
+        number = elementwise(out, "convert", "", [number], dtype, wide, "")
+        tests = [out.add(f"arith.cmpi sge, {number}, {out.constant(0, wide, '')} : i64")]
+        tests.append(out.add(f"arith.cmpi slt, {number}, {out.constant(self.rows, wide, '')} : i64"))
+        out.lines.append(f"scf.if {out.add(f'arith.andi {tests[0]}, {tests[1]} : i1')} {{")
+        with nests.apart():
+            here = place(nests.number(number, wide))
+            nests.fill(here, self.combine(here, update))
+        out.lines.append("}")
+
+
+def _start(root: Any) -> Any:
+    """What all elements are before anything is scattered."""
+    windows = scattered(root)
+    rows = (windows.window, windows.dropped, windows.batched, windows.mapped, windows.vector) == ([1], [0], [], [0], 1)
+    start = hlo.splat_of(root.operands[0]) if len(root.operands) == 3 and rows else None
+    if start is None or hlo.dtype_of(root.operands[1]) == np.uint64:
+        raise Unfit("a scatter of another form")
+    return start
+
+
+def _workgroups(points: int, row: int) -> int:
+    """How many workgroups have columns of their own."""
+    if points * row < _LEAST_TERMS:
+        return 1
+    return max(n for n in range(1, max(1, row // _LEAST_COLUMNS) + 1) if row % n == 0)
+
+
+def _bounds(body: Body, form: Form) -> tuple[float, float]:
+    """Between which numbers an integer lies."""
+    if isinstance(form, Uniform):
+        known = body.out.known(form.name)
+        return (-math.inf, math.inf) if known is None else (known, known)
+    if not isinstance(form, Lazy) or form.dtype.kind != "i":
+        return -math.inf, math.inf
+    ends = [_bounds(body, x) for x in form.operands]
+    if form.name == "clamp":
+        return ends[0][0], ends[2][1]
+    if form.name == "maximum":
+        return max(a for a, _ in ends), max(b for _, b in ends)
+    if form.name == "minimum":
+        return min(a for a, _ in ends), min(b for _, b in ends)
+    if form.name == "select":
+        return min(a for a, _ in ends[1:]), max(b for _, b in ends[1:])
+    return -math.inf, math.inf

@@ -1,0 +1,319 @@
+"""Parts of arrays, and what they are of values that are joined of others: each part is computed from its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
+from veery_lowering.kernels._body import Body, checked
+from veery_lowering.kernels._forms import Form, Lazy, Taken, Uniform, View, changed, leaves
+from veery_lowering.kernels._indexed import gathered
+from veery_lowering.kernels._reading import comparison, integers, static_shape
+from veery_lowering.mlir import base_name, ir
+
+_MOST_PARTS = 64
+# Elementwise operations that cost no more than reading what they read.
+CHEAP = frozenset(
+    "abs add and bitcast_convert clamp compare convert maximum minimum multiply negate not or select"
+    " subtract xor".split()
+)
+_COST = 16  # of others, in such operations
+_SMALL = 64  # elements of a constant that is looked into
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of an array: of each axis where it starts, how many elements it has, and how far these are apart."""
+
+    starts: tuple[int, ...]
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    @staticmethod
+    def of(ranges: Sequence[tuple[int, int, int]]) -> Window:
+        return Window(*(tuple(each[k] for each in ranges) for k in range(3)))
+
+    @staticmethod
+    def whole(shape: Sequence[int]) -> Window:
+        return Window.of([(0, n, 1) for n in shape])
+
+    @property
+    def ranges(self) -> list[tuple[int, int, int]]:
+        return list(zip(self.starts, self.sizes, self.steps))
+
+    def replaced(self, axis: int, start: int, size: int, step: int) -> Window:
+        ranges = self.ranges
+        ranges[axis] = start, size, step
+        return Window.of(ranges)
+
+
+class Cut(Exception):
+    """A window is not computed in one way: it has to be divided along an axis.
+
+    Attributes:
+        at: before which element.
+        period: how many elements are computed each in a way of its own, again and again; 1 where `at` is meant.
+    """
+
+    def __init__(self, axis: int, at: int = 0, period: int = 1) -> None:
+        super().__init__(axis)
+        self.axis, self.at, self.period = axis, at, period
+
+    def divided(self, window: Window, target: View) -> Iterator[tuple[Window, View]]:
+        """The parts of a window, and where they go."""
+        start, size, step = window.ranges[self.axis]
+        if self.period > 1:
+            parts = [(k, -(-(size - k) // self.period)) for k in range(min(self.period, size))]
+        else:
+            parts = [(0, self.at), (self.at, size - self.at)]
+        for first, count in parts:
+            part = window.replaced(self.axis, start + first * step, count, step * self.period)
+            zeros = [0] * len(window.sizes)
+            places = Window(tuple(zeros), part.sizes, tuple(1 for _ in zeros))
+            places = places.replaced(self.axis, first, count, self.period)
+            yield part, target.sliced(places.starts, places.sizes, places.steps)
+
+
+class Opaque(Exception):
+    """A value cannot be computed part by part here.
+
+    Attributes:
+        value: it.
+    """
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class Parts:
+    """Computes parts of values.
+
+    Args:
+        body: writes what is read from outside.
+        inside: the values that are computed; all others are read.
+    """
+
+    def __init__(self, body: Body, inside: Collection[Any]) -> None:
+        self.body, self.inside = body, inside
+        self._made: dict[tuple[Any, Window], Form] = {}
+
+    def of(self, value: Any, target: View) -> list[tuple[View, Form]]:
+        """The parts of a value, each with its place in memory.
+
+        Raises:
+            Opaque: a value has to be outside.
+            Unfit: there are too many parts.
+        """
+        rest, found = [(Window.whole(static_shape(value)), target)], []
+        while rest:
+            window, place = rest.pop()
+            try:
+                found.append((place, self.form(value, window)))
+            except Cut as cut:
+                rest += cut.divided(window, place)
+            if len(rest) + len(found) > _MOST_PARTS:
+                raise Unfit("many parts")
+        return found[::-1]
+
+    def work(self) -> int:
+        """How much is computed, in cheap operations."""
+        return sum(_cost(value) * math.prod(window.sizes) for value, window in self._made if value in self.inside)
+
+    def form(self, value: Any, window: Window) -> Form:
+        """A part of a value.
+
+        Raises:
+            Cut: the part has to be divided.
+            Opaque: a value has to be outside.
+        """
+        key = value, window
+        if key not in self._made:
+            self._made[key] = self._form(value, window)
+        return self._made[key]
+
+    def _form(self, value: Any, window: Window) -> Form:
+        if value not in self.inside:
+            return self._constant(value, window) or _part(self.body.read(value), window)
+        op = value.owner
+        name = base_name(op.name)
+        if name == "optimization_barrier":
+            return self.form(op.operands[ir.OpResult(value).result_number], window)
+        if name in ELEMENTWISE:
+            _, dtype = checked(value)
+            forms = [self._operand(x, window) for x in op.operands]
+            return Lazy(name, comparison(op), tuple(forms), dtype)
+        return _PARTS[name](self, op, window)
+
+    def _operand(self, value: Any, window: Window) -> Form:
+        """What an elementwise operation reads: a selection and a clamp may be given one number for all elements."""
+        if static_shape(value) or not window.sizes:
+            return self.form(value, window)
+        return changed(self.form(value, Window((), (), ())), lambda view: view.spread(window.sizes, ()))
+
+    def _constant(self, value: Any, window: Window) -> Form | None:
+        """One element of a small constant; None where there are several, or it is none."""
+        _, dtype = checked(value)
+        few = math.prod(window.sizes) == 1 and math.prod(static_shape(value)) <= _SMALL
+        if not few or dtype.kind not in "iu" or not hlo.is_constant(value):
+            return None
+        element = np.array(ir.DenseIntElementsAttr(value.owner.attributes["value"]))[window.starts]
+        return Uniform(self.body.out.constant(element, dtype, ""), dtype)
+
+
+def work_of(value: Any) -> int:
+    """How much it is to compute a value, in cheap operations."""
+    return _cost(value) * math.prod(static_shape(value))
+
+
+def _cost(value: Any) -> int:
+    name = base_name(value.owner.name)
+    return (1 if name in CHEAP else _COST) if name in ELEMENTWISE else int(name == "gather")
+
+
+def _part(form: Form, window: Window) -> Form:
+    return changed(form, lambda view: view.sliced(window.starts, window.sizes, window.steps))
+
+
+def _slice(parts: Parts, op: Any, window: Window) -> Form:
+    starts, steps = (integers(op.attributes[name]) for name in ("start_indices", "strides"))
+    ranges = [(a + s * b, n, t * b) for (s, n, t), a, b in zip(window.ranges, starts, steps)]
+    return parts.form(op.operands[0], Window.of(ranges))
+
+
+def _reverse(parts: Parts, op: Any, window: Window) -> Form:
+    axes, shape = integers(op.attributes["dimensions"]), static_shape(op.operands[0])
+    ranges = window.ranges
+    for axis in axes:
+        start, size, step = ranges[axis]
+        ranges[axis] = shape[axis] - 1 - start - (size - 1) * step, size, step
+    try:
+        form = parts.form(op.operands[0], Window.of(ranges))
+    except Cut as cut:
+        if cut.axis in axes:
+            raise Cut(cut.axis, window.sizes[cut.axis] - cut.at, cut.period) from None
+        raise
+    return changed(form, lambda view: view.flipped(axes))
+
+
+def _transpose(parts: Parts, op: Any, window: Window) -> Form:
+    order = integers(op.attributes["permutation"])
+    ranges = [window.ranges[order.index(i)] for i in range(len(order))]
+    form = _moved(parts, op.operands[0], Window.of(ranges), lambda axis: order.index(axis))
+    return changed(form, lambda view: view.permuted(order))
+
+
+def _broadcast_in_dim(parts: Parts, op: Any, window: Window) -> Form:
+    axes, shape = integers(op.attributes["broadcast_dimensions"]), static_shape(op.operands[0])
+    ranges = [window.ranges[axis] if n != 1 else (0, 1, 1) for axis, n in zip(axes, shape)]
+    form = _moved(parts, op.operands[0], Window.of(ranges), lambda axis: axes[axis])
+    return changed(form, lambda view: view.spread(window.sizes, axes))
+
+
+def _reshape(parts: Parts, op: Any, window: Window) -> Form:
+    x, shape = op.operands[0], static_shape(op.results[0])
+    given = static_shape(x)
+    kept = [[axis for axis, n in enumerate(each) if n != 1] for each in (given, shape)]
+    if [given[axis] for axis in kept[0]] == [shape[axis] for axis in kept[1]]:
+        axes = dict(zip(*kept))
+        ranges = [window.ranges[axes[axis]] if axis in axes else (0, 1, 1) for axis in range(len(given))]
+        form = _moved(parts, x, Window.of(ranges), lambda axis: axes[axis])
+        return changed(form, lambda view: view.reshaped(window.sizes) or view)
+    try:
+        form = parts.form(x, Window.whole(given))
+    except Cut:
+        raise Opaque(op.results[0]) from None
+    if not all(view.reshaped(shape) for view in leaves(form)):
+        raise Opaque(op.results[0])
+    return _part(changed(form, lambda view: view.reshaped(shape) or view), window)
+
+
+def _moved(parts: Parts, x: Any, window: Window, axis_of: Callable[[int], int]) -> Form:
+    """A part of the operand of what moves axes; `axis_of` says where an axis of it goes."""
+    try:
+        return parts.form(x, window)
+    except Cut as cut:
+        raise Cut(axis_of(cut.axis), cut.at, cut.period) from None
+
+
+def _concatenate(parts: Parts, op: Any, window: Window) -> Form:
+    axis, begin = ir.IntegerAttr(op.attributes["dimension"]).value, 0
+    start, size, step = window.ranges[axis]
+    for x in op.operands:
+        end = begin + static_shape(x)[axis]
+        if start < end:
+            break
+        begin = end
+    inside = -(-(end - start) // step)
+    if inside < size:
+        raise Cut(axis, inside)
+    return parts.form(x, window.replaced(axis, start - begin, size, step))
+
+
+def _pad(parts: Parts, op: Any, window: Window) -> Form:
+    names = "edge_padding_low", "interior_padding"
+    lows, inner = (integers(op.attributes[name]) for name in names)
+    shape, ranges, cuts = static_shape(op.operands[0]), [], []
+    for axis, ((start, size, step), n, low, k) in enumerate(zip(window.ranges, shape, lows, inner)):
+        apart, last = k + 1, low + (n - 1) * (k + 1)
+        end, phase = start + (size - 1) * step, (start - low) % (k + 1)
+        fixed = size == 1 or step % apart == 0
+        if not n or end < low or start > last or (fixed and phase):
+            return _part(parts.body.read(op.operands[1]), window)
+        if start < low:
+            cuts.append(Cut(axis, -(-(low - start) // step)))
+        elif end > last:
+            cuts.append(Cut(axis, (last - start) // step + 1))
+        elif not fixed:
+            cuts.append(Cut(axis, period=apart // math.gcd(step, apart)))
+        ranges.append(((start - low) // apart, size, step // apart if size > 1 else 1))
+    if cuts:
+        raise cuts[0]
+    return parts.form(op.operands[0], Window.of(ranges))
+
+
+def _gather(parts: Parts, op: Any, window: Window) -> Form:
+    windows, sizes = gathered(op), integers(op.attributes["slice_sizes"])
+    source, limits = parts.body.read(op.operands[0]), static_shape(op.operands[0])
+    if not isinstance(source, View):
+        return source
+    numbered = [axis for axis in range(len(window.sizes)) if axis not in windows.window]
+    axes = dict(zip(windows.window, [i for i in range(len(sizes)) if i not in (*windows.dropped, *windows.batched)]))
+    # Of the axis of the result that an axis of the indices is.
+    placed = dict(zip([i for i in range(len(numbered) + 1) if i != windows.vector], numbered))
+    axes |= {placed[number]: axis for axis, number in zip(windows.batched, windows.index_batched)}
+    strides = [source.strides[axes[d]] * step if d in axes else 0 for d, (_, _, step) in enumerate(window.ranges)]
+    offset = source.offset + sum(source.strides[axes[d]] * window.starts[d] for d in axes)
+    base = View(source.buffer, window.sizes, tuple(strides), offset)
+    indices, ranges = op.operands[1], [window.ranges[d] for d in numbered]
+    batch = [n for _, n, _ in ranges]
+    dtype = hlo.dtype_of(indices)
+    if dtype == np.uint64:
+        raise Unfit("an index of uint64")
+    has_vector, numbers = windows.vector < len(static_shape(indices)), []
+    for k, axis in enumerate(windows.mapped):
+        each = [*ranges[: windows.vector], *[(k, 1, 1)] * has_vector, *ranges[windows.vector :]]
+        form = _moved(parts, indices, Window.of(each), lambda axis: placed[axis])
+        form = changed(form, lambda view: (view.reshaped(batch) or view).spread(window.sizes, numbered))
+        most = min(limits[axis] - sizes[axis], np.iinfo(dtype).max)
+        ends = [Uniform(parts.body.out.constant(n, dtype, ""), dtype) for n in (0, most)]
+        numbers.append(Lazy("clamp", "", (ends[0], form, ends[1]), dtype))
+    return Taken(base, tuple(numbers), tuple(source.strides[axis] for axis in windows.mapped))
+
+
+_PARTS: dict[str, Callable[[Parts, Any, Window], Form]] = {
+    "slice": _slice,
+    "reverse": _reverse,
+    "transpose": _transpose,
+    "broadcast_in_dim": _broadcast_in_dim,
+    "reshape": _reshape,
+    "concatenate": _concatenate,
+    "pad": _pad,
+    "gather": _gather,
+}

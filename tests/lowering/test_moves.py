@@ -1,0 +1,123 @@
+"""What joins arrays, looks elements up or scatters them, as kernels: that they compute what NumPy does, and which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support.compiled import assert_close, results
+from support.interpreted import interpreted
+
+import veery
+from veery import lax, numpy as jnp, ops
+from veery_lowering.kernels import fuse_moves
+from veery_lowering.passes.simplification import inlined
+
+JOINS: dict[str, Callable[[Any], Any]] = {
+    "stacked last": lambda x: jnp.stack([x, x + x, x * x], axis=-1),
+    "stacked in the middle": lambda x: jnp.stack([x, -x], axis=1),
+    "five of them": lambda x: jnp.stack([x] * 5, axis=-1) * x[..., None],
+    "slices of a padded join": lambda x: jnp.pad(jnp.concatenate([x, x[::-1]], 1), ((2, 3), (1, 4)))[1:-1, ::2],
+    "cut and spread": lambda x: lax.pad(x, x[0, 0], ((-1, 2, 1), (3, -2, 3))) + x[1, 1],
+    "nothing left of it": lambda x: lax.pad(x, x[0, 1], ((-x.shape[0], 2, 0), (0, 0, 0))),
+    "backwards": lambda x: lax.rev(lax.pad(x, x[0, 0], ((0, 0, 2), (1, 0, 1))), (0, 1))[::2, 1::3],
+    "rolled": lambda x: jnp.roll(x, 3, axis=1) - x,
+    "of rows and columns": lambda x: jnp.concatenate([jnp.broadcast_to(x[:1], x.shape), x.mT.mT], axis=1) * x[:, :1],
+    "alternating": lambda x: jnp.stack([x[:, ::2], x[:, 1::2]], axis=2).reshape(x.shape),
+    "where": lambda x: jnp.where(jnp.pad(x, ((0, 0), (1, 0)))[:, :-1] > x, x, jnp.pad(x, ((1, 0), (0, 0)))[:-1]),
+    "several": lambda x: (jnp.stack([x, x], 2), jnp.concatenate([x, x], 1), x * 2),
+}
+MODES = "fill", "clip", "promise_in_bounds"
+
+
+def array(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    return np.random.default_rng(7).integers(0, 2 if dtype is bool else 9, shape).astype(dtype)
+
+
+def agree(calls: list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]]) -> None:
+    for (fun, operands), outs in zip(calls, results(calls), strict=True):
+        assert not isinstance(outs, Exception), outs
+        expected = veery.tree.leaves(interpreted(fun, *operands))
+        for actual, wanted in zip(veery.tree.leaves(outs), expected, strict=True):
+            assert_close(actual, np.asarray(wanted), 0)
+
+
+@pytest.mark.parametrize(("dtype", "shape"), [(np.float32, (130, 36)), (np.uint8, (6, 10))], ids=str)
+def test_joins(dtype: Any, shape: tuple[int, ...]) -> None:
+    agree([(fun, (array(shape, dtype),)) for fun in JOINS.values()])
+
+
+def indices(low: int, high: int, shape: Any, dtype: Any) -> np.ndarray:
+    return np.random.default_rng(3).integers(max(low, np.iinfo(dtype).min), high, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, bool], ids=str)
+def test_lookups(dtype: Any) -> None:
+    x, calls = array((20, 33), dtype), []
+    for k, mode in enumerate(MODES):
+        low, high = (0, 20) if mode == "promise_in_bounds" else (-23, 24)
+        integer = (np.int32, np.uint8, np.int64)[k]
+        i = indices(low, high, (7,), integer)
+        calls.append((lambda x, i, mode=mode: jnp.take(x, i, axis=0, mode=mode), (x, i)))
+        calls.append((lambda x, i, mode=mode: jnp.take(x, i, axis=1, mode=mode), (x, i)))
+        calls.append((lambda x, i, mode=mode: x.at[i, i[::-1]].get(mode=mode), (x, i)))
+        along = indices(low, high, (20, 5), integer)
+        calls.append((lambda x, i, mode=mode: jnp.take_along_axis(x, i, 1, mode=mode), (x, along)))
+        calls.append((lambda x, i: jnp.concatenate([x[i], x[i]], 1), (x, indices(0, 20, (3,), integer))))
+    agree(calls)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8], ids=str)
+def test_scatters(dtype: Any) -> None:
+    calls = []
+    for k, (count, row) in enumerate([(1, ()), (3, (1,)), (40, (5,)), (17, (2, 128)), (9, (700,))]):
+        mode = MODES[k % 2]
+        i = indices(-count - 2, count + 3, (130,), (np.int32, np.int8)[k % 2])
+        u = array((130, *row), dtype)
+        calls.append((lambda u, i, n=count, m=mode: ops.segment_sum(u, i, n, mode=m), (u, i)))
+        zeros = lambda u, n=count: jnp.zeros((n, *u.shape[1:]), u.dtype)
+        calls.append((lambda u, i, z=zeros, m=mode: z(u).at[i].max(u - 2, mode=m), (u, i)))
+        calls.append((lambda u, i, z=zeros, m=mode: (z(u) + 1).at[i].subtract(u, mode=m), (u, i)))
+        each = np.arange(count).astype(np.int32)[::-1]
+        calls.append((lambda u, i, n=count: jnp.zeros((n, *u.shape[1:]), u.dtype).at[i].set(u), (u[:count], each)))
+    calls.append((lambda i: jnp.bincount(i, length=50), (indices(0, 60, (1000,), np.int32),)))
+    agree(calls)
+
+
+def kernels(fun: Callable[..., Any], *args: Any) -> int:
+    """How many kernels are made of what moves elements in a function."""
+    counts: list[int] = []
+    inlined(veery.jit(fun).lower(*args)._lowered.module, lambda module: counts.append(fuse_moves(module)))
+    return counts[0]
+
+
+X = np.ones((300, 200), np.float32)
+I = np.arange(100, dtype=np.int32)
+
+
+@pytest.mark.parametrize(
+    ("fun", "args", "count"),
+    [
+        (lambda x: jnp.stack([x, x + 1], -1), (X,), 1),
+        (lambda x: jnp.concatenate([x, x * 2]), (X,), 0),  # IREE writes both to their places
+        (lambda x: jnp.concatenate([x[:3], x[:3] * 2]), (X,), 1),
+        (lambda x: jnp.tanh(jnp.concatenate([jnp.pad(x, 1), jnp.pad(x, 1)])), (X,), 1),
+        (lambda x: (y := jnp.pad(x, 1), y + 1, y[::-1] * y), (X,), 1),
+        (lambda x, i: x[i] * 2, (X, I), 1),
+        (lambda x, i: ops.segment_sum(x[i] * 2, i, 50), (X, I), 1),
+        (lambda x, i: x.at[i].add(1.0), (X, I), 0),
+        (lambda x: jnp.stack([x, x], -1), (X.astype(np.float16),), 0),
+        (lambda x: x[::2] + 1, (X,), 0),
+    ],
+)
+def test_which_become_kernels(fun: Callable[..., Any], args: tuple[np.ndarray, ...], count: int) -> None:
+    assert kernels(fun, *args) == count
+
+
+def test_what_is_costly_is_computed_once() -> None:
+    """A value that is read in two places is not computed in both."""
+    module = veery.jit(lambda x: (lambda y: jnp.roll(y, 1, 1) + y)(jnp.tanh(x))).lower(X)
+    text = module.as_text("flow")
+    assert text.count("flow.dispatch @") == 2
