@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.compiled import results
+from support.interpreted import interpreted
 from support.jaxpr_graphs import Graph
+
+import veery
+from veery import lax
 
 RNG = np.random.default_rng(0)
 LAYOUTS = {
@@ -99,3 +105,31 @@ def test_groups_are_split_for_vulkan() -> None:
     )  # fmt: skip
     text = g.text(target="vulkan")
     assert text.count("stablehlo.convolution") == 2 and "feature_group_count = 2" not in text
+
+
+# Width, padding, stride, dilation of the lines and of the windows.
+LINES = [(3, (1, 1), 1, 1, 1), (5, (-1, 3), 2, 1, 2), (2, (0, 4), 3, 2, 1), (40, (9, -2), 1, 1, 1)]
+
+
+def test_lines_are_products() -> None:
+    """Convolutions along one axis and their gradients, in which windows are as long as the lines."""
+    x = RNG.standard_normal((2, 3, 41)).astype(np.float32)
+    calls = []
+    for width, padding, stride, spread, apart in LINES:
+        given = {"window_strides": (stride,), "padding": [padding], "lhs_dilation": (spread,), "rhs_dilation": (apart,)}
+        fun = functools.partial(lax.conv_general_dilated, **given, dimension_numbers=("NCH", "OIH", "NCH"))
+        w = RNG.standard_normal((4, 3, width)).astype(np.float32)
+        calls.append((fun, (x, w)))
+        calls.append((veery.grad(lambda x, w, f=fun: (f(x, w) ** 2).sum(), argnums=(0, 1)), (x, w)))
+        assert "stablehlo.convolution" not in veery.jit(fun).lower(x, w).as_text()
+    for (fun, operands), outs in zip(calls, results(calls), strict=True):
+        expected = veery.tree.leaves(interpreted(fun, *operands))
+        for actual, wanted in zip(veery.tree.leaves(outs), expected, strict=True):
+            np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-3)
+
+
+def test_long_lines_with_wide_windows_are_convolutions() -> None:
+    text = (
+        veery.jit(lambda x, w: lax.conv(x, w, (1,), "VALID")).lower(*map(np.zeros, [(1, 1, 99), (1, 1, 40)])).as_text()
+    )
+    assert "stablehlo.convolution" in text
