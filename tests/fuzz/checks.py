@@ -13,7 +13,7 @@ from typing import Any
 import veery as jax
 from fuzz.oracle import compiled_failures, rule_failures
 from fuzz.programs import Draft, Edits, Program
-from fuzz.targets import Crash, Target, Unsupported, run_program
+from fuzz.targets import Crash, Target, Unsteady, Unsupported, run_program
 
 _logger = logging.getLogger("veery")
 
@@ -122,6 +122,9 @@ def judged(make: Callable[[], Program], target: Target, rules: bool = True) -> O
         return outcome
     except Crash as crash:
         outcome.kind, outcome.detail = "crash", str(crash)
+        return outcome
+    except Unsteady as difference:
+        outcome.kind, outcome.detail = "wrong", str(difference)
         return outcome
     except Exception as error:
         outcome.kind, outcome.detail = "refused", described(error)

@@ -31,6 +31,10 @@ class Unsupported(Exception):
     """A program has types that the target's device has not."""
 
 
+class Unsteady(Exception):
+    """A program's results differ from call to call."""
+
+
 class Target:
     """Compiles and runs programs. `half` and `wide` say whether the device computes in 16 and in 64 bits."""
 
@@ -44,12 +48,17 @@ class Target:
     def run(self, fun: Any, args: Arrays, donated: tuple[int, ...], closed: ClosedJaxpr) -> list[np.ndarray]:
         """Results of a function, whose jaxpr is `closed`, by the compiled program.
 
-        A call with zeros comes first: what a device keeps of a program's first call is wrong in the second.
+        A call with zeros comes first: what a device keeps of a program's first call is wrong in the second. What calls
+        with the same arguments give has the same bits, or something is read before it is written.
         """
         call = jax.jit(fun, donate_argnums=donated)
         with self.device():
-            kept = [call(*map(jax.numpy.asarray, values)) for values in (map(np.zeros_like, args), args)]
-        return [_numpy(y) for y in kept[1]]
+            kept = [call(*map(jax.numpy.asarray, values)) for values in (map(np.zeros_like, args), *[args] * 3)]
+        _, *results = [[_numpy(y) for y in outs] for outs in kept]
+        for again in results[1:]:
+            if [y.tobytes() for y in again] != [y.tobytes() for y in results[0]]:
+                raise Unsteady(f"calls with the same arguments give {results[0]} and {again}")
+        return results[0]
 
     @contextmanager
     def device(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -110,3 +111,50 @@ def test_counters_in_every_dtype() -> None:
             expected = np.sort(expected)[::-1] + rounded[0] + rounded[1]
         assert actual.dtype == jnp.dtype(name)
         np.testing.assert_array_equal(np.asarray(actual), expected, err_msg=name)
+
+
+SLOW = np.random.default_rng(0).standard_normal((600, 600)).astype(np.float32) / 25
+
+
+def _comes_late(m: Any) -> Any:
+    """A number for which a call computes for some milliseconds."""
+    return jnp.abs(jnp.tanh(jnp.tanh(m @ m) @ m)[0, 0] * 100)
+
+
+def _numbers(name: str, m: Any) -> Any:
+    """The number goes round, converted into what the host has no conversion for."""
+    trip = lambda i, c: ((c[0] * 5 + 1) % 100, c[1][::-1] + c[0].astype(jnp.uint8).astype(jnp.float16))
+    return lax.fori_loop(0, 5, trip, (_comes_late(m).astype(name), jnp.zeros(4, jnp.float16)))
+
+
+def _keys(m: Any) -> Any:
+    def trip(key: Any, _: None) -> Any:
+        key, drawn = veery.random.split(key)
+        return key, veery.random.uniform(drawn, (3,)).astype(jnp.float16)
+
+    return lax.scan(trip, veery.random.key(_comes_late(m).astype(np.uint32)), None, length=4)[1]
+
+
+def _moved(m: Any) -> Any:
+    """Large arrays change places, and one stays, in a loop that IREE does not count."""
+    line = jnp.arange(5000.0).astype(jnp.float16)
+    trip = lambda c: (c[0] + 1, c[2], c[3], c[1][::-1] + 1, c[4])
+    late = _comes_late(m).astype(jnp.float16)
+    starts = (line + late, line, line * 2, line * 3 + late)
+    return lax.while_loop(lambda c: c[0] != 5, trip, (0, *starts))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [*(functools.partial(_numbers, name) for name in ("int32", "float32")), _keys, _moved],
+    ids=["integers", "floats", "keys", "arrays that move"],
+)
+def test_what_loops_begin_with_is_waited_for(program: Any) -> None:
+    """Later calls give what the first gives, and what comes of numbers that are there before."""
+    jitted = veery.jit(program)
+    results = [veery.tree.leaves(jitted(SLOW)) for _ in range(5)]
+    with veery.disable_jit():
+        expected = veery.tree.leaves(program(SLOW))
+    for result in results:
+        for found, one_by_one in zip(result, expected, strict=True):
+            np.testing.assert_allclose(np.float64(found), np.float64(one_by_one), rtol=1e-3)

@@ -1,4 +1,4 @@
-"""Loops that wait: for what the host computes, or for numbers that other loops end with."""
+"""Loops that wait: for what the host computes, or for numbers that other loops end with or that come late."""
 
 from __future__ import annotations
 
@@ -78,3 +78,33 @@ def solved_until_close(draw: Draw) -> Made:
         return x @ a, trail
 
     return fun, (draw.definite(n), draw.normal(count, n) * 0.5)
+
+
+@template(half=False, smooth=False)
+def numbers_in_turn(draw: Draw) -> Made:
+    """Numbers and keys that loops begin with are computed; the trips convert them, to types of all widths."""
+    n, trips = draw.size(33), draw.integer(1, 6)
+    name = draw.pick("float16", "bfloat16", "uint8", "uint16", "uint32", "int8", "float32")
+    between = draw.pick("float32", "int32", "uint8", "uint32")
+    counted, drawn = draw.chance(0.7), draw.chance(0.5)
+
+    def fun(a, x):
+        late = lax.fori_loop(0, 400, lambda i, b: jnp.tanh(b @ a / n) * 0.5 + 0.1, a)
+        start = jnp.clip(late.sum() * 10, 0, 99).astype(between)
+        key = random.key(start.astype("uint32"))
+
+        def step(trip, key, number, x):
+            key, own = random.split(key)
+            number = ((number * 3 + 1) % 100).astype(number.dtype)
+            line = jnp.cumsum(x) * number.astype(name).astype(x.dtype) * 0.01
+            if drawn:
+                line = line[jnp.searchsorted(jnp.cumsum(jnp.abs(line)), random.uniform(own, (n,), x.dtype)) % n]
+            return trip + 1, key, number, jnp.tanh(line[::-1]) + x * 0.5
+
+        if counted:
+            state = lax.fori_loop(0, trips, lambda i, state: step(*state), (0, key, start, x))
+        else:
+            state = lax.while_loop(lambda state: state[0] != trips, lambda state: step(*state), (0, key, start, x))
+        return state[3], (random.key_data(state[1]), state[2])
+
+    return fun, (draw.normal(n, n), draw.normal(n))

@@ -10,8 +10,13 @@ Rotating carries. Problem: where arrays change places, (a, b) -> (b, a), so do t
 which the program's code reserves one word too few: the numbers are wrong. Fix: what changes places is computed anew.
 
 Counters. Problem: what depends on a loop's counter alone is computed on the host, whose code lacks some conversions: to
-half precision, to unsigned integers, from integers to double precision. Fix: a barrier before such conversions leaves
-them to the device.
+half precision, to unsigned integers, from integers to double precision. Fix: what is converted is computed with a zero
+that is in memory, which leaves it to the device.
+
+Barriers. Problem: at a barrier a call waits for what is before it, but not where that is what a loop carries, as it is:
+the first trip then reads memory that is not written yet ("transient buffer has not been committed", or wrong numbers).
+Example: barrier(key) in a loop whose first key is computed. Fix: it is computed anew before the barrier. What a loop
+hands on unchanged is waited for before the loop.
 
 Test: tests/lowering/test_loops.py.
 """
@@ -38,15 +43,13 @@ def settle(module: Any) -> None:
     for op in operations(module):
         if op.name == "stablehlo.while":
             _settle(op)
-        elif op.name == "stablehlo.convert" and _is_in_loop(op) and not _is_known_to_host(op):
-            bar_operand(op, 0)
-
-
-def _is_in_loop(op: Any) -> bool:
-    around = op.operation.parent
-    while around is not None and around.name != "stablehlo.while":
-        around = around.operation.parent
-    return around is not None
+        elif op.name == "stablehlo.convert" and not _is_known_to_host(op) and _is_on_host(op.operands[0]):
+            _compute_operand(op, 0)
+    for op in operations(module):
+        if op.name == "stablehlo.optimization_barrier":
+            for i, (x, result) in enumerate(zip(op.operands, op.results)):
+                if _is_carried(x) and list(result.uses) and not _is_handed_on(x, result):
+                    _compute_operand(op, i)
 
 
 def _is_known_to_host(conversion: Any) -> bool:
@@ -55,6 +58,78 @@ def _is_known_to_host(conversion: Any) -> bool:
     if hlo.shape_of(conversion.operands[0]) or made.kind in "ib" or made == np.float32:
         return True
     return bool(made == np.float64 and given.kind == "f")
+
+
+def _is_on_host(x: Value) -> bool:
+    """Whether a number is made of constants and of what decides how often a loop runs."""
+    seen, found = [x], False
+    for value in seen:
+        if _is_carried(value):
+            if value.arg_number not in _deciding(value.owner.owner):
+                return False
+            found = True
+        elif not _is_arithmetic(value):
+            return False
+        else:
+            seen += [operand for operand in value.owner.operands if operand not in seen]
+    return found
+
+
+def _deciding(loop: Any) -> set[int]:
+    """The carries that a loop's condition reads, as numbers, and those of which these are made in turn."""
+    condition, body = (region.blocks[0] for region in loop.regions)
+    returned = terminator(body).operands
+    found: set[int] = set()
+    values = [terminator(condition).operands[0]]
+    for value in values:
+        if _is_carried(value):
+            if value.arg_number not in found:
+                found.add(value.arg_number)
+                values.append(returned[value.arg_number])
+        elif _is_arithmetic(value):
+            values += [operand for operand in value.owner.operands if operand not in values]
+    return found
+
+
+def _is_arithmetic(x: Value) -> bool:
+    """Whether a number is computed of numbers."""
+    if isinstance(x.owner, ir.Block) or x.owner.operation.regions or not x.owner.name.startswith("stablehlo."):
+        return False
+    return not any(hlo.shape_of(value) for value in (x, *x.owner.operands))
+
+
+def _is_carried(x: Value) -> bool:
+    return isinstance(x.owner, ir.Block) and x.owner.owner.name == "stablehlo.while"
+
+
+def _is_handed_on(x: Value, result: Value) -> bool:
+    """Whether a carry of a loop is what it was, behind a barrier."""
+    return bool(terminator(x.owner).operands[x.arg_number] == result)
+
+
+def _compute_operand(op: Any, number: int) -> None:
+    """Have an operand computed on the device, anew."""
+    x = op.operands[number]
+    if not x.type.has_static_shape:
+        return
+    with op.location:
+        with ir.InsertionPoint(_outermost_loop(op)):
+            zero = _zero()
+        with ir.InsertionPoint(op):
+            op.operands[number] = _computed(x, zero)
+
+
+def _outermost_loop(op: Any) -> Any:
+    outermost, around = None, op.operation.parent
+    while around is not None:
+        outermost = around if around.name == "stablehlo.while" else outermost
+        around = around.operation.parent
+    return outermost
+
+
+def _zero() -> Value:
+    """A zero in memory that no compiler takes for one."""
+    return hlo.optimization_barrier([hlo.constant(np.uint8(0))])[0]
 
 
 def _settle(loop: Any) -> None:
@@ -68,7 +143,10 @@ def _settle(loop: Any) -> None:
     with loop.location:
         if moved:
             with ir.InsertionPoint(loop):
-                (zero,) = hlo.optimization_barrier([hlo.constant(np.uint8(0))])
+                zero = _zero()
+        for i in bound:
+            if returned[i] == given[i]:
+                bar_operand(loop, i)
         with ir.InsertionPoint(end):
             for i in moved:
                 returned[i] = _computed(returned[i], zero)
@@ -136,8 +214,8 @@ def _one_of_each_circle(given: Sequence[Value], returned: Sequence[Value]) -> li
 def _computed(x: Value, zero: Value) -> Value:
     """A value equal to x that no compiler takes for x: its bits, and a zero that is not known to be one."""
     dtype = hlo.dtype_of(x)
-    if dtype == np.bool_:
-        return hlo.or_(x, hlo.spread(hlo.convert(zero, np.bool_), x.type.shape))
+    if dtype.kind in "biu":
+        return hlo.or_(x, hlo.spread(hlo.convert(zero, dtype), x.type.shape))
     if dtype.kind == "c":
         return hlo.complex(_computed(hlo.real(x), zero), _computed(hlo.imag(x), zero))
     bits = np.dtype(f"uint{8 * dtype.itemsize}")
