@@ -47,6 +47,8 @@ ROWS = {
     "veery/experimental/sparse/*": "experimental/test_sparse",
     "veery/experimental/compilation_cache/*": "experimental/test_compilation_cache",
     "veery/experimental/compute_on": "experimental/test_hints",
+    "veery/_core/memory": "dispatch/test_memories",
+    "veery/_transforms/spaces": "dispatch/test_memories",
     "veery/experimental/scheduling_groups": "experimental/test_hints",
     "veery/experimental/random": "experimental/test_stateful_rng",
     "veery/experimental/shard_alike": "experimental/test_hints",

@@ -118,6 +118,7 @@ from veery import (
     image as image,
     interpreters as interpreters,
     lax as lax,
+    memory as memory,
     monitoring as monitoring,
     nn as nn,
     numpy as numpy,

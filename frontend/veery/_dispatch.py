@@ -24,6 +24,7 @@ from veery._core.device import Device
 from veery._core.dimensions import Symbols, is_symbolic, symbols_of
 from veery._core.errors import JaxRuntimeError
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr, subjaxprs
+from veery._core.memory import MemorySpace
 from veery._core.primitive import Primitive
 from veery._core.trace import eval_trace, set_current_trace
 from veery._core.transfers import guard
@@ -147,10 +148,12 @@ def move(x: ArrayImpl, device: Any, explicit: bool = False) -> ArrayImpl:
     """The array on another device, committed to it; `explicit` if the user asked for it."""
     if x._buffer.device is device:
         return ArrayImpl(x.aval, x._buffer, True)
-    guard("device_to_device", x.aval, device, explicit)
     source = x._buffer.device
+    if source is not None or x.sharding._device_assignment != (device,):
+        guard("device_to_device", x.aval, device, explicit)
     if source is None:
-        return ArrayImpl(x.aval.update(divided=None), x._buffer.whole_on(device), True)
+        aval = x.aval.update(divided=None, memory_space=MemorySpace.Device)
+        return ArrayImpl(aval, x._buffer.whole_on(device), True)
     # Two compilers on one processor see the same memory; virtual devices stand for several.
     shared = source.platform != device.platform and source.host_visible and device.host_visible
     return ArrayImpl(x.aval, runtime().put(x._buffer.numpy(), device, copy=not shared), True)
@@ -545,7 +548,8 @@ def _run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How) -> R
     committed = how.device is not None or any(x._committed for x in arrays)
     outs = results(types, produced, committed)
     check_special(outs, f"jit({name})", closed, arrays)
-    if how.device is None and (config._mesh is not None or any(x._buffer.device is None for x in arrays)):
+    spreads = config._mesh is not None or any(x._buffer.device is None for x in arrays)
+    if (how.device is None and spreads) or any(t.memory_space is not MemorySpace.Device for t in types):
         outs = provided.distribution.spread(outs, arrays, name)
     return Run(outs, executable, device, arrays)
 

@@ -21,6 +21,7 @@ from veery._core.array import ArrayImpl
 from veery._core.avals import aval_of, explicit_part
 from veery._core.config import config
 from veery._core.jaxpr import ClosedJaxpr
+from veery._core.memory import DEVICE, MemorySpace, kind_of, space_of
 from veery._core.mesh import Mesh, context, devices_of
 from veery._core.partition_spec import PartitionSpec
 from veery._core.sharding import NamedSharding, Sharding, SingleDeviceSharding
@@ -38,15 +39,23 @@ def layout_of(x: ArrayImpl) -> Sharding | None:
     return x._buffer.layout if x._buffer.device is None else None
 
 
-def place(x: Any, sharding: Sharding, explicit: bool = False) -> ArrayImpl:
+def in_memory(x: Any, space: MemorySpace) -> Sharding:
+    """The sharding of a value in another memory of the devices that it is on."""
+    sharding = x.sharding if isinstance(x, ArrayImpl) else SingleDeviceSharding(_dispatch.default_device())
+    return sharding.with_memory_kind(kind_of(space))
+
+
+def place(x: Any, sharding: Any, explicit: bool = False) -> ArrayImpl:
     """A value as an array that is laid out like this; `explicit` if the user asked for it.
 
     Raises:
         ValueError: the sharding does not fit the shape, or its mesh is abstract.
     """
+    if isinstance(sharding, MemorySpace):
+        sharding = in_memory(x, sharding)
     if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
         sharding = sharding.update(mesh=concrete_mesh(sharding.mesh, [x]).update(axis_types=sharding.mesh.axis_types))
-    if isinstance(sharding, SingleDeviceSharding):
+    if isinstance(sharding, SingleDeviceSharding) and sharding.memory_kind == DEVICE:
         return move(as_array(x), sharding._device, explicit)
     if not isinstance(x, ArrayImpl):
         aval = aval_of(x)
@@ -56,7 +65,7 @@ def place(x: Any, sharding: Sharding, explicit: bool = False) -> ArrayImpl:
     if x._buffer.device is None and x.sharding == sharding:
         return x
     sharding.check_compatible_aval(x.shape)
-    indices, devices = sharding.indices(x.shape), sharding._device_assignment
+    indices, devices = sharding.indices(x.shape), holders(sharding)
     guard("device_to_device", x.aval, sharding, explicit)
     if x._buffer.device is None and x.sharding.is_equivalent_to(sharding, x.ndim):
         return _sharded(x.aval, sharding, list(x._buffer.pieces()))
@@ -75,7 +84,7 @@ def from_pieces(aval: Any, sharding: Sharding, values: Sequence[np.ndarray]) -> 
     physical = getattr(aval.dtype, "physical", aval.dtype)
     pieces = [
         runtime().put(np.asarray(value, physical, order="C"), device)
-        for value, device in zip(values, sharding._device_assignment, strict=True)
+        for value, device in zip(values, holders(sharding), strict=True)
     ]
     return _sharded(aval, sharding, pieces)
 
@@ -86,9 +95,20 @@ def from_arrays(aval: Any, sharding: Sharding, arrays: Sequence[ArrayImpl]) -> A
 
 
 def _sharded(aval: Any, sharding: Sharding, pieces: Sequence[Any]) -> ArrayImpl:
-    devices, indices = sharding._device_assignment, sharding.indices(aval.shape)
-    buffer = runtime().spmd.ShardedBuffer(aval.shape, devices, indices, sharding, shards=pieces)
-    return ArrayImpl(aval.update(divided=explicit_part(sharding, aval.ndim)), buffer, True)
+    indices, space = sharding.indices(aval.shape), space_of(sharding.memory_kind)
+    buffer = runtime().spmd.ShardedBuffer(aval.shape, holders(sharding), indices, sharding, shards=pieces)
+    return ArrayImpl(aval.update(divided=explicit_part(sharding, aval.ndim), memory_space=space), buffer, True)
+
+
+def holders(sharding: Sharding) -> tuple[Any, ...]:
+    """The devices whose memory has the parts: those of the sharding, or the CPU for each whose own memory is not meant.
+
+    Of a device that computes in the host's memory all memories are the same.
+    """
+    devices = sharding._device_assignment
+    if sharding.memory_kind in (None, DEVICE):
+        return devices
+    return tuple(d if d.host_visible else _dispatch.first_device("cpu") for d in devices)
 
 
 def concrete_mesh(mesh: Any, args: Sequence[Any]) -> Mesh:
@@ -130,7 +150,8 @@ def layouts(out_avals: Sequence[Any], given: Sequence[tuple[Any, Any]]) -> list[
     """
     named = [(aval.shape, sharding) for aval, sharding in given if isinstance(sharding, NamedSharding)]
     if not named:
-        return [next((sharding for _, sharding in given if sharding is not None), None)] * len(out_avals)
+        single = next((sharding for _, sharding in given if sharding is not None), None)
+        return [_in_memory_of(aval, single) for aval in out_avals]
     whole = NamedSharding(named[0][1].mesh, PartitionSpec())
     found: list[Sharding | None] = []
     for aval in out_avals:
@@ -139,8 +160,14 @@ def layouts(out_avals: Sequence[Any], given: Sequence[tuple[Any, Any]]) -> list[
         chosen = alike.pop() if len(alike) == 1 else typed
         if explicit_part(chosen, aval.ndim) != aval.divided:
             chosen = typed
-        found.append(chosen)
+        found.append(_in_memory_of(aval, chosen))
     return found
+
+
+def _in_memory_of(aval: Any, sharding: Any) -> Any:
+    """The sharding with the memory that a type tells."""
+    kind = kind_of(aval.memory_space)
+    return sharding if sharding is None or sharding.memory_kind == kind else sharding.with_memory_kind(kind)
 
 
 def _spec_of(aval: Any, mesh: Any) -> PartitionSpec:
@@ -158,7 +185,7 @@ def spread(outs: list[ArrayImpl], args: Sequence[ArrayImpl], name: str) -> list[
     """
     given = [(x.aval, layout_of(x)) for x in args if x._buffer.device is None]
     if not given:
-        return _spread_in_context(outs, args)
+        return in_their_memories(_spread_in_context(outs, args))
     count = given[0][1].num_devices  # type: ignore[union-attr]
     if count > 1:
         _dispatch.log_compilation("jit(%s) gathers its arguments from %d devices, and runs on one.", name, count)
@@ -166,9 +193,22 @@ def spread(outs: list[ArrayImpl], args: Sequence[ArrayImpl], name: str) -> list[
 
 
 def _spread(x: ArrayImpl, sharding: Any) -> ArrayImpl:
-    devices, indices = sharding._device_assignment, sharding.indices(x.shape)
-    buffer = runtime().spmd.ShardedBuffer(x.shape, devices, indices, sharding, whole=x._buffer)
+    if isinstance(sharding, SingleDeviceSharding) and sharding.memory_kind == DEVICE:
+        return ArrayImpl(x.aval, x._buffer, True)
+    devices, indices = holders(sharding), sharding.indices(x.shape)
+    whole = x._buffer if x._buffer.device in devices else move(x, devices[0], explicit=True)._buffer
+    buffer = runtime().spmd.ShardedBuffer(x.shape, devices, indices, sharding, whole=whole)
     return ArrayImpl(x.aval, buffer, True)
+
+
+def in_their_memories(outs: list[ArrayImpl]) -> list[ArrayImpl]:
+    """What a program has computed on its device, in the memories that the types tell."""
+    return [
+        x
+        if x.aval.memory_space is MemorySpace.Device or x._buffer.device is None
+        else _spread(x, _in_memory_of(x.aval, SingleDeviceSharding(x._buffer.device)))
+        for x in outs
+    ]
 
 
 def _spread_in_context(outs: list[ArrayImpl], args: Sequence[ArrayImpl]) -> list[ArrayImpl]:

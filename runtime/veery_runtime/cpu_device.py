@@ -21,6 +21,7 @@ class CpuDevice(Device):
 
     platform = "cpu"
     target = "cpu"
+    memory_kinds = ("device", "pinned_host", "unpinned_host")  # all of them the same
 
     def __init__(self, id: int) -> None:
         super().__init__(id, "cpu")

@@ -32,10 +32,21 @@ class Client:
 
 @dataclass(frozen=True)
 class Memory:
-    """The memory of a device: each has one kind of it."""
+    """A memory that the programs of a device reach: its own, or the host's."""
 
     device: Device
-    kind = "device"
+    kind: str
+
+    @property
+    def id(self) -> int:
+        """Its number among those of the platform."""
+        kinds = self.device.memory_kinds
+        return self.device.id * len(kinds) + kinds.index(self.kind)
+
+    @property
+    def process_index(self) -> int:
+        """The number of the process that it belongs to."""
+        return self.device.process_index
 
     @property
     def platform(self) -> str:
@@ -46,12 +57,22 @@ class Memory:
         """The devices whose programs reach it."""
         return [self.device]
 
+    def __repr__(self) -> str:
+        kind = f"{self.platform}_{self.kind}" if self.kind == "device" else self.kind
+        return f"{kind.upper()}_{self.id}"
+
+    def __str__(self) -> str:
+        kind = f"{self.platform}_{self.kind}" if self.kind == "device" else self.kind
+        name = "".join(word.capitalize() for word in kind.split("_"))
+        return f"{name}Memory(id={self.id}, process_index={self.process_index}, client={self.platform})"
+
 
 class Device:
     """One device. It lives as long as the process: its buffers could not be freed without it."""
 
     platform = "none"
     target = "none"  # what the compiler calls the device
+    memory_kinds: tuple[str, ...] = ("device", "pinned_host")  # its own memory, and that of the host
     host_visible = True
     element_types: Mapping[np.dtype[Any], Any] = iree.ELEMENT_TYPES
     dlpack_device = (1, 0)
@@ -77,12 +98,12 @@ class Device:
         return f"{self.platform}:{self.id}"
 
     def default_memory(self) -> Memory:
-        """Where arrays go."""
-        return Memory(self)
+        """Where arrays go: its own."""
+        return Memory(self, self.memory_kinds[0])
 
     def addressable_memories(self) -> list[Memory]:
-        """All memories that its programs reach: its own."""
-        return [Memory(self)]
+        """All memories that its programs reach: its own first."""
+        return [Memory(self, kind) for kind in self.memory_kinds]
 
     def memory(self, kind: str) -> Memory:
         """The memory of a kind.
@@ -90,12 +111,12 @@ class Device:
         Raises:
             ValueError: the device has none such.
         """
-        if kind != Memory.kind:
+        if kind not in self.memory_kinds:
             raise ValueError(
-                f"Could not find memory addressable by device {self.device_kind}: it has the kind "
-                f"{Memory.kind!r} alone, got {kind!r}"
+                f"Could not find memory addressable by device {self.device_kind}. Device {self.device_kind} can "
+                f"address the following memory kinds: {', '.join(self.memory_kinds)}. Got memory kind: {kind}"
             )
-        return Memory(self)
+        return Memory(self, kind)
 
     @property
     def hal(self) -> iree.HalDevice:

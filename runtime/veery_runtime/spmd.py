@@ -248,13 +248,19 @@ class DistributedBuffer:
             buffer.copy_to_host_async()
 
     def unsafe_pointer(self) -> int:
-        """Refused: there is no single address."""
+        """The address of the contents; refused where they are on several devices."""
+        if len(self.pieces()) == 1:
+            return self.pieces()[0].unsafe_pointer()
         raise RuntimeError("UnsafeBufferPointer() is supported only for unsharded arrays.")
 
     def __dlpack_device__(self) -> tuple[int, int]:
+        if len(self.pieces()) == 1:
+            return self.pieces()[0].__dlpack_device__()
         raise BufferError("an array that is on several devices has no single DLPack device")
 
     def __dlpack__(self, **options: Any) -> Any:
+        if len(self.pieces()) == 1:
+            return self.pieces()[0].__dlpack__(**options)
         raise BufferError(
             "to_dlpack can only pack a dlpack tensor from an array on a singular device, but an array with a Sharding "
             f"over {len(self.pieces())} devices was provided."

@@ -44,8 +44,6 @@ def test_arrays_say_where_they_are(pair):
     assert veery.device_put(jnp.ones(3), place).devices() == {second}
     spec = veery.typeof(x).sharding.spec  # as optax passes it on: random.normal(key, out_sharding=...)
     assert spec == veery.P(None, None) and veery.device_put(x, veery.typeof(x).sharding) is x
-    with pytest.raises(ValueError, match="memory kinds: device. Got memory kind: pinned_host"):
-        place.with_memory_kind("pinned_host")
 
 
 def test_lowering_is_for_the_device_of_the_arguments(pair):
@@ -160,10 +158,10 @@ def test_what_devices_have_in_common(pair):
     assert first.client.platform_version.startswith("IREE ")
     assert str(second) == f"cpu:{second.id}"
     memory = first.default_memory()
-    assert first.addressable_memories() == [memory] == [first.memory("device")] and memory != second.default_memory()
+    assert memory == first.memory("device") != second.default_memory()
     assert (memory.kind, memory.platform, memory.addressable_by_devices()) == ("device", "cpu", [first])
-    with pytest.raises(ValueError, match="Could not find memory .* got 'pinned_host'"):
-        first.memory("pinned_host")
+    with pytest.raises(ValueError, match="memory kinds: device, pinned_host, unpinned_host. Got memory kind: disk"):
+        first.memory("disk")
 
 
 def test_modules_are_there_in_one_dialect():

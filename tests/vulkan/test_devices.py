@@ -67,6 +67,14 @@ def test_arrays_of_two_devices_do_not_meet(vulkan: Any) -> None:
         _ = here + there
 
 
+def test_arrays_in_the_hosts_memory_leave_that_of_the_device(vulkan: Any) -> None:
+    place = veery.sharding.SingleDeviceSharding(vulkan, memory_kind="pinned_host")
+    x = veery.device_put(jnp.arange(4.0), place)
+    assert x.devices() == {vulkan} and [piece.device for piece in x._buffer.pieces()] == [_cpu()]
+    back = veery.device_put(x, vulkan)
+    assert back._buffer.device is vulkan and np.array_equal(back, x) and np.array_equal(x + x, 2 * np.arange(4))
+
+
 def test_uncommitted_arrays_follow(vulkan: Any) -> None:
     there = veery.device_put(np.ones(2, np.float32), vulkan)
     assert (jnp.ones(2) + there).devices() == {vulkan}

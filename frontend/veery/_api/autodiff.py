@@ -19,6 +19,7 @@ from veery._core.ad import UndefinedPrimal, Zero, zeros_like_aval
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.flat import FlatFunction
 from veery._core.jaxpr import eval_jaxpr
+from veery._core.memory import MemorySpace
 from veery._core.refs import is_ref
 from veery._core.tree_registry import Partial
 from veery._transforms import explicit, jvp as forward, linearize as linearization
@@ -470,6 +471,11 @@ def _check_scalar(x: Any) -> None:
         raise TypeError(f"{message}was {x!r}.")
     if aval.shape != ():
         raise TypeError(f"{message}had shape: {aval.shape}.")
+    if aval.memory_space is not MemorySpace.Device:
+        raise ValueError(
+            f"Gradient only defined for outputs in the memory of the device, got {aval}: return "
+            "`jax.device_put(out, jax.memory.Space.Device)`."
+        )
 
 
 # Jacobians.

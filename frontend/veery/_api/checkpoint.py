@@ -255,7 +255,7 @@ class _OffloadDots:
 
 
 def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Callable[..., Any]:
-    """Like `dots_with_no_batch_dims_saveable`; devices have one memory here, so the results stay in it."""
+    """Like `dots_with_no_batch_dims_saveable`; in a program all values stay on its device."""
     return _OffloadDots((offload_src, offload_dst))
 
 
@@ -280,7 +280,7 @@ def save_and_offload_only_these_names(
     offload_src: str,
     offload_dst: str,
 ) -> Callable[..., Any]:
-    """Like `save_only_these_names`, for the names of both lists; devices have one memory here.
+    """Like `save_only_these_names`, for the names of both lists: in a program all values stay on its device.
 
     Raises:
         ValueError: the lists share a name.

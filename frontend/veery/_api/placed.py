@@ -10,11 +10,12 @@ from veery._core import tree, tree_errors
 from veery._core.array import ArrayImpl
 from veery._core.avals import aval_of
 from veery._core.layout import Format, sharding_of
+from veery._core.memory import space_of
 from veery._core.mesh import AbstractMesh
 from veery._core.partition_spec import PartitionSpec
 from veery._core.sharding import Sharding
 from veery._core.trace import Tracer
-from veery.lax._placement import check_fits, resolved, sharding_constraint_p
+from veery.lax._placement import check_fits, device_put_p, resolved, sharding_constraint_p
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,11 +116,20 @@ def _check_is_prefix(ins: Any, args: tuple) -> None:
 def _placed(x: Any, sharding: Any, what: str) -> Any:
     check_fits(sharding, aval_of(x), what)
     if isinstance(x, Tracer):
+        kind = sharding.memory_kind
+        if kind is not None and space_of(kind) is not x.aval.memory_space:
+            x = device_put_p.bind(x, sharding=space_of(kind))
         return sharding_constraint_p.bind(x, sharding=sharding)
     return _distributed.place(x, sharding)
 
 
 def _placed_argument(x: Any, sharding: Any, name: str) -> Any:
+    if isinstance(x, ArrayImpl) and sharding.memory_kind not in (None, x.sharding.memory_kind):
+        raise ValueError(
+            f"Memory kinds passed to jax.jit does not match memory kind on the respective arg. Got jit memory kind: "
+            f"{sharding.memory_kind}, arg memory kind: {x.sharding.memory_kind} for arg type: "
+            f"{x.aval.str_short(short_dtypes=False)}"
+        )
     if isinstance(x, ArrayImpl) and x._committed and not _agrees(x, sharding):
         raise ValueError(
             f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: {sharding},\n"

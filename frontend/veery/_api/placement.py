@@ -13,6 +13,7 @@ from veery._core import dtypes, source, tree, tree_errors
 from veery._core.array import ArrayImpl
 from veery._core.avals import aval_of, maybe_aval_of
 from veery._core.layout import Format, sharding_of
+from veery._core.memory import DEVICE, MemorySpace
 from veery._core.mesh import context
 from veery._core.partition_spec import PartitionSpec
 from veery._core.sharding import NamedSharding, Sharding, SingleDeviceSharding
@@ -91,8 +92,8 @@ def device_put(
 
     Args:
         x: a pytree of arrays, NumPy arrays and scalars.
-        device: a device, a sharding, a PartitionSpec of the mesh of `set_mesh`, or a pytree prefix of them; None for
-            the default device, without committing to it.
+        device: a device, a sharding, a PartitionSpec of the mesh of `set_mesh`, a memory (`veery.memory.Space`), or a
+            pytree prefix of them; None for the default device, without committing to it.
         src: accepted for compatibility.
         donate: accepted for compatibility.
         may_alias: True shares the memory of NumPy arrays that are aligned to 64 bytes with devices that can, so that
@@ -131,7 +132,7 @@ def _in_other_memory(made: Any, given: Any) -> Any:
 
 def _places(device: Any, x: Any, leaves: list[Any]) -> list[Any]:
     """Where each leaf goes."""
-    if device is None or hasattr(device, "platform") or isinstance(device, (Sharding, PartitionSpec, Format)):
+    if device is None or hasattr(device, "device_kind") or isinstance(device, _PLACES):
         return [device] * len(leaves)
     try:
         return tree.broadcast_prefix(device, x, is_leaf=lambda place: place is None)
@@ -143,15 +144,20 @@ def _places(device: Any, x: Any, leaves: list[Any]) -> list[Any]:
         ) from None
 
 
+_PLACES = (Sharding, PartitionSpec, Format, MemorySpace)
+
+
 def _as_place(place: Any, ndim: int) -> Any:
-    """A device, a sharding over several or None."""
+    """A device, a sharding that says more than a device, a memory or None."""
     place = sharding_of(place, ndim)
+    if isinstance(place, MemorySpace):
+        return place
     if isinstance(place, PartitionSpec):
         mesh = context().concrete
         if mesh is None:
             raise ValueError("Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put")
         return NamedSharding(mesh, place)
-    if isinstance(place, SingleDeviceSharding):
+    if isinstance(place, SingleDeviceSharding) and place.memory_kind == DEVICE:
         return place._device
     if isinstance(place, NamedSharding) and not place.mesh.axis_names:
         return None  # what types say of arrays on no mesh
@@ -160,7 +166,7 @@ def _as_place(place: Any, ndim: int) -> Any:
     members = getattr(place, "device_set", None)
     if members is not None and len(members) == 1:
         return next(iter(members))
-    if place is not None and not hasattr(place, "platform"):
+    if place is not None and not hasattr(place, "device_kind"):
         raise ValueError(
             "`jax.device_put` only accepts `None`, `jax.sharding.Sharding`, `jax.Device`, `Format`, `jax.memory.Space` "
             f"or a pytree of these values. Received invalid value: {place}"
@@ -172,12 +178,18 @@ def put_leaf(x: Any, place: Any, copy: bool = True) -> Any:
     """One array on a device, or laid out by a sharding (see `device_put`)."""
     aval: Any = aval_of(x)
     device = _as_place(place, aval.ndim)
+    if isinstance(device, MemorySpace):
+        if isinstance(x, Tracer):
+            return device_put_p.bind(x, sharding=device)
+        device = _distributed.in_memory(x, device)
     if isinstance(device, Sharding):
         check_fits(device, aval, "device_put args")
         if isinstance(x, Tracer):
             return device_put_p.bind(x, sharding=device)
         return _distributed.place(x, device, explicit=True)
     if isinstance(x, Tracer):
+        if isinstance(place, SingleDeviceSharding) and aval.memory_space is not MemorySpace.Device:
+            return device_put_p.bind(x, sharding=place)
         return _shape.copy(x)
     if isinstance(x, ArrayImpl):
         return x if device is None else _dispatch.move(x, device, explicit=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from veery._core import dtypes, tree
 from veery._core.avals import ShapedArray, aval_of, aval_rules
+from veery._core.memory import space_of
 from veery._core.refs import AbstractRef
 
 
@@ -79,7 +80,8 @@ class ShapeDtypeStruct:
 
 def _aval(struct: ShapeDtypeStruct) -> Any:
     dtype = dtypes.canonicalize_dtype(struct.dtype, allow_extended_dtype=True)
-    array = ShapedArray(struct.shape, dtype, struct.weak_type, sharding=struct.sharding)
+    space = space_of(getattr(struct.sharding, "memory_kind", None))
+    array = ShapedArray(struct.shape, dtype, struct.weak_type, sharding=struct.sharding, memory_space=space)
     return AbstractRef(array) if struct.is_ref else array
 
 

@@ -362,7 +362,7 @@ class Compiled:
             )
         _dispatch.check_execution(name)
         buffers = _dispatch.call(self._executable, _dispatch.on_device(arrays, self._device), name)
-        return _dispatch.results(out_avals, buffers, committed is not None)
+        return _distributed.in_their_memories(_dispatch.results(out_avals, buffers, committed is not None))
 
     def _is_distributed(self, arrays: Sequence[Any]) -> bool:
         """Whether a call with these arrays concerns several devices, or shardings of theirs."""

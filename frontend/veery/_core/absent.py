@@ -14,7 +14,6 @@ _INNER = "Deprecated in JAX, or its own: `jax.extend.core` has what libraries ne
 _PRIVATE = "JAX's own, without documentation."
 _HELPERS = "Functions of JAX's own that its module happens to show."
 _TRACERS = "Of JAX's own tracers and evaluation, which are otherwise here."
-_MEMORY = "Each device has one memory: there is nothing to choose."
 _TYPED_SHARDINGS = "Shardings are no part of types here."
 _HALVES = "Half of an exchange between devices: `ppermute` is the whole."
 _PROCESSES = "Of several processes: there is one."
@@ -45,7 +44,6 @@ NAMES: dict[str, dict[str, str]] = {
         """,
         _SLICES: "ds",
         "Deprecated in JAX, for process_count, process_index and process_indices.": "host_count host_id host_ids",
-        _MEMORY: "memory",
         _PRIVATE: "ad",
         _TYPED_SHARDINGS: "auto_pcast remove_size_one_mesh_axis_from_type",
         _VALUES: "make_user_context",
@@ -68,9 +66,6 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "veery.experimental": {
         _EXTENDED: "EArray primal_tangent_dtype",
-    },
-    "veery.experimental.compute_on": {
-        _MEMORY: "compute_on2",
     },
     "veery.experimental.jet": {
         _JETS: """

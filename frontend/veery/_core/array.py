@@ -12,6 +12,7 @@ from veery._core import dtypes, provided, source
 from veery._core.avals import ShapedArray, aval_rules
 from veery._core.config import config
 from veery._core.layout import Format, row_by_row
+from veery._core.memory import DEVICE, MemorySpace
 from veery._core.sharding import Sharding, SingleDeviceSharding
 from veery._core.trace import Tracer
 from veery._core.transfers import guard
@@ -137,7 +138,8 @@ class ArrayImpl(Array):
     @property
     def device(self) -> Any:
         """The device that holds the array, or its sharding over several."""
-        return self._buffer.device or self.sharding
+        sharding = self.sharding
+        return sharding._device if isinstance(sharding, SingleDeviceSharding) else sharding
 
     def devices(self) -> set[Any]:
         """The set of devices that hold the array."""
@@ -164,10 +166,10 @@ class ArrayImpl(Array):
     @property
     def addressable_shards(self) -> list[Shard]:
         """The pieces of the array on their devices; a single one for an array on one device."""
-        if self._buffer.device is not None:
-            return [Shard(self._buffer.device, (slice(None),) * self.ndim, 0, self)]
         sharding = self.sharding
-        aval = self.aval.update(shape=sharding.shard_shape(self.shape))
+        if isinstance(sharding, SingleDeviceSharding):
+            return [Shard(sharding._device, (slice(None),) * self.ndim, 0, self)]
+        aval = self.aval.update(shape=sharding.shard_shape(self.shape), memory_space=MemorySpace.Device)
         seen: dict[Any, int] = {}
         shards = []
         for device, index, piece in zip(
@@ -175,7 +177,10 @@ class ArrayImpl(Array):
         ):
             part = tuple((s.start, s.stop) for s in index)
             seen[part] = seen.get(part, -1) + 1
-            shards.append(Shard(device, index, seen[part], ArrayImpl(aval, piece, True)))
+            data = ArrayImpl(aval, piece, True)
+            if sharding.memory_kind != DEVICE:
+                data = provided.distribution.place(data, SingleDeviceSharding(device, memory_kind=sharding.memory_kind))
+            shards.append(Shard(device, index, seen[part], data))
         return shards
 
     @property
@@ -349,7 +354,7 @@ class ArrayImpl(Array):
         return array_repr(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (np.array(self.to_numpy()), self.aval.update(divided=None))
+        return _unpickle, (np.array(self.to_numpy()), self.aval.update(divided=None, memory_space=MemorySpace.Device))
 
     def __buffer__(self, flags: int) -> memoryview:
         """The memory of the values, for Python 3.12 and later where the runtime redirects no requests."""

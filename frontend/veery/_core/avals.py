@@ -15,11 +15,13 @@ import numpy as np
 from veery._core import dtypes
 from veery._core.config import config
 from veery._core.dimensions import DimExpr
+from veery._core.memory import MemorySpace
 from veery._core.mesh import EMPTY_ABSTRACT_MESH, context
 from veery._core.partition_spec import PartitionSpec, axes_of
 from veery._core.sharding import NamedSharding
 
 _NOTHING: frozenset[Any] = frozenset()
+_DEVICE = MemorySpace.Device
 
 Shape = tuple[int, ...]  # with a DimExpr where a size is symbolic
 
@@ -30,6 +32,7 @@ class AbstractValue:
     __slots__ = ("__weakref__",)
     varying: frozenset[Any] = frozenset()
     divided: NamedSharding | None = None
+    memory_space = _DEVICE
     is_high = False  # a type of the user's, which is made of others (see veery._core.hitypes)
     has_qdd = False  # such a type of values that are written to
 
@@ -100,7 +103,7 @@ class ShapedArray(AbstractValue):
     jitted call is a tuple of avals) costs what it costs for any Python object, not a tuple of shape and dtype.
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "is_numeric", "varying", "divided")
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "size", "is_numeric", "varying", "divided", "memory_space")
     shape: Shape
     dtype: Any
     weak_type: bool
@@ -109,6 +112,7 @@ class ShapedArray(AbstractValue):
     is_numeric: bool  # devices hold the very elements: not of keys, and not of dtypes that they do not have
     varying: frozenset[Any]  # within `shard_map`, the mesh axes along which the value may differ
     divided: NamedSharding | None  # by which Explicit axes of a mesh; None where by none
+    memory_space: MemorySpace  # the memory that it is in
 
     _interned: WeakValueDictionary[tuple[Any, ...], ShapedArray] = WeakValueDictionary()
 
@@ -119,24 +123,31 @@ class ShapedArray(AbstractValue):
         weak_type: bool = False,
         varying: frozenset[Any] = _NOTHING,
         divided: NamedSharding | None = None,
+        memory_space: MemorySpace = _DEVICE,
         *,
         sharding: Any = None,
     ) -> ShapedArray:
         if sharding is not None:
             divided = explicit_part(sharding, len(shape))
-        key = (shape, dtype, weak_type, varying, divided)
+        key = (shape, dtype, weak_type, varying, divided, memory_space)
         try:
             return cls._interned[key]
         except (KeyError, TypeError):
-            return cls._make(shape, dtype, weak_type, varying, divided)
+            return cls._make(shape, dtype, weak_type, varying, divided, memory_space)
 
     @classmethod
     def _make(
-        cls, shape: Any, dtype: Any, weak_type: bool, varying: frozenset[Any], divided: NamedSharding | None
+        cls,
+        shape: Any,
+        dtype: Any,
+        weak_type: bool,
+        varying: frozenset[Any],
+        divided: NamedSharding | None,
+        memory_space: MemorySpace,
     ) -> ShapedArray:
         shape = tuple(d if type(d) is DimExpr else int(d) for d in shape)
         dtype = dtypes.as_dtype(dtype)
-        key = (shape, dtype, bool(weak_type), varying, divided)
+        key = (shape, dtype, bool(weak_type), varying, divided, memory_space)
         self = cls._interned.get(key)
         if self is None:
             self = object.__new__(cls)
@@ -149,6 +160,7 @@ class ShapedArray(AbstractValue):
             set_field("is_numeric", dtypes.stored(dtype) == dtype)
             set_field("varying", varying)
             set_field("divided", divided)
+            set_field("memory_space", memory_space)
             self = cls._interned.setdefault(key, self)
         return self
 
@@ -156,11 +168,17 @@ class ShapedArray(AbstractValue):
         raise AttributeError(f"ShapedArray is immutable: cannot set {name!r}; use .update({name}=...)")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ShapedArray, (self.shape, self.dtype, self.weak_type, self.varying, self.divided)
+        return ShapedArray, (self.shape, self.dtype, self.weak_type, self.varying, self.divided, self.memory_space)
 
     def update(self, **changes: Any) -> ShapedArray:
         """The aval with some of its fields replaced. Of another shape it is divided by no axes, unless that is said."""
-        fields = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type, "varying": self.varying}
+        fields = {
+            "shape": self.shape,
+            "dtype": self.dtype,
+            "weak_type": self.weak_type,
+            "varying": self.varying,
+            "memory_space": self.memory_space,
+        }
         if "shape" not in changes:
             fields["divided"] = self.divided
         return ShapedArray(**(fields | changes))
@@ -186,7 +204,7 @@ class ShapedArray(AbstractValue):
         """The aval of tangents and cotangents: itself for inexact dtypes, float0 for the others."""
         if dtypes.issubdtype(self.dtype, np.inexact):
             return self
-        return ShapedArray(self.shape, dtypes.float0, varying=self.varying)
+        return ShapedArray(self.shape, dtypes.float0, varying=self.varying, memory_space=self.memory_space)
 
     at_least_vspace = to_tangent_aval
 
@@ -194,7 +212,8 @@ class ShapedArray(AbstractValue):
         full = "float0" if self.dtype == dtypes.float0 else str(self.dtype)
         name = dtypes.short_dtype_name(self.dtype) if short_dtypes else full
         varies = f"{{V:{','.join(map(str, sorted(self.varying, key=str)))}}}" if self.varying else ""
-        return f"{name}[{','.join(self._sizes())}]{varies}"
+        memory = "" if self.memory_space is _DEVICE else f"<{self.memory_space.name.lower()}>"
+        return f"{name}{memory}[{','.join(self._sizes())}]{varies}"
 
     def _sizes(self) -> list[str]:
         if self.divided is None:
@@ -263,6 +282,17 @@ def maybe_aval_of(x: Any) -> ShapedArray | None:
     if hasattr(x, "__jax_array__"):
         return aval_of(x.__jax_array__())
     return None
+
+
+def check_operand(name: str, position: int, x: Any) -> AbstractValue:
+    """The aval of an operand; TypeError where it is no array."""
+    aval = maybe_aval_of(x)
+    if aval is None:
+        raise TypeError(
+            f"Error interpreting argument to {name} as a JAX value. The problematic value is of type {type(x)} "
+            f"and was passed to {name} at position {position}."
+        )
+    return aval
 
 
 def refuse_masked(x: np.ndarray | np.generic) -> None:

@@ -61,6 +61,7 @@ class Primitive:
             place of the former leaves the operands as they are; of the latter, the types of the results say it.
         divides: `(avals, outs, params)` -> for each result, the Explicit axes of a mesh that divide each dimension (see
             veery.lax._explicit); None where no operand may be divided. Those with functions in them need none.
+        keeps_memory: whether the result is in the memory of the first operand, whichever the others are in.
         apart: `(params)` -> whether it is done on several devices, and so not as a part of a program.
         multiple_results: whether rules take and give lists of results.
     """
@@ -95,6 +96,7 @@ class Primitive:
         inert: Sequence[str] = (),
         varies: Rule | None = None,
         divides: Rule | None = None,
+        keeps_memory: bool = False,
         apart: Rule | None = None,
         multiple_results: bool = False,
     ):
@@ -122,6 +124,7 @@ class Primitive:
         self.inert = frozenset(inert)
         self.varies = varies
         self.divides = divides
+        self.keeps_memory = keeps_memory
         self.apart = apart
         self.multiple_results = multiple_results
         all_primitives.add(self)

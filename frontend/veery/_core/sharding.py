@@ -8,20 +8,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from veery._core.errors import DuplicateSpecError, IndivisibleError
+from veery._core.memory import DEVICE
 from veery._core.mesh import AbstractMesh, Mesh, devices_of
 from veery._core.partition_spec import PartitionSpec, axes_in, axes_of
-
-_MEMORY = "device"  # devices have one kind
 
 Index = tuple[slice, ...]
 
 
-def _check_memory(kind: str | None, device: Any) -> None:
-    if kind not in (None, _MEMORY):
-        raise ValueError(
-            f"Could not find memory addressable by device {device}. Device {device} can address the following "
-            f"memory kinds: {_MEMORY}. Got memory kind: {kind}"
-        )
+def _checked_memory(kind: str | None, device: Any) -> str:
+    """A kind of memory of a device, its own if none is named.
+
+    Raises:
+        ValueError: the device has no such memory.
+    """
+    if kind is None:
+        return DEVICE
+    device.memory(kind)
+    return kind
 
 
 class Sharding:
@@ -75,7 +78,7 @@ class Sharding:
     @property
     def memory_kind(self) -> str | None:
         """The kind of memory that holds the array."""
-        return _MEMORY
+        return DEVICE
 
     def with_memory_kind(self, kind: str) -> Sharding:
         """The same devices, in memory of that kind."""
@@ -123,8 +126,8 @@ class Sharding:
         """Whether arrays of that rank are laid out alike."""
         if self == other:
             return True
-        same_devices = self._device_assignment == other._device_assignment
-        return same_devices and self._blocks(ndim) == other._blocks(ndim)
+        same_place = (self._device_assignment, self.memory_kind) == (other._device_assignment, other.memory_kind)
+        return same_place and self._blocks(ndim) == other._blocks(ndim)
 
 
 class SingleDeviceSharding(Sharding):
@@ -132,7 +135,7 @@ class SingleDeviceSharding(Sharding):
 
     Args:
         device: where it is.
-        memory_kind: the kind of memory there; devices have one, "device".
+        memory_kind: the kind of memory there, "device" (if None), "pinned_host" or on CPUs "unpinned_host".
 
     Raises:
         ValueError: the device has no such memory.
@@ -143,11 +146,16 @@ class SingleDeviceSharding(Sharding):
     True
     """
 
-    __slots__ = ("_device",)
+    __slots__ = ("_device", "_memory_kind")
 
     def __init__(self, device: Any, *, memory_kind: str | None = None):
-        _check_memory(memory_kind, device)
         self._device = device
+        self._memory_kind = _checked_memory(memory_kind, device)
+
+    @property
+    def memory_kind(self) -> str | None:
+        """The kind of memory that holds the array."""
+        return self._memory_kind
 
     @property
     def _device_assignment(self) -> tuple[Any, ...]:
@@ -166,13 +174,15 @@ class SingleDeviceSharding(Sharding):
         return SingleDeviceSharding(self._device, memory_kind=kind)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SingleDeviceSharding) and self._device is other._device
+        if not isinstance(other, SingleDeviceSharding):
+            return False
+        return self._device is other._device and self._memory_kind == other._memory_kind
 
     def __hash__(self) -> int:
-        return hash((SingleDeviceSharding, self._device))
+        return hash((SingleDeviceSharding, self._device, self._memory_kind))
 
     def __repr__(self) -> str:
-        return f"SingleDeviceSharding(device={self._device!r}, memory_kind={_MEMORY})"
+        return f"SingleDeviceSharding(device={self._device!r}, memory_kind={self._memory_kind})"
 
 
 class NamedSharding(Sharding):
@@ -181,7 +191,7 @@ class NamedSharding(Sharding):
     Args:
         mesh: the mesh, of devices or abstract.
         spec: which axes divide which dimensions.
-        memory_kind: the kind of memory; devices have one, "device".
+        memory_kind: the kind of memory, "device" (if None), "pinned_host" or on CPUs "unpinned_host".
 
     Raises:
         TypeError: the spec is no PartitionSpec.
@@ -194,7 +204,7 @@ class NamedSharding(Sharding):
     (4, 2)
     """
 
-    __slots__ = ("mesh", "spec", "_logical_device_ids", "__weakref__")
+    __slots__ = ("mesh", "spec", "_memory_kind", "_logical_device_ids", "__weakref__")
 
     def __init__(
         self,
@@ -207,8 +217,8 @@ class NamedSharding(Sharding):
             raise TypeError(f"NamedSharding: the mesh is a Mesh or an AbstractMesh, got {mesh!r} of type {type(mesh)}")
         if not isinstance(spec, PartitionSpec):
             raise TypeError(f"NamedSharding: the spec is a PartitionSpec, got {spec!r} of type {type(spec)}")
-        if memory_kind is not None:
-            _check_memory(memory_kind, next(iter(mesh.devices.flat)) if isinstance(mesh, Mesh) else mesh)
+        if isinstance(mesh, Mesh) and mesh.size:
+            memory_kind = _checked_memory(memory_kind, mesh.devices.flat[0])
         seen = set()
         for axis in (*axes_in(spec), *spec.unreduced, *spec.reduced):
             if axis not in mesh.axis_names:
@@ -222,6 +232,7 @@ class NamedSharding(Sharding):
             seen.add(axis)
         self.mesh = mesh
         self.spec = spec
+        self._memory_kind = memory_kind
         self._logical_device_ids = _logical_device_ids
 
     def _concrete(self, what: str) -> Mesh:
@@ -250,8 +261,8 @@ class NamedSharding(Sharding):
 
     @property
     def memory_kind(self) -> str | None:
-        """The kind of memory that holds the array; None where the mesh is abstract."""
-        return _MEMORY if isinstance(self.mesh, Mesh) else None
+        """The kind of memory that holds the array; None where the mesh is abstract and none was named."""
+        return self._memory_kind
 
     @property
     def is_fully_replicated(self) -> bool:
@@ -269,8 +280,8 @@ class NamedSharding(Sharding):
 
     def update(self, **changes: Any) -> NamedSharding:
         """The sharding with some of mesh, spec and memory_kind replaced."""
-        fields = {"mesh": self.mesh, "spec": self.spec} | changes
-        return NamedSharding(fields.pop("mesh"), fields.pop("spec"), fields.pop("memory_kind", None))
+        fields = {"mesh": self.mesh, "spec": self.spec, "memory_kind": self._memory_kind} | changes
+        return NamedSharding(**fields)
 
     def check_compatible_aval(self, aval_shape: Sequence[int]) -> None:
         """Raise ValueError if arrays of that shape have too few dimensions."""
@@ -295,13 +306,15 @@ class NamedSharding(Sharding):
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return isinstance(other, NamedSharding) and self.spec == other.spec and self.mesh == other.mesh
+        if not isinstance(other, NamedSharding) or self._memory_kind != other._memory_kind:
+            return False
+        return self.spec == other.spec and self.mesh == other.mesh
 
     def __hash__(self) -> int:
-        return hash((NamedSharding, self.mesh, self.spec))
+        return hash((NamedSharding, self.mesh, self.spec, self._memory_kind))
 
     def __repr__(self) -> str:
-        memory = f", memory_kind={_MEMORY}" if isinstance(self.mesh, Mesh) else ""
+        memory = "" if self._memory_kind is None else f", memory_kind={self._memory_kind}"
         return f"NamedSharding(mesh={self.mesh!s}, spec={self.spec}{memory})"
 
 

@@ -57,7 +57,7 @@ Recompute = Decision("Recompute", False)
 
 
 class Offloadable(Decision):
-    """Saved in another memory; where there is one memory only, saved."""
+    """Saved in another memory: saved, since a program keeps all values on its device."""
 
     def __init__(self, src: str, dst: str):
         super().__init__(f"Offloadable(src={src!r}, dst={dst!r})", True)

@@ -25,11 +25,12 @@ from veery._core.jaxpr import (
     check_jaxpr,
     no_effects,
 )
+from veery._core.memory import MemorySpace
 from veery._core.mesh import context
 from veery._core.primitive import Primitive
 from veery._core.refs import AbstractRef, attribute_of_aval
 from veery._core.trace import Trace, Tracer, check_alive, current_trace, new_trace
-from veery._transforms import explicit, varying
+from veery._transforms import explicit, spaces, varying
 
 
 class JitTracer(Tracer):
@@ -206,6 +207,10 @@ class StagingTrace(Trace):
         for aval in avals:
             if aval.divided is not None:
                 out = explicit.typed(primitive, avals, out, params)
+                break
+        for aval in avals:
+            if aval.memory_space is not MemorySpace.Device:
+                out = spaces.typed(primitive, avals, out, params)
                 break
         effects = frozenset(primitive.effects(*avals, **params)) if primitive.effects else no_effects
         info = source.current()

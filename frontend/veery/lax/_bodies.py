@@ -158,7 +158,7 @@ def as_array(x: Any) -> Any:
 def same_type(a: Any, b: Any) -> bool:
     """Whether two avals are equal but for weak types."""
     if isinstance(a, ShapedArray) and isinstance(b, ShapedArray):
-        return a.shape == b.shape and a.dtype == b.dtype and a.divided == b.divided
+        return a.shape == b.shape and a.dtype == b.dtype and (a.divided, a.memory_space) == (b.divided, b.memory_space)
     return bool(a == b)
 
 

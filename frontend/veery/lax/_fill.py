@@ -10,9 +10,10 @@ import numpy as np
 from veery._core import dtypes
 from veery._core.array import Array
 from veery._core.avals import Shape, ShapedArray, aval_of
+from veery._core.memory import MemorySpace
 from veery._core.shapes import canonicalize_shape
 from veery._transforms import explicit
-from veery.lax._placement import placed, sharding_like
+from veery.lax._placement import device_put_p, placed, sharding_like
 
 ArrayLike = Any
 
@@ -86,9 +87,9 @@ def full_like(
     weak = dtype is None and aval.weak_type
     dtype = aval.dtype if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype, "full_like")
     if shape is None:
-        target = ShapedArray(aval.shape, dtype, weak, divided=aval.divided)
+        target = ShapedArray(aval.shape, dtype, weak, divided=aval.divided, memory_space=aval.memory_space)
     else:
-        target = ShapedArray(canonicalize_shape(shape), dtype, weak)
+        target = ShapedArray(canonicalize_shape(shape), dtype, weak, memory_space=aval.memory_space)
     if sharding is None and not weak:
         sharding = sharding_like(x, target.shape)
     return placed(_full_of_aval(target, fill_value), sharding)
@@ -110,6 +111,8 @@ def _full_of_aval(aval: ShapedArray, fill_value: ArrayLike) -> Any:
     if aval_of(value).update(shape=()) != aval.update(shape=()):
         value = _convert.convert_element_type_p.bind(value, new_dtype=aval.dtype, weak_type=aval.weak_type)
     filled = _fill(value, aval.shape)
+    if aval.memory_space is not MemorySpace.Device:
+        filled = device_put_p.bind(filled, sharding=aval.memory_space)
     return filled if aval.divided is None else explicit.alike(filled, aval)
 
 

@@ -543,6 +543,7 @@ def _scatter_primitive(name: str, combine: Any, *, jvp: Any, transpose: Any = No
         abstract_eval=_dims.scatter_aval,
         transpose=transpose,
         reference=_scatter_reference(combine),
+        keeps_memory=True,
         **facts,
     )
     primitive.jvp = lambda primals, tangents, **params: jvp(primitive, primals, tangents, params)

@@ -13,6 +13,7 @@ from veery._core import provided, source, tree
 from veery._core.ad import LINEAR
 from veery._core.avals import Shape, aval_of, explicit_part
 from veery._core.layout import sharding_of
+from veery._core.memory import MemorySpace, space_of
 from veery._core.mesh import AxisType, Mesh, context, current_mesh, using
 from veery._core.partition_spec import PartitionSpec, axes_in, axes_of
 from veery._core.primitive import Primitive
@@ -193,6 +194,12 @@ def placed(x: Any, sharding: Any) -> Any:
     return x if sharding is None or isinstance(x, Tracer) else provided.distribution.place(x, sharding)
 
 
+def in_memory_of(x: Any, other: Any) -> Any:
+    """An array in the memory that another one is in."""
+    space = aval_of(other).memory_space
+    return x if aval_of(x).memory_space is space else device_put_p.bind(x, sharding=space)
+
+
 def check_fits(sharding: Any, aval: Any, what: str) -> None:
     """Raise ValueError if arrays of that type cannot be laid out like this."""
     if not isinstance(sharding, NamedSharding):
@@ -209,6 +216,8 @@ def check_fits(sharding: Any, aval: Any, what: str) -> None:
 
 def _is_apart(params: dict[str, Any]) -> bool:
     sharding = params["sharding"]
+    if isinstance(sharding, MemorySpace):
+        return False
     if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
         # the types of results say how they are laid out over Explicit axes
         return not set(axes_in(sharding.spec)).issubset(sharding.mesh.explicit_axes)
@@ -224,6 +233,22 @@ def _reshard(x: Any, *, sharding: Any) -> Any:
     return _put(x, sharding=sharding) if provided.distribution.is_known(sharding.mesh, [x]) else x
 
 
+def _moved(x: Any, *, sharding: Any) -> Any:
+    """The type of an array that was put somewhere."""
+    if isinstance(sharding, MemorySpace):
+        return x.update(memory_space=sharding)
+    space = x.memory_space if sharding.memory_kind is None else space_of(sharding.memory_kind)
+    return x.update(divided=explicit_part(sharding, x.ndim), memory_space=space)
+
+
+def _put_back(ct: Any, x: Any, *, sharding: Any) -> list[Any]:
+    """A cotangent in the memory that the operand is in, laid out as the result was."""
+    space = x.aval.memory_space
+    if space is not _moved(x.aval, sharding=sharding).memory_space:
+        return [device_put_p.bind(ct, sharding=space)]
+    return [ct if isinstance(sharding, MemorySpace) else device_put_p.bind(ct, sharding=sharding)]
+
+
 def _placement(name: str, impl: Callable[..., Any] = _put, moves: bool = True) -> Primitive:
     def batch(axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, sharding: Any) -> tuple[Any, Any]:
         (x,), (dim,) = args, dims
@@ -237,7 +262,7 @@ def _placement(name: str, impl: Callable[..., Any] = _put, moves: bool = True) -
 
     primitive = Primitive(
         name,
-        abstract_eval=lambda x, *, sharding: x.update(divided=explicit_part(sharding, x.ndim)) if moves else x,
+        abstract_eval=_moved if moves else lambda x, *, sharding: x,
         impl=impl,
         jvp=LINEAR,
         transpose=lambda ct, x, *, sharding: [primitive.bind(ct, sharding=sharding)],
@@ -253,3 +278,4 @@ def _placement(name: str, impl: Callable[..., Any] = _put, moves: bool = True) -
 sharding_constraint_p = _placement("sharding_constraint", moves=False)
 reshard_p = _placement("reshard", _reshard)
 device_put_p = _placement("device_put")
+device_put_p.transpose = _put_back

@@ -15,7 +15,7 @@ from veery._core.array import ArrayImpl
 from veery._transforms import explicit
 from veery.lax import GatherScatterMode, ScatterDimensionNumbers
 from veery.lax._check import check_index
-from veery.lax._placement import laid_out
+from veery.lax._placement import in_memory_of, laid_out
 from veery.numpy import _arithmetic
 from veery.numpy._arithmetic import choose
 from veery.numpy._creation import asarray, ones_like
@@ -334,6 +334,7 @@ def update_region(name: str, x: Array, values: Array, plan: Plan, starts: Sequen
     values = lax.reshape(values, sizes) if np.shape(values) != sizes else values
     reversed_dims = [i for i, s in enumerate(plan.slices) if s is not None and s.step < 0]
     values = lax.rev(values, reversed_dims) if reversed_dims else values
+    values = in_memory_of(values, x)
     if 0 in sizes:
         return lax.reshape(x, shape) if plan.newaxes else x
     places, inside = _places(x.shape, plan, starts)

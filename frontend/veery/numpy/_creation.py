@@ -125,7 +125,7 @@ def _copied(x: Array) -> Array:
     """The array in memory of its own; on the CPU copied by the host, which needs no compiled program."""
     if isinstance(x, np.ndarray):  # of NumPy are arrays of float0
         return x
-    if isinstance(x, Tracer) or len(x.devices()) > 1 or x.device.platform != "cpu":
+    if isinstance(x, Tracer) or x._buffer.device is None or x.device.platform != "cpu":
         return lax._shape.copy(x)
     return _dispatch.put(x.to_numpy(), x.aval, x.device if x.committed else None)
 

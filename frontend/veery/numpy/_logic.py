@@ -9,6 +9,7 @@ import numpy as np
 from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
+from veery.lax._placement import in_memory_of
 from veery.numpy._arithmetic import _dtype, absolute, as_array, choose, is_kind, ordered
 from veery.numpy._creation import asarray, number
 from veery.numpy._elementwise import elementwise, jitted, named
@@ -466,7 +467,7 @@ def isclose(
         atol: absolute tolerance.
         equal_nan: whether NaN is close to NaN.
 
-    Random keys are close where they are equal.
+    Random keys are close where they are equal. The arrays may be in different memories.
 
     >>> isclose(np.array([1.0, 1.1]), 1.000001)
     Array([ True, False], dtype=bool)
@@ -481,6 +482,7 @@ def isclose(
     real_dtype = lax.real(a).dtype if is_kind(a, np.complexfloating) else _dtype(a)
     rtol, atol = (to_dtype(v, real_dtype) for v in (rtol, atol))
     a, b = broadcast_arrays(a, b)
+    b = in_memory_of(b, a)
     close = lax.le(lax.abs(lax.sub(a, b)), lax.add(atol, lax.mul(rtol, lax.abs(b))))
     result = lax.bitwise_or(lax.eq(a, b), lax.bitwise_and(isfinite(b), close))
     if equal_nan:
