@@ -42,6 +42,10 @@ AS_BITS = frozenset(("float8_e4m3b11fnuz", "float8_e4m3", "float8_e3m4", "float4
 # Sub-byte integers are one byte an element, as in NumPy: IREE 3.13 does not compile slices, comparisons and loops of
 # those that share bytes. Where one is computed, it is wrapped to its bits (emit/narrow.py).
 SUB_BYTE = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
+# Floats of 4 bits are their bits, a byte each: IREE 3.13 joins wrong parts of them, and slices with strides, folds and
+# loops of them do not compile.
+FLOAT4 = "float4_e2m1fn"
+_HELD_AS = {**SUB_BYTE, FLOAT4: "uint8"}
 
 
 def physical_dtype(dtype: Any) -> np.dtype:
@@ -56,7 +60,7 @@ def element_type(dtype: Any) -> ir.Type:
     Raises TypeError for a dtype that StableHLO does not have.
     """
     name = physical_dtype(dtype).name
-    spelling = _SPELLINGS.get(SUB_BYTE.get(name, name))
+    spelling = _SPELLINGS.get(_HELD_AS.get(name, name))
     if spelling is None:
         raise TypeError(f"element_type: dtype {name} has no StableHLO element type; known are {', '.join(_SPELLINGS)}")
     return ir.Type.parse(spelling)

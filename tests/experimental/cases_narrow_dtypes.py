@@ -66,14 +66,32 @@ def conversions(name, jax):
     return convert(given, integers) if name in INTEGERS else convert(given, integers)[:1]
 
 
+def bits(jax):
+    """Words as parts of less than a byte, these as others, and back."""
+    cast = jax.lax.bitcast_convert_type
+
+    def casts(words):
+        found = []
+        for name in ("int2", "uint2", *INTEGERS, FLOATS[0]):
+            parts = cast(words, name)
+            pairs = parts.reshape(*parts.shape[:-1], -1, parts.shape[-1] // 4)
+            others = [] if name.endswith("2") else [cast(parts, other) for other in ("uint2", "int4", FLOATS[0])]
+            found.append([parts, cast(parts, np.uint32), cast(pairs, np.int8), *others])
+        return found
+
+    words = np.array([0x12345678, 0x9ABCDEF0], np.uint32)
+    return casts(words) if jax.__name__ == "jax" else jax.jit(casts)(words)  # XLA refuses it as one program
+
+
 CASES = {
     **{
         f"{function.__name__} {name}": functools.partial(in_one_program, function, name)
         for function in (moved, computed)
-        for name in INTEGERS + FLOATS[1:]  # larger programs of float4 IREE does not compile
+        for name in INTEGERS + FLOATS
     },
     **{f"outside {name}": functools.partial(outside, name) for name in INTEGERS + FLOATS},
     **{f"conversions {name}": functools.partial(conversions, name) for name in INTEGERS + FLOATS},
+    "bits": bits,
     "bits of int4": lambda jax: jax.jit(
         lambda x: [jax.lax.shift_right_logical(x, x + 2 - x), jax.lax.population_count(x), ~x]
     )(jax.numpy.array([-8, -1, 0, 5, 7], "int4")),

@@ -107,6 +107,17 @@ WRONG = {
     "finite floats of 8 bits": unary(
         "stablehlo.is_finite", np.array([1, 2], ml_dtypes.float8_e4m3fn), np.array([True, True]), "float8.py"
     ),
+    "a part of floats of 4 bits behind others": Wrong(
+        "types.py",
+        """%a = stablehlo.convert %0 : (tensor<4xf32>) -> tensor<4xf4E2M1FN>
+        %b = stablehlo.optimization_barrier %a : tensor<4xf4E2M1FN>
+        %s = stablehlo.slice %b [1:3] : (tensor<4xf4E2M1FN>) -> tensor<2xf4E2M1FN>
+        %c = stablehlo.concatenate %b, %s, dim = 0 : (tensor<4xf4E2M1FN>, tensor<2xf4E2M1FN>) -> tensor<6xf4E2M1FN>
+        %d = stablehlo.optimization_barrier %c : tensor<6xf4E2M1FN>
+        %r = stablehlo.convert %d : (tensor<6xf4E2M1FN>) -> tensor<6xf32>""",
+        (f32(0.5, 1, -2, 6),),
+        f32(0.5, 1, -2, 6, 1, -2),
+    ),
     "the other NaN of float8": unary(
         "stablehlo.convert", np.array([0xFF], np.uint8).view(ml_dtypes.float8_e4m3fn), f32(np.nan), "rules/convert.py"
     ),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from veery_lowering.emit.registry import Context, Value
-from veery_lowering.emit.rules.convert import convert_dtype, is_float8
+from veery_lowering.emit.rules.convert import convert_dtype, from_float4, is_float4, is_float8, to_float4
 from veery_lowering.types import physical_dtype
 
 # What moves values, looks at their bits or calls functions.
@@ -29,24 +29,32 @@ _ON_ANY_DTYPE = frozenset(
     ).split()
 )
 
-# What IREE does not compile, or crashes at, for floats of 4 bits.
-_NOT_ON_4_BITS = frozenset(("pad", "dynamic_update_slice", "scatter"))
+# What looks at the values of some of these, so that it cannot have the bits in the place of floats of 4 bits.
+_NOT_ON_4_BITS = frozenset(("iota", "gather", "scatter", "reduce_precision"))
 
 
 def computes_in_float8(ctx: Context) -> bool:
     """Whether an equation computes with floats of 8 bits, or of 4."""
     if ctx.primitive in _NOT_ON_4_BITS:
-        return any(physical_dtype(aval.dtype).name == "float4_e2m1fn" for aval in ctx.avals_in)
+        return any(is_float4(aval.dtype) for aval in (*ctx.avals_in, *ctx.avals_out))
     return ctx.primitive not in _ON_ANY_DTYPE and any(map(_is_narrow, ctx.avals_in))
 
 
 def in_float32(lower: Callable[..., Any], ctx: Context, operands: Sequence[Value]) -> list[Value]:
     """Lower an equation with float32 in the place of float8, and convert its results back."""
     wide = replace(ctx, avals_in=tuple(map(_widened, ctx.avals_in)), avals_out=tuple(map(_widened, ctx.avals_out)))
-    widened = [convert_dtype(x, np.float32) if _is_narrow(a) else x for x, a in zip(operands, ctx.avals_in)]
+    widened = [_to_float32(x, a.dtype) if _is_narrow(a) else x for x, a in zip(operands, ctx.avals_in)]
     produced = lower(wide, *widened)
     results = produced if isinstance(produced, (list, tuple)) else [produced]
-    return [convert_dtype(x, a.dtype) if _is_narrow(a) else x for x, a in zip(results, ctx.avals_out, strict=True)]
+    return [_of_float32(x, a.dtype) if _is_narrow(a) else x for x, a in zip(results, ctx.avals_out, strict=True)]
+
+
+def _to_float32(x: Value, dtype: Any) -> Value:
+    return from_float4(x) if is_float4(dtype) else convert_dtype(x, np.float32)
+
+
+def _of_float32(x: Value, dtype: Any) -> Value:
+    return to_float4(x) if is_float4(dtype) else convert_dtype(x, dtype)
 
 
 def _is_narrow(aval: Any) -> bool:

@@ -19,7 +19,16 @@ from veery_lowering.mlir import context, ir
 from veery_lowering.passes import pipeline as passes
 from veery_lowering.passes.pipeline import Situation, Stage
 from veery_lowering.program import STATIC, HostCall, Signature, Symbols
-from veery_lowering.types import AS_BITS, aval_type, entry_dtype, is_static, numpy_dtype, physical_dtype, tensor_type
+from veery_lowering.types import (
+    AS_BITS,
+    FLOAT4,
+    aval_type,
+    entry_dtype,
+    is_static,
+    numpy_dtype,
+    physical_dtype,
+    tensor_type,
+)
 
 PLACE_OF_PROGRAM = "veery-program-0000000000"  # as in veery_runtime.pjrt.host
 Value: TypeAlias = ir.Value
@@ -333,6 +342,8 @@ def _constant(value: Any, aval: Any) -> Value:
         array = np.zeros(array.shape, bool)
     if array.dtype != physical_dtype(aval.dtype):
         array = array.astype(physical_dtype(aval.dtype))
+    if array.dtype.name == FLOAT4:
+        return hlo.constant(array.view(np.uint8))
     if array.dtype.name in ("int2", "int4", "uint2", "uint4"):
         # Dense constants of sub-byte integers do not compile (`failed to legalize 'memref.get_global'`).
         return hlo.convert(hlo.constant(array.astype(entry_dtype(array.dtype.name))), array.dtype)
@@ -343,36 +354,7 @@ def _to_type(x: Value, type_: ir.Type) -> Value:
     if x.type == type_:
         return x
     old, new = hlo.dtype_of(x), numpy_dtype(type_)
-    if new.name == "float4_e2m1fn":
-        return hlo.convert(_from_bits_of_float4(x), new)
-    if old.name == "float4_e2m1fn":
-        return _bits_of_float4(hlo.convert(x, np.float32))
     return (hlo.bitcast_convert if {old.name, new.name} & AS_BITS else hlo.convert)(x, new)
-
-
-# The magnitudes of float4_e2m1fn by their bits; the fourth bit is the sign.
-_FLOAT4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-
-
-def _from_bits_of_float4(bits: Value) -> Value:
-    """A byte with the bits of a float4_e2m1fn as float32: StableHLO casts between types of one width alone."""
-    code = hlo.and_(bits, hlo.full_like(bits, 7))
-    number = hlo.convert(hlo.full_like(bits, 0), np.float32)
-    for i, value in enumerate(_FLOAT4):
-        number = hlo.select(hlo.compare(code, hlo.full_like(code, i), "EQ"), hlo.full_like(number, value), number)
-    negative = hlo.compare(hlo.and_(bits, hlo.full_like(bits, 8)), hlo.full_like(bits, 0), "NE")
-    return hlo.select(negative, hlo.negate(number), number)
-
-
-def _bits_of_float4(number: Value) -> Value:
-    """The bits of a float4_e2m1fn that was made float32."""
-    word = hlo.bitcast_convert(number, np.uint32)
-    magnitude = hlo.abs(number)
-    code = hlo.and_(hlo.shift_right_logical(word, hlo.full_like(word, 28)), hlo.full_like(word, 8))
-    for value in _FLOAT4[1:]:
-        reached = hlo.compare(magnitude, hlo.full_like(magnitude, value), "GE")
-        code = hlo.add(code, hlo.convert(reached, np.uint32))
-    return hlo.convert(code, np.uint8)
 
 
 def _return(values: Sequence[Value]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -11,7 +12,7 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.numerics._expr import Expr, round_even, where
 from veery_lowering.emit.registry import rule
 from veery_lowering.stablehlo import Value
-from veery_lowering.types import physical_dtype
+from veery_lowering.types import FLOAT4, SUB_BYTE, physical_dtype
 
 
 def is_float(dtype: np.dtype) -> bool:
@@ -118,14 +119,106 @@ def _nonzero(x: Value) -> Value:
     return hlo.compare(x, hlo.full_like(x, 0), "NE")
 
 
+# Floats of 4 bits, whose place their bits take.
+
+_MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+# From where on a float becomes each of these but the first: halfway, where it becomes the one with an even last bit.
+_HALFWAY = ((0.25, "GT"), (0.75, "GE"), (1.25, "GT"), (1.75, "GE"), (2.5, "GT"), (3.5, "GE"), (5.0, "GT"))
+
+
+def is_float4(dtype: Any) -> bool:
+    """Whether a dtype is the float of 4 bits."""
+    return physical_dtype(dtype).name == FLOAT4
+
+
+def from_float4(bits: Value) -> Value:
+    """Floats of 4 bits as float32."""
+    code = hlo.and_(bits, hlo.full_like(bits, 7))
+    number = hlo.full_like(bits, 0.0, np.float32)
+    for i, value in enumerate(_MAGNITUDES):
+        number = hlo.select(hlo.compare(code, hlo.full_like(code, i), "EQ"), hlo.full_like(number, value), number)
+    negative = hlo.compare(hlo.and_(bits, hlo.full_like(bits, 8)), hlo.full_like(bits, 0), "NE")
+    return hlo.select(negative, hlo.negate(number), number)
+
+
+def to_float4(number: Value) -> Value:
+    """float32 as floats of 4 bits: the nearest, at most 6; NaN becomes -0."""
+    magnitude, code = hlo.abs(number), hlo.full_like(number, 0, np.uint8)
+    for limit, direction in _HALFWAY:
+        reached = hlo.compare(magnitude, hlo.full_like(magnitude, limit), direction)
+        code = hlo.add(code, hlo.convert(reached, np.uint8))
+    word = hlo.bitcast_convert(number, np.uint32)
+    sign = hlo.convert(hlo.shift_right_logical(word, hlo.full_like(word, 31)), np.uint8)
+    sign = hlo.select(hlo.compare(number, number, "EQ"), sign, hlo.full_like(sign, 1))
+    return hlo.or_(code, hlo.shift_left(sign, hlo.full_like(sign, 3)))
+
+
+def converted(ctx: Any, x: Value, new_dtype: Any, convert: Callable[[Value, Any], Value]) -> Value:
+    """The conversion of an operand by a function that knows no floats of 4 bits."""
+    (aval,) = ctx.avals_in
+    if is_float4(aval.dtype):
+        if is_float4(new_dtype):
+            return x
+        x = from_float4(x)
+    if not is_float4(new_dtype):
+        return convert(x, new_dtype)
+    return to_float4(_rounded_to_odd(x) if hlo.dtype_of(x) == np.float64 else convert(x, np.float32))
+
+
 @rule("convert_element_type", any_shape=True)
 def _convert_element_type(ctx: Any, x: Value, *, new_dtype: Any, **_: Any) -> Value:
-    return convert_dtype(x, new_dtype)
+    return converted(ctx, x, new_dtype, convert_dtype)
 
 
 @rule("bitcast_convert_type", any_shape=True)
 def _bitcast_convert_type(ctx: Any, x: Value, *, new_dtype: Any) -> Value:
-    return hlo.bitcast_convert(x, new_dtype)
+    (aval,) = ctx.avals_in
+    old, new = _width(aval.dtype), _width(new_dtype)
+    if min(old, new) >= 8:
+        return hlo.bitcast_convert(x, new_dtype)
+    bits = hlo.bitcast_convert(x, np.uint8)
+    if old < 8:
+        bits = hlo.and_(bits, hlo.full_like(bits, (1 << old) - 1))
+    if new < old:
+        bits = _split(bits, min(old, 8), new)
+        bits = hlo.reshape(bits, (*aval.shape, old // new))
+    elif new > old:
+        bits = hlo.reshape(bits, (*aval.shape[:-1], -(-new // 8), min(new, 8) // old))
+        bits = _joined(bits, old)
+        bits = bits if new > 8 else hlo.reshape(bits, aval.shape[:-1])
+    if new == 4 and is_float4(new_dtype):
+        return bits
+    if new < 8 and physical_dtype(new_dtype).name.startswith("int"):
+        half = hlo.full_like(bits, 1 << (new - 1))
+        bits = hlo.subtract(hlo.xor(bits, half), half)
+    return hlo.bitcast_convert(bits, new_dtype)
+
+
+def _width(dtype: Any) -> int:
+    """The number of bits of an element."""
+    name = physical_dtype(dtype).name
+    return 4 if name == FLOAT4 else int(name.lstrip("uint")) if name in SUB_BYTE else hlo.width_of(dtype)
+
+
+def _split(bits: Value, old: int, new: int) -> Value:
+    """The parts of each element, the lowest first, along a last dimension."""
+    shape = (*hlo.shape_of(bits), 1)
+    parts = [hlo.shift_right_logical(bits, hlo.full_like(bits, at)) for at in range(0, old, new)]
+    parts = [hlo.and_(part, hlo.full_like(part, (1 << new) - 1)) for part in parts]
+    return hlo.concatenate([hlo.reshape(part, shape) for part in parts], len(shape) - 1)
+
+
+def _joined(parts: Value, width: int) -> Value:
+    """What such parts along the last dimension make."""
+    *shape, count = hlo.shape_of(parts)
+    found = None
+    for i in range(count):
+        start = [*[0] * len(shape), i]
+        part = hlo.reshape(hlo.slice(parts, start, (*shape, i + 1)), shape)
+        part = hlo.shift_left(part, hlo.full_like(part, width * i))
+        found = part if found is None else hlo.or_(found, part)
+    assert found is not None
+    return found
 
 
 @rule("reduce_precision", any_shape=True)

@@ -13,7 +13,8 @@ from veery_lowering.emit.numerics._expr import Expr
 from veery_lowering.emit.numerics._outline import outlined
 from veery_lowering.emit.numerics.complex import Complex
 from veery_lowering.emit.registry import Rule, rule
-from veery_lowering.emit.rules.convert import convert_dtype, is_float8
+from veery_lowering.emit.rules.convert import convert_dtype, is_float4, is_float8
+from veery_lowering.errors import LoweringError
 from veery_lowering.stablehlo import Value
 
 _NATIVE = (np.float32, np.float64)
@@ -174,6 +175,8 @@ def _abs(ctx: Any, x: Value) -> Value:
 
 @elementwise("nextafter")
 def _nextafter(ctx: Any, x: Value, y: Value) -> Value:
+    if is_float4(ctx.avals_in[0].dtype):
+        raise LoweringError("nextafter: takes no float4_e2m1fn, whose neighbours are those of its bits as uint4")
     result = hlo.next_after(x, y)
     if not is_float8(hlo.dtype_of(x)):
         return result

@@ -69,8 +69,8 @@ def reverse(x: Value, dimensions: Sequence[int]) -> Value:
 
 
 @rule("iota", any_shape=True)
-def _iota(ctx: Context, *_: Value, dtype: Any, shape: Sequence[int], dimension: int, **__: Any) -> Value:
-    return hlo.iota(dtype, tuple(shape), dimension)
+def _iota(ctx: Context, *_: Value, shape: Sequence[int], dimension: int, **__: Any) -> Value:
+    return hlo.iota(ctx.avals_out[0].dtype, tuple(shape), dimension)
 
 
 @rule("dim_as_value", any_shape=True)

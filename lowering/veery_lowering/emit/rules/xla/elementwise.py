@@ -10,7 +10,7 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.numerics.elementary import inverse_hyperbolic_tangent, log_plus_one, native
 from veery_lowering.emit.registry import lookup, rule
-from veery_lowering.emit.rules.convert import convert_dtype
+from veery_lowering.emit.rules.convert import convert_dtype, converted
 from veery_lowering.emit.rules.elementwise import elementwise, in_complex128, integer_power
 from veery_lowering.emit.rules.xla.constants import may_hold_constant_nan
 from veery_lowering.stablehlo import Value
@@ -182,6 +182,10 @@ def _convert_element_type(ctx: Any, x: Value, *, new_dtype: Any, **_: Any) -> Va
 
     Of a product with a converted bool XLA makes a selection, so that `False * nan` is 0: bools select a one or a zero.
     """
+    return converted(ctx, x, new_dtype, _converted)
+
+
+def _converted(x: Value, new_dtype: Any) -> Value:
     old, new = hlo.dtype_of(x), np.dtype(getattr(new_dtype, "physical", new_dtype))
     if _is_float(old) and _is_float(new):
         return hlo.convert(x, new)
