@@ -93,6 +93,7 @@ from veery._core.dtypes import float0 as float0
 from veery._core.partition_spec import PartitionSpec as P
 from veery._core.refs import Ref as Ref
 from veery._core.sharding import NamedSharding as NamedSharding
+from veery._core.slices import ds as ds
 from veery._core.source import named_scope as named_scope
 from veery._core.trace import ensure_compile_time_eval as ensure_compile_time_eval
 from veery._in_place import load_ipython_extension as load_ipython_extension

@@ -20,6 +20,13 @@ RECORDED = read(Path(__file__).with_name("recorded") / "sparse.json")
 pytestmark = pytest.mark.compiler
 
 
+def test_arrays_become_dense_within_sparsify():
+    x = sparse.BCOO.fromdense(jnp.eye(2))
+    for f in (sparse.todense, lambda x: sparse.todense(2 * x) - sparse.todense(x)):
+        for run in (sparse.sparsify(f), veery.jit(sparse.sparsify(f))):
+            assert run(x).tolist() == [[1, 0], [0, 1]] and run(jnp.ones(2)).tolist() == [1, 1]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_outcomes_are_those_of_jax(name):
     check(veery, CASES[name], RECORDED[name])

@@ -373,7 +373,7 @@ ERRORS = [
     ),
     (
         lambda: lax.clamp(0.0, array(dtype="int32"), 5),
-        "lax.clamp requires arguments to have the same dtypes, got float64, int32, int32.",
+        "lax.clamp requires arguments to have the same dtypes, got float64, int32, int64.",
     ),
     (
         lambda: lax.bitcast_convert_type(array(), np.bool_),

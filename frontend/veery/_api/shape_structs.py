@@ -78,6 +78,9 @@ class ShapeDtypeStruct:
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{place}{weak}{ref})"
 
 
+ShapeDtypeStruct.__module__ = "veery"  # its public place, which programs print
+
+
 def _aval(struct: ShapeDtypeStruct) -> Any:
     dtype = dtypes.canonicalize_dtype(struct.dtype, allow_extended_dtype=True)
     space = space_of(getattr(struct.sharding, "memory_kind", None))

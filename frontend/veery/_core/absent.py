@@ -19,7 +19,6 @@ _HALVES = "Half of an exchange between devices: `ppermute` is the whole."
 _PROCESSES = "Of several processes: there is one."
 _TOPOLOGY = "Of TPUs: the order of their devices in a mesh."
 _VALUES = "Values of the user's that functions are traced anew for: pass them as static arguments."
-_SLICES = "A slice of a traced start: use `lax.dynamic_slice`, or arrays of integers, which references take too."
 _EXTENDED = "Extended dtypes of the user's own: `veery.experimental.hijax` has types of the user's own."
 _TRACES = "Reads traces in XLA's form: `veery.profiler` writes those of Perfetto."
 _CUDNN = "Of cuDNN's networks: `lstm` is made of products and loops here."
@@ -42,7 +41,6 @@ NAMES: dict[str, dict[str, str]] = {
         _SETTING: """
             allow_f16_reductions array_garbage_collection_guard jax2tf_associative_scan_reductions
         """,
-        _SLICES: "ds",
         "Deprecated in JAX, for process_count, process_index and process_indices.": "host_count host_id host_ids",
         _PRIVATE: "ad",
         _TYPED_SHARDINGS: "auto_pcast remove_size_one_mesh_axis_from_type",
@@ -105,9 +103,6 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "veery.experimental.sparse.ad": {
         _TRACERS: "flatten_fun_for_sparse_ad",
-    },
-    "veery.experimental.sparse.api": {
-        _COMPOSITION: "todense_p",
     },
     "veery.experimental.sparse.bcoo": {
         _COMPOSITION: """

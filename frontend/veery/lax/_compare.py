@@ -9,7 +9,7 @@ import numpy as np
 
 from veery._core import cost, dtypes, host
 from veery._core.ad import NONDIFFERENTIABLE, Zero, instantiate_zeros, is_undefined_primal, zeros_like_aval
-from veery._core.avals import ShapedArray, aval_of
+from veery._core.avals import ShapedArray, aval_of, check_operand
 from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery.lax import _shape
@@ -249,9 +249,9 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
     """x, or the limit that it passes: minimum(maximum(x, min), max).
 
     Args:
-        min: lower limit, of the shape of x or of rank 0.
+        min: lower limit, of the shape of x or of rank 0, and of its dtype, which a Python number must have by itself.
         x: array.
-        max: upper limit, of the shape of x or of rank 0.
+        max: upper limit, likewise.
 
     Raises:
         TypeError: shapes or dtypes do not fit.
@@ -260,7 +260,9 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
     >>> lax.clamp(0.0, jnp.array([-1.0, 0.5, 3.0]), 1.0)
     Array([0. , 0.5, 1. ], dtype=float32)
     """
-    return clamp_p.bind(*adopt_dtype("clamp", [min, x, max]))
+    for position, operand in enumerate((min, x, max)):
+        check_operand("clamp", position, operand)
+    return clamp_p.bind(min, x, max)
 
 
 def _clamp_aval(low: ShapedArray, x: ShapedArray, high: ShapedArray) -> ShapedArray:

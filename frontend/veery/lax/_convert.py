@@ -10,14 +10,14 @@ import numpy as np
 
 from veery._core import cost, dtypes, host, source
 from veery._core.ad import NONDIFFERENTIABLE, Zero
-from veery._core.avals import ShapedArray, aval_of
+from veery._core.avals import ShapedArray, aval_of, check_operand
 from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery._core.shapes import concrete_int
 from veery._core.trace import Tracer
 from veery.lax import _fill, _shape
 from veery.lax._declare import FLOAT, check_dtype
-from veery.lax._operands import Array, ArrayLike, apply, check_operand
+from veery.lax._operands import Array, ArrayLike, apply
 from veery.lax._reference import widen
 
 

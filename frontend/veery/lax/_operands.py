@@ -9,7 +9,7 @@ import numpy as np
 
 from veery._core import dtypes
 from veery._core.array import ArrayImpl
-from veery._core.avals import AbstractValue, ShapedArray, aval_of, maybe_aval_of
+from veery._core.avals import ShapedArray, aval_of, check_operand
 from veery._core.primitive import Primitive
 from veery._core.trace import Tracer
 from veery.lax import _shape
@@ -53,17 +53,6 @@ def adopt_dtype(name: str, operands: Sequence[ArrayLike]) -> list[Any]:
         return [widest(x) for x in xs]
     aval = aval_of(like)
     return [scalar_like(x, aval) if dtypes.is_python_scalar(x) else x for x in xs]
-
-
-def check_operand(name: str, position: int, x: Any) -> AbstractValue:
-    """The aval of an operand; TypeError where it is no array."""
-    aval = maybe_aval_of(x)
-    if aval is None:
-        raise TypeError(
-            f"Error interpreting argument to {name} as a JAX value. The problematic value is of type {type(x)} "
-            f"and was passed to {name} at position {position}."
-        )
-    return aval
 
 
 def scalar_like(value: complex, aval: Any) -> Any:

@@ -12,6 +12,7 @@ from veery._core import dtypes, provided
 from veery._core.avals import aval_of
 from veery._core.errors import NonConcreteBooleanIndexError
 from veery._core.refs import is_ref
+from veery._core.slices import Slice as DynamicSlice, has_slice
 from veery.lax import _compare, _convert, _shape, _slicing
 from veery.lax._arithmetic import add
 from veery.lax._gather_scatter import gather, scatter, scatter_add
@@ -34,6 +35,25 @@ class Slice(NamedTuple):
         return f"{self.start or ''}:{'' if stop == size else stop}{step}"
 
 
+class Window(NamedTuple):
+    """A part of an array of a shape: of these sizes, from starts that are passed beside it for some dimensions."""
+
+    shape: Shape
+    result_shape: Shape
+    at: Shape  # the dimensions that have a start
+
+    def starts(self, given: Sequence[Any]) -> list[Any]:
+        """A start for each dimension."""
+        known = dict(zip(self.at, given))
+        return [known.get(d, np.int32(0)) for d in range(len(self.shape))]
+
+    def text(self, starts: Sequence[str]) -> str:
+        """The index as Python writes it."""
+        known = dict(zip(self.at, starts))
+        sizes = enumerate(self.result_shape)
+        return ",".join(f"{known[d]}:{known[d]}+{size}" if d in known else ":" for d, size in sizes)
+
+
 class Indexer(NamedTuple):
     """An index into an array of a shape: for each dimension a slice, or None for integers that are passed beside it."""
 
@@ -45,6 +65,11 @@ class Indexer(NamedTuple):
     def at(self) -> Shape:
         """The dimensions with integers."""
         return tuple([d for d, dim in enumerate(self.dims) if dim is None])
+
+    def text(self, integers: Sequence[str]) -> str:
+        """The index as Python writes it."""
+        rest = iter(integers)
+        return ",".join(next(rest) if dim is None else dim.text(n) for n, dim in zip(self.shape, self.dims))
 
     @property
     def place(self) -> int:
@@ -64,6 +89,21 @@ class Indexer(NamedTuple):
         return tuple([n if dim is None else dim.size for n, dim in zip(self.shape, self.dims)])
 
 
+def parse_window(index: Any, shape: Shape) -> tuple[Window, list[Any], Any] | None:
+    """The window that Slices with a start that is not known make of an array, the starts, and the index into it."""
+    if not has_slice(index):
+        return None
+    entries = _entries(index, shape)
+    at, starts, sizes = [], [], list(shape)
+    for d, entry in enumerate(entries):
+        if isinstance(entry, DynamicSlice) and not isinstance(entry.start, int):
+            at.append(d)
+            starts.append(_checked_integers(entry.start, shape[d]))
+            sizes[d] = entry.span
+            entries[d] = slice(None, None, entry.stride)
+    return (Window(shape, tuple(sizes), tuple(at)), starts, tuple(entries)) if at else None
+
+
 def parse_index(index: Any, shape: Shape) -> tuple[Indexer, list[Any]] | None:
     """An index, and its integers; None for all of an array.
 
@@ -77,19 +117,13 @@ def parse_index(index: Any, shape: Shape) -> tuple[Indexer, list[Any]] | None:
     """
     if index is None or index is Ellipsis or (isinstance(index, tuple) and not index):
         return None
-    entries = list(index) if isinstance(index, tuple) else [index]
-    dots = [i for i, x in enumerate(entries) if x is Ellipsis]
-    if len(dots) > 1:
-        raise ValueError("Only one ellipsis is supported.")
-    if len(entries) - len(dots) > len(shape):
-        raise ValueError(f"`indices` must not be longer than `shape`: indices={index}, shape={shape}")
-    missing = [slice(None)] * (len(shape) - len(entries) + len(dots))
-    i = dots[0] if dots else len(entries)
-    entries[i : i + len(dots)] = missing
+    entries = _entries(index, shape)
     dims: list[Slice | None] = []
     integers = []
     for entry, size in zip(entries, shape):
-        if isinstance(entry, slice):
+        if isinstance(entry, DynamicSlice):
+            dims.append(_of_known_start(entry, size))
+        elif isinstance(entry, slice):
             dims.append(_static_slice(entry, size))
         else:
             dims.append(None)
@@ -102,6 +136,28 @@ def parse_index(index: Any, shape: Shape) -> tuple[Indexer, list[Any]] | None:
     except ValueError:
         raise ValueError(f"Cannot broadcast shapes for indexing: {shapes}") from None
     return Indexer(shape, tuple(dims), common), integers
+
+
+def _entries(index: Any, shape: Shape) -> list[Any]:
+    """An entry for each dimension."""
+    entries = list(index) if isinstance(index, tuple) else [index]
+    dots = [i for i, x in enumerate(entries) if x is Ellipsis]
+    if len(dots) > 1:
+        raise ValueError("Only one ellipsis is supported.")
+    if len(entries) - len(dots) > len(shape):
+        raise ValueError(f"`indices` must not be longer than `shape`: indices={index}, shape={shape}")
+    missing = [slice(None)] * (len(shape) - len(entries) + len(dots))
+    i = dots[0] if dots else len(entries)
+    entries[i : i + len(dots)] = missing
+    return entries
+
+
+def _of_known_start(entry: DynamicSlice, size: int) -> Slice:
+    if entry.start < 0 or entry.start + entry.span > size:
+        raise ValueError(
+            f"Out of bound slice: start={entry.start}, size={entry.size}, stride={entry.stride}, dim={size}."
+        )
+    return Slice(entry.start, entry.size, entry.stride)
 
 
 def _static_slice(entry: slice, size: int) -> Slice:
@@ -136,8 +192,10 @@ def _checked_integers(entry: Any, size: int) -> Any:
 # arrays, reading moves them inside and writing leaves out what is not. Negative ones count from the end.
 
 
-def read_at(x: Any, indexer: Indexer, integers: Sequence[Any]) -> Any:
+def read_at(x: Any, indexer: Indexer | Window, integers: Sequence[Any]) -> Any:
     """What an index reads of an array."""
+    if isinstance(indexer, Window):
+        return _slicing.dynamic_slice(x, indexer.starts(integers), indexer.result_shape)
     x = _read_slices(x, indexer)
     if not indexer.at:
         return x
@@ -149,8 +207,11 @@ def read_at(x: Any, indexer: Indexer, integers: Sequence[Any]) -> Any:
     return gather(x, indices, numbers, _window(indexer), mode=GatherScatterMode.CLIP)
 
 
-def written_at(x: Any, indexer: Indexer, integers: Sequence[Any], value: Any, *, adding: bool = False) -> Any:
+def written_at(x: Any, indexer: Indexer | Window, integers: Sequence[Any], value: Any, *, adding: bool = False) -> Any:
     """An array with values in the place of what an index reads, or added to it."""
+    if isinstance(indexer, Window):
+        value = add(read_at(x, indexer, integers), value) if adding else value
+        return _slicing.dynamic_update_slice(x, value, indexer.starts(integers))
     if not indexer.at:
         return _write_slices(x, indexer, add(_read_slices(x, indexer), value) if adding else value)
     inner = _read_slices(x, indexer)

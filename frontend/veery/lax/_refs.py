@@ -22,13 +22,15 @@ from veery._core.trace import EvalTrace, Trace, set_current_trace
 from veery._transforms.batching import BatchTrace
 from veery.lax import _bodies, _convert, _shape
 from veery.lax._arithmetic import add
-from veery.lax._ref_indexing import Indexer, parse_index, read_at, written_at
+from veery.lax._ref_indexing import Indexer, Window, parse_index, parse_window, read_at, written_at
+
+Indexers = tuple[Indexer | Window, ...]
 
 
 class TransformedRef:
     """A part of a reference, `ref.at[index]`, that is read and written like one."""
 
-    def __init__(self, ref: Any, indexers: tuple[Indexer, ...], integers: Sequence[Any]):
+    def __init__(self, ref: Any, indexers: Indexers, integers: Sequence[Any]):
         self.ref = ref
         self.indexers = indexers
         self.integers = tuple(integers)
@@ -83,6 +85,10 @@ def _part(ref: Any, index: Any, name: str) -> TransformedRef:
     known = ref if isinstance(ref, TransformedRef) else TransformedRef(ref, (), ())
     if not is_ref(known.ref):
         raise ValueError(f"Can only call `{name}` on a `Ref`: {ref}.")
+    window = parse_window(index, known.shape)
+    if window is not None:
+        part, starts, index = window
+        known = TransformedRef(known.ref, (*known.indexers, part), (*known.integers, *starts))
     found = parse_index(index, known.shape)
     if found is None:
         return known
@@ -336,7 +342,7 @@ def _read_whole(ref: Any) -> Any:
     return get_p.bind(ref, indexers=())
 
 
-def _split(indexers: tuple[Indexer, ...], integers: Sequence[Any]) -> list[tuple[Indexer, Sequence[Any]]]:
+def _split(indexers: Indexers, integers: Sequence[Any]) -> list[tuple[Indexer | Window, Sequence[Any]]]:
     """Each indexer with its integers."""
     found, start = [], 0
     for indexer in indexers:
@@ -346,13 +352,13 @@ def _split(indexers: tuple[Indexer, ...], integers: Sequence[Any]) -> list[tuple
     return found
 
 
-def _read_parts(value: Any, indexers: tuple[Indexer, ...], integers: Sequence[Any]) -> Any:
+def _read_parts(value: Any, indexers: Indexers, integers: Sequence[Any]) -> Any:
     for indexer, own in _split(indexers, integers):
         value = read_at(value, indexer, own)
     return value
 
 
-def _written_parts(old: Any, parts: list[tuple[Indexer, Sequence[Any]]], value: Any, adding: bool) -> Any:
+def _written_parts(old: Any, parts: list[tuple[Indexer | Window, Sequence[Any]]], value: Any, adding: bool) -> Any:
     if not parts:
         return add(old, value) if adding else value
     (indexer, integers), *inner = parts
@@ -367,32 +373,32 @@ def _put(ref: Ref, value: Any) -> None:
     ref._value = provided.backend.as_array(value) if isinstance(ref._trace, EvalTrace) else value
 
 
-def _get(ref: Ref, *integers: Any, indexers: tuple[Indexer, ...]) -> Any:
+def _get(ref: Ref, *integers: Any, indexers: Indexers) -> Any:
     return _read_parts(ref._value, indexers, integers)
 
 
-def _swap(ref: Ref, value: Any, *integers: Any, indexers: tuple[Indexer, ...]) -> Any:
+def _swap(ref: Ref, value: Any, *integers: Any, indexers: Indexers) -> Any:
     _swap_aval(ref.aval, aval_of(value), indexers=indexers)
     old = ref._value
     _put(ref, _written_parts(old, _split(indexers, integers), value, adding=False))
     return _read_parts(old, indexers, integers)
 
 
-def _addupdate(ref: Ref, value: Any, *integers: Any, indexers: tuple[Indexer, ...]) -> list[Any]:
+def _addupdate(ref: Ref, value: Any, *integers: Any, indexers: Indexers) -> list[Any]:
     _addupdate_aval(ref.aval, aval_of(value), indexers=indexers)
     _put(ref, _written_parts(ref._value, _split(indexers, integers), value, adding=True))
     return []
 
 
-def _part_aval(ref: AbstractRef, indexers: tuple[Indexer, ...]) -> Any:
+def _part_aval(ref: AbstractRef, indexers: Indexers) -> Any:
     return ref.inner_aval.update(shape=indexers[-1].result_shape) if indexers else ref.inner_aval
 
 
-def _get_aval(ref: AbstractRef, *integers: Any, indexers: tuple[Indexer, ...]) -> Any:
+def _get_aval(ref: AbstractRef, *integers: Any, indexers: Indexers) -> Any:
     return _part_aval(ref, indexers)
 
 
-def _checked_part(name: str, ref: AbstractRef, value: Any, indexers: tuple[Indexer, ...]) -> Any:
+def _checked_part(name: str, ref: AbstractRef, value: Any, indexers: Indexers) -> Any:
     if type(value) is AbstractRef:
         raise ValueError("Cannot store a Ref into another Ref. Did you forget to load from it using `[...]`?")
     part = _part_aval(ref, indexers)
@@ -408,22 +414,20 @@ def _checked_part(name: str, ref: AbstractRef, value: Any, indexers: tuple[Index
     return part
 
 
-def _swap_aval(ref: AbstractRef, value: Any, *integers: Any, indexers: tuple[Indexer, ...]) -> Any:
+def _swap_aval(ref: AbstractRef, value: Any, *integers: Any, indexers: Indexers) -> Any:
     return _checked_part("swap", ref, value, indexers)
 
 
-def _addupdate_aval(ref: AbstractRef, value: Any, *integers: Any, indexers: tuple[Indexer, ...]) -> list[Any]:
+def _addupdate_aval(ref: AbstractRef, value: Any, *integers: Any, indexers: Indexers) -> list[Any]:
     _checked_part("addupdate", ref, value, indexers)
     return []
 
 
-def _place(ref: str, integers: Sequence[str], indexers: tuple[Indexer, ...]) -> str:
+def _place(ref: str, integers: Sequence[str], indexers: Indexers) -> str:
     """The part of a reference as Python writes it."""
     text = ref
     for indexer, own in _split(indexers, integers):
-        rest = iter(own)
-        dims = [next(rest).split(":")[0] if dim is None else dim.text(n) for n, dim in zip(indexer.shape, indexer.dims)]
-        text += f"[{','.join(dims)}]"
+        text += f"[{indexer.text([x.split(':')[0] for x in own])}]"
     return text if indexers else f"{ref}[...]"
 
 

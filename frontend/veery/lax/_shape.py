@@ -13,11 +13,11 @@ import numpy as np
 from veery._core import cost, dtypes, host
 from veery._core.ad import LINEAR, NONDIFFERENTIABLE, Zero, instantiate_zeros, is_undefined_primal
 from veery._core.array import Array
-from veery._core.avals import Shape, ShapedArray, aval_of
+from veery._core.avals import Shape, ShapedArray, aval_of, check_operand
 from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_shapelike, concrete_int
-from veery.lax._fill import constant, empty, full, full_like, zeros, zeros_like_array
+from veery.lax._fill import empty, full, full_like, zeros, zeros_like_array
 from veery.lax._placement import laid_out
 
 __all__ = ["empty", "full", "full_like", "zeros", "zeros_like_array"]  # made in _fill, used as part of this family
@@ -578,19 +578,19 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[t
 
     Args:
         operand: array of any shape.
-        padding_value: scalar of the same dtype.
+        padding_value: scalar of the same dtype, which a Python number must have by itself.
         padding_config: (low, high, interior) for each dimension; negative low and high crop.
 
     Raises:
+        TypeError: an operand is no array, or the dtypes differ.
         ValueError: the configuration does not fit the shape.
 
     >>> from veery import lax
     >>> lax.pad(lax.iota('int32', 3), 9, [(1, 0, 1)]).tolist()
     [9, 0, 9, 1, 9, 2]
     """
-    dtype = aval_of(operand).dtype
-    if dtypes.is_python_scalar(padding_value):
-        padding_value = constant(padding_value, dtype)
+    for position, x in enumerate((operand, padding_value)):
+        check_operand("pad", position, x)
     config = tuple((operator.index(lo), operator.index(hi), operator.index(i)) for lo, hi, i in padding_config)
     return pad_p.bind(operand, padding_value, padding_config=config)
 

@@ -12,6 +12,7 @@ import numpy as np
 from veery import lax
 from veery._core import dtypes, source
 from veery._core.array import ArrayImpl
+from veery._core.slices import has_slice
 from veery._transforms import explicit
 from veery.lax import GatherScatterMode, ScatterDimensionNumbers
 from veery.lax._check import check_index
@@ -19,6 +20,7 @@ from veery.lax._placement import in_memory_of, laid_out
 from veery.numpy import _arithmetic
 from veery.numpy._arithmetic import choose
 from veery.numpy._creation import asarray, ones_like
+from veery.numpy._dynamic_slices import write_window
 from veery.numpy._elementwise import jitted
 from veery.numpy._index_expressions import Index, concrete_mask, parse
 from veery.numpy._indexing import (
@@ -218,6 +220,10 @@ def write(
         values: of x's dtype, or such that can be converted to it; they broadcast to the shape of x[idx].
         indices_are_sorted, unique_indices, mode, wrap_negative_indices: see IndexUpdateHelper.
     """
+    if has_slice(idx):
+        options: Any = {"unique_indices": unique_indices, "wrap_negative_indices": wrap_negative_indices}
+        update = lambda part, index: write(name, part, index, values, **options)
+        return write_window(x, idx, update, mode_of(mode))
     values = _from_list(values)
     values = ensure_arraylike(f"at[...].{name}", values)
     mode = mode_of(mode)
@@ -460,6 +466,9 @@ def _apply(
     wrap_negative_indices: bool,
 ) -> Array:
     options = {"mode": mode, "wrap_negative_indices": wrap_negative_indices}
+    if has_slice(idx):
+        promises = (indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return write_window(x, idx, lambda part, at: _apply(part, at, func, *promises), mode_of(mode))
     index = parse(x.shape, idx)
     if index.is_basic or unique_indices:
         kept = take_index(x, idx, wrap_negative_indices=wrap_negative_indices, mode="clip")

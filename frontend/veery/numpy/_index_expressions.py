@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veery._core import dtypes
+from veery._core import dtypes, slices
 from veery._core.array import ArrayImpl
 from veery._core.config import config
 from veery._core.dimensions import as_dimension, is_symbolic, max_dim, min_dim
@@ -59,8 +59,7 @@ def parse(shape: tuple[int, ...], idx: Any) -> Index:
         TypeError: something in it is no index.
         IndexError: there are too many entries, or a mask has the wrong shape.
     """
-    entries = [_element(e) for e in _as_tuple(idx)]
-    entries = _expand_ellipsis(entries, len(shape))
+    entries = as_entries(idx, len(shape))
     newaxes: list[int] = []
     full_shape: list[int] = []
     result: list[Any] = []
@@ -87,6 +86,16 @@ def parse(shape: tuple[int, ...], idx: Any) -> Index:
     return Index(tuple(newaxes), tuple(full_shape), _checked_bounds(result, full_shape))
 
 
+def as_entries(idx: Any, ndim: int) -> list[Any]:
+    """The elements of an index expression, with full slices for the dimensions that it does not name.
+
+    Raises:
+        TypeError: something in it is no index.
+        IndexError: there are too many.
+    """
+    return _expand_ellipsis([_element(e) for e in _as_tuple(idx)], ndim)
+
+
 def _as_tuple(idx: Any) -> tuple[Any, ...]:
     if isinstance(idx, tuple):
         return idx
@@ -100,7 +109,7 @@ def _as_tuple(idx: Any) -> tuple[Any, ...]:
 
 def _element(e: Any) -> Any:
     """One element: None, Ellipsis, a slice, an int, or an array of integers or bools."""
-    if e is None or e is Ellipsis or isinstance(e, (slice, bool)):
+    if e is None or e is Ellipsis or isinstance(e, (slice, bool, slices.Slice)):
         return e
     if isinstance(e, (str, bytes)):
         raise TypeError(f"JAX does not support string indexing; got idx={e!r}")
@@ -153,14 +162,14 @@ def _expand_ellipsis(entries: list[Any], ndim: int) -> list[Any]:
     ellipses = [i for i, e in enumerate(entries) if e is Ellipsis]
     if len(ellipses) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
-    used = sum(_consumed(e) for e in entries)
+    used = sum(consumed(e) for e in entries)
     if used > ndim:
         raise IndexError(f"Too many indices: array is {ndim}-dimensional, but {used} were indexed")
     at = ellipses[0] if ellipses else len(entries)
     return [*entries[:at], *[slice(None)] * (ndim - used), *entries[at + bool(ellipses) :]]
 
 
-def _consumed(e: Any) -> int:
+def consumed(e: Any) -> int:
     """The number of dimensions that an element indexes."""
     if e is None or e is Ellipsis:
         return 0

@@ -17,12 +17,14 @@ from veery._core import dtypes
 from veery._core.array import ArrayImpl
 from veery._core.config import config
 from veery._core.dimensions import is_symbolic_dim, max_dim, min_dim
+from veery._core.slices import has_slice
 from veery._core.trace import Tracer, current_trace, eval_trace
 from veery.lax import GatherDimensionNumbers, GatherScatterMode
 from veery.lax._check import check_index
 from veery.lax._slicing import check_indexable
 from veery.numpy._arithmetic import as_array, choose
 from veery.numpy._creation import from_host
+from veery.numpy._dynamic_slices import window_of
 from veery.numpy._elementwise import jitted
 from veery.numpy._index_expressions import Index, Slice, concrete_mask, parse
 from veery.numpy._promotion import Array, size_as, to_dtype
@@ -63,6 +65,9 @@ def take_index(
     """
     if fill_value is not None and np.ndim(fill_value):
         raise ValueError("fill_value argument to indexed get() must be a scalar")
+    if has_slice(idx):
+        window = window_of(x.shape, idx)
+        return take_index(window.of(x), window.index, wrap_negative_indices=wrap_negative_indices)
     mode = mode_of(mode)
     if _is_host_mask(x, idx):
         return from_host(np.array(x.to_numpy()[concrete_mask(idx)]), x.weak_type)

@@ -7,6 +7,9 @@ from typing import Any
 
 from veery import numpy as jnp
 from veery._core.absent import attributes as _attributes
+from veery._core.ad import LINEAR
+from veery._core.primitive import Primitive
+from veery._core.trace import Tracer
 from veery.experimental.sparse import _matrices
 from veery.experimental.sparse._base import JAXSparse
 from veery.experimental.sparse._bcoo import BCOO
@@ -17,8 +20,28 @@ from veery.experimental.sparse.util import Array
 
 
 def todense(arr: Any) -> Array:
-    """A sparse array as a dense one; dense ones stay."""
-    return arr.todense() if isinstance(arr, JAXSparse) else jnp.asarray(arr)
+    """A sparse array as a dense one; dense ones stay. Within `sparsify` it says where arrays may become dense.
+
+    >>> from veery.experimental import sparse
+    >>> sparse.sparsify(lambda x: jnp.cos(sparse.todense(x)))(sparse.eye(2)).round(3).tolist()
+    [[0.5400000214576721, 1.0], [1.0, 0.5400000214576721]]
+    """
+    if isinstance(arr, JAXSparse):
+        return arr.todense()
+    return todense_p.bind(arr) if isinstance(arr, Tracer) else jnp.asarray(arr)
+
+
+# An array that stands for a sparse one while a function is traced for `sparsify`.
+todense_p: Primitive = Primitive(
+    "todense",
+    abstract_eval=lambda x: x,
+    jvp=LINEAR,
+    transpose=lambda ct, x: [ct],
+    batch=lambda args, dims: (todense_p.bind(args[0]), dims[0]),
+    impl=lambda x: x,
+    reference=lambda x: x,
+)
+todense_p.lowered_as = lambda x: [x]
 
 
 _MATRICES: dict[str, Any] = {"coo": COO, "csr": CSR, "csc": CSC}

@@ -227,6 +227,7 @@ def _dot_general(operands: Sequence[Any], out: Any, params: Any) -> Any:
 
 
 _RULES: dict[str, Callable[[Sequence[Any], Any, Any], Any]] = {
+    "todense": lambda operands, out, params: operands[0].todense(),
     "add": _add,
     "sub": _sub,
     "mul": _mul,
