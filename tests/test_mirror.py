@@ -48,6 +48,7 @@ ROWS = {
     "veery/experimental/compilation_cache/*": "experimental/test_compilation_cache",
     "veery/experimental/compute_on": "experimental/test_hints",
     "veery/_core/memory": "dispatch/test_memories",
+    "veery/_api/shard_values": "sharding/test_shard_map",
     "veery/_core/slices": "numpy/test_dynamic_slices",
     "veery/_transforms/spaces": "dispatch/test_memories",
     "veery/experimental/scheduling_groups": "experimental/test_hints",

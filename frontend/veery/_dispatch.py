@@ -25,6 +25,7 @@ from veery._core.dimensions import Symbols, is_symbolic, symbols_of
 from veery._core.errors import JaxRuntimeError
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr, subjaxprs
 from veery._core.memory import MemorySpace
+from veery._core.mesh import AbstractMesh
 from veery._core.primitive import Primitive
 from veery._core.trace import eval_trace, set_current_trace
 from veery._core.transfers import guard
@@ -457,9 +458,16 @@ def _devices_text(devices: tuple[Any, ...]) -> str:
 def committed_device(leaves: Sequence[Any], name: str) -> Any:
     """The device that values (arrays, or types with a sharding) are bound to; None where they are free."""
     arrays = [x for x in leaves if isinstance(x, ArrayImpl) and x._committed]
-    wanted = [getattr(getattr(x, "sharding", None), "device_set", ()) for x in leaves if not isinstance(x, ArrayImpl)]
+    wanted = [_devices_of_type(x) for x in leaves if not isinstance(x, ArrayImpl)]
     found = next((next(iter(devices)) for devices in wanted if len(devices) == 1), None)
     return device_of(arrays, name) if arrays else found
+
+
+def _devices_of_type(x: Any) -> Any:
+    """The devices that a type's sharding names; those of an abstract mesh are none yet."""
+    sharding = getattr(x, "sharding", None)
+    abstract = isinstance(getattr(sharding, "mesh", None), AbstractMesh)
+    return () if abstract else getattr(sharding, "device_set", ())
 
 
 def on_device(args: Sequence[ArrayImpl], device: Any) -> list[Any]:

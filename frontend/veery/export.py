@@ -71,7 +71,7 @@ __all__ = [
 ]
 
 _PLATFORMS = ("cpu", "vulkan", "cuda")
-_MAGIC = b"veery-export-2\n"
+_MAGIC = b"veery-export-3\n"
 
 # JAX's numbers for modules whose functions take the arguments alone.
 minimum_supported_calling_convention_version = 9
@@ -115,7 +115,8 @@ class Exported:
         out_tree, out_avals: of the result.
         platforms: what it was lowered for.
         disabled_safety_checks: what is not checked.
-        nr_devices: 1.
+        nr_devices: how many devices the shardings of the arguments and results are over, abstract meshes among them.
+            It runs on one.
     """
 
     fun_name: str
@@ -191,6 +192,7 @@ class Exported:
             "out": [_described(a) for a in self.out_avals],
             "constraints": scope_of(a.shape for a in self.in_avals).constraints,
             "platforms": self.platforms,
+            "devices": self.nr_devices,
             "modules": [base64.b64encode(m).decode() for m in self._modules],
             "vjp": base64.b64encode(self.vjp().serialize(vjp_order - 1)).decode() if vjp_order else None,
         }
@@ -345,7 +347,8 @@ def export(
 
     Args:
         fun_jit: `jit` of a function, with its options.
-        platforms: "cpu", "vulkan", "cuda", any targets of `veery.aot.compile`; by default the one here.
+        platforms: "cpu", "vulkan", "cuda", "tpu", "rocm", "metal", any targets of `veery.aot.compile`; they need not be
+            here. By default the one that is.
         disabled_checks: what is not to be checked: `DisabledSafetyCheck`s.
 
     Returns:
@@ -380,10 +383,16 @@ def export(
         vjp = lambda: _export_vjp(flat, inner.name, avals, outs, platforms=chosen, disabled_checks=checks)
         return Exported(
             inner.name, traced.in_tree, avals, traced.out_tree, outs, chosen, modules, vjp,
-            disabled_safety_checks=checks,
+            disabled_safety_checks=checks, nr_devices=_device_count(traced),
         )  # fmt: skip
 
     return exporter
+
+
+def _device_count(traced: Any) -> int:
+    """How many devices the shardings of a traced function are over."""
+    outs = [getattr(x, "sharding", None) for x in tree.tree_leaves(traced.out_info)]
+    return max((s.num_devices for s in (*traced.in_shardings, *outs) if s is not None), default=1)
 
 
 def _constant(value: Any) -> np.ndarray:
@@ -435,5 +444,5 @@ def deserialize(blob: bytes | bytearray) -> Exported:
         tuple(avals_of(content["out"], scope)),
         tuple(content["platforms"]), tuple(base64.b64decode(m) for m in content["modules"]),
         None if nested is None else lambda: deserialize(base64.b64decode(nested)),
-        disabled_safety_checks=tuple(map(DisabledSafetyCheck, content["disabled"])),
+        disabled_safety_checks=tuple(map(DisabledSafetyCheck, content["disabled"])), nr_devices=content["devices"],
     )  # fmt: skip

@@ -145,7 +145,35 @@ def test_registrations_that_are_refused(registered):
         identity.serialize()
     body = registered.serialize()[47:].replace(b"tests.Range", b"tests.Wrong")
     with pytest.raises(ValueError, match="Cannot deserialize a PyTreeDef .* unregistered type `tests.Wrong`"):
-        export.deserialize(b"veery-export-2\n" + hashlib.sha256(body).digest() + body)
+        export.deserialize(b"veery-export-3\n" + hashlib.sha256(body).digest() + body)
+
+
+def test_platforms_that_are_not_here():
+    platforms = ("cpu", "tpu", "rocm")
+    both = export.deserialize(export.export(veery.jit(jnp.sin), platforms=platforms)(spec((2,), "float32")).serialize())
+    assert both.platforms == platforms and "stablehlo.sine" in both.mlir_module("tpu")
+    np.testing.assert_allclose(both.call(np.ones(2, np.float32)), np.sin(np.ones(2)), rtol=1e-6)
+    far = export.export(veery.jit(jnp.sin), platforms=["tpu"])(spec((2,), "float32"))
+    with pytest.raises(NotImplementedError, match=r"exported for platforms \(tpu\), it is used on cpu"):
+        far.call(np.ones(2, np.float32))
+    with pytest.raises(ValueError, match="unknown target 'abacus'; expected .* tpu, rocm, metal"):
+        export.export(veery.jit(jnp.sin), platforms=["abacus"])(spec((2,), "float32"))
+    lowered = veery.jit(jnp.sin).trace(spec((2,), "float32")).lower(lowering_platforms=("tpu",))
+    assert "stablehlo.sine" in lowered.as_text()
+    with pytest.raises(ValueError, match="the module is StableHLO, which XLA and its tools read"):
+        lowered.as_text("hlo")
+
+
+def test_meshes_that_are_not_here():
+    place = veery.NamedSharding(veery.sharding.AbstractMesh((4,), ("x",)), veery.P("x"))
+    for fun, given in (
+        (veery.jit(lambda x: 2 * x), spec((8,), "float32", sharding=place)),
+        (veery.jit(lambda x: 2 * x, in_shardings=place), spec((8,), "float32")),
+        (veery.jit(lambda x: 2 * x, out_shardings=place), spec((8,), "float32")),
+    ):
+        exported = export.deserialize(export.export(fun)(given).serialize())
+        assert exported.nr_devices == 4 and exported.in_avals[0].shape == (8,)
+        np.testing.assert_array_equal(exported.call(np.arange(8, dtype=np.float32)), 2 * np.arange(8))
 
 
 def test_safety_checks_that_are_disabled():

@@ -40,6 +40,30 @@ def test_what_branches_close_over_receives_the_cotangents_of_all_devices(mesh):
     np.testing.assert_allclose(veery.grad(loss)(w.astype(np.float32)), numeric_gradient(loss, w), rtol=2e-3, atol=2e-3)
 
 
+def test_calls_with_arrays_print_values(capsys):
+    mesh = Mesh(np.array(veery.devices("cpu")[:2]), ("x",))
+
+    @veery.shard_map(mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    def f(a):
+        b = 2 * a
+        print(f"{b}")
+        if lax.psum(a, "x").sum() > 0:  # the same on all devices
+            return b
+        return -b
+
+    for sign in (1, -1):  # traced anew, since it may go another way
+        assert f(sign * jnp.arange(4.0)).tolist() == [0, 2, 4, 6]
+        first, second = ("[0. 2.]", "[4. 6.]") if sign > 0 else ("[-0. -2.]", "[-4. -6.]")
+        assert capsys.readouterr().out == (
+            f"On cpu:0 at mesh coordinates (x,) = (0,):\n{first}\n\n"
+            f"On cpu:1 at mesh coordinates (x,) = (1,):\n{second}\n\n"
+        )
+    with pytest.raises(veery.errors.TracerBoolConversionError):
+        veery.shard_map(lambda a: a if a.sum() > 0 else -a, mesh=mesh, in_specs=P("x"), out_specs=P("x"))(X)
+    veery.jit(veery.shard_map(lambda a: print(a) or a, mesh=mesh, in_specs=P("x"), out_specs=P("x")))(X)
+    assert capsys.readouterr().out == "JitTracer(float32[4,2]{V:x})\n"
+
+
 def test_rules_of_the_users_own_need_not_sum(mesh):
     """JAX refuses a cotangent that varies more than its argument; here it is summed."""
 

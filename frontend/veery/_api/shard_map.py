@@ -11,6 +11,7 @@ import numpy as np
 from veery import _distributed
 from veery._api.arguments import argument_names, function_name, wraps
 from veery._api.jit import JitOptions, check_outputs, debug_info
+from veery._api.shard_values import ShardValues
 from veery._core import source, tree, tree_errors, tree_registry
 from veery._core.array import ArrayImpl
 from veery._core.avals import aval_of, explicit_part, maybe_aval_of
@@ -19,7 +20,7 @@ from veery._core.jaxpr import ClosedJaxpr
 from veery._core.mesh import AbstractMesh, AxisType, Mesh, context
 from veery._core.partition_spec import PartitionSpec, axes_in, axes_of
 from veery._core.sharding import NamedSharding
-from veery._core.trace import Tracer, axis_env
+from veery._core.trace import Tracer, axis_env, current_trace, eval_trace
 from veery._transforms.staging import close_over, forbid_tracing, stage
 from veery._transforms.varying import in_order, pvary
 from veery.lax import _shard_map
@@ -107,8 +108,9 @@ def shard_map(
         program = programs.get(key)
         if program is None:
             forbid_tracing(fun)
-            program = _trace(fun, in_tree, local, args, out_specs, found, manual, check_vma)
-            if not any(isinstance(x, Tracer) for x in program[1]):
+            values = _values(leaves, specs, found, manual, check_vma)
+            program = _trace(fun, in_tree, local, args, out_specs, found, manual, check_vma, values)
+            if (values is None or not values.asked) and not any(isinstance(x, Tracer) for x in program[1]):
                 programs[key] = program
         closed, consts, out_tree, wanted = program
         outs = _shard_map.shard_map_p.bind(
@@ -269,8 +271,24 @@ def _mesh_text(mesh: Any) -> str:
     return f"The mesh given has shape {mesh.axis_sizes} with corresponding axis names {mesh.axis_names}."
 
 
+def _values(leaves: list[Any], specs: tuple[PartitionSpec, ...], mesh: Any, manual: Any, check: bool) -> Any:
+    """What knows the values within a call with arrays; None where they are traced, or some axes are not manual."""
+    if current_trace() is not eval_trace or not isinstance(mesh, Mesh) or len(manual) < len(mesh.axis_names):
+        return None
+    again = lambda f, out: shard_map(f, mesh=mesh, in_specs=specs, out_specs=out, check_vma=False)(*leaves)
+    return ShardValues(mesh, again, check)
+
+
 def _trace(
-    fun: Any, in_tree: Any, avals: tuple[Any, ...], args: tuple, out_specs: Any, mesh: Any, manual: Any, check: bool
+    fun: Any,
+    in_tree: Any,
+    avals: tuple[Any, ...],
+    args: tuple,
+    out_specs: Any,
+    mesh: Any,
+    manual: Any,
+    check: bool,
+    values: Any,
 ) -> tuple:
     out_tree: Any = None
     wanted: tuple[PartitionSpec, ...] = ()
@@ -284,7 +302,7 @@ def _trace(
         return [_checked(fun, x, spec, mesh, manual, check) for x, spec in zip(leaves, wanted)]
 
     with _shard_map.inside(mesh, manual, check):
-        closed, consts = close_over(stage(flat, avals, debug_info(fun, args, {}, JitOptions())))
+        closed, consts = close_over(stage(flat, avals, debug_info(fun, args, {}, JitOptions()), values))
     return closed, consts, out_tree, wanted
 
 

@@ -172,10 +172,11 @@ class Lowered:
             debug_info: whether each operation carries the user's file and line; not in the code of dispatches.
 
         Raises:
-            ValueError: no such dialect.
+            ValueError: no such dialect; "hlo" is XLA's own.
         """
         if dialect in (None, "stablehlo"):
             return self._lowered.as_text(debug_info=debug_info)
+        _refuse_hlo(dialect)
         return self._lowered.intermediate(dialect, debug_info=debug_info)
 
     def as_bytecode(self) -> bytes:
@@ -192,8 +193,10 @@ class Lowered:
             dialect: "stablehlo", the default.
 
         Raises:
-            NotImplementedError: the module is wanted in another dialect, such as XLA's "hlo".
+            ValueError: the module is wanted in XLA's "hlo".
+            NotImplementedError: it is wanted in another dialect.
         """
+        _refuse_hlo(dialect)
         if dialect not in (None, "stablehlo"):
             raise NotImplementedError(f"the module is there as 'stablehlo', not as {dialect!r}: as_text has more forms")
         return self._lowered.module
@@ -226,6 +229,14 @@ class Lowered:
 
     def __str__(self) -> str:
         return self.as_text()
+
+
+def _refuse_hlo(dialect: str | None) -> None:
+    if dialect == "hlo":
+        raise ValueError(
+            "HLO is what XLA makes of a module within its plugins, which do not give it as text: the module is "
+            "StableHLO, which XLA and its tools read. Ask for as_text() or compiler_ir()."
+        )
 
 
 def _number(work: Any) -> float | str:

@@ -120,6 +120,10 @@ class Tracer:
         """The value where it is known after all (a jvp tracer outside jit), else None."""
         return None
 
+    def shared_value(self) -> Any | None:
+        """The value, where it is the same on all devices and Python may branch on it, else None."""
+        return None
+
     def _contents(self) -> str:
         """What the repr shows within `with<...>`."""
         return repr(self._trace)

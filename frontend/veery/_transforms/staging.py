@@ -47,7 +47,15 @@ class JitTracer(Tracer):
     def aval(self) -> Any:
         return self._var.aval
 
+    def shared_value(self) -> Any | None:
+        """The value on all devices of a `shard_map` that is called with arrays; None where there is none such."""
+        values = self._trace.values  # type: ignore[attr-defined]
+        return None if values is None else values.shared(self)
+
     def __repr__(self) -> str:
+        values = self._trace.values  # type: ignore[attr-defined]
+        if values is not None and isinstance(self.aval, ShapedArray):
+            return str(values.text(self))
         weak = "~" if getattr(self.aval, "weak_type", False) else ""
         return f"JitTracer({weak}{self.aval.str_short(short_dtypes=False)})"
 
@@ -107,10 +115,13 @@ class StagingTrace(Trace):
 
     records = True
 
-    __slots__ = ("invars", "constvars", "consts", "eqns", "_const_vars", "debug_info", "_keep", "is_high", "qdds")
+    __slots__ = (
+        "invars", "constvars", "consts", "eqns", "_const_vars", "debug_info", "_keep", "is_high", "qdds", "values",
+    )  # fmt: skip
 
     def __init__(self, parent: Trace | None, debug_info: DebugInfo | None = None):
         super().__init__(parent)
+        self.values: Any = None  # what knows the values of tracers (see veery._api.shard_values)
         self.invars: list[Var] = []
         self.constvars: list[Var] = []
         self.consts: list[Any] = []
@@ -340,7 +351,10 @@ def staging(debug_info: DebugInfo | None = None) -> Iterator[StagingTrace]:
 
 @leaks.checked
 def stage(
-    fun: Callable[..., Sequence[Any]], in_avals: Sequence[AbstractValue], debug_info: DebugInfo | None = None
+    fun: Callable[..., Sequence[Any]],
+    in_avals: Sequence[AbstractValue],
+    debug_info: DebugInfo | None = None,
+    values: Any = None,
 ) -> ClosedJaxpr:
     """Trace a function of flat arguments.
 
@@ -348,11 +362,13 @@ def stage(
         fun: takes one tracer for each aval, returns a flat sequence of arrays.
         in_avals: types of the arguments.
         debug_info: what to remember of the function.
+        values: what knows the values of its tracers (see veery._api.shard_values).
 
     Returns:
         The jaxpr with the constants that the function closed over (they may be tracers of enclosing traces).
     """
     with staging(debug_info) as trace:
+        trace.values = values
         outs = fun(*(trace.new_arg(aval) for aval in in_avals))
         result: ClosedJaxpr = trace.close(outs)
         return result

@@ -286,7 +286,10 @@ def tracer_bool(self: Tracer) -> bool:
                 "empty."
             )
         raise ValueError("The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()")
-    raise TracerBoolConversionError(self)
+    shared = self.shared_value()
+    if shared is None:
+        raise TracerBoolConversionError(self)
+    return builtins.bool(shared)
 
 
 def tracer_index(self: Tracer) -> int:

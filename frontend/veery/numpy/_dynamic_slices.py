@@ -22,7 +22,7 @@ class Window(NamedTuple):
 
     starts: tuple[Any, ...]
     sizes: tuple[int, ...]
-    index: tuple[Any, ...]
+    rest: tuple[Any, ...]
 
     def of(self, x: Array) -> Array:
         """The window of an array, moved inside."""
@@ -56,7 +56,7 @@ def _from_start(start: Any, n: int) -> Any:
 def write_window(x: Array, idx: Any, update: Callable[[Array, Any], Array], mode: Any) -> Array:
     """x with its window updated, `update(window, index)`; out of bounds it stays as it is, unless it is to be moved."""
     window = window_of(x.shape, idx)
-    out = lax.dynamic_update_slice(x, update(window.of(x), window.index), window.starts, allow_negative_indices=False)
+    out = lax.dynamic_update_slice(x, update(window.of(x), window.rest), window.starts, allow_negative_indices=False)
     if mode in (GatherScatterMode.CLIP, GatherScatterMode.PROMISE_IN_BOUNDS):
         return out
     inside = [

@@ -67,7 +67,7 @@ def take_index(
         raise ValueError("fill_value argument to indexed get() must be a scalar")
     if has_slice(idx):
         window = window_of(x.shape, idx)
-        return take_index(window.of(x), window.index, wrap_negative_indices=wrap_negative_indices)
+        return take_index(window.of(x), window.rest, wrap_negative_indices=wrap_negative_indices)
     mode = mode_of(mode)
     if _is_host_mask(x, idx):
         return from_host(np.array(x.to_numpy()[concrete_mask(idx)]), x.weak_type)

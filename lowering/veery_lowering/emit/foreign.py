@@ -54,10 +54,10 @@ class ForeignByTarget:
     def __repr__(self) -> str:
         return f"@{self.name}"
 
-    def choose(self, target: str) -> Foreign:
-        """The module for "cpu", "vulkan" or "cuda"; LoweringError when there is none."""
+    def choose(self, target: str, hardware: str) -> Foreign:
+        """The module for "cpu", "vulkan", "cuda", or XLA's devices of a kind; LoweringError when there is none."""
         for platform, module in self.modules:
-            if platform.partition(":")[0] == target:
+            if platform.partition(":")[0] == target or (target == "xla" and platform == hardware):
                 return module
         platforms = ", ".join(platform for platform, _ in self.modules)
         raise LoweringError(f"Function '{self.name}' was exported for platforms ({platforms}), it is used on {target}")

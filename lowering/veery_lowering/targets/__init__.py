@@ -15,9 +15,13 @@ from veery_lowering.targets.target import (
 )
 from veery_lowering.targets.traits import traits as traits
 
+XLA_PLATFORMS = ("tpu", "rocm", "metal")
+
 
 def resolve(name: str) -> Target:
     """The target of a name: "cpu", "cpu:x86-64-v3", "cpu:aarch64-linux", "vulkan", "vulkan:rdna3", "cuda:sm_89", ...
+
+    JAX's platforms that XLA alone compiles for ("tpu", "rocm", "metal") are XLA's devices of that kind.
 
     Raises UnknownTargetError for an unknown name.
     """
@@ -28,8 +32,10 @@ def resolve(name: str) -> Target:
         "cuda": cuda.target,
         "xla": xla.target,
     }
+    if name in XLA_PLATFORMS:
+        return xla.target(name)
     if backend not in makers:
-        known = "cpu[:processor], vulkan[:chip], cuda[:chip] or xla[:kind]"
+        known = f"cpu[:processor], vulkan[:chip], cuda[:chip], xla[:kind], {', '.join(XLA_PLATFORMS)}"
         raise UnknownTargetError(f"compile: unknown target {name!r}; expected {known}")
     try:
         return makers[backend](chip)
