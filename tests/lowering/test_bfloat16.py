@@ -112,3 +112,16 @@ def test_conversions_round(kind: str) -> None:
     (actual,) = results([(functools.partial(function, jnp), (x,))])
     assert not isinstance(actual, Exception), actual
     np.testing.assert_array_equal(actual, function(np, x))
+
+
+def test_sizes_that_are_not_known():
+    """IREE's compiler ended the process ("could not reify")."""
+    halfway = np.array([0x3F808000, 0x3F818000, 0x3F808001, 0x7F7FFFFF, 0x7F800000, 0xFF800000], np.uint32)
+    x = np.concatenate([halfway.view(np.float32), array(50).astype(np.float32) * np.float32(1.001), [np.nan]])
+    f = lambda x: (x.astype(BF16), jnp.tanh(x.astype(BF16)) * 3)
+    with np.errstate(over="ignore", invalid="ignore"):
+        right = x.astype(BF16)
+    found, computed = veery.jit(f, dynamic_shapes={"x": "n"})(x)
+    np.testing.assert_array_equal(np.asarray(found)[:-1].view(np.uint16), right[:-1].view(np.uint16))
+    assert np.isnan(found[-1])
+    np.testing.assert_array_equal(np.asarray(computed)[:-1], np.asarray(veery.jit(f)(x)[1])[:-1])

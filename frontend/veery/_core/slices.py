@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ def _flatten(x: Slice) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     return ((x.start,), (x.size, x.stride)) if isinstance(x.start, Array) else ((), (x.start, x.size, x.stride))
 
 
-def _unflatten(data: tuple[Any, ...], children: Sequence[Any]) -> Slice:
+def _unflatten(data: tuple[Any, ...], children: Iterable[Any]) -> Slice:
     return Slice(*children, *data)
 
 

@@ -48,7 +48,7 @@ def round_bfloat16(module: Any) -> None:
             if op.name in _ROUNDED and _is_bfloat16(result):
                 # Of a bool zeros and ones are selected (products.py).
                 if hlo.dtype_of(op.operands[0]) != np.bool_:
-                    rounded = hlo.reduce_precision(_computed(op, wide), 8, 7)
+                    rounded = _rounded(_computed(op, wide))
                     narrow = hlo.convert(rounded, ml_dtypes.bfloat16)
                     wide[narrow] = rounded
                     made.append(narrow.owner)
@@ -75,6 +75,19 @@ def _computed(op: Any, wide: dict[Value, Value]) -> Value:
     attributes = {name: op.attributes[name] for name in op.attributes}
     type_ = ir.RankedTensorType.get(op.results[0].type.shape, ir.F32Type.get())
     return ir.Operation.create(op.name, [type_], operands, attributes).results[0]
+
+
+def _rounded(x: Value) -> Value:
+    """float32 as the nearest number that bfloat16 has."""
+    if not any(size == ir.ShapedType.get_dynamic_size() for size in ir.RankedTensorType(x.type).shape):
+        return hlo.reduce_precision(x, 8, 7)
+    # Of a size that is not known IREE's compiler ends the process ("could not reify").
+    bits = hlo.bitcast_convert(x, np.uint32)
+    odd = hlo.and_(hlo.shift_right_logical(bits, hlo.full_like(bits, 16)), hlo.full_like(bits, 1))
+    nearest = hlo.add(bits, hlo.add(odd, hlo.full_like(bits, 0x7FFF)))
+    quiet = hlo.or_(bits, hlo.full_like(bits, 0x400000))
+    kept = hlo.select(hlo.compare(x, x, "EQ"), nearest, quiet)
+    return hlo.bitcast_convert(hlo.and_(kept, hlo.full_like(kept, 0xFFFF0000)), np.float32)
 
 
 def _widened(x: Value, wide: dict[Value, Value]) -> Value:
