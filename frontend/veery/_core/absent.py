@@ -32,7 +32,6 @@ _KERNELS = "IREE compiles no kernels written in Pallas, Mosaic or Triton; it mak
 _TENSORFLOW = "A bridge to TensorFlow: `veery.export` and `veery.aot` make files that run elsewhere."
 _TOOLS = "JAX's own tools for XLA; the `veery` command has those for IREE."
 _TESTS = "For JAX's own tests."
-_SOLVERS = "Not there yet: `jax.numpy.linalg.eigh` has all eigenvectors of a matrix that is not sparse."
 _DEPRECATED = "Deprecated in JAX, without a replacement."
 
 # By module, then by reason.
@@ -123,7 +122,6 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "veery.experimental.sparse.linalg": {
         _COMPOSITION: "spsolve_p",
-        _SOLVERS: "lobpcg_standard",
     },
     "veery.experimental.sparse.transform": {
         _TRACERS: """

@@ -1,4 +1,4 @@
-"""Systems of linear equations with sparse matrices."""
+"""Systems of linear equations with sparse matrices, and eigenvalues."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from veery import lax, numpy as jnp
 from veery._api.shape_structs import ShapeDtypeStruct
 from veery._core import dtypes
 from veery._core.absent import attributes as _attributes
+from veery.experimental.sparse._eigenvalues import lobpcg_standard as lobpcg_standard
 from veery.experimental.sparse._matrices import product, rows_of
 from veery.experimental.sparse.util import Array
 from veery.lax._callback import pure_callback
