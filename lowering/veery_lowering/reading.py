@@ -33,12 +33,14 @@ def read_module(source: str | bytes, *, lowered: bool = False, isolated: bool = 
         isolated: whether it is read in another process first, which what is damaged may end.
 
     Raises:
-        ValueError: it cannot be parsed, has no or several public functions, or dimensions that are not static.
+        ValueError: it cannot be parsed, has no or several public functions, dimensions that are not static, or floats
+            of 4 bits.
     """
     code = _read(source) if isolated else readable(source)
     with context():
         module = ir.Module.parse(code)
         _drop_annotations(module)
+        _refuse_float4(module)
         try:
             return _described(module, lowered)
         except RuntimeError:  # of the bindings
@@ -98,6 +100,17 @@ def _drop_annotations(module: ir.Module) -> None:
         if op.name == "stablehlo.custom_call" and _target(op) in _ANNOTATIONS:
             op.results[0].replace_all_uses_with(op.operands[0])
             op.erase()
+
+
+def _refuse_float4(module: ir.Module) -> None:
+    """Raise ValueError for floats of 4 bits, in whose place programs of veery have their bits (types.py)."""
+    for op in operations(module.operation):
+        for x in op.results:
+            if "f4E2M1FN" in str(x.type):
+                raise ValueError(
+                    f"{op.name} gives {x.type}: floats of 4 bits are not read from modules, since IREE computes "
+                    "wrongly with them. Convert them where they come from, to float8_e4m3fn say"
+                )
 
 
 def _target(op: Any) -> str:

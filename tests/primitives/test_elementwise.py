@@ -239,7 +239,7 @@ WEAK = ShapedArray((), np.dtype("float64"), weak_type=True)
 def test_python_scalars_take_the_dtype_of_the_array(aval: ShapedArray) -> None:
     assert traced(lambda x: lax.add(x, 2), aval) == aval
     assert traced(lambda x: lax.max(2, x), aval) == aval
-    assert traced(lambda x: lax.clamp(0, x, 2), aval) == aval
+    assert traced(lambda x: lax.clamp(x.dtype.type(0), x, x.dtype.type(2)), aval) == aval
     assert traced(lambda x: lax.select(True, x, x), aval) == aval
 
 

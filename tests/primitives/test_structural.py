@@ -288,8 +288,8 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     ),
     (lambda: lax.concatenate([], 0), ValueError, "concatenate requires a non-empty sequences of arrays"),
     (lambda: lax.pad(f(2), f(1), [(0, 0, 0)]), ValueError, "padding_value must be a scalar"),
-    (lambda: lax.pad(f(2), 0.0, [(0, 0, -1)]), ValueError, "interior padding in padding_config must be nonnegative"),
-    (lambda: lax.pad(f(2), 0.0, [(-2, -2, 0)]), ValueError, "Dimension size after padding is not at least 0"),
+    (lambda: lax.pad(f(2), f(), [(0, 0, -1)]), ValueError, "interior padding in padding_config must be nonnegative"),
+    (lambda: lax.pad(f(2), f(), [(-2, -2, 0)]), ValueError, "Dimension size after padding is not at least 0"),
     (lambda: lax.rev(f(2), (1,)), TypeError, "rev dimensions must all be less than operand ndim"),
     (lambda: lax.iota(bool, 3), TypeError, "iota does not accept dtype bool"),
     (
