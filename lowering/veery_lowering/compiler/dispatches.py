@@ -14,17 +14,19 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from veery_lowering.compiler import positions
 from veery_lowering.compiler.elements import compute_elements
 from veery_lowering.errors import Rejected
-from veery_lowering.mlir import Invocation, ir, maker, operations, sizes
+from veery_lowering.mlir import ir, maker, operations, sizes
 from veery_lowering.targets.fusion import DATA_TILING, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
 from veery_lowering.targets.target import COMMON_FLAGS, Product
 from veery_lowering.targets.tiling import gains_from_tiling
 from veery_lowering.types import numpy_dtype
+
+RunPasses = Callable[[str], bool]  # a text pipeline, on the module that is compiled; whether it went well
 
 PHASE = "dispatch-creation"
 EARLIER = ("input", "abi", "preprocessing", "global-optimization")
@@ -85,18 +87,18 @@ def made_safe(flags: tuple[str, ...]) -> tuple[str, ...]:
     return flags if knows(flags) or any(flag.startswith(asked) for flag in flags) else (*flags, NO_MULTI_USE_FUSION)
 
 
-def create_dispatches(module: ir.Module, invocation: Invocation, flags: Sequence[str]) -> bool:
+def create_dispatches(module: ir.Module, run_passes: RunPasses, flags: Sequence[str]) -> bool:
     """Run dispatch creation.
 
     Args:
         module: what an invocation has after the last of the `EARLIER` phases.
-        invocation: has it.
+        run_passes: runs passes on it.
         flags: of the compilation, which `knows` knows.
 
     Returns:
         Whether the passes succeeded; else the invocation's diagnostics say why not.
     """
-    run = functools.partial(_run, module, invocation)
+    run = functools.partial(_run, module, run_passes)
     multi_use = [_MULTI_USE] if NO_MULTI_USE_FUSION not in flags else []
     first = [_PAD, _CLEAN_GLOBALS] if _has_globals(module) else [_PAD]
     if not run([*_PREPARE, *multi_use, *_SPLIT], first, [_HOIST]) or not run(_form_regions(flags)):
@@ -187,7 +189,7 @@ def _form_regions(flags: Sequence[str]) -> list[str]:
 
 def _run(
     module: ir.Module,
-    invocation: Invocation,
+    run_passes: RunPasses,
     of_functions: Sequence[str],
     first: Sequence[str] = (),
     last: Sequence[str] = (),
@@ -196,7 +198,7 @@ def _run(
     # Each clean-up has to collect its patterns, which takes 0.7 ms, also where there is nothing that it is for.
     anchors = ("util.func", "util.initializer") if _has_globals(module) else ("util.func",)
     nested = [f"{anchor}({','.join(of_functions)})" for anchor in anchors]
-    return bool(invocation.execute_text_pass_pipeline(",".join([*first, *nested, *last])))
+    return run_passes(",".join([*first, *nested, *last]))
 
 
 def _has_globals(module: ir.Module) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import difflib
+import functools
 import os
 import re
 import threading
@@ -14,9 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veery_lowering.compiler import dispatches, linking, short, steps, tiles
+from veery_lowering.compiler import dispatches, early, linking, short, steps, tiles
+from veery_lowering.compiler.dispatches import RunPasses
+from veery_lowering.compiler.managers import Managers
 from veery_lowering.errors import CacheWarning
-from veery_lowering.mlir import Invocation, Output, Session, ctypes_dl, ir
+from veery_lowering.mlir import Invocation, Output, Session, bytecode, ctypes_dl, ir
 from veery_lowering.passes.vm.allocation import allocate_memory
 from veery_lowering.store.cache import DiskCache
 
@@ -55,7 +58,30 @@ for _function in (_set_first_phase, _set_last_phase):
     _function.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
     _function.restype = None
 
-_idle: dict[tuple[str, ...], list[tuple[Session, int]]] = {}
+
+@dataclass
+class _Ready:
+    """A session, the pass managers of its context, and how many compilations it had.
+
+    `backend` is another one with the same options, in which the short pipeline makes code of what it has planned here,
+    and `device` what that is made for. IREE's passes that make code load the dialects of all targets, 2,900 operations,
+    and passes that rewrite look through all that are loaded: those before have 1,100.
+    """
+
+    session: Session
+    managers: Managers
+    uses: int = 0
+    backend: _Ready | None = None
+    device: str = ""
+
+    def close(self) -> None:
+        del self.managers  # before their context goes
+        self.session.close()
+        if self.backend is not None:
+            self.backend.close()
+
+
+_idle: dict[tuple[str, ...], list[_Ready]] = {}
 _lock = threading.Lock()
 _started = False
 _forked = False  # in a child of a process that had compiled
@@ -113,9 +139,17 @@ def run_pipeline(
     """
     flags = dispatches.made_safe(flags)
     kind = of_session(flags)
-    session, uses = _take_session(kind)
-    session.context.enable_multithreading(threads)
+    ready = _take_session(kind)
+    session = ready.session
     diagnostics: list[Diagnostic] = []
+    if shortly and ready.backend is None:
+        ready.managers.load(early.DIALECTS)
+        backend = _new(kind)
+        ready.device = _device(backend.session, diagnostics)
+        backend.managers.load(short.DIALECTS)
+        ready.backend = backend
+    for each in filter(None, (ready, ready.backend)):
+        each.session.context.enable_multithreading(threads)
     try:
         steps.begin("forming dispatches" if shortly else "IREE's standard pipeline")
         with session.context, ir.Location.unknown(), _invocation(session, diagnostics) as invocation:
@@ -124,36 +158,36 @@ def run_pipeline(
             except (ir.MLIRError, ValueError) as error:
                 return None, [Diagnostic("error", str(error))]
             invocation.import_module(parsed.operation)
-            if prelude and not invocation.execute_text_pass_pipeline(prelude):
+            if shortly:
+                _set_verifier(invocation._inv_p, False)
+            run = functools.partial(ready.managers.run, parsed, verifies=not shortly)
+            if prelude and not run(prelude):
                 return None, diagnostics
             if shortly:
                 cache = DiskCache(Path(parts), sweeps=False) if parts else None
                 with warnings.catch_warnings():  # who keeps the program says what is wrong with the folder
                     warnings.simplefilter("ignore", CacheWarning)
-                    done = _shortly(session, invocation, parsed, check, diagnostics, flags, cache)
-                if not done:
+                    return _shortly(ready, parsed, run, changes, check, diagnostics, flags, cache), diagnostics
+            reached = None
+            if check is not None:
+                reached, look = check
+                if not _advance(invocation, parsed, run, flags, None, reached):
                     return None, diagnostics
-            else:
-                reached = None
-                if check is not None:
-                    reached, look = check
-                    if not _advance(invocation, parsed, flags, None, reached):
-                        return None, diagnostics
-                    look(parsed)
-                if phase is None or phase in tiles.LATER:
-                    if not _advance(invocation, parsed, flags, reached, tiles.PHASE):
-                        return None, diagnostics
-                    tiles.choose_tiles(parsed)
-                    reached = tiles.PHASE
-                if not _advance(invocation, parsed, flags, reached, phase):
+                look(parsed)
+            if phase is None or phase in tiles.LATER:
+                if not _advance(invocation, parsed, run, flags, reached, tiles.PHASE):
                     return None, diagnostics
-                if phase is not None:
-                    return _text(invocation, parsed, locations), diagnostics
+                tiles.choose_tiles(parsed)
+                reached = tiles.PHASE
+            if not _advance(invocation, parsed, run, flags, reached, phase):
+                return None, diagnostics
+            if phase is not None:
+                return _text(invocation, parsed, locations), diagnostics
             for change in changes:
                 change(parsed)
             return _written(invocation.output_vm_bytecode), diagnostics
     finally:
-        _return_session(kind, session, uses + 1)
+        _return_session(kind, ready)
 
 
 @contextmanager
@@ -173,40 +207,58 @@ def _invocation(session: Session, diagnostics: list[Diagnostic]) -> Iterator[Inv
 
 
 def _shortly(
-    session: Session,
-    invocation: Invocation,
+    ready: _Ready,
     module: ir.Module,
+    run: RunPasses,
+    changes: tuple[Callable[[ir.Module], Any], ...],
     check: Check | None,
     diagnostics: list[Diagnostic],
     flags: tuple[str, ...],
     cache: DiskCache | None,
-) -> bool:
-    """Compile by the short pipeline; whether that went well, else the diagnostics say why it did not."""
-
-    @contextmanager
-    def another() -> Iterator[Invocation]:
-        with _invocation(session, diagnostics) as invocation:
-            _set_verifier(invocation._inv_p, False)
-            yield invocation
-
-    _set_verifier(invocation._inv_p, False)
-    if not _advance(invocation, module, flags, None, "flow"):
-        return False
+) -> bytes | None:
+    """What the short pipeline makes of a module; None where it fails, and then the diagnostics say why."""
+    if not early.form_dispatches(module, run, ready.device, flags):
+        return None
     try:
         module.operation.verify()
     except ir.MLIRError as error:
         diagnostics.extend(Diagnostic("error", _place(d.location) + d.message) for d in error.error_diagnostics)
-        return False
+        return None
+    backend = ready.backend
+    assert backend is not None
+
+    @contextmanager
+    def another() -> Iterator[Invocation]:
+        with _invocation(backend.session, diagnostics) as invocation:
+            _set_verifier(invocation._inv_p, False)
+            yield invocation
+
     try:
-        look = check and check[1]
-        account = short.compile_dispatches(module, invocation, another, _execute, look, flags, cache)
+        short.plan_memory(module, run, check and check[1])
+        with backend.session.context, ir.Location.unknown(), another() as invocation:
+            planned = ir.Module.parse(bytecode(module))
+            invocation.import_module(planned.operation)
+            run = functools.partial(backend.managers.run, planned, verifies=False)
+            account = short.compile_dispatches(planned, run, another, _execute, flags, cache)
+            diagnostics.append(Diagnostic(DISPATCHES, account))
+            for change in changes:
+                change(planned)
+            return _written(invocation.output_vm_bytecode)
     except short.Refused:
-        return False
+        return None
     except (short.Unfit, linking.Unsupported, ir.MLIRError) as error:
         diagnostics.append(Diagnostic(UNFIT, str(error)))
-        return False
-    diagnostics.append(Diagnostic(DISPATCHES, account))
-    return True
+        return None
+
+
+def _device(session: Session, diagnostics: list[Diagnostic]) -> str:
+    """The device that a session compiles for, as an attribute."""
+    with session.context, ir.Location.unknown(), _invocation(session, diagnostics) as invocation:
+        module = ir.Module.create()
+        invocation.import_module(module.operation)
+        _execute(invocation, "abi", "preprocessing")
+        (device,) = module.body.operations
+        return str(device.attributes["initial_value"])
 
 
 def _place(location: ir.Location) -> str:
@@ -216,13 +268,18 @@ def _place(location: ir.Location) -> str:
 
 
 def _advance(
-    invocation: Invocation, module: ir.Module, flags: tuple[str, ...], start: str | None, end: str | None
+    invocation: Invocation,
+    module: ir.Module,
+    run: RunPasses,
+    flags: tuple[str, ...],
+    start: str | None,
+    end: str | None,
 ) -> bool:
     """Run IREE's phases after `start` up to `end`, that of dispatch creation as passes of its own where it can be."""
     if start is None and end not in dispatches.EARLIER:
         if dispatches.knows(flags):
             created = _execute(invocation, None, dispatches.EARLIER[-1])
-            created = created and dispatches.create_dispatches(module, invocation, flags)
+            created = created and dispatches.create_dispatches(module, run, flags)
         else:
             created = _execute(invocation, None, dispatches.PHASE)
         if not created:
@@ -278,8 +335,8 @@ def prepare(flags: tuple[str, ...], shortly: bool) -> list[tuple[str, ...]]:
     run_pipeline(module, flags, changes=(allocate_memory,), shortly=shortly, threads=False)
     closed = list(_idle)[:-_SESSIONS]
     for old in closed:
-        for session, _ in _idle.pop(old):
-            session.close()
+        for ready in _idle.pop(old):
+            ready.close()
     return closed
 
 
@@ -292,19 +349,23 @@ def of_session(flags: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(flag for flag in flags if flag not in dispatches.TOLD) if dispatches.knows(flags) else flags
 
 
-def _take_session(flags: tuple[str, ...]) -> tuple[Session, int]:
+def _take_session(flags: tuple[str, ...]) -> _Ready:
     global _started
     with _lock:
         _started = True
         pool = _idle.get(flags)
         if pool:
             return pool.pop()
+    return _new(flags)
+
+
+def _new(flags: tuple[str, ...]) -> _Ready:
     session = Session()
     try:
         session.set_flags(*flags)
     except ValueError as error:
         raise ValueError(_about_flags(str(error), session.get_flags(non_default_only=False))) from None
-    return session, 0
+    return _Ready(session, Managers(session.context))
 
 
 def _about_flags(message: str, known: list[str]) -> str:
@@ -319,9 +380,10 @@ def _about_flags(message: str, known: list[str]) -> str:
     return f"No such compile option: IREE's compiler has no {unknown[1]!r}{hint}"
 
 
-def _return_session(flags: tuple[str, ...], session: Session, uses: int) -> None:
-    if uses >= _COMPILES_PER_SESSION:
-        session.close()
+def _return_session(flags: tuple[str, ...], ready: _Ready) -> None:
+    ready.uses += 1
+    if ready.uses >= _COMPILES_PER_SESSION:
+        ready.close()
         return
     with _lock:
-        _idle.setdefault(flags, []).append((session, uses))
+        _idle.setdefault(flags, []).append(ready)

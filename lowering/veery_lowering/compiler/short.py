@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from veery_lowering.compiler import steps, tiles
+from veery_lowering.compiler.dispatches import RunPasses
 from veery_lowering.compiler.machine_code import Execute, machine_code
 from veery_lowering.compiler.parts import Parts
 from veery_lowering.compiler.places import pass_places, show_places
-from veery_lowering.mlir import Invocation, ir
+from veery_lowering.mlir import ir
 from veery_lowering.store.cache import DiskCache
 
 _CLEAN = "canonicalize,cse"
@@ -34,6 +35,8 @@ _FOLD_GLOBALS = "iree-util-fold-globals,iree-util-fuse-globals,iree-util-ipo"
 _STREAM = "iree-stream-"
 _HAL = "iree-hal-"
 _VM = "iree-vm-"
+# As early.DIALECTS, of the passes from CONFIGURE on.
+DIALECTS = ("io_parameters", "stream", "tosa", "vm")
 # There is one device, which is the first: nothing to search for when a program is loaded.
 _DEVICE = """
 util.global private @{name} : !hal.device
@@ -95,10 +98,19 @@ def _operands(clean: _CleanUps) -> list[str]:
     return [f"{_STREAM}pack-dispatch-operands,{clean.of(_CLEAN)},{_STREAM}fold-uniform-operands"]
 
 
+# IREE's configuration pipeline, but for what looks for tuning by its users: it loads the dialects of all GPUs.
 _CONFIGURE = [
     f"{_HAL}materialize-interfaces,{_HAL}prune-executables",
-    "hal.executable(hal.executable.variant(iree-codegen-configuration-preprocessing-pipeline,"
-    "builtin.module(iree-codegen-llvmcpu-configuration-pipeline{opt-level=O3})))",
+    "hal.executable(hal.executable.variant(iree-codegen-configuration-preprocessing-pipeline,builtin.module("
+    "func.func(iree-codegen-type-propagation,iree-codegen-bubble-up-ordinal-ops"
+    ",iree-codegen-bufferize-copy-only-dispatches,iree-codegen-decompose-softmax{use-fusion=true}"
+    ",iree-linalg-ext-convert-attention-to-online-attention"
+    ",iree-codegen-materialize-device-encoding,iree-codegen-cpu-propagate-data-layout"
+    ",iree-codegen-rematerialize-parallel-ops,iree-codegen-insert-batch-dim-for-batchless-conv"
+    ",iree-llvmcpu-expand-f16-op-to-f32,iree-convert-accgemm-to-gemm"
+    ",iree-codegen-erase-hal-descriptor-type-from-memref,iree-codegen-bufferize-dispatch-tensor-load-store"
+    ",iree-codegen-combine-result-layout-transformation{scope=dispatch-reshape})"
+    ",iree-llvmcpu-select-lowering-strategy)))",
 ]
 _TRANSLATE = [
     "hal.executable(hal.executable.variant(builtin.module(iree-codegen-llvmcpu-lowering-pipeline{opt-level=O3}),"
@@ -132,23 +144,46 @@ _CODE = [
 ]
 
 
+def plan_memory(module: ir.Module, run: RunPasses, look: Any) -> None:
+    """Bring a module from IREE's "flow" phase to the end of "stream", where it is known which memory each value has.
+
+    Args:
+        module: as "flow" makes it, and valid; valid when this returns.
+        run: runs passes on the module, without verifying after each.
+        look: None, or a function that refuses what was made of the module.
+
+    Raises:
+        Unfit: a pass failed.
+        ir.MLIRError: what was made is invalid.
+        Rejected: `look` refuses the module.
+    """
+    clean = _clean_ups(module)
+    steps.begin("planning memory")
+    _run(run, "stream", _stream(clean))
+    pass_places(module)
+    _run(run, "operands", _operands(clean))
+    show_places(module)
+    _run(run, "operands", [f"{clean.all},symbol-dce"])
+    module.operation.verify()
+    if look is not None:
+        look(module)
+
+
 def compile_dispatches(
     module: ir.Module,
-    invocation: Invocation,
+    run: RunPasses,
     new_invocation: Callable[[], Any],
     execute: Execute,
-    look: Any,
     flags: Sequence[str],
     cache: DiskCache | None,
 ) -> str:
-    """Compile a module, which an invocation has, from IREE's "flow" phase to code of its virtual machine.
+    """Compile a module, of which `plan_memory` was made, to code of IREE's virtual machine.
 
     Args:
-        module: as that phase makes it, and valid; VM code when this returns.
-        invocation: has the module, and the verifier turned off.
+        module: VM code when this returns.
+        run: runs passes on the module, without verifying after each.
         new_invocation: a context with another invocation in the same session.
         execute: runs IREE's phases.
-        look: None, or a function that refuses what the "stream" phase made of the module.
         flags: of the session.
         cache: a folder of dispatches that earlier programs had; None to compile all.
 
@@ -160,45 +195,39 @@ def compile_dispatches(
         Refused: one failed that translates dispatches; the invocation's diagnostics say why.
         ir.MLIRError: what a step made is invalid.
         linking.Unsupported: code calls a function of the C library.
-        Rejected: `look` refuses the module.
     """
-    names = [op.name for op in module.body.operations]
-    clean = _CleanUps(has_globals=names.count("util.global") > 1)  # one is the device
-    steps.begin("planning memory")
-    _run(invocation, "stream", _stream(clean))
-    pass_places(module)
-    _run(invocation, "operands", _operands(clean))
-    show_places(module)
-    _run(invocation, "operands", [f"{clean.all},symbol-dce"])
-    module.operation.verify()
-    if look is not None:
-        look(module)
+    clean = _clean_ups(module)
     with tempfile.TemporaryDirectory(prefix="veery-object-") as folder:
         file = Path(folder, "code.o")
         _keep_objects(module, file)
         steps.begin("choosing tiles")
-        _run(invocation, "configure", _CONFIGURE)
+        _run(run, "configure", _CONFIGURE)
         tiles.choose_tiles(module)
         tiles.unroll_less(module)
         parts = Parts(cache, flags, str(file))
         parts.take(module)
         steps.begin(f"translating dispatches ({parts.account})")
-        if not invocation.execute_text_pass_pipeline(",".join(_TRANSLATE)):
+        if not run(",".join(_TRANSLATE)):
             raise Refused
         parts.put_back(module)
         module.operation.verify()
         steps.begin("scheduling commands")
-        _run(invocation, "hal", _hal(clean))
+        _run(run, "hal", _hal(clean))
         module.operation.verify()
         _replace_executable(module, new_invocation, execute, file, parts)
     steps.begin("code of calls")
-    _run(invocation, "vm", _CODE)
+    _run(run, "vm", _CODE)
     module.operation.verify()
     return parts.account
 
 
-def _run(invocation: Invocation, step: str, pipelines: Sequence[str]) -> None:
-    if not invocation.execute_text_pass_pipeline(",".join(pipelines)):
+def _clean_ups(module: ir.Module) -> _CleanUps:
+    names = [op.name for op in module.body.operations]
+    return _CleanUps(has_globals=names.count("util.global") > 1)  # one is the device
+
+
+def _run(run: RunPasses, step: str, pipelines: Sequence[str]) -> None:
+    if not run(",".join(pipelines)):
         raise Unfit(step)
 
 
