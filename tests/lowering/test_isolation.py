@@ -23,7 +23,6 @@ import veery
 from veery_lowering.compiler import isolation
 from veery_lowering.compiler.isolation import Deadline
 from veery_lowering.errors import CompileError, CompilerCrash, CompilerTimeout
-from veery_lowering.store.machine import processors
 from veery_lowering.targets import Traits, resolve
 from veery_lowering.targets.fusion import DATA_TILING, NO_AGGRESSIVE_FUSION
 
@@ -193,13 +192,36 @@ def test_nothing_is_left_behind() -> None:
     assert helper not in children_of(os.getpid())  # whoever waits for all children need not wait for it
 
 
-@pytest.mark.skipif(processors() < 2, reason="there is no processor for it beside the compilation")
-def test_a_session_is_ready_for_the_second_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is fused or tiled in either."""
+def test_a_process_that_is_done_compiles_again(meeting: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same options, unless it failed; it ends when there is nothing to do."""
+    monkeypatch.setenv("NUMBER", "1")
     helpers: list[Any] = []
     monkeypatch.setattr(isolation, "_idle", helpers)
-    assert isolation.call(phases.sessions_that_are_ready) == []
+    who = lambda: {int(path.name) for path in meeting.iterdir()}
+    programs = {compiled(slow_changes.meet) for _ in range(3)}
+    (first,) = who()
+    programs.add(compiled(slow_changes.meet, flags=(*FLAGS, "--iree-opt-const-eval=false")))
+    assert len(programs) == 1 and len(who()) == 2
+    with pytest.raises(CompilerCrash, match="SIGKILL"):
+        compiled(slow_changes.be_killed)
+    assert is_gone(first)
+    programs.add(compiled(slow_changes.meet))
+    with pytest.raises(NotImplementedError):
+        compiled(slow_changes.fail)
+    programs.add(compiled(slow_changes.meet))
+    assert len(programs) == 1 and len(who()) == 4
+    wait_for(lambda: all(map(is_gone, who())))
+    for helper in helpers:
+        helper.close()
+
+
+def test_a_session_is_ready_for_new_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is fused or tiled, after a pause."""
+    helpers: list[Any] = []
+    monkeypatch.setattr(isolation, "_idle", helpers)
     assert isolation.run_pipeline(MODULE, FLAGS, shortly=True)[0] is not None
+    assert isolation.call(phases.sessions_that_are_ready) == []
+    time.sleep(1.5)
     (ready,) = isolation.call(phases.sessions_that_are_ready)
     assert set(ready) == {*FLAGS} - {NO_AGGRESSIVE_FUSION}
     assert isolation.run_pipeline(MODULE, (*ready, DATA_TILING), shortly=True)[0] is not None

@@ -21,6 +21,11 @@ def be_killed(module: Any) -> bool:
     return never_end(module)
 
 
+def fail(module: Any) -> bool:
+    """Raise an exception."""
+    raise NotImplementedError
+
+
 def exhaust_memory(module: Any) -> bool:
     """Ask for more and more memory, of which there is not much."""
     import resource
