@@ -234,3 +234,67 @@ def test_padded_slices_of_a_reversed_constant():
         return jnp.pad(y[:, 1:], ((0, 0), (0, 1))) + jnp.pad(y[:, :1], ((0, 0), (7, 0)))
 
     assert (veery.jit(joined)() == 1).all() and (veery.jit(veery.grad(rolled))(jnp.ones((16, 8))) == 1).all()
+
+
+class Scaled:
+    """An object that is called, with attributes of the names that `jit` has for its own."""
+
+    def __init__(self, factor):
+        self.factor = self._call = self.lower = self._fun = factor
+
+    def __call__(self, x):
+        return self.factor * x
+
+
+def test_objects_that_are_functions_keep_their_attributes_apart():
+    x = jnp.arange(3.0)
+    assert veery.jit(jnp.negative)(x).tolist() == [0, -1, -2]
+    assert veery.jit(jnp.add)(x, 1).tolist() == [1, 2, 3]
+    scaled = veery.jit(Scaled(2.0))
+    assert scaled(x).tolist() == [0, 2, 4] and scaled.factor == 2.0
+    assert "stablehlo.multiply" in scaled.lower(x).as_text()
+
+
+def test_static_positions_from_the_end_of_what_is_passed():
+    kinds = []
+
+    def function(a, *rest):
+        kinds.append([type(each) is int for each in (a, *rest)])
+        return a
+
+    last = veery.jit(function, static_argnums=-1)
+    assert [int(last(1, 2, 3)), int(last(1, 2, 3)), int(last(4, 5))] == [1, 1, 4]
+    assert kinds == [[False, False, True], [False, True]]
+    veery.jit(function, static_argnums=(0, -99))  # no such argument in any call
+
+
+class Incomparable:
+    def __hash__(self):
+        return 1
+
+    def __eq__(self, other):
+        raise NotImplementedError("never")
+
+
+def test_what_jit_asks_of_odd_objects():
+    chosen = veery.jit(lambda x, how: x + 1, static_argnums=1)
+    with pytest.raises(ValueError, match="static arguments should be comparable using __eq__"):
+        [chosen(1.0, Incomparable()) for _ in range(2)]
+
+    class Odd(Scaled):
+        def __repr__(self):
+            raise RuntimeError("never")
+
+    class Unsigned(Scaled):
+        @property
+        def __signature__(self):
+            raise TypeError("none")
+
+    with pytest.raises(ValueError, match="Pass donate_argnums instead of donate_argnames"):
+        veery.jit(Unsigned(1.0), donate_argnames="x")
+    assert repr(veery.jit(Odd(1.0))) == "<PjitFunction>"
+
+
+def test_transposed_functions_are_arguments_and_results():
+    transposed = veery.jit(lambda x: veery.linear_transpose(lambda x: 2 * x, x))(1.0)
+    assert float(veery.jit(lambda f, x: f(x))(transposed, 3.0)[0]) == 6.0

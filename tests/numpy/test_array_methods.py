@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 import pickle
 import sys
 
@@ -117,6 +118,13 @@ def test_errors_name_the_users_line():
 def test_values_are_known_under_eager_derivatives():
     value, grad = veery.value_and_grad(lambda x: x * 2 if x > 0 else x)(3.0)
     assert (float(value), float(grad)) == (6.0, 2.0)
+
+
+@pytest.mark.parametrize("fun", [np.sin, np.asarray, math.sin, float, complex, lambda x: x.tolist()])
+def test_values_whose_derivatives_would_be_lost_are_refused(fun):
+    for transformed in (lambda: veery.jvp(fun, (1.0,), (1.0,)), lambda: veery.grad(fun)(1.0)):
+        with pytest.raises(ConcretizationTypeError if fun not in (np.sin, np.asarray) else TracerArrayConversionError):
+            transformed()
 
 
 @pytest.mark.compiler

@@ -98,7 +98,8 @@ def test_einsum_sums_over_dimensions_that_broadcast():
 
 
 def test_integers_beyond_a_dtype_wrap_around():
-    for value, dtype, expected in [(2**32 + 5, "int8", 5), (2**32, "int32", 0), (2**63, "float32", 2.0**63)]:
+    cases = [(2**32 + 5, "int8", 5), (2**32, "int32", 0), (2**63, "float32", 2.0**63), (-(2**70), "bool", True)]
+    for value, dtype, expected in [*cases, (2**100, "float32", 2.0**100), (2**100, "float16", np.inf)]:
         out = lax.convert_element_type(value, dtype)
         assert out.item() == expected and out.dtype == dtype
 

@@ -235,6 +235,26 @@ def test_results_under_x64_and_in_half_precision(mesh):
     np.testing.assert_allclose(half.astype(np.float32), np.asarray(y, np.float32), rtol=1e-2)
 
 
+def test_what_is_no_array_is_passed_as_it_is(mesh):
+    mark = object()
+
+    def scaled(given, x, shape):
+        assert given["mark"] is mark and type(shape[0]) is int
+        return given["factor"] * x + jnp.ones(shape)
+
+    specs = ({"mark": None, "factor": P()}, P("x"), None)
+    f = veery.shard_map(scaled, mesh=mesh, in_specs=specs, out_specs=P("x"))
+    given = {"factor": np.float32(2), "mark": mark}
+    for call in (lambda x: f(given, x, (2, 2)), veery.jit(lambda x: f(given, x, (2, 2)))):
+        np.testing.assert_allclose(call(X), 2 * X + 1)
+
+
+def test_derivatives_of_integers_are_results_with_shardings(mesh):
+    whole = NamedSharding(mesh, P())
+    f = veery.jit(veery.grad(lambda i, x: x.sum(), argnums=(0, 1), allow_int=True), out_shardings=whole)
+    assert [x.dtype for x in f(np.arange(3), X)] == [veery.dtypes.float0, np.float32]
+
+
 def test_mistakes_are_explained(mesh):
     with pytest.raises(NameError, match="unbound axis name: z"):
         veery.shard_map(lambda a: lax.psum(a, "z"), mesh=mesh, in_specs=P("x"), out_specs=P("x"))(X)

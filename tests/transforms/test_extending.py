@@ -175,6 +175,13 @@ def test_what_a_primitive_lacks_is_named():
     with pytest.raises(NotImplementedError, match="Batching rule for 'bare' not implemented"):
         veery.vmap(p.bind)(np.ones(2))
     q = core.Primitive("nothing")
+    alone, several = core.Primitive("alone"), core.Primitive("several")
+    several.multiple_results = True
+    alone.def_abstract_eval(lambda aval: [aval])
+    several.def_abstract_eval(lambda aval: aval)
+    for odd in (alone, several):
+        with pytest.raises(ValueError, match=rf"{odd}.abstract_eval\(\) method should return a tuple or a list iff"):
+            veery.make_jaxpr(odd.bind)(1.0)
     with pytest.raises(NotImplementedError, match="Abstract evaluation for 'nothing' not implemented"):
         veery.make_jaxpr(q.bind)(1.0)
     ad.deflinear2(p, None)

@@ -53,6 +53,12 @@ def test_tangents_that_do_not_match():
         veery.jvp(identity, (V3,), (V4,))
     with raises(TypeError, "must be tuples or lists"):
         veery.jvp(identity, 1.0, 1.0)
+    for tangents in ((), [1.0]):
+        with raises(TypeError, "must have the same tree structure"):
+            veery.jvp(lambda x, y=1.0: x * y, (1.0,), tangents)
+    _, f_jvp = veery.linearize(identity, np.ones(2, np.int32))
+    with raises(ValueError, "inconsistent with the original primal values"):
+        f_jvp(np.ones(2, np.int32))
 
 
 def test_cotangents_that_do_not_match():

@@ -153,3 +153,24 @@ def test_a_function_may_compute_with_arrays(on_xla: Any) -> None:
         return np.asarray(jnp.asarray(x) * 2 + 1)
 
     np.testing.assert_array_equal(veery.jit(lambda x: veery.pure_callback(compute, F3, x))(jnp.arange(3.0)), [1, 3, 5])
+
+
+@pytest.mark.parametrize("place", ["beside", "there"])
+def test_programs_that_functions_call_do_not_wait_for_the_one_that_waits(xla: Any, place: str) -> None:
+    """XLA runs `outer` on a thread of its own, and whatever else its client is given after that."""
+    options = {"compiler": "xla"} if place == "beside" else {"backend": "xla"}
+    inner = veery.jit(lambda x: 2 * x + 1, **options)
+    rows = jnp.ones((300, 300))
+
+    def compute(x: Any) -> Any:
+        for _ in range(40):  # more than XLA takes before the first is done
+            found = inner(np.asarray(x))
+        return np.asarray(found)
+
+    outer = veery.jit(lambda x, rows: veery.pure_callback(compute, F3, x) + (rows @ rows)[0, 0], **options)
+    x = np.arange(3, dtype=np.float32)
+    if place == "beside":
+        np.testing.assert_array_equal(outer(x, rows), [301, 303, 305])
+    else:
+        with pytest.raises(RuntimeError, match="is called by a Python function that a program on .* waits for"):
+            np.asarray(outer(x, rows))

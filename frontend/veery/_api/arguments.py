@@ -11,14 +11,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def wraps(fun: Any) -> Callable[[F], F]:
-    """Makes a function look like another: name, documentation and attributes, as far as the other has them."""
+    """Makes a function look like another: name, documentation and attributes, as far as the other has them.
+
+    An object that stands for a function keeps what its class has: the other may be an object with methods of the same
+    names.
+    """
 
     def look(wrapper: F) -> F:
-        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        for name in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
             with contextlib.suppress(AttributeError, TypeError):  # callable objects may have none, or odd ones
                 setattr(wrapper, name, getattr(fun, name))
         if not type(fun).__module__.startswith("veery."):
-            wrapper.__dict__.update(getattr(fun, "__dict__", {}))
+            own = type(wrapper)
+            wrapper.__dict__.update({k: v for k, v in getattr(fun, "__dict__", {}).items() if not hasattr(own, k)})
         wrapper.__wrapped__ = fun  # type: ignore[attr-defined]
         return wrapper
 
@@ -60,16 +65,21 @@ def positions_and_names(
     sig = signature(fun)
     numbers, names = as_tuple(argnums), as_tuple(argnames)
     if sig is None:
+        if option == "donate" and names:
+            raise ValueError(
+                f"Getting the signature of function {fun} failed. Pass donate_argnums instead of donate_argnames."
+            )
         return numbers, frozenset(names)
     parameters = list(sig.parameters.values())
     positional = [i for i, p in enumerate(parameters) if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     _check(fun, sig, numbers, names, option)
-    numbers = tuple(n + len(positional) if n < 0 else n for n in numbers)
+    if all(p.kind != p.VAR_POSITIONAL for p in parameters):  # else a call's arguments tell where the end is
+        numbers = tuple(n + len(positional) if n < 0 else n for n in numbers)
     if argnames is None:
         names = tuple(
             parameters[n].name
             for n in numbers
-            if n < len(positional) and parameters[n].kind == inspect.Parameter.POSITIONAL_OR_KEYWORD
+            if 0 <= n < len(positional) and parameters[n].kind == inspect.Parameter.POSITIONAL_OR_KEYWORD
         )
     if argnums is None:
         numbers = tuple(i for i in positional if parameters[i].name in names)

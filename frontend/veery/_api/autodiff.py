@@ -63,13 +63,14 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
             f"primal and tangent arguments to jax.jvp must be tuples or lists; found {type(primals).__name__} and "
             f"{type(tangents).__name__}."
         )
-    flat_primals, in_tree = tree.tree_flatten(tuple(primals))
-    flat_tangents, tangent_tree = tree.tree_flatten(tuple(tangents))
-    if in_tree != tangent_tree:
+    flat_primals, primal_tree = tree.tree_flatten(primals)
+    flat_tangents, tangent_tree = tree.tree_flatten(tangents)
+    if primal_tree != tangent_tree:
         raise TypeError(
             "primal and tangent arguments to jax.jvp must have the same tree structure; primals have tree structure "
-            f"{in_tree} whereas tangents have tree structure {tangent_tree}."
+            f"{primal_tree} whereas tangents have tree structure {tangent_tree}."
         )
+    in_tree = tree.tree_structure(tuple(primals))
     _check_arrays(flat_primals, "jvp")
     flat_tangents = [_checked_tangent(p, t, "jvp") for p, t in zip(flat_primals, flat_tangents)]
     flat = FlatFunction(fun, in_tree, has_aux)
@@ -170,10 +171,10 @@ def _apply_linear(kept: LinearMap, residuals: Sequence[Any], *tangents: Any) -> 
         )
     for aval, t in zip(kept.in_avals, flat_tangents):
         expected = aval.to_tangent_aval()
-        if np.shape(t) != aval.shape or (is_inexact(aval) and aval_of(t).dtype != expected.dtype):
+        if np.shape(t) != aval.shape or aval_of(t).dtype != expected.dtype:
             raise ValueError(
                 f"linearized function called on tangent values inconsistent with the original primal values: Got "
-                f"tangent aval {aval_of(t)} for primal aval {aval} but expected {aval.to_tangent_aval()}."
+                f"tangent aval {aval_of(t)} for primal aval {aval} but expected {expected}."
             )
     nonzero = [t for t, nz in zip(flat_tangents, kept.nonzeros_in) if nz]
     outs = iter(eval_jaxpr(kept.jaxpr, residuals, *nonzero))
@@ -306,7 +307,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
         cts = backward_pass(closed.jaxpr, closed.consts, args, flat_cts)
         return tree.tree_unflatten(in_tree, list(map(as_output, cts)))
 
-    return transposed
+    return Partial(transposed)
 
 
 # Gradients.

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from veery._api.arguments import function_name
+from veery._api.arguments import function_name, wraps
 from veery._api.custom_derivatives import Decorated, resolve_kwargs
 from veery._core import source, tree
 from veery._core.avals import aval_of
@@ -37,7 +37,7 @@ class custom_vmap(Decorated):  # noqa: N801 (a decorator)
     """
 
     def __init__(self, fun: Callable[..., Any]):
-        functools.update_wrapper(self, fun)
+        wraps(fun)(self)
         self.fun = fun
         self.vmap_rule: Callable[..., tuple[Any, Any]] | None = None
 

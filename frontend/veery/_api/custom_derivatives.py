@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from veery import _dispatch
-from veery._api.arguments import as_tuple, function_name, signature
+from veery._api.arguments import as_tuple, function_name, signature, wraps
 from veery._core import dtypes, source, tree, tree_registry
 from veery._core.ad import Zero, instantiate_zeros
 from veery._core.avals import aval_of, maybe_aval_of
@@ -162,7 +162,7 @@ class custom_jvp(Decorated):  # noqa: N801 (a decorator)
         nondiff_argnums: int | Sequence[int] = (),
         nondiff_argnames: str | Sequence[str] = (),
     ):
-        functools.update_wrapper(self, fun)
+        wraps(fun)(self)
         self.fun = fun
         self.nondiff_argnums = _positions(fun, nondiff_argnums, nondiff_argnames)
         self.jvp: Callable[..., Any] | None = None
@@ -329,7 +329,7 @@ class custom_vjp(Decorated):  # noqa: N801 (a decorator)
         nondiff_argnums: int | Sequence[int] = (),
         nondiff_argnames: str | Sequence[str] = (),
     ):
-        functools.update_wrapper(self, fun)
+        wraps(fun)(self)
         self.fun = fun
         self.nondiff_argnums = _positions(fun, nondiff_argnums, nondiff_argnames)
         self.fwd: Callable[..., Any] | None = None

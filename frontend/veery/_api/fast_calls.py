@@ -27,8 +27,8 @@ MISS = object()
 # (args, kwargs) -> the results, or MISS
 FastCall = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
-# What is met in arguments that are not known: a static one that cannot be hashed, no array at all...
-MISMATCH = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
+# What is met in arguments that are not known: a static one that cannot be hashed or compared, no array at all...
+MISMATCH = Exception
 
 # Python takes 40 us to compile the code for a leaf.
 _MOST_LEAVES = 2048

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from veery import _dispatch
 from veery._api import stages
-from veery._api.arguments import argument_names, check_traceable, function_name, positions_and_names, signature
+from veery._api.arguments import argument_names, check_traceable, function_name, positions_and_names, signature, wraps
 from veery._api.cache_misses import explain_miss
 from veery._api.fast_calls import MISMATCH, MISS, STATIC, FastCall, Kind, Program, fast_call
 from veery._api.placed import JitShardings, check_leaves
@@ -126,6 +126,11 @@ class JitOptions:
     dynamic: DynamicShapes | None = None
     shardings: JitShardings | None = None
 
+    def counted(self, count: int) -> JitOptions:
+        """The options for calls with so many positional arguments, from whose end negative positions count."""
+        nums = [tuple(n + count if n < 0 else n for n in nums) for nums in (self.static_argnums, self.donate_argnums)]
+        return replace(self, static_argnums=tuple(sorted({*nums[0]})), donate_argnums=nums[1])
+
 
 # Traces are kept by function, so that `jit(f)` in a loop traces f once.
 _traces: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
@@ -143,11 +148,12 @@ class JitFunction:
     """A function that is compiled on first use for each type of its arguments (see `jit`)."""
 
     def __init__(self, fun: Callable[..., Any], options: JitOptions):
-        functools.update_wrapper(self, fun)
+        wraps(fun)(self)
         self._fun = fun
         self._name = function_name(fun)
         self._options = options
         self._dynamic_only = not (options.static_argnums or options.static_argnames)
+        self._counts_back = min((0, *options.static_argnums, *options.donate_argnums)) < 0
         # a function of the library, which is called eagerly, and not one whose compilation the user asks for
         self._is_ours = str(getattr(fun, "__module__", "")).startswith("veery.")
         self._donates = bool(options.donate_argnums or options.donate_argnames)
@@ -158,6 +164,9 @@ class JitFunction:
     @property
     def __signature__(self) -> inspect.Signature:
         return inspect.signature(self._fun)
+
+    def _options_for(self, args: tuple) -> JitOptions:
+        return self._options.counted(len(args)) if self._counts_back else self._options
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
@@ -223,7 +232,7 @@ class JitFunction:
     def _fast_call(
         self, spec: Any, args: tuple, kwargs: dict[str, Any], entry: Entry, leaves: list[Any]
     ) -> FastCall | None:
-        static_nums, static_names = self._options.static_argnums, self._options.static_argnames
+        static_nums, static_names = self._options_for(args).static_argnums, self._options.static_argnames
         positional, named = tree.PyTreeDef(spec).children()
         structures = iter(positional.children())
         by_position = [STATIC if i in static_nums else next(structures) for i in range(len(args))]
@@ -256,7 +265,10 @@ class JitFunction:
         return name if named is self else (type(self), (self._fun, self._options))
 
     def __repr__(self) -> str:
-        return f"<PjitFunction of {self._fun!r}>"
+        try:
+            return f"<PjitFunction of {self._fun!r}>"
+        except Exception:  # of the function's own
+            return "<PjitFunction>"
 
     def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         if config.jax_disable_jit:
@@ -375,7 +387,7 @@ class JitFunction:
         """Dynamic positional and keyword arguments, and the static ones as a hashable value."""
         if self._dynamic_only:
             return args, kwargs, ()
-        nums, names = self._options.static_argnums, self._options.static_argnames
+        nums, names = self._options_for(args).static_argnums, self._options.static_argnames
         dynamic = tuple([x for i, x in enumerate(args) if i not in nums]) if nums else args
         # the types too: True == 1 == 1.0 must not share a trace
         static: list[tuple] = [(i, type(args[i]), args[i]) for i in nums if i < len(args)]
@@ -416,7 +428,7 @@ class JitFunction:
     def _donated(self, args: tuple, kwargs: dict[str, Any], count: int) -> tuple[bool, ...]:
         if not self._donates:
             return (False,) * count
-        options = self._options
+        options = self._options_for(args)
         flags: list[bool] = []
         for i, x in enumerate(args):
             if i not in options.static_argnums:
@@ -442,7 +454,13 @@ class JitFunction:
         )
 
     def _trace(self, sig: Signature, args: tuple, kwargs: dict[str, Any]) -> Traced:
-        traced = self._traces.get(sig)
+        try:
+            traced = self._traces.get(sig)
+        except Exception as error:
+            raise ValueError(
+                "static arguments should be comparable using __eq__. Comparing those of a call of "
+                f"{self._name} with those of an earlier one failed; they are of {[kind for _, kind, _ in sig.static]}."
+            ) from error
         if traced is None:
             forbid_tracing(self._fun)
             if config.jax_explain_cache_misses:
@@ -455,7 +473,7 @@ class JitFunction:
         return traced
 
     def _trace_now(self, sig: Signature, args: tuple, kwargs: dict[str, Any]) -> Traced:
-        options = self._options
+        options = self._options_for(args)
         static_args = {i: args[i] for i in options.static_argnums if i < len(args)}
         static_kwargs = {k: v for k, v in kwargs.items() if k in options.static_argnames}
         out_tree: Any = None

@@ -9,6 +9,7 @@ from veery import _distributed
 from veery._core import tree, tree_errors
 from veery._core.array import ArrayImpl
 from veery._core.avals import aval_of
+from veery._core.dtypes import float0
 from veery._core.layout import Format, sharding_of
 from veery._core.memory import space_of
 from veery._core.mesh import AbstractMesh
@@ -120,6 +121,8 @@ def _placed(x: Any, sharding: Any, what: str) -> Any:
         if kind is not None and space_of(kind) is not x.aval.memory_space:
             x = device_put_p.bind(x, sharding=space_of(kind))
         return sharding_constraint_p.bind(x, sharding=sharding)
+    if aval_of(x).dtype == float0:  # which lives on no device
+        return x
     return _distributed.place(x, sharding)
 
 

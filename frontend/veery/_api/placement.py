@@ -105,12 +105,14 @@ def device_put(
 
     Raises:
         TypeError: a leaf is not an array.
-        ValueError: there is no such device, or a sharding does not fit the shape.
+        ValueError: there is no such device, a sharding does not fit the shape, or both donate and may_alias are True.
 
     >>> import veery, numpy as np
     >>> veery.device_put(np.arange(3), veery.devices("cpu")[0])
     Array([0, 1, 2], dtype=int32)
     """
+    if donate and may_alias:
+        raise ValueError("may_alias and donate cannot be True at the same time.")
     leaves, treedef = tree.tree_flatten(x)
     for leaf in leaves:
         if maybe_aval_of(leaf) is None:

@@ -54,7 +54,8 @@ def shard_map(
         out_specs: for each output, a PartitionSpec that says how the parts make up the whole: those of devices along an
             axis that it names are joined; along the others all devices return the same. A pytree prefix of the output.
         in_specs: for each argument, a PartitionSpec that says which part each device gets: that of its position along
-            the axes that it names. A pytree prefix of the tuple of arguments; None for what all devices get whole.
+            the axes that it names. A pytree prefix of the tuple of arguments; None for what all devices get whole, and
+            for what is no array, which `f` gets as it is.
         mesh: the mesh; by default that of `set_mesh`.
         axis_names: the axes that `f` is written for a position of; all by default. Along the others all devices compute
             the same.
@@ -94,6 +95,9 @@ def shard_map(
         found = _mesh(mesh)
         manual = _manual_axes(found, axis_names)
         leaves, in_tree = tree.tree_flatten(args)
+        given = None if in_specs is Infer else _given(in_specs, args)
+        if given is not None and any(map(_is_static, given, leaves)):
+            return _with_static(fun, leaves, in_tree, given, {**options, "mesh": found})
         for leaf in leaves:
             if maybe_aval_of(leaf) is None:
                 raise TypeError(f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type")
@@ -185,18 +189,37 @@ def _in_specs(
     """A spec for each leaf of the arguments."""
     if in_specs is Infer:
         return tuple(_inferred(x, mesh, manual) for x in leaves)
-    if isinstance(in_specs, list):
-        in_specs = tuple(in_specs)
-    _check_names("in_specs", in_specs, manual)
-    if in_specs is None:
-        return (PartitionSpec(),) * len(leaves)
-    prefix = in_specs if isinstance(in_specs, tuple) else (in_specs,) * len(args)
+    _check_names("in_specs", tuple(in_specs) if isinstance(in_specs, list) else in_specs, manual)
+    return tuple(PartitionSpec() if spec is None else spec for spec in _given(in_specs, args))
+
+
+def _given(in_specs: Any, args: tuple) -> list[Any]:
+    """What is given for each leaf of the arguments: a spec or None."""
+    prefix = tuple(in_specs) if isinstance(in_specs, (tuple, list)) else (in_specs,) * len(args)
     try:
-        found = tree.broadcast_prefix(prefix, args, is_leaf=lambda x: x is None)
+        return tree.broadcast_prefix(prefix, args, is_leaf=lambda x: x is None)
     except ValueError:
         _explain_mismatch("in_specs", prefix, args)
         raise
-    return tuple(PartitionSpec() if spec is None else spec for spec in found)
+
+
+def _is_static(spec: PartitionSpec | None, x: Any) -> bool:
+    """Whether the function gets an argument as it is."""
+    return spec is None and not isinstance(x, (ArrayImpl, Tracer, np.ndarray))
+
+
+def _with_static(fun: Callable[..., Any], leaves: list[Any], in_tree: Any, given: list[Any], options: Any) -> Any:
+    """A call some of whose arguments are part of the function."""
+    static = [*map(_is_static, given, leaves)]
+
+    def of_arrays(*arrays: Any) -> Any:
+        rest = iter(arrays)
+        return fun(*tree.tree_unflatten(in_tree, [x if fixed else next(rest) for x, fixed in zip(leaves, static)]))
+
+    of_arrays.__name__ = function_name(fun)
+    specs = tuple(spec for spec, fixed in zip(given, static) if not fixed)
+    arrays = [x for x, fixed in zip(leaves, static) if not fixed]
+    return shard_map(of_arrays, **{**options, "in_specs": specs})(*arrays)
 
 
 def _explain_mismatch(what: str, prefix: Any, full: Any) -> None:

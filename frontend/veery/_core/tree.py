@@ -475,7 +475,7 @@ def tree_map_with_path(
     """
     pairs, treedef = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     paths, leaves = [path for path, _ in pairs], [leaf for _, leaf in pairs]
-    return treedef.unflatten(map(f, paths, leaves, *[treedef.flatten_up_to(other) for other in rest]))
+    return treedef.unflatten(map(f, paths, leaves, *[_subtrees(treedef.spec, tree, other, is_leaf) for other in rest]))
 
 
 def generate_key_paths(tree: Any) -> Iterator[tuple[KeyPath, Any]]:

@@ -215,6 +215,10 @@ class StagingTrace(Trace):
             atoms, out = self._with_varying(primitive, atoms, args, params)
         else:
             out = primitive.abstract_eval(*avals, **params)
+        if isinstance(out, (list, tuple)) != primitive.multiple_results:
+            raise ValueError(
+                f"{primitive}.abstract_eval() method should return a tuple or a list iff {primitive}.multiple_results."
+            )
         for aval in avals:
             if aval.divided is not None:
                 out = explicit.typed(primitive, avals, out, params)

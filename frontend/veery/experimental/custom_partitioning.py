@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from veery._api.arguments import function_name
+from veery._api.arguments import function_name, wraps
 from veery._api.custom_derivatives import resolve_kwargs
 from veery._api.jit import JitOptions, check_outputs, debug_info
 from veery._core import source, tree
@@ -37,7 +36,7 @@ class custom_partitioning:  # noqa: N801  JAX's name
     """
 
     def __init__(self, fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()):
-        functools.update_wrapper(self, fun)
+        wraps(fun)(self)
         self.fun = fun
         self.static_argnums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
         self.partition: Callable[..., Any] | None = None

@@ -57,6 +57,7 @@ def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Array:
     Raises:
         ValueError: new_dtype is None, or one of the dtypes is that of random keys.
         TypeError: new_dtype is no dtype, or operand no array.
+        OverflowError: operand is a Python int that 64 bits do not hold, and new_dtype of integers.
 
     >>> from veery import lax, numpy as jnp
     >>> lax.convert_element_type(jnp.array([1.7, -1.7]), int)
@@ -66,9 +67,13 @@ def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Array:
         raise ValueError("Invalid argument to dtype: None.")
     new_dtype = dtypes.check_and_canonicalize_user_dtype(new_dtype, "convert_element_type")
     if type(operand) is int and not -(2**31) <= operand < 2**31:
-        if not -(2**63) <= operand < 2**64:
+        if -(2**63) <= operand < 2**64:
+            operand = np.asarray(operand).astype(new_dtype)  # which wraps around
+        elif dtypes.issubdtype(new_dtype, np.integer):
             raise OverflowError(f"Python int too large to convert to {new_dtype}: {operand}")
-        operand = np.asarray(operand).astype(new_dtype)  # which wraps around
+        else:
+            with np.errstate(over="ignore"):
+                operand = np.asarray(float(operand)).astype(new_dtype)
     return convert(operand, new_dtype, weak_type=False)
 
 

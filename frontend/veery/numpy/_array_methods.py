@@ -259,11 +259,15 @@ def _known(tracer: Tracer) -> Any | None:
     return value if value is None or isinstance(value, ArrayImpl) else _creation.asarray(value)
 
 
+# Integers and truth values decide what a function does, and have no derivatives. Other values would be constants to
+# these, where the user means them to be differentiated: they are refused also where they are known.
+
+
 def _to_python(kind: type) -> Callable[[Tracer], Any]:
     def convert(self: Tracer) -> Any:
         if self.ndim != 0:
             raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}")
-        value = _known(self)
+        value = _known(self) if kind is int else None
         if value is None:
             raise ConcretizationTypeError(
                 self,
@@ -302,10 +306,7 @@ def tracer_index(self: Tracer) -> int:
 
 
 def tracer_array(self: Tracer, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-    value = _known(self)
-    if value is None:
-        raise TracerArrayConversionError(self)
-    return np.asarray(value, dtype=dtype)
+    raise TracerArrayConversionError(self)
 
 
 def tracer_len(self: Tracer) -> int:
@@ -329,9 +330,9 @@ def tracer_format(self: Tracer, spec: str) -> str:
     return repr(self)
 
 
-def _asks_value(name: str) -> Callable[..., Any]:
+def _asks_value(name: str, *, known: bool = False) -> Callable[..., Any]:
     def method(self: Tracer, *args: Any) -> Any:
-        value = _known(self)
+        value = _known(self) if known else None
         if value is None:
             raise ConcretizationTypeError(
                 self,
@@ -354,13 +355,13 @@ _TRACER_METHODS: dict[str, Any] = {
     "__iter__": tracer_iter,
     "__reversed__": lambda self: iter(list(self)[::-1]),
     "__format__": tracer_format,
-    "item": _asks_value("item"),
+    "item": _asks_value("item", known=True),
     "tolist": _asks_value("tolist"),
     "tobytes": _asks_value("tobytes"),
     "nbytes": property(nbytes),
     "itemsize": property(itemsize),
     "copy_to_host_async": lambda self: None,
-    "devices": _asks_value("devices"),
+    "devices": _asks_value("devices", known=True),
 }
 
 _COMMON: dict[str, Any] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from veery import lax
+from veery._api.arguments import wraps
 from veery._core import dtypes
 from veery._core.avals import aval_of
 from veery.numpy import _creation
@@ -55,7 +55,7 @@ class ufunc:
         at: Callable[..., Any] | None = None,
         reduceat: Callable[..., Any] | None = None,
     ):
-        functools.update_wrapper(self, func)
+        wraps(func)(self)
         self.__name__ = name or func.__name__
         self.__doc__ = func.__doc__ or f"The ufunc {self.__name__}."
         self.nin = nin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from veery_runtime.buffer import ALIGNMENT, SHARED, Buffer, Spec
 from veery_runtime.completion import DELETED, Deferred, Failed
 from veery_runtime.device import Device
 from veery_runtime.donation import check_distinct
+from veery_runtime.pjrt import host
 from veery_runtime.pjrt.executable import PjrtExecutable
 from veery_runtime.pjrt.handle import Handle, Work
 from veery_runtime.pjrt.result import Maker
@@ -81,8 +83,10 @@ class BesideExecutable:
 
     Attributes:
         inner: the program on XLA's device.
+        otherwise: makes the same program by another compiler, for calls that XLA would not run.
     """
 
+    otherwise: Callable[[], Any] | None = None
     overwritten: tuple[int, ...] = ()
     needs_ready = False
     queue = "xla"
@@ -94,6 +98,7 @@ class BesideExecutable:
         self.inputs, self.outputs = (
             tuple(device.spec(spec.shape, spec.dtype) for spec in side) for side in (inner.inputs, inner.outputs)
         )
+        self._by_other: Any = None
         self.call: Call = self._choose_call()
 
     def __call__(self, buffers: Sequence[Buffer]) -> list[Buffer]:
@@ -124,9 +129,20 @@ class BesideExecutable:
             return [_imported(Handle(address, work), spec, home) for address, spec in zip(addresses, specs)]
 
         # Arguments without an address are those that XLA has not seen yet, and deleted ones.
-        return self.inner.caller(_twin, Maker(one, many), self.outputs, self._general_call)
+        return self.inner.caller(_twin, Maker(one, many), self.outputs, self._general_call, self._nested_call)
+
+    def _nested_call(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """A call by a Python function that a program of XLA waits for."""
+        if self._by_other is None:
+            if self.otherwise is None:
+                self.inner.refuse_to_wait()
+            self._by_other = self.otherwise()
+        results: list[Buffer] = self._by_other.call(buffers)
+        return results
 
     def _general_call(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        if threading.get_ident() in host.waited_for:
+            return self._nested_call(buffers)
         there: list[Any] = [_There(buffer, self.inner.device) for buffer in buffers]
         failed = next((each for each in there if each._ref is None), None)
         if failed is not None:

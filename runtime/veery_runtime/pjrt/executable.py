@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import operator
+import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from veery_runtime import completion, workers
 from veery_runtime.buffer import Buffer, Spec, put
@@ -174,6 +175,7 @@ class PjrtExecutable:
         maker: Maker,
         outputs: Sequence[Spec],
         otherwise: Call,
+        nested: Call | None = None,
     ) -> Call:
         """What runs a program without effects: the hot path, a closure, so that all constants are cell variables.
 
@@ -184,6 +186,7 @@ class PjrtExecutable:
             maker: of the results.
             outputs: the kinds of the results.
             otherwise: called with arguments some of which have no address.
+            nested: called where the program would wait for itself; by default it is refused.
         """
         execute, origin, name = self._execute, self._origin, self._where
         pop, push, new = self._frames.pop, self._frames.append, self._frame
@@ -193,8 +196,13 @@ class PjrtExecutable:
         alone = Work(origin, tells=False)
         make_one, make_many = maker
         output = outputs[0] if count == 1 else None
+        waited_for, thread = host.waited_for, threading.get_ident
 
         def call(buffers: Sequence[Buffer]) -> list[Buffer]:
+            if waited_for and thread() in waited_for:
+                if nested is not None:
+                    return nested(buffers)
+                self.refuse_to_wait()
             try:
                 frame = pop()
             except IndexError:
@@ -284,7 +292,7 @@ class PjrtExecutable:
             return self._with_missing(buffers)
         frame.non_donatable[: len(kept)] = [*kept]
         frame.options.num_non_donatable = len(kept)
-        error = self._execute(frame.reference)
+        error = self._execute_here(frame.reference)
         if error:
             return self._failed_at_once(translate(self._where, self._client.api.exception(error)))
         results = self._client.maker.many(frame.results[: len(self.outputs)], self.outputs, Work(self._origin))
@@ -297,6 +305,27 @@ class PjrtExecutable:
         elif self.calls_python:
             self._client.keep_until(event, self._functions)
         return results
+
+    def _execute_here(self, frame: Any) -> Any:
+        """Submits a call; Python functions that run before this returns run in this thread."""
+        thread = threading.get_ident()
+        if thread in host.waited_for:
+            self.refuse_to_wait()
+        if thread in host.calling:
+            return self._execute(frame)
+        host.calling.add(thread)
+        try:
+            return self._execute(frame)
+        finally:
+            host.calling.discard(thread)
+
+    def refuse_to_wait(self) -> NoReturn:
+        """Raises ExecutionError: this thread runs a Python function for which another program of the device waits."""
+        raise execution_error(
+            f"{self._where} is called by a Python function that a program on {self.device!r} calls and waits for: XLA "
+            "would run it only after that program. Compute with NumPy in the function, or on another device "
+            "(`with jax.default_device(...)`)"
+        )
 
     def _finished(self, event: int) -> BaseException | None:
         """Waits for a program with effects, which are ordered by that; what it failed with."""

@@ -163,7 +163,7 @@ class Shared(Handle):
 
     def __del__(self) -> None:
         self.client.lent.discard(self.number)
-        Handle.__del__(self)
+        super().__del__()  # `Handle` is gone when the interpreter ends
 
 
 class View:

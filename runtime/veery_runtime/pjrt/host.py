@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -52,6 +53,13 @@ _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 _WORD = ctypes.c_size_t
+
+# The threads that call programs, and those that run Python functions for which a program waits. XLA runs small programs
+# in the caller's thread, others in one of its own, there one of a client's after the other: what such a function calls
+# would wait for the program that waits for the function.
+_of_thread = threading.local()
+calling: set[int] = set()
+waited_for: set[int] = set()
 
 
 class _Arrays(dict[int, Any]):
@@ -131,11 +139,23 @@ def _handle(address: int) -> int | None:
         extension = found.next
     if frame.stage != foreign.EXECUTE:
         return None
+    thread = threading.get_ident()
+    if thread not in calling and not hasattr(_of_thread, "stays"):
+        # Python would take down what it knows of XLA's thread after each call: what threads have of their own, objects
+        # of MLIR's among it, which crash then. One reference more keeps it.
+        ctypes.pythonapi.PyGILState_Ensure()
+        _of_thread.stays = True
+    waits = thread not in calling and thread not in waited_for
+    if waits:
+        waited_for.add(thread)
     try:
         _run(frame)
         return None
     except BaseException as error:  # none may reach XLA's own code
         return _error(frame, remember(error))
+    finally:
+        if waits:
+            waited_for.discard(thread)
 
 
 def _describe(frame: foreign.Frame, extension: foreign.MetadataExtension) -> None:
