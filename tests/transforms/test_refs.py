@@ -597,3 +597,12 @@ def test_rules_with_references_of_their_own_under_remat():
     for function in (by_jvp, by_vjp):
         squared = veery.grad(veery.checkpoint(lambda x, f=function: f(x) * f(x)))
         assert float(squared(2.0)) == float(veery.jit(squared)(2.0)) == 36.0
+
+        def in_loop(x, f=function):
+            return lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, f(c[1])), (0, x))[1]
+
+        def in_branch(x, f=function):
+            return lax.cond(x > 0, f, lambda x: x, x)
+
+        assert float(in_loop(2.0)) == float(veery.jit(veery.checkpoint(in_loop))(2.0)) == 18.0
+        assert veery.vmap(veery.grad(in_branch))(jnp.array([1.0, -1.0])).tolist() == [3.0, 1.0]

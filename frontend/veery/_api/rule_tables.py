@@ -14,6 +14,7 @@ from veery._core.ad import LINEAR, Zero, is_undefined_primal
 from veery._core.avals import aval_of
 from veery._core.primitive import Primitive, all_primitives
 from veery._transforms.batching import move_batch
+from veery._transforms.discharge import without_own
 from veery._transforms.staging import stage
 
 Rule = Callable[..., Any]
@@ -189,7 +190,8 @@ class _LoweringByFunction:
         self.flat = flat
 
     def __call__(self, ctx: Any, *values: Any, **params: Any) -> list[Any]:
-        found: list[Any] = ctx.inline(stage(lambda *xs: self.flat(*xs, **params), list(ctx.avals_in)), *values)
+        closed = stage(lambda *xs: self.flat(*xs, **params), list(ctx.avals_in))
+        found: list[Any] = ctx.inline(without_own(closed), *values)
         return found
 
 

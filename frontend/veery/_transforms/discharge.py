@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from veery._core import provided
+from veery._core.effects import ref_effect
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr, memoized
 from veery._core.primitive import Primitive, Rule
 from veery._core.refs import AbstractRef, Ref, inner_aval, is_ref
@@ -59,6 +60,11 @@ def discharge(closed: ClosedJaxpr, evaluates: bool | None = None) -> Discharged:
     """A jaxpr without references, for the current trace: whether one is transformed any more depends on it."""
     result: Discharged = _discharge(closed, current_trace().evaluates if evaluates is None else evaluates)
     return result
+
+
+def without_own(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The jaxpr of a function of arrays for its evaluation, with values in place of references of its own."""
+    return discharge(closed, evaluates=True).jaxpr if ref_effect in closed.effects else closed
 
 
 def contents(args: Sequence[Any]) -> list[Any]:

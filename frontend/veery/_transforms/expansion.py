@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from veery._core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, map_jaxprs, memoized, subjaxprs
 from veery._transforms.calls import jit_p
+from veery._transforms.discharge import without_own
 from veery._transforms.staging import stage
 
 
@@ -35,6 +36,6 @@ def _call(eqn: JaxprEqn) -> JaxprEqn:
     function = eqn.primitive.lowered_as
     if function is None:
         return eqn.replace(params={key: map_jaxprs(value, expanded) for key, value in eqn.params.items()})
-    inner = expanded(stage(lambda *xs: function(*xs, **eqn.params), [a.aval for a in eqn.invars]))
+    inner = expanded(without_own(stage(lambda *xs: function(*xs, **eqn.params), [a.aval for a in eqn.invars])))
     params = {"jaxpr": inner, "name": eqn.primitive.name}
     return eqn.replace(primitive=jit_p, params=params, effects=eqn.effects | inner.effects)

@@ -14,7 +14,7 @@ from veery._core.config import config
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, eval_jaxpr, reference_eval
 from veery._core.mesh import context
 from veery._core.primitive import Primitive
-from veery._core.refs import check_aliases, is_ref
+from veery._core.refs import AbstractRef, check_aliases, is_ref
 from veery._core.trace import Tracer
 from veery._transforms import staging
 from veery._transforms.batching import AxisData, batch_jaxpr, move_batch
@@ -355,7 +355,7 @@ def _batch(
         return cond_p.bind(index, *ops, branches=jaxprs), [0 if b else None for b in batched]
     if effects.has_io(_effects(branches=branches)):
         raise NotImplementedError("IO effect not supported in vmap-of-cond.")
-    if effects.ref_effect in _effects(branches=branches):
+    if any(type(v.aval) is AbstractRef for b in branches for v in (*b.jaxpr.constvars, *b.jaxpr.invars)):
         raise NotImplementedError(
             "State effect not supported in vmap-of-cond: a branch writes to an array reference from outside of vmap. "
             "Pass the reference as an argument that is mapped."

@@ -9,9 +9,13 @@ from veery._core.avals import aval_of
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr, memoized
 from veery._core.primitive import Primitive
 from veery._core.refs import is_ref, same_ref
+from veery._core.trace import current_trace
 from veery._transforms import staging
 from veery._transforms.discharge import Discharged, contents, discharge, store
 from veery._transforms.high import Referred, raise_outputs, referring, takes_high
+
+# Operations of values are not bound (see `discharge.replacing`): rules of the user's own in them may keep references of
+# theirs until they are evaluated.
 
 
 def scan_with_refs(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
@@ -26,7 +30,7 @@ def scan_with_refs(primitive: Primitive, args: Sequence[Any], params: dict[str, 
     consts = [x for i, x in enumerate(values[:num_consts]) if i not in carried]
     operands = [*consts, *(values[i] for i in carried), *values[num_consts:]]
     changed = {"jaxpr": body, "num_consts": len(consts), "num_carry": len(carried) + num_carry}
-    results = primitive.bind(*operands, **params | changed)
+    results = current_trace().process_primitive(primitive, operands, params | changed)
     n = len(carried)
     # written inputs come in the order of inputs: constants first, then xs
     written_xs = len(pure.written) - n
@@ -81,7 +85,7 @@ def cond_with_refs(primitive: Primitive, args: Sequence[Any], params: dict[str, 
     branches = [discharge(branch) for branch in params["branches"]]
     written = tuple(sorted({i for branch in branches for i in branch.written}))
     jaxprs = tuple([_writing(branch.jaxpr, branch.written, written) for branch in branches])
-    results = primitive.bind(*contents(args), branches=jaxprs)
+    results = current_trace().process_primitive(primitive, contents(args), {"branches": jaxprs})
     return store(args, [i + 1 for i in written], results)  # behind the index
 
 
@@ -200,8 +204,9 @@ class _Loop:
         avals = [aval_of(x) for x in operands]
         cond_jaxpr = staging.stage(condition, avals, self.cond.jaxpr.debug_info)
         body_jaxpr = staging.stage(trip, avals, self.body.jaxpr.debug_info)
-        results = primitive.bind(
-            *operands[: len(fixed)], *operands, cond_nconsts=len(fixed), cond_jaxpr=cond_jaxpr,
-            body_nconsts=len(fixed), body_jaxpr=body_jaxpr,
-        )  # fmt: skip
+        n_fixed = len(fixed)
+        params = {
+            "cond_nconsts": n_fixed, "cond_jaxpr": cond_jaxpr, "body_nconsts": n_fixed, "body_jaxpr": body_jaxpr
+        }  # fmt: skip
+        results = current_trace().process_primitive(primitive, [*operands[:n_fixed], *operands], params)
         return list(results[: n + len(self.written)])
