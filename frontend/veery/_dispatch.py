@@ -645,13 +645,9 @@ def _compiled(closed: ClosedJaxpr, name: str, device: Any, how: How) -> Any:
     compiler = asked.compiler(options) if device.platform == "cpu" else "iree"
     by_libraries = lambda: _by_libraries(closed, name, device, how)
     by_iree = lambda: by_libraries() or compile_jaxpr(closed, name, device, how.donated, how.compiler_options)
+    beside = lambda: compile_jaxpr(closed, name, device, how.donated, how.compiler_options, target=_BESIDE)
+    by_xla = lambda: beside().otherwise_by(by_iree)
     by_lapack = lambda: _by_libraries(closed, name, device, how, such_as=lowering().host.NOT_OF_XLA)
-
-    def by_xla() -> Any:
-        executable = compile_jaxpr(closed, name, device, how.donated, how.compiler_options, target=_BESIDE)
-        executable.otherwise = by_iree
-        return executable
-
     if compiler == "auto" and not (side_effects(closed.effects) or _symbols(closed).sources):
         return _better(closed, name, how, by_iree, by_xla)
     return by_lapack() or by_xla() if compiler == "xla" else by_iree()

@@ -83,10 +83,8 @@ class BesideExecutable:
 
     Attributes:
         inner: the program on XLA's device.
-        otherwise: makes the same program by another compiler, for calls that XLA would not run.
     """
 
-    otherwise: Callable[[], Any] | None = None
     overwritten: tuple[int, ...] = ()
     needs_ready = False
     queue = "xla"
@@ -99,6 +97,7 @@ class BesideExecutable:
             tuple(device.spec(spec.shape, spec.dtype) for spec in side) for side in (inner.inputs, inner.outputs)
         )
         self._by_other: Any = None
+        self._make_other: Callable[[], Any] | None = None
         self.call: Call = self._choose_call()
 
     def __call__(self, buffers: Sequence[Buffer]) -> list[Buffer]:
@@ -131,12 +130,17 @@ class BesideExecutable:
         # Arguments without an address are those that XLA has not seen yet, and deleted ones.
         return self.inner.caller(_twin, Maker(one, many), self.outputs, self._general_call, self._nested_call)
 
+    def otherwise_by(self, make: Callable[[], Any]) -> BesideExecutable:
+        """The program itself, told what makes the same one by another compiler, for calls that XLA would not run."""
+        self._make_other = make
+        return self
+
     def _nested_call(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         """A call by a Python function that a program of XLA waits for."""
         if self._by_other is None:
-            if self.otherwise is None:
+            if self._make_other is None:
                 self.inner.refuse_to_wait()
-            self._by_other = self.otherwise()
+            self._by_other = self._make_other()
         results: list[Buffer] = self._by_other.call(buffers)
         return results
 
