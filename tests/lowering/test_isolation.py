@@ -20,7 +20,7 @@ import pytest
 from support import phases, slow_changes
 
 import veery
-from veery_lowering.compiler import isolation
+from veery_lowering.compiler import helper as helper_process, isolation
 from veery_lowering.compiler.isolation import Deadline
 from veery_lowering.errors import CompileError, CompilerCrash, CompilerTimeout
 from veery_lowering.targets import Traits, resolve
@@ -192,25 +192,25 @@ def test_nothing_is_left_behind() -> None:
     assert helper not in children_of(os.getpid())  # whoever waits for all children need not wait for it
 
 
-def test_a_process_that_is_done_compiles_again(meeting: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the same options, unless it failed; it ends when there is nothing to do."""
-    monkeypatch.setenv("NUMBER", "1")
+def test_a_process_that_is_done_compiles_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same options, unless it failed, and not for ever."""
     helpers: list[Any] = []
     monkeypatch.setattr(isolation, "_idle", helpers)
-    who = lambda: {int(path.name) for path in meeting.iterdir()}
-    programs = {compiled(slow_changes.meet) for _ in range(3)}
-    (first,) = who()
-    programs.add(compiled(slow_changes.meet, flags=(*FLAGS, "--iree-opt-const-eval=false")))
-    assert len(programs) == 1 and len(who()) == 2
-    with pytest.raises(CompilerCrash, match="SIGKILL"):
-        compiled(slow_changes.be_killed)
-    assert is_gone(first)
-    programs.add(compiled(slow_changes.meet))
+    kind = (FLAGS, True)
+    process = lambda kind=kind: isolation.call(os.getpid, kind=kind)
+    first = process()
+    assert process() == process() == first != process((FLAGS, False))
     with pytest.raises(NotImplementedError):
-        compiled(slow_changes.fail)
-    programs.add(compiled(slow_changes.meet))
-    assert len(programs) == 1 and len(who()) == 4
-    wait_for(lambda: all(map(is_gone, who())))
+        isolation.call(slow_changes.fail, None, kind=kind)
+    second = process()
+    with pytest.raises(CompilerCrash, match="SIGKILL"):
+        isolation.call(slow_changes.be_killed, None, kind=kind)
+    third = process()
+    isolation.call(os.getpid, kind=kind, memory=1 << 30)
+    fourth = process()
+    assert len({first, second, third, fourth}) == 4, "a process was not new"
+    processes = {process() for _ in range(helper_process._TIMES)}
+    assert len(processes) == 2 and fourth in processes
     for helper in helpers:
         helper.close()
 

@@ -31,6 +31,7 @@ _LARGEST_FLAGS = 1 << 16
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _PAUSE = 0.1  # seconds without a request after which there is time to prepare a session
 _STAYS = 1.0  # seconds that a child waits for another compilation
+_TIMES = 32  # that it compiles: a context keeps what was ever in it
 
 Kind = tuple[tuple[str, ...], bool]  # of compilations: flags, and whether by the short pipeline
 
@@ -122,8 +123,8 @@ def _answer(connection: socket.socket, temporary: str | None = None, ward: socke
     except Exception as error:
         problem = _sendable(error)
     reply = pickle.dumps((result, problem, _text(2)), pickle.HIGHEST_PROTOCOL)
-    more = problem is None and memory is None
-    if more and ward is not None:
+    more = ward is not None and problem is None and memory is None
+    if ward is not None and more:
         ward.send(b"+")
     send(connection, reply)
     return more
@@ -296,7 +297,9 @@ class _Server:
             for output in (1, 2):
                 os.dup2(log.fileno(), output)
             _go_first()
-            while _answer(connection, folder, ward):
+            left = _TIMES
+            while _answer(connection, folder, ward if left > 1 else None):
+                left -= 1
                 connection.close()
                 message, files, _, _ = socket.recv_fds(ward, 1, 1)
                 if not message:
