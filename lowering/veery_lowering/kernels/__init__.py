@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from veery_lowering.kernels._arithmetic import Unfit
@@ -56,19 +56,29 @@ def _fuse_moves(block: Any, module: Any) -> int:
     rest = [op.results[0] for op in operations if op.name in ROOTS or op.name == "stablehlo.scatter"]
     places = {x: number for number, op in enumerate(operations) for x in op.results} if rest else {}
     while rest:
-        op = rest.pop().owner
-        try:
-            kernel = ScatterKernel(op, places) if op.name == "stablehlo.scatter" else JoinKernel(root_of(op), places)
+        op = rest.pop().owner.operation
+        for kernel in _kernels(op, places):
             kernel.replace(module, _unused(module, "veery_move"))
+            rest = [x for x in rest if x not in kernel.inside]
+            count += 1
+    return count
+
+
+def _kernels(op: Any, places: Mapping[Any, int]) -> Iterator[JoinKernel | ScatterKernel]:
+    """A kernel of a move with what follows, or else without that; none if there is no such."""
+    make = ScatterKernel if op.name == "stablehlo.scatter" else JoinKernel
+    for root in dict.fromkeys([op] if make is ScatterKernel else [root_of(op), op]):
+        try:
+            kernel = make(root, places)
+            kernel.executable.text("kernel")
         except Unfit:
             continue
         except Exception:
             # The program is right without the kernel, only slower.
             _logger.warning("the kernel of a move could not be written; IREE makes several dispatches", exc_info=True)
         else:
-            rest = [x for x in rest if x not in kernel.inside]
-            count += 1
-    return count
+            yield kernel
+            return
 
 
 def _unused(module: Any, start: str) -> str:

@@ -169,16 +169,18 @@ def changed(form: Form, change: Callable[[View], View]) -> Form:
 
 def leaves(form: Form) -> list[View]:
     """The views that a value is computed from."""
-    found: dict[int, View] = {}
-    seen: set[int] = set()
+    return [x for x in nodes(form) if isinstance(x, View)]
+
+
+def nodes(form: Form) -> list[Form]:
+    """All that a value is computed from, and it, each once."""
+    found: dict[int, Form] = {}
 
     def visit(x: Form) -> None:
-        if id(x) in seen:
+        if id(x) in found:
             return
-        seen.add(id(x))
-        if isinstance(x, View):
-            found[id(x)] = x
-        elif isinstance(x, (Lazy, Taken)):
+        found[id(x)] = x
+        if isinstance(x, (Lazy, Taken)):
             for operand in x.operands if isinstance(x, Lazy) else (x.base, *x.numbers):
                 visit(operand)
 

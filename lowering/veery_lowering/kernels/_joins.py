@@ -18,10 +18,10 @@ from veery_lowering.kernels import _indexed, _moves  # noqa: F401  (each registe
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
-from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, whole
+from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, nodes, whole
 from veery_lowering.kernels._nests import ALTERNATING
 from veery_lowering.kernels._reading import integers, static_shape
-from veery_lowering.kernels._windows import CHEAP, Opaque, Parts, work_of
+from veery_lowering.kernels._windows import CHEAP, Opaque, Parts, work_at, work_of
 from veery_lowering.mlir import base_name
 
 JOINS = frozenset(("stablehlo.concatenate", "stablehlo.pad"))
@@ -29,6 +29,8 @@ ROOTS = JOINS | {"stablehlo.gather"}
 _VIEWS = frozenset("broadcast_in_dim reshape reverse slice transpose".split())
 # How much more may be computed because values are used at several places than if each were computed once.
 _MOST_REPEATED = 1.5
+# Operations and operands of all parts: what has more takes long to compile.
+_MOST_NODES = 400
 # Elements for which a workgroup is worth its start, and how many there are at most.
 _LEAST_SHARE = 1 << 13
 _MOST_WORKGROUPS = 64
@@ -58,15 +60,18 @@ class JoinKernel:
             self.inside = computed(root, places, outside)
             self.body, output = Body(), Buffer("%out", dtype, math.prod(shape))
             try:
-                parts = Parts(self.body, set(self.inside))
-                written = parts.of(self.result, whole(output, shape))
+                written = Parts(self.body, set(self.inside)).of(self.result, whole(output, shape))
             except Opaque as opaque:
                 outside.add(opaque.value)
                 continue
-            repeated = [value for value in self.inside if value != self.result and len(_users(value)) > 1]
-            if not repeated or parts.work() <= _MOST_REPEATED * sum(map(work_of, self.inside)):
+            computed_here = [value for value in self.inside if base_name(value.owner.name) not in _VIEWS]
+            repeated = [value for value in computed_here if value != self.result and len(_users(value)) > 1]
+            work = sum(work_at(form) * math.prod(place.shape) for place, form in written)
+            if not repeated or work <= _MOST_REPEATED * sum(map(work_of, self.inside)):
                 break
             outside.update(repeated)
+        if sum(len(nodes(form)) for _, form in written) > _MOST_NODES:
+            raise Unfit("many operations in many parts")
         made = {value.owner.name for value in self.inside}
         if made.isdisjoint(ROOTS):
             raise Unfit("nothing is joined or looked up")

@@ -12,7 +12,7 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import Body, checked
-from veery_lowering.kernels._forms import Form, Lazy, Taken, Uniform, View, changed, leaves
+from veery_lowering.kernels._forms import Form, Lazy, Taken, Uniform, View, changed, leaves, nodes
 from veery_lowering.kernels._indexed import gathered
 from veery_lowering.kernels._reading import comparison, integers, static_shape
 from veery_lowering.mlir import base_name, ir
@@ -122,10 +122,6 @@ class Parts:
                 raise Unfit("many parts")
         return found[::-1]
 
-    def work(self) -> int:
-        """How much is computed, in cheap operations."""
-        return sum(_cost(value) * math.prod(window.sizes) for value, window in self._made if value in self.inside)
-
     def form(self, value: Any, window: Window) -> Form:
         """A part of a value.
 
@@ -168,12 +164,17 @@ class Parts:
 
 
 def work_of(value: Any) -> int:
-    """How much it is to compute a value, in cheap operations."""
-    return _cost(value) * math.prod(static_shape(value))
+    """How much it is to compute all elements of a value, in cheap operations."""
+    return _cost(base_name(value.owner.name)) * math.prod(static_shape(value))
 
 
-def _cost(value: Any) -> int:
-    name = base_name(value.owner.name)
+def work_at(form: Form) -> int:
+    """How much it is to compute one element of a form."""
+    found = nodes(form)
+    return sum(_cost(x.name) if isinstance(x, Lazy) else isinstance(x, Taken) for x in found)
+
+
+def _cost(name: str) -> int:
     return (1 if name in CHEAP else _COST) if name in ELEMENTWISE else int(name == "gather")
 
 

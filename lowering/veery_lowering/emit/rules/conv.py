@@ -18,6 +18,8 @@ Spec = Sequence[int]
 # How many parts are copied for a product in a convolution's place, and how many elements, 64 MB of float32.
 _MOST_PARTS = 32
 _MOST_COPIED = 1 << 24
+# Features of the lines times those of the result: of fewer the parts are columns of few elements.
+_LEAST_FEATURES = 8
 
 
 @rule("conv_general_dilated", any_shape=True)
@@ -130,7 +132,11 @@ def _as_product(lhs: Value, rhs: Value, shape: Sequence[int], window: dict[str, 
     (stride,), ((low, high),) = window["window_strides"], window["padding"]
     (between,), (apart,) = window["lhs_dilation"] or (1,), window["rhs_dilation"] or (1,)
     (width, features, out), (batch, places, _) = hlo.shape_of(rhs), shape
-    if min(width, places) > _MOST_PARTS or batch * places * width * features > _MOST_COPIED:
+    if (
+        features * out < _LEAST_FEATURES
+        or min(width, places) > _MOST_PARTS
+        or batch * places * width * features > _MOST_COPIED
+    ):
         return None
     zero = hlo.constant(np.zeros((), dtype))
     x = hlo.pad(lhs, zero, (0, low, 0), (0, high, 0), (0, between - 1, 0))
