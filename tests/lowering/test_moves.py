@@ -44,7 +44,9 @@ def agree(calls: list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]]) -> Non
             assert_close(actual, np.asarray(wanted), 0)
 
 
-@pytest.mark.parametrize(("dtype", "shape"), [(np.float32, (130, 36)), (np.uint8, (6, 10))], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [(np.float32, (130, 36)), (np.uint8, (6, 10)), (np.float16, (6, 10))], ids=str
+)
 def test_joins(dtype: Any, shape: tuple[int, ...]) -> None:
     agree([(fun, (array(shape, dtype),)) for fun in JOINS.values()])
 
@@ -108,7 +110,8 @@ I = np.arange(100, dtype=np.int32)
         (lambda x, i: x[i] * 2, (X, I), 1),
         (lambda x, i: ops.segment_sum(x[i] * 2, i, 50), (X, I), 1),
         (lambda x, i: x.at[i].add(1.0), (X, I), 0),
-        (lambda x: jnp.stack([x, x], -1), (X.astype(np.float16),), 0),
+        (lambda x: jnp.stack([x, x], -1), (X.astype(np.float16),), 1),
+        (lambda x: jnp.stack([x, x], -1), (X.astype(np.complex64),), 0),
         (lambda x: x[::2] + 1, (X,), 0),
     ],
 )

@@ -58,7 +58,7 @@ class Lines:
 
 def spelled(dtype: np.dtype, shape: str = "") -> str:
     """The type of a scalar ("") or of a vector ("8x"); integers have no sign."""
-    kind = {"f": f"f{8 * dtype.itemsize}", "b": "i1"}.get(dtype.kind, f"i{8 * dtype.itemsize}")
+    kind = {"f": f"f{8 * dtype.itemsize}", "b": "i1", "V": "bf16"}.get(dtype.kind, f"i{8 * dtype.itemsize}")
     return f"vector<{shape}{kind}>" if shape else kind
 
 
@@ -67,13 +67,18 @@ def literal(value: object, dtype: np.dtype) -> str:
     array = np.asarray(value, dtype)
     if dtype.kind == "b":
         return "true" if array else "false"
-    if dtype.kind == "f":
+    if dtype.kind in "fV":
         return f"0x{int(array.view(f'u{dtype.itemsize}')):0{2 * dtype.itemsize}X}"
     return str(int(array.view(f"i{dtype.itemsize}")))
 
 
 def supported(dtype: np.dtype) -> bool:
     return dtype.kind in "iub" or (dtype.kind == "f" and dtype.itemsize in (4, 8))
+
+
+def movable(dtype: np.dtype) -> bool:
+    """Whether a kernel can hold it where nothing is computed of it."""
+    return supported(dtype) or dtype.name in ("float16", "bfloat16")
 
 
 def _table(text: str) -> dict[str, dict[str, str]]:

@@ -42,6 +42,9 @@ def writes(*names: str) -> Callable[[Callable[[Body, Any], Form | None]], Callab
 class Body:
     """Writes operations, and what they need from outside.
 
+    Args:
+        holds: whether arrays from outside may be of a dtype.
+
     Attributes:
         inputs: the buffers of arrays from outside.
         scratch: memory beyond the stack.
@@ -49,7 +52,8 @@ class Body:
         in_place: names of the buffers that a trip writes to before its end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, holds: Callable[[np.dtype], bool] = supported) -> None:
+        self.holds = holds
         self.out = Lines()
         self.nests = Nests(self.out)
         self.inputs: dict[Any, Buffer] = {}
@@ -72,7 +76,7 @@ class Body:
         return self._env[value]
 
     def _from_outside(self, value: Any) -> Form:
-        shape, dtype = checked(value)
+        shape, dtype = checked(value, self.holds)
         element = hlo.splat_of(value)
         if element is not None:
             return Uniform(self.out.constant(element, dtype, ""), dtype)
@@ -272,14 +276,14 @@ _UPDATES = frozenset(("stablehlo.dynamic_update_slice", "stablehlo.scatter"))
 _LAZY_MOVES = frozenset("reshape transpose slice reverse".split())
 
 
-def checked(value: Any) -> tuple[tuple[int, ...], np.dtype]:
+def checked(value: Any, holds: Callable[[np.dtype], bool] = supported) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and dtype of a value that a kernel can hold.
 
     Raises:
         Unfit: it cannot.
     """
     shape, dtype = static_shape(value), hlo.dtype_of(value)
-    if not supported(dtype) or 0 in shape:
+    if not holds(dtype) or 0 in shape:
         raise Unfit(f"{dtype} of shape {shape}")
     return shape, dtype
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels import _indexed, _moves  # noqa: F401  (each registers what it writes)
-from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
+from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit, movable, supported
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, nodes, whole
@@ -52,13 +52,15 @@ class JoinKernel:
     def __init__(self, root: Any, places: Mapping[Any, int]) -> None:
         self.root = root
         (self.result,) = root.results
-        shape, dtype = checked(self.result)
+        if not _fits(root):
+            raise Unfit(root.name)
+        shape, dtype = static_shape(self.result), hlo.dtype_of(self.result)
         if dtype.kind == "b" or math.prod(shape) == 1:
             raise Unfit(f"{dtype} of shape {shape}")
         outside: set[Any] = set()
         while True:
             self.inside = computed(root, places, outside)
-            self.body, output = Body(), Buffer("%out", dtype, math.prod(shape))
+            self.body, output = Body(movable), Buffer("%out", dtype, math.prod(shape))
             try:
                 written = Parts(self.body, set(self.inside)).of(self.result, whole(output, shape))
             except Opaque as opaque:
@@ -121,9 +123,7 @@ def root_of(join: Any) -> Any:
         name = base_name(user.name)
         if user.block != op.operation.block or not (name in ELEMENTWISE or name in ("slice", "reverse", *_JOINED)):
             return op
-        try:
-            checked(user.results[0])
-        except Unfit:
+        if not _fits(user):
             return op
         op = user
 
@@ -157,14 +157,9 @@ def _may_compute(value: Any, found: dict[Any, None]) -> bool:
     name = base_name(op.name)
     if name == "optimization_barrier":  # between what is scattered and the scatter
         return all(user.name == "stablehlo.scatter" and user.results[0] in found for user in _users(value))
-    if len(op.results) != 1 or hlo.is_constant(value):
+    if len(op.results) != 1 or hlo.is_constant(value) or not _fits(op):
         return False
-    try:
-        shape, dtype = checked(value)
-        for x in op.operands:
-            checked(x)
-    except Unfit:
-        return False
+    shape = static_shape(value)
     if name in _VIEWS:
         return name != "transpose" or _keeps_rows(op) or math.prod(shape) < _MANY
     users = _users(value)
@@ -175,6 +170,18 @@ def _may_compute(value: Any, found: dict[Any, None]) -> bool:
     if op.name not in ROOTS and name not in ELEMENTWISE:
         return False
     return name in CHEAP or math.prod(shape) == 1 or not any(map(_enlarges, users))
+
+
+def _fits(op: Any) -> bool:
+    """Whether a kernel can hold what an operation reads and gives: half precision where it is moved alone."""
+    name = base_name(op.name)
+    holds = movable if name in _VIEWS or op.name in ROOTS or name == "select" else supported
+    try:
+        for x in (*op.results, *op.operands):
+            checked(x, holds)
+    except Unfit:
+        return False
+    return True
 
 
 def _users(value: Any) -> set[Any]:

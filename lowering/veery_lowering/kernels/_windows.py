@@ -11,7 +11,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
-from veery_lowering.kernels._body import Body, checked
+from veery_lowering.kernels._body import Body
 from veery_lowering.kernels._forms import Form, Lazy, Taken, Uniform, View, changed, leaves, nodes
 from veery_lowering.kernels._indexed import gathered
 from veery_lowering.kernels._reading import comparison, integers, static_shape
@@ -142,7 +142,7 @@ class Parts:
         if name == "optimization_barrier":
             return self.form(op.operands[ir.OpResult(value).result_number], window)
         if name in ELEMENTWISE:
-            _, dtype = checked(value)
+            dtype = hlo.dtype_of(value)
             forms = [self._operand(x, window) for x in op.operands]
             return Lazy(name, comparison(op), tuple(forms), dtype)
         return _PARTS[name](self, op, window)
@@ -155,7 +155,7 @@ class Parts:
 
     def _constant(self, value: Any, window: Window) -> Form | None:
         """One element of a small constant; None where there are several, or it is none."""
-        _, dtype = checked(value)
+        dtype = hlo.dtype_of(value)
         few = math.prod(window.sizes) == 1 and math.prod(static_shape(value)) <= _SMALL
         if not few or dtype.kind not in "iu" or not hlo.is_constant(value):
             return None
