@@ -220,7 +220,8 @@ def test_dtype_of_values():
     for x in ([1], object(), None, np.float32):
         with pytest.raises(TypeError, match="Cannot determine dtype of"):
             dtypes.dtype_of(x)
-    assert [dtypes.is_weakly_typed(x) for x in (True, 1, 1.0, np.int8(1), np.float64(1))] == [True] * 3 + [False] * 2
+    numbers = (1, 1.0, True, np.int8(1), np.float64(1))
+    assert [dtypes.is_weakly_typed(x) for x in numbers] == [True] * 2 + [False] * 3
 
 
 def test_issubdtype():

@@ -279,6 +279,7 @@ def test_weak_types_stay_weak():
         assert weak(veery.grad(lambda z: z.real**2 + z.imag**2), 3 + 4j) == [False]  # as in JAX
         assert weak(veery.grad(doubled), 1.0) == [True] and weak(veery.grad(doubled), np.float32(1)) == [False]
         assert weak(lambda p: lax.cond(p, lambda: 1.0, lambda: 2.0), True) == [True]
+        assert weak(lambda: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1]), (0, True))) == [True, False]
         assert weak(lambda p: lax.cond(p, lambda: 1.0, lambda: np.float32(2)), True) == [False]
         assert weak(lambda p: lax.cond(p, lambda: np.float32(2), lambda: 1.0), True) == [True]
         assert weak(veery.jit(lambda x: (2.0, lax.mul(x, 2.0))), 1.0) == [True, True]

@@ -242,12 +242,14 @@ def _scalar_node(scalar_type: type) -> str:
 
 
 def is_weakly_typed(x: Any) -> bool:
-    """Whether `x` takes the dtype of what it meets: a Python scalar, or an array made from such alone.
+    """Whether `x` takes the dtype of what it meets: a number of Python, or an array made from such alone.
 
-    >>> is_weakly_typed(1.0), is_weakly_typed(np.float32(1.0))
-    (True, False)
+    >>> is_weakly_typed(1.0), is_weakly_typed(np.float32(1.0)), is_weakly_typed(True)
+    (True, False, False)
     """
-    return is_python_scalar(x) or bool(getattr(getattr(x, "aval", None), "weak_type", False))
+    if is_python_scalar(x):
+        return not isinstance(x, bool)
+    return bool(getattr(getattr(x, "aval", None), "weak_type", False))
 
 
 def check_valid_dtype(dtype: DType) -> None:
@@ -302,7 +304,7 @@ def _operand(x: Any) -> tuple[DType, bool]:
     if isinstance(x, (np.dtype, str, type, ExtendedDType)):
         return check_and_canonicalize_user_dtype(x, "dtype"), False
     dtype = dtype_of(x)
-    return dtype, is_weakly_typed(x) and dtype != _bool
+    return dtype, is_weakly_typed(x)
 
 
 # Promotion.

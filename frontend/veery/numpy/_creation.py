@@ -461,7 +461,7 @@ def full(
     Array([7, 7, 7], dtype=int32, weak_type=True)
     """
     fill_value = ensure_arraylike("full", fill_value)
-    weak = dtype is None and dtypes.is_weakly_typed(fill_value) and not isinstance(fill_value, bool)
+    weak = dtype is None and dtypes.is_weakly_typed(fill_value)
     target = dtypes.dtype_of(fill_value) if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype, "full")
     return place(_full(_shape_argument(shape), fill_value, target, weak), device, out_sharding)
 
