@@ -224,8 +224,8 @@ def _boundaries(name: str, indices_or_sections: Any, size: int, uneven: bool) ->
     where = f"in jax.numpy.{name} argument indices_or_sections"
     if dtypes.issubdtype(dtypes.dtype_of(indices_or_sections), np.floating):
         check_concrete(indices_or_sections, where)
-        whole = float(indices_or_sections)
-        indices_or_sections = int(whole) if whole.is_integer() else indices_or_sections
+        whole = int(indices_or_sections)
+        indices_or_sections = whole if whole == indices_or_sections else indices_or_sections
     sections = concrete_int(indices_or_sections, where)
     if sections <= 0:
         raise ValueError("number sections must be larger than 0.")
