@@ -50,13 +50,13 @@ def lobpcg_standard(
 
     def residuals(x: Array, values: Array) -> tuple[Array, Array]:
         product = times(x)
-        rest = product - x * values
+        rest = product - x * values[None]
         size = jnp.linalg.norm(product, axis=0) + values
         return rest, jnp.linalg.norm(rest, axis=0) <= tol * 10 * n * size
 
     def step(state: Any) -> Any:
-        i, x, values, last, rest, done = state
-        rest, rest_there = _basis(jnp.where(done, 0, rest), x)
+        i, x, values, last, rest, _ = state
+        rest, rest_there = _basis(rest, x)
         last, last_there = _basis(last, jnp.concatenate([x, rest], axis=1))
         space = jnp.concatenate([x, rest, last], axis=1)
         there = jnp.concatenate([jnp.ones(k, bool), rest_there, last_there])
@@ -103,11 +103,11 @@ def _basis(vectors: Array, known: Array) -> tuple[Array, Array]:
     for _ in range(2):
         for _ in range(2):
             vectors = vectors - _mm(known, _mm(known.T, vectors))
-        norms = jnp.linalg.norm(vectors, axis=0)
+        norms = jnp.linalg.norm(vectors, axis=0, keepdims=True)
         scaled = vectors / jnp.where(norms > 0, norms, 1)
         values, inner = jnp.linalg.eigh(_mm(scaled.T, scaled))
         there = values > 10 * jnp.finfo(vectors.dtype).eps * vectors.shape[1]
-        vectors = _mm(scaled, inner) * jnp.where(there, lax.rsqrt(jnp.where(there, values, 1)), 0)
+        vectors = _mm(scaled, inner) * jnp.where(there, lax.rsqrt(jnp.where(there, values, 1)), 0)[None]
     return vectors, there
 
 
