@@ -127,6 +127,12 @@ def test_values_whose_derivatives_would_be_lost_are_refused(fun):
             transformed()
 
 
+def test_fill_values_have_no_derivatives():
+    with pytest.raises(TracerArrayConversionError):
+        veery.grad(lambda fill: jnp.take(X[0], 9, mode="fill", fill_value=fill))(1.0)
+    assert float(jnp.take(X[0], 9, mode="fill", fill_value=jnp.float32(7))) == 7.0
+
+
 @pytest.mark.compiler
 def test_transformations_of_indexing_and_reductions():
     x = jnp.array(X)

@@ -229,7 +229,7 @@ def plan_gather(
     """The static part of an index expression and the integers and integer arrays in it."""
     slices = tuple(e if isinstance(e, Slice) else None for e in index.entries)
     arrays = [e for e in index.entries if not isinstance(e, Slice)]
-    fill = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    fill = np.asarray(fill_value).item() if hasattr(fill_value, "item") else fill_value
     return Plan(index.newaxes, slices, indices_are_sorted, unique_indices, mode, fill, wrap_negative), arrays
 
 
