@@ -244,13 +244,19 @@ def test_what_is_no_array_is_passed_as_it_is(mesh):
 
     specs = ({"mark": None, "factor": P()}, P("x"), None)
     f = veery.shard_map(scaled, mesh=mesh, in_specs=specs, out_specs=P("x"))
+    np.testing.assert_array_equal(
+        veery.shard_map(lambda _, x: x, mesh=mesh, in_specs=(None, P("x")), out_specs=P("x"))(None, X), X
+    )
     given = {"factor": np.float32(2), "mark": mark}
     for call in (lambda x: f(given, x, (2, 2)), veery.jit(lambda x: f(given, x, (2, 2)))):
         np.testing.assert_allclose(call(X), 2 * X + 1)
 
 
 def test_derivatives_of_integers_are_results_with_shardings(mesh):
-    whole = NamedSharding(mesh, P())
+    whole, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P("x"))
+    # None in the place of an array has no sharding of its own
+    assert veery.jit(lambda _, x: x + 1, in_shardings=(None, rows))(None, X).sharding == rows
+    assert veery.device_put((None, X, X), (None, rows, whole))[1].sharding == rows
     f = veery.jit(veery.grad(lambda i, x: x.sum(), argnums=(0, 1), allow_int=True), out_shardings=whole)
     assert [x.dtype for x in f(np.arange(3), X)] == [veery.dtypes.float0, np.float32]
 

@@ -47,7 +47,7 @@ class JitShardings:
         if _is_place(ins):
             ins = (ins,) * len(args)
         _check_is_prefix(ins, args)
-        found = tree.broadcast_prefix(ins, args, is_leaf=lambda x: x is None)
+        found = tree.broadcast_optional(ins, args)
         return [self._ready(place, x, "in_shardings") for place, x in zip(found, leaves)]
 
     def of_results(self, out_tree: Any, outs: list[Any]) -> list[Any]:

@@ -137,7 +137,7 @@ def _places(device: Any, x: Any, leaves: list[Any]) -> list[Any]:
     if device is None or hasattr(device, "device_kind") or isinstance(device, _PLACES):
         return [device] * len(leaves)
     try:
-        return tree.broadcast_prefix(device, x, is_leaf=lambda place: place is None)
+        return tree.broadcast_optional(device, x)
     except ValueError:
         details = [error("device_put device") for error in tree_errors.prefix_errors(device, x, lambda p: p is None)]
         raise ValueError(

@@ -197,7 +197,7 @@ def _given(in_specs: Any, args: tuple) -> list[Any]:
     """What is given for each leaf of the arguments: a spec or None."""
     prefix = tuple(in_specs) if isinstance(in_specs, (tuple, list)) else (in_specs,) * len(args)
     try:
-        return tree.broadcast_prefix(prefix, args, is_leaf=lambda x: x is None)
+        return tree.broadcast_optional(prefix, args)
     except ValueError:
         _explain_mismatch("in_specs", prefix, args)
         raise

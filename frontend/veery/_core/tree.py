@@ -532,6 +532,21 @@ def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf | None = 
     >>> broadcast_prefix([1, 2], ["a", ("b", "c")])
     [1, 2, 2]
     """
+    return _broadcast_prefix(prefix_tree, full_tree, is_leaf, is_leaf)
+
+
+def broadcast_optional(prefix_tree: Any, full_tree: Any) -> list[Any]:
+    """As `broadcast_prefix`, where None is a leaf of the prefix, and in `full_tree` a node without leaves as ever.
+
+    >>> broadcast_optional((None, 1), (None, "a")), broadcast_optional((None, 1), ("a", None))
+    ([1], [None])
+    """
+    return _broadcast_prefix(prefix_tree, full_tree, lambda x: x is None, None)
+
+
+def _broadcast_prefix(
+    prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf | None, is_leaf_of_full: IsLeaf | None
+) -> list[Any]:
     leaves, treedef = tree_flatten(prefix_tree, is_leaf)
     try:
         subtrees = treedef.flatten_up_to(full_tree)
@@ -539,7 +554,8 @@ def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf | None = 
         if errors := prefix_errors(prefix_tree, full_tree, is_leaf):
             raise errors[0]("broadcast_prefix prefix_tree") from None
         raise
-    return [leaf for leaf, subtree in zip(leaves, subtrees) for _ in range(tree_structure(subtree, is_leaf).num_leaves)]
+    counts = [tree_structure(subtree, is_leaf_of_full).num_leaves for subtree in subtrees]
+    return [leaf for leaf, count in zip(leaves, counts) for _ in range(count)]
 
 
 def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf | None = None) -> Any:
