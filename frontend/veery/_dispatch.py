@@ -20,7 +20,7 @@ from veery._core import compiler_options as asked, dtypes, monitoring, provided,
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config, default_device as use_default_device
-from veery._core.device import Device
+from veery._core.device import Device, forget_arrays
 from veery._core.dimensions import Symbols, is_symbolic, symbols_of
 from veery._core.errors import JaxRuntimeError
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr, subjaxprs
@@ -52,10 +52,11 @@ def runtime() -> Any:
 
     Device.register(veery_runtime.Device)
     veery_runtime.buffer_protocol.redirect(ArrayImpl, "_a")
-    if config.jax_num_cpu_devices and config.jax_num_cpu_devices > 0:
-        veery_runtime.configure(num_cpu_devices=config.jax_num_cpu_devices)
     veery_runtime.configure(
-        records=lambda: lowering().disk_cache().directory, asynchronous=lambda: config.jax_cpu_enable_async_dispatch
+        num_cpu_devices=max(config.jax_num_cpu_devices or 0, 0) or None,
+        records=lambda: lowering().disk_cache().directory,
+        asynchronous=lambda: config.jax_cpu_enable_async_dispatch,
+        lost=forget_arrays,
     )
     veery_runtime.errors.raise_also_as(JaxRuntimeError)
     return veery_runtime

@@ -35,8 +35,9 @@ def configure(
     num_cpu_devices: int | None = None,
     records: Callable[[], Path] | None = None,
     asynchronous: Callable[[], bool] | None = None,
+    lost: Callable[[], None] | None = None,
 ) -> None:
-    """Sets the number of virtual CPU devices, and what is asked for when a plugin is loaded.
+    """Sets the number of virtual CPU devices, what is asked for when a plugin is loaded, and who hears of losses.
 
     Args:
       num_cpu_devices: more can be asked for at any time, of a plugin for CPUs until it is loaded; fewer only before the
@@ -44,9 +45,11 @@ def configure(
         programs for JAX set, XLA_FLAGS=--xla_force_host_platform_device_count=8 (default 1).
       records: says the folder for what is remembered of plugins when it is needed; without it nothing is.
       asynchronous: says whether calls of plugins for CPUs return before they are done, where the plugin can do both.
+      lost: is called when a driver has given a device up, and its buffers have failed.
     """
     global _cpu_count, _records, _asynchronous
     _records, _asynchronous = records or _records, asynchronous or _asynchronous
+    GpuDevice.lost = lost or GpuDevice.lost
     if num_cpu_devices is None:
         return
     if num_cpu_devices < 1:

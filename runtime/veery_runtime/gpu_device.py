@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ class GpuDevice(Device):
     """
 
     host_visible = False
+    lost: ClassVar[Callable[[], None] | None] = None  # what to call after a loss
 
     def __init__(self, id: int, platform: str, kind: str, open: Callable[[], iree.HalDevice], target: str) -> None:
         self.platform = platform
@@ -53,6 +54,8 @@ class GpuDevice(Device):
             # No buffer of the lost device may reach a program on the new one: drivers die of foreign handles.
             for buffer in self.live_buffers():
                 buffer._ref, buffer._pending = None, completion.Failed(error)
+        if GpuDevice.lost is not None:
+            GpuDevice.lost()
 
     def upload(self, array: np.ndarray[Any, Any], spec: Spec) -> Any:
         hal = self.hal

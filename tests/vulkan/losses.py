@@ -80,3 +80,15 @@ def test_calls_that_wait_for_a_lost_device_do_not_reach_the_new_one(vulkan: Any)
     with pytest.raises(runtime.DeviceLostError):
         waiting.block_until_ready()
     assert float(loop(veery.device_put(ones, vulkan)).sum()) >= 100
+
+
+def test_numbers_that_are_kept_are_brought_anew(vulkan: Any) -> None:
+    """Python's numbers in eager calls, and where eager slices start, stay on a device from call to call."""
+    ones = np.ones(3, np.float32)
+    with veery.default_device(vulkan):
+        x, doomed = veery.device_put(ones, vulkan), veery.device_put(ones, vulkan)
+        expected = float((x * 0.5)[1])
+        _lose(vulkan, _buffer(doomed))
+        with pytest.raises(runtime.DeviceLostError):
+            doomed.block_until_ready()
+        assert float((veery.device_put(ones, vulkan) * 0.5)[1]) == expected == 0.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from typing import Any
 
 
 class Device(abc.ABC):
@@ -17,3 +18,18 @@ class Device(abc.ABC):
     id: int
     platform: str
     device_kind: str
+
+
+_with_arrays: list[Any] = []
+
+
+def keeps_arrays(cached: Any) -> Any:
+    """Decorate a cached function whose results have arrays: they are made anew after a device's loss."""
+    _with_arrays.append(cached)
+    return cached
+
+
+def forget_arrays() -> None:
+    """Forget all arrays that such functions keep."""
+    for cached in _with_arrays:
+        cached.cache_clear()

@@ -14,6 +14,7 @@ from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.array import ArrayImpl
 from veery._core.config import config
+from veery._core.device import keeps_arrays
 from veery._core.trace import Tracer, current_trace, eval_trace
 from veery.numpy._promotion import check_python_int, maybe_aval_of_safe, unwrap
 
@@ -103,6 +104,7 @@ def on_device(x: Any) -> Any:
     return _dispatch.as_array(x)
 
 
+@keeps_arrays
 @functools.lru_cache(maxsize=1024, typed=True)
 def _scalar(value: Any, sign: float | None, x64: bool, device: Any) -> ArrayImpl:
     """A Python scalar on the default device. `sign` tells 0.0 from -0.0, which are equal."""

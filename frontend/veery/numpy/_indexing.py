@@ -16,6 +16,7 @@ from veery import lax
 from veery._core import dtypes
 from veery._core.array import ArrayImpl
 from veery._core.config import config
+from veery._core.device import keeps_arrays
 from veery._core.dimensions import is_symbolic_dim, max_dim, min_dim
 from veery._core.slices import has_slice
 from veery._core.trace import Tracer, current_trace, eval_trace
@@ -176,6 +177,7 @@ def take_int(x: Array, i: int) -> Array:
     return program(x, starts)
 
 
+@keeps_arrays
 @functools.lru_cache(maxsize=4096)
 def _int_plan(shape: tuple[int, ...], i: int, checked: bool) -> tuple[Any, ArrayImpl]:
     index = parse(shape, i)
@@ -183,6 +185,7 @@ def _int_plan(shape: tuple[int, ...], i: int, checked: bool) -> tuple[Any, Array
     return _slice_program((), sizes, (0,)), _starts((wrap(i, index.shape[0]), *(0 for _ in shape[1:])))
 
 
+@keeps_arrays
 @functools.lru_cache(maxsize=4096)
 def _starts(starts: tuple[int, ...]) -> ArrayImpl:
     return from_host(np.array(starts, np.int32 if max(starts, default=0) < 2**31 else np.int64))
