@@ -122,6 +122,7 @@ ROWS = {
     "veery/_core/avals": "primitives/test_elementwise primitives/test_structural",
     "veery/_core/cost": "cli/test_commands dispatch/test_compiler_options",
     "veery/_core/flat": "transforms/test_custom_rules transforms/test_compositions",
+    "veery/_core/device": "vulkan/test_lost_devices",
     "veery/_core/host": "dispatch/test_host_evaluation",
     "veery/_core/compiler_options": "dispatch/test_compiler_options",
     "veery/_core/effects": "transforms/test_callbacks",

@@ -146,7 +146,7 @@ BAD = [
     (("inspect", "absent.vmfb"), 2, "there is no file absent.vmfb"),
     (("inspect", "model.py:double"), 1, "missing 1 required positional argument"),
     (("inspect", "model.py:broken", "--args", "f32[2]"), 1, "has no attribute 'nothing'"),
-    (("inspect", "model.py:double", "--args", "f32[2]", "--stage", "flow", "--target", "tpu"), 2, "target 'tpu'"),
+    (("inspect", "model.py:double", "--args", "f32[2]", "--stage", "flow", "--target", "npu"), 2, "target 'npu'"),
     (("inspect", "model.py:double", "--stage", "nothing"), 2, "'nothing' is not one of"),
     (("inspect", "model.py:double", "--args", "f32[2]", "--stage", "ptx", "--target", "cpu"), 2, "has no ptx code"),
     (("inspect", "cut.mlir"), 2, "cut.mlir: not a StableHLO module"),

@@ -140,7 +140,7 @@ def test_intermediate_ir() -> None:
     assert veery_lowering.lower(g.closed()).intermediate("flow").count("flow.dispatch @") == 1
 
 
-@pytest.mark.parametrize("name", ["tpu", "cpu:", "vulkan:nonsense", "cuda:sm_90"])
+@pytest.mark.parametrize("name", ["npu", "cpu:", "vulkan:nonsense", "cuda:sm_90"])
 def test_unknown_targets(name: str) -> None:
     """The compiler dies of an unknown Vulkan chip, and accepts sm_90 and then fails."""
     if name == "cpu:":

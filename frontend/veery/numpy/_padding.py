@@ -219,7 +219,7 @@ def _positions(size: Any, before: int, after: int, mode: str) -> Any:
     places = lax.iota(np.int32, before + size + after) - before
     n = asarray(size, np.int32)
     if mode == "edge":
-        return lax.clamp(np.int32(0), places, np.int32(n - 1))
+        return lax.clamp(np.int32(0), places, lax.convert_element_type(n - 1, np.int32))
     if mode == "wrap":
         return places % n
     period = 2 * n if mode == "symmetric" else lax.max(2 * n - 2, np.int32(1))

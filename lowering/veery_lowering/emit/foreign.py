@@ -13,6 +13,8 @@ from veery_lowering.mlir import context, ir, operations
 from veery_lowering.program import Signature
 from veery_lowering.types import tensor_type
 
+_BY_IREE = ("cpu", "vulkan", "cuda")
+
 
 @dataclass(frozen=True)
 class Foreign:
@@ -57,7 +59,9 @@ class ForeignByTarget:
     def choose(self, target: str, hardware: str) -> Foreign:
         """The module for "cpu", "vulkan", "cuda", or XLA's devices of a kind; LoweringError when there is none."""
         for platform, module in self.modules:
-            if platform.partition(":")[0] == target or (target == "xla" and platform == hardware):
+            # IREE's modules are not for XLA, whose algebra takes the steps of their exponentials for nothing.
+            is_other = target == "xla" and platform == hardware and platform not in _BY_IREE
+            if is_other or platform.partition(":")[0] == target:
                 return module
         platforms = ", ".join(platform for platform, _ in self.modules)
         raise LoweringError(f"Function '{self.name}' was exported for platforms ({platforms}), it is used on {target}")
