@@ -40,16 +40,17 @@ _SMALL = 4096
 
 def settle(module: Any) -> None:
     """Change the loops of a module operation in place."""
+    zeros: dict[Any, Value] = {}
     for op in operations(module):
         if op.name == "stablehlo.while":
             _settle(op)
         elif op.name == "stablehlo.convert" and not _is_known_to_host(op) and _is_on_host(op.operands[0]):
-            _compute_operand(op, 0)
+            _compute_operand(op, 0, zeros)
     for op in operations(module):
         if op.name == "stablehlo.optimization_barrier":
             for i, (x, result) in enumerate(zip(op.operands, op.results)):
                 if _is_carried(x) and list(result.uses) and not _is_handed_on(x, result):
-                    _compute_operand(op, i)
+                    _compute_operand(op, i, zeros)
 
 
 def _is_known_to_host(conversion: Any) -> bool:
@@ -107,16 +108,18 @@ def _is_handed_on(x: Value, result: Value) -> bool:
     return bool(terminator(x.owner).operands[x.arg_number] == result)
 
 
-def _compute_operand(op: Any, number: int) -> None:
-    """Have an operand computed on the device, anew."""
+def _compute_operand(op: Any, number: int, zeros: dict[Any, Value]) -> None:
+    """Have an operand computed on the device, anew, with a zero of its outermost loop: a call waits for each zero."""
     x = op.operands[number]
     if not x.type.has_static_shape:
         return
+    loop = _outermost_loop(op)
     with op.location:
-        with ir.InsertionPoint(_outermost_loop(op)):
-            zero = _zero()
+        if loop not in zeros:
+            with ir.InsertionPoint(loop):
+                zeros[loop] = _zero()
         with ir.InsertionPoint(op):
-            op.operands[number] = _computed(x, zero)
+            op.operands[number] = _computed(x, zeros[loop])
 
 
 def _outermost_loop(op: Any) -> Any:
