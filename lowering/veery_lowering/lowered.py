@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from veery_lowering.compiler import steps
@@ -13,8 +14,9 @@ from veery_lowering.compiler.inspection import intermediate, temporary_bytes
 from veery_lowering.emit.module import Emission, emit_module
 from veery_lowering.emit.work import estimate_work, is_blocking
 from veery_lowering.errors import LoweringError
+from veery_lowering.kernels import Decision, decisions
 from veery_lowering.mlir import bytecode, context, ir
-from veery_lowering.passes.pipeline import Situation
+from veery_lowering.passes.pipeline import Pass, Situation, watched_by
 from veery_lowering.program import STATIC, Options, Program, Symbols, call_metadata, place_of
 from veery_lowering.targets import Target, resolve
 from veery_lowering.types import is_static
@@ -53,6 +55,21 @@ class Lowered:
         """
         self._refuse_xla(phase)
         return intermediate(self.emission, self.target, self.options, phase, debug_info=debug_info)[0]
+
+    def kernels(self) -> tuple[str, list[Decision]]:
+        """IREE's IR when it has chosen its dispatches, with locations, and what was decided about our own kernels.
+
+        Raises ValueError for a module that XLA compiles.
+        """
+        seen: dict[str, list[Decision]] = {}  # of each pass the last run, since a module may be compiled several times
+
+        def watched(p: Pass, module: Any, change: Callable[[], Any]) -> Any:
+            with decisions() as seen[p.name]:
+                return change()
+
+        with watched_by(watched):
+            flow = self.intermediate("flow", debug_info=True)
+        return flow, list(chain.from_iterable(seen.values()))
 
     def _refuse_xla(self, phase: str) -> None:
         if self.target.backend == "xla":

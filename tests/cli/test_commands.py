@@ -33,6 +33,18 @@ def test_inspect_shows_code(veery, tmp_path):
     assert ".target sm_80" in ok(veery(*double, "--stage", "ptx"))
 
 
+def test_inspect_tells_kernels_from_dispatches_and_why(veery):
+    turns = ("inspect", "model.py:turns", "--args", "f32[8], f32[8,8]", "--stage", "kernels")
+    lines = ok(veery(*turns)).splitlines()
+    kernel, reason = (next(line for line in lines if line.startswith(start)) for start in ("veery_loop_0", "loop "))
+    assert "veery, in buffers" in kernel and "288 B" in kernel and "model.py:20  return lax.fori_loop" in kernel
+    assert "model.py:19  sorted_" in reason and reason.endswith("no kernel of this form holds func.call")
+    found = json.loads(ok(veery(*turns, "--json")))
+    assert [(p["by"], p["loops"]) for p in found["pieces"]] == [("host", 1), ("IREE", 1), ("veery, in buffers", 0)]
+    assert found["pieces"][1]["reads"] == 32 and [d["kind"] for d in found["left"]] == ["loop"]
+    assert "veery" not in ok(veery(*turns, "--target", "vulkan"))
+
+
 def test_statistics_and_differences(veery):
     found = json.loads(ok(veery("inspect", "model.py:layer", *ARGS, "--stats", "--json")))
     product = {"count": 1, "flops": 60, "transcendentals": 0, "bytes": 4 * (10 + 15 + 6)}
@@ -136,7 +148,7 @@ def test_reports(veery, process):
 
 
 BAD = [
-    (("inspect", "model.py:nothing"), 2, "model.py has no function 'nothing'; it has layer, loss, double, broken"),
+    (("inspect", "model.py:nothing"), 2, "model.py has no function 'nothing'; it has layer, loss, double, turns, broken"),
     (("inspect", "absent.py:f"), 2, "there is no file absent.py"),
     (("inspect", "no_such_module:f"), 2, "there is no module 'no_such_module'"),
     (("inspect", "model.py"), 2, "names no function; write file.py:function"),

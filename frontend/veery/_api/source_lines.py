@@ -59,6 +59,11 @@ def is_library(file: str) -> bool:
     return any(folder in Path(file).resolve().parents for folder in folders)
 
 
+def place_in(location: str) -> tuple[str, int] | None:
+    """The user's file and line in the text of a location that needs no aliases."""
+    return _place(location, {})
+
+
 def _place(location: str, aliases: dict[str, str], depth: int = 0) -> tuple[str, int] | None:
     match = next((m for m in _PLACE.finditer(location) if not is_library(m[1])), None)
     if match:

@@ -18,12 +18,13 @@ from veery._cli.application import fail
 MLIR_STAGES = ("input", "abi", "flow", "stream", "executable-sources", "hal", "vm")
 CODE_STAGES = ("llvm", "asm", "spirv", "ptx")
 STAGES = ("jaxpr", "stablehlo", *MLIR_STAGES, *CODE_STAGES)
+SHOWN = (*STAGES, "kernels")
 
 
 @click.command("inspect")
 @click.argument("what")
 @functions.function_options
-@click.option("--stage", type=click.Choice(STAGES), default=None, help="What to show. [default: jaxpr]")
+@click.option("--stage", type=click.Choice(SHOWN), default=None, help="What to show. [default: jaxpr]")
 @click.option("--target", default=None, help='Compile for "cpu:x86-64-v3", "vulkan", "cuda:sm_89", ...')
 @click.option("--annotate", is_flag=True, help="Put the source line beside each operation.")
 @click.option("--stats", is_flag=True, help="Count operations, FLOPs, bytes and dispatches instead.")
@@ -45,6 +46,7 @@ def inspect_command(
       veery inspect model.py:predict --args "f32[8,784], {w: f32[784,10], b: f32[10]}"
       veery inspect model.py:loss --args "f32[8]" --grad --stage stablehlo --annotate
       veery inspect model.py:loss --args "f32[8]" --stage asm --target cpu:x86-64-v3 -o loss.s
+      veery inspect model.py:loss --args "f32[8]" --stage kernels  # what is computed together, and why
       veery inspect model.py:loss --args "f32[8]" --stats
       veery inspect model.py:loss --args "f32[8]" --passes
       veery inspect model.py:loss --args "f32[8]" --timing
@@ -55,7 +57,8 @@ def inspect_command(
       veery inspect exported.mlir --stage flow
 
     Stages: jaxpr (what was traced), stablehlo, IREE's input, flow (dispatches), stream, hal and vm, and the code of the
-    dispatches: llvm, asm (CPU), spirv (Vulkan), ptx (CUDA).
+    dispatches: llvm, asm (CPU), spirv (Vulkan), ptx (CUDA). kernels is a table: the dispatches in turn, what each reads
+    and writes, which are veery's own kernels, and why others are not.
     """
     if Path(what).suffix == ".vmfb":
         from veery._cli.artifacts import show
@@ -75,6 +78,8 @@ def inspect_command(
         return _passes(subject, as_json)
     if timing:
         return _timing(subject, as_json)
+    if stage == "kernels":
+        return _kernels(subject, as_json)
     _show(subject, stage or subject.default_stage, annotate, as_json, out)
 
 
@@ -176,6 +181,28 @@ def _passes(subject: Subject, as_json: bool) -> None:
         return output.emit_json([dataclasses.asdict(effect) for effect in effects])
     rows = [[e.stage, e.name, _did(e), e.file, e.purpose] for e in effects]
     output.table("", ["what it changes", "pass", "did", "file", "without it"], rows)
+
+
+def _kernels(subject: Subject, as_json: bool) -> None:
+    from veery._cli.kernels import pieces
+
+    try:
+        found, left = pieces(*subject.lowered()._lowered.kernels())
+    except ValueError as error:
+        fail(str(error), error)
+    if as_json:
+        return output.emit_json({"pieces": found, "left": left})
+    columns = ["piece", "by", "loops", "reads", "writes", "workgroups", "of"]
+    rows = [[p[c] if c not in ("reads", "writes") else _bytes(p[c]) for c in columns] for p in found]
+    output.table("", columns, rows)
+    if left:
+        click.echo("")
+        columns = ["left to IREE", "of", "because"]
+        output.table("", columns, [[d["kind"], d["of"], d["because"]] for d in left])
+
+
+def _bytes(count: int | None) -> str:
+    return "?" if count is None else output.size(count)
 
 
 def _timing(subject: Subject, as_json: bool) -> None:

@@ -127,10 +127,18 @@ def _fft(eqn: JaxprEqn, operand: np.ndarray, x: np.ndarray) -> np.ndarray:
     return (2 + math.log2(max(math.prod(lengths), 1))) * np.broadcast_to(whole, x.shape)
 
 
+def _erf_inv(eqn: JaxprEqn, operand: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Those of a few operations and, from single precision on, that of x² in log(1 - x²), large near -1 and 1."""
+    rounded = ULPS["erf_inv"] * x
+    wide = np.dtype(eqn.outvars[0].aval.dtype).itemsize >= 4
+    return rounded + np.abs(operand) * math.sqrt(math.pi) / 4 * np.exp(x**2) if wide else rounded / 2
+
+
 _SCALED: dict[str, Callable[[JaxprEqn, np.ndarray, np.ndarray], np.ndarray]] = {
     "reduce_prod": _product,
     "cumprod": _running,
     "cumlogsumexp": lambda eqn, operand, x: _running(eqn, operand, x + 1),
+    "erf_inv": _erf_inv,
     "fft": _fft,
     "scatter_mul": lambda eqn, operand, x: 4 * x,
 }

@@ -23,9 +23,11 @@ from typing import Any
 
 from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._buffered import BufferedKernel
+from veery_lowering.kernels._decisions import Decision as Decision, decided, decisions as decisions
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, root_of
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
 from veery_lowering.kernels._scatters import ScatterKernel
+from veery_lowering.mlir import base_name
 
 _logger = logging.getLogger(__name__)
 
@@ -57,28 +59,39 @@ def _fuse_moves(block: Any, module: Any) -> int:
     places = {x: number for number, op in enumerate(operations) for x in op.results} if rest else {}
     while rest:
         op = rest.pop().owner.operation
-        for kernel in _kernels(op, places):
-            kernel.replace(module, _unused(module, "veery_move"))
-            rest = [x for x in rest if x not in kernel.inside]
-            count += 1
+        reasons: list[str] = []
+        kind, location = _KINDS[base_name(op.name)], op.location
+        kernel = _kernel(op, places, reasons)
+        if kernel is None:
+            decided(Decision(kind, location, reasons=reasons))
+            continue
+        name = _unused(module, "veery_move")
+        kernel.replace(module, name)
+        decided(Decision(kind, location, name, kernel.form, kernel.executable.workgroups))
+        rest = [x for x in rest if x not in kernel.inside]
+        count += 1
     return count
 
 
-def _kernels(op: Any, places: Mapping[Any, int]) -> Iterator[JoinKernel | ScatterKernel]:
-    """A kernel of a move with what follows, or else without that; none if there is no such."""
+_KINDS = {"concatenate": "join", "pad": "join", "gather": "lookup", "scatter": "scatter"}
+
+
+def _kernel(op: Any, places: Mapping[Any, int], reasons: list[str]) -> JoinKernel | ScatterKernel | None:
+    """A kernel of a move with what follows, or else without that; None, and reasons, if there is no such."""
     make = ScatterKernel if op.name == "stablehlo.scatter" else JoinKernel
     for root in dict.fromkeys([op] if make is ScatterKernel else [root_of(op), op]):
         try:
             kernel = make(root, places)
             kernel.executable.text("kernel")
-        except Unfit:
-            continue
-        except Exception:
+        except Unfit as unfit:
+            reasons.append(str(unfit))
+        except Exception as error:
             # The program is right without the kernel, only slower.
             _logger.warning("the kernel of a move could not be written; IREE makes several dispatches", exc_info=True)
+            reasons.append(repr(error))
         else:
-            yield kernel
-            return
+            return kernel
+    return None
 
 
 def _unused(module: Any, start: str) -> str:
@@ -88,16 +101,22 @@ def _unused(module: Any, start: str) -> str:
 
 
 def _make_kernel(loop: Any, module: Any) -> bool:
-    name = _unused(module, "veery_loop")
+    name, location = _unused(module, "veery_loop"), loop.location
+    reasons = []
     for make in _forms(loop):
         try:
-            make().replace(module, name)
-            return True
-        except Unfit:
-            continue
-        except Exception:
+            kernel = make()
+            kernel.replace(module, name)
+        except Unfit as unfit:
+            reasons.append(str(unfit))
+        except Exception as error:
             # The program is right without the kernel, only slower.
             _logger.warning("the kernel of a loop could not be written; IREE runs its trips", exc_info=True)
+            reasons.append(repr(error))
+        else:
+            decided(Decision("loop", location, name, kernel.form, kernel.executable.workgroups, reasons))
+            return True
+    decided(Decision("loop", location, reasons=reasons))
     return False
 
 

@@ -19,6 +19,8 @@ class BufferedKernel:
         Unfit: the loop cannot be written so.
     """
 
+    form = "in buffers"
+
     def __init__(self, loop: Any) -> None:
         self.loop, self.body = loop, Body()
         used = [any(True for _ in x.uses) for x in loop.results]

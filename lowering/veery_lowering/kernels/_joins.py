@@ -49,6 +49,8 @@ class JoinKernel:
         Unfit: it cannot be written so, or IREE writes it as well.
     """
 
+    form = "in one piece"
+
     def __init__(self, root: Any, places: Mapping[Any, int]) -> None:
         self.root = root
         (self.result,) = root.results

@@ -47,6 +47,8 @@ def lanes_of(loop: Any) -> int:
 class RegisterKernel:
     """A loop as an executable whose workgroups have vectors of their own."""
 
+    form = "in registers"
+
     def __init__(self, loop: Any, lanes: int) -> None:
         self.loop, self.writer = loop, Writer(lanes, min(lanes, _WIDTH))
         results = self.writer.loop(loop, [self.writer.read(x) for x in loop.operands])

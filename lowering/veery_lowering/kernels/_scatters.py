@@ -41,6 +41,8 @@ class ScatterKernel:
         Unfit: it cannot be written so.
     """
 
+    form = "in one piece"
+
     def __init__(self, root: Any, places: Mapping[Any, int]) -> None:
         self.root, self.result = root, root.results[0]
         start = _start(root)

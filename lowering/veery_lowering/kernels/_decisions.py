@@ -1,0 +1,51 @@
+"""What became of each place for which a kernel may be written, for those who ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What became of a loop, a join, a lookup or a scatter.
+
+    Attributes:
+        kind: one of these four words.
+        location: where it comes from, as MLIR has it.
+        kernel: the name of the kernel that was made of it; "" if IREE makes its dispatches.
+        form: of a kernel, which: "in registers", "in buffers", "in one piece".
+        workgroups: of a kernel, how many run it.
+        reasons: why it has no kernel, or not one of the forms tried before.
+    """
+
+    kind: str
+    location: Any
+    kernel: str = ""
+    form: str = ""
+    workgroups: int = 0
+    reasons: Sequence[str] = ()
+
+
+_decided: ContextVar[list[Decision] | None] = ContextVar("decided", default=None)
+
+
+def decided(decision: Decision) -> None:
+    """Tell those who ask."""
+    found = _decided.get()
+    if found is not None:
+        found.append(decision)
+
+
+@contextmanager
+def decisions() -> Iterator[list[Decision]]:
+    """A context that gathers what is decided in it."""
+    found: list[Decision] = []
+    token = _decided.set(found)
+    try:
+        yield found
+    finally:
+        _decided.reset(token)
