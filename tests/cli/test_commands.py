@@ -148,7 +148,11 @@ def test_reports(veery, process):
 
 
 BAD = [
-    (("inspect", "model.py:nothing"), 2, "model.py has no function 'nothing'; it has layer, loss, double, turns, broken"),
+    (
+        ("inspect", "model.py:nothing"),
+        2,
+        "model.py has no function 'nothing'; it has layer, loss, double, turns, broken",
+    ),
     (("inspect", "absent.py:f"), 2, "there is no file absent.py"),
     (("inspect", "no_such_module:f"), 2, "there is no module 'no_such_module'"),
     (("inspect", "model.py"), 2, "names no function; write file.py:function"),
