@@ -76,6 +76,7 @@ ROWS = {
     "veery/flatten_util": "test_flatten_util",
     "veery/ops": "numpy/test_segments",
     "veery/experimental/colocated_python/*": "experimental/test_colocated_python",
+    "veery/core": "transforms/test_extending",
     "veery/extend/*": "transforms/test_extending",
     "veery/interpreters/*": "transforms/test_extending",
     "veery/_api/__init__": "reference/test_verification cli/test_commands",

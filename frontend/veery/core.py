@@ -1,5 +1,10 @@
 """The names of the tracing core that programs use."""
 
+import importlib
+import warnings
+from typing import Any
+
+from veery._core import source as _source
 from veery._core.absent import attributes as _attributes
 from veery._core.avals import (
     AbstractToken as AbstractToken,
@@ -47,4 +52,24 @@ jaxprs_in_params = subjaxprs
 eval_context = ensure_compile_time_eval
 max_dim, min_dim = max, min
 
-__getattr__, __dir__ = _attributes(__name__)
+# Deprecated in JAX 0.10, which still has them.
+_MOVED = frozenset(
+    """
+    concrete_or_error find_top_trace gensym get_opaque_trace_state new_jaxpr_eqn nonempty_axis_env_DO_NOT_USE
+    primal_dtype_to_tangent_dtype unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE
+    unsafe_get_axis_names_DO_NOT_USE valid_jaxtype
+    """.split()
+)
+_absent, _names = _attributes(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MOVED:
+        return _absent(name)
+    message = f"{__name__}.{name} is deprecated: use {__name__.replace('core', 'extend.core')}.{name}."
+    warnings.warn(message, DeprecationWarning, stacklevel=_source.user_stacklevel())
+    return getattr(importlib.import_module("veery.extend.core"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*_names(), *_MOVED})

@@ -13,6 +13,7 @@ import inspect
 import json
 import math
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +168,9 @@ def test_parameters_are_compatible(space):
     for name, text in RECORDED[space].items():
         if not text.startswith("(") or name in absent_names(space) or (space, name) in TYPES:
             continue
-        function = getattr(have, name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            function = getattr(have, name)
         if isinstance(function, jnp.ufunc):
             function = function.__call__
         problems = differences(list(inspect.signature(function).parameters.values()), parameters(text))

@@ -249,6 +249,12 @@ def test_state_of_tracing(in_numpy):
     assert names == [["rows"]] and not core.nonempty_axis_env_DO_NOT_USE()
 
 
+def test_what_the_core_had_warns_of_its_new_place():
+    with pytest.warns(DeprecationWarning, match="veery.extend.core.valid_jaxtype") as caught:
+        assert veery.core.valid_jaxtype is core.valid_jaxtype
+    assert caught[0].filename == __file__
+
+
 def test_evaluation_while_tracing(in_numpy):
     def f(x):
         with veery.ensure_compile_time_eval():

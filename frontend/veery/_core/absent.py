@@ -48,11 +48,8 @@ NAMES: dict[str, dict[str, str]] = {
     "veery.core": {
         _INNER: """
             CallPrimitive Effects JaxprPpContext JaxprPpSettings OutputType ParamDict aval_mapping_handlers call
-            concrete_or_error concretization_function_error custom_typechecks find_top_trace gensym
-            get_opaque_trace_state is_concrete is_constant_dim is_constant_shape literalable_types new_jaxpr_eqn
-            no_axis_name nonempty_axis_env_DO_NOT_USE primal_dtype_to_tangent_dtype trace_ctx
-            unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE unsafe_get_axis_names_DO_NOT_USE
-            valid_jaxtype
+            concretization_function_error custom_typechecks is_concrete is_constant_dim is_constant_shape
+            literalable_types no_axis_name trace_ctx
         """,
     },
     "veery.custom_derivatives": {

@@ -75,9 +75,9 @@ def unmapped_aval(size: int, axis: int | None, aval: Any) -> Any:
     return batched_aval(aval, axis, size)
 
 
-def primal_dtype_to_tangent_dtype(dtype: Any) -> Any:
+def primal_dtype_to_tangent_dtype(primal_dtype: Any) -> Any:
     """The dtype of the tangents of an array of this dtype."""
-    return ShapedArray((), dtype).to_tangent_aval().dtype  # type: ignore[attr-defined]
+    return ShapedArray((), primal_dtype).to_tangent_aval().dtype  # type: ignore[attr-defined]
 
 
 def valid_jaxtype(x: Any) -> bool:
@@ -140,7 +140,7 @@ class OpaqueTraceState:
         return hash((id(self._trace), self._axes))
 
 
-def get_opaque_trace_state(convention: str = "flax") -> OpaqueTraceState:
+def get_opaque_trace_state(convention: str | None = None) -> OpaqueTraceState:
     """The present state of tracing, to be compared with a later one."""
     return OpaqueTraceState()
 
