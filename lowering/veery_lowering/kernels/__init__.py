@@ -23,6 +23,7 @@ from typing import Any
 
 from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._buffered import BufferedKernel
+from veery_lowering.kernels._complex import LoopOfParts, holds_complex
 from veery_lowering.kernels._decisions import Decision as Decision, decided, decisions as decisions
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, root_of
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
@@ -101,6 +102,8 @@ def _unused(module: Any, start: str) -> str:
 
 
 def _make_kernel(loop: Any, module: Any) -> bool:
+    if holds_complex(loop):
+        return _make_kernel_of_parts(loop, module)
     name, location = _unused(module, "veery_loop"), loop.location
     reasons = []
     for make in _forms(loop):
@@ -118,6 +121,20 @@ def _make_kernel(loop: Any, module: Any) -> bool:
             return True
     decided(Decision("loop", location, reasons=reasons))
     return False
+
+
+def _make_kernel_of_parts(loop: Any, module: Any) -> bool:
+    try:
+        parts = LoopOfParts(loop)
+    except Unfit as unfit:
+        decided(Decision("loop", loop.location, reasons=[str(unfit)]))
+        return False
+    made = _make_kernel(parts.loop, module)
+    if made:
+        loop.erase()
+    else:
+        parts.undo()
+    return made
 
 
 def _forms(loop: Any) -> Iterator[Callable[[], RegisterKernel | BufferedKernel]]:

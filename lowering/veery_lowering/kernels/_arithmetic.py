@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,11 +14,16 @@ class Unfit(Exception):
 
 @dataclass
 class Lines:
-    """Text that grows: `head` has what holds everywhere, `prologue` what reads numbers, `lines` the rest."""
+    """Text that grows: `head` has what holds everywhere, `prologue` what reads numbers, `lines` the rest.
+
+    Attributes:
+        exact: names of float32 that bfloat16 has.
+    """
 
     head: list[str] = field(default_factory=list)
     prologue: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
+    exact: set[str] = field(default_factory=set)
     names: int = 0
     _made: dict[str, str] = field(default_factory=dict)
     _integers: dict[str, int] = field(default_factory=dict)
@@ -41,6 +46,13 @@ class Lines:
         if dtype.kind in "iu":
             self._integers[name] = int(np.asarray(value, dtype))
         return name
+
+    def constants(self, values: np.ndarray) -> str:
+        """A constant vector (a scalar where there is one value)."""
+        if values.size == 1:
+            return self.constant(values[0], values.dtype, "")
+        listed = ", ".join(literal(value, values.dtype) for value in values)
+        return self._once(f"arith.constant dense<[{listed}]> : {spelled(values.dtype, f'{values.size}x')}")
 
     def index(self, number: int) -> str:
         return self._once(f"arith.constant {number} : index")
@@ -72,13 +84,14 @@ def literal(value: object, dtype: np.dtype) -> str:
     return str(int(array.view(f"i{dtype.itemsize}")))
 
 
+def is_half(dtype: np.dtype) -> bool:
+    """Whether it is of half precision, of which float32 is computed, and rounded."""
+    return dtype.name in ("float16", "bfloat16")
+
+
 def supported(dtype: np.dtype) -> bool:
-    return dtype.kind in "iub" or (dtype.kind == "f" and dtype.itemsize in (4, 8))
-
-
-def movable(dtype: np.dtype) -> bool:
-    """Whether a kernel can hold it where nothing is computed of it."""
-    return supported(dtype) or dtype.name in ("float16", "bfloat16")
+    """Whether a kernel can hold it."""
+    return dtype.kind in "iub" or (dtype.kind == "f" and dtype.itemsize in (4, 8)) or is_half(dtype)
 
 
 def _table(text: str) -> dict[str, dict[str, str]]:
@@ -132,6 +145,9 @@ _DIVISIONS = {
     ("divide", "i"): "arith.divsi", ("divide", "u"): "arith.divui",
     ("remainder", "i"): "arith.remsi", ("remainder", "u"): "arith.remui",
 }  # fmt: skip
+_SINGLE = np.dtype(np.float32)
+# Bits of the exponent and of the mantissa.
+_FORMATS = {"float16": (5, 10), "bfloat16": (8, 7), "float32": (8, 23), "float64": (11, 52)}
 # How the lanes of a vector become one value.
 REDUCTIONS = _table(
     """
@@ -153,7 +169,7 @@ def elementwise(
 
     Args:
         name: as in StableHLO, without the dialect.
-        detail: of a comparison, which.
+        detail: of a comparison, which; of `reduce_precision`, the bits of the exponent and of the mantissa.
         operands: of dtype `dtype` but for the predicate of a select; of the result's shape.
         dtype, out: of the operands (the last of them) and of the result.
         shape: "" of scalars, "8x" of vectors.
@@ -161,6 +177,10 @@ def elementwise(
     Raises:
         Unfit: there is no such operation.
     """
+    if is_half(dtype) and name not in _OF_HALVES:
+        wide = [_convert(lines, "", [x], dtype, _SINGLE, shape) for x in operands]
+        made = elementwise(lines, name, detail, wide, _SINGLE, _SINGLE if out == dtype else out, shape)
+        return _convert(lines, "", [made], _SINGLE, out, shape) if out == dtype else made
     type_ = spelled(dtype, shape)
     operation = _PLAIN.get(name, {}).get(dtype.kind)
     if operation is not None:
@@ -257,6 +277,12 @@ def _convert(lines: Lines, detail: str, xs: Sequence[str], dtype: np.dtype, out:
     (x,) = xs
     if dtype == out or (dtype.kind in "iu" and out.kind in "iu" and dtype.itemsize == out.itemsize):
         return x
+    if is_half(dtype):
+        return _convert(lines, "", [_widened(lines, x, dtype, shape)], _SINGLE, out, shape)
+    if is_half(out):
+        if dtype == np.float64:
+            raise Unfit("float64 to half precision")  # by way of float32 it would be rounded twice
+        return _narrowed(lines, _convert(lines, "", [x], dtype, _SINGLE, shape), out, shape)
     if out.kind == "b":
         return _compare(lines, "NE", [x, lines.constant(0, dtype, shape)], dtype, out, shape)
     kinds = ("f" if dtype.kind == "f" else "s" if dtype.kind == "i" else "u") + ("f" if out.kind == "f" else out.kind)
@@ -267,6 +293,67 @@ def _convert(lines: Lines, detail: str, xs: Sequence[str], dtype: np.dtype, out:
         "su": "extsi" if wider else "trunci", "uu": "extui" if wider else "trunci",
     }[kinds]  # fmt: skip
     return lines.add(f"arith.{operation} {x} : {spelled(dtype, shape)} to {spelled(out, shape)}")
+
+
+def _widened(lines: Lines, x: str, dtype: np.dtype, shape: str) -> str:
+    """Half precision as float32."""
+    single = spelled(_SINGLE, shape)
+    if dtype == np.float16:
+        return lines.add(f"arith.extf {x} : {spelled(dtype, shape)} to {single}")
+    half, word = (spelled(np.dtype(kind), shape) for kind in (np.int16, np.int32))
+    bits = lines.add(f"arith.bitcast {x} : {spelled(dtype, shape)} to {half}")
+    bits = lines.add(f"arith.extui {bits} : {half} to {word}")
+    bits = lines.add(f"arith.shli {bits}, {lines.constant(16, np.dtype(np.int32), shape)} : {word}")
+    return lines.add(f"arith.bitcast {bits} : {word} to {single}")
+
+
+def _narrowed(lines: Lines, x: str, out: np.dtype, shape: str) -> str:
+    """float32 as the nearest number of half precision.
+
+    To bfloat16 by bits: some processors have no instruction for it, and that of x86 makes zeros of subnormal numbers.
+    """
+    single = spelled(_SINGLE, shape)
+    if out == np.float16:
+        return lines.add(f"arith.truncf {x} : {single} to {spelled(out, shape)}")
+    half, word = (spelled(np.dtype(kind), shape) for kind in (np.int16, np.int32))
+    if x not in lines.exact:
+        x = _reduce_precision(lines, "8,7", [x], _SINGLE, _SINGLE, shape)
+    bits = lines.add(f"arith.bitcast {x} : {single} to {word}")
+    bits = lines.add(f"arith.shrui {bits}, {lines.constant(16, np.dtype(np.int32), shape)} : {word}")
+    bits = lines.add(f"arith.trunci {bits} : {word} to {half}")
+    return lines.add(f"arith.bitcast {bits} : {half} to {spelled(out, shape)}")
+
+
+def _reduce_precision(lines: Lines, detail: str, xs: Sequence[str], dtype: np.dtype, out: np.dtype, shape: str) -> str:
+    """The nearest of the numbers that have fewer bits; those that are too small become zeros, NaN stays."""
+    exponent, mantissa = map(int, detail.split(","))
+    own_exponent, own_mantissa = _FORMATS[dtype.name]
+    (x,), words = xs, np.dtype(f"int{8 * dtype.itemsize}")
+    type_ = spelled(words, shape)
+    number: Callable[[int], str] = lambda n: lines.constant(np.array(n, f"u{dtype.itemsize}").view(words), words, shape)
+    write: Callable[..., str] = lambda operation, *of: lines.add(f"arith.{operation} {', '.join(of)} : {type_}")
+    given = bits = lines.add(f"arith.bitcast {x} : {spelled(dtype, shape)} to {type_}")
+    sign_bit, infinity = 1 << (8 * dtype.itemsize - 1), ((1 << own_exponent) - 1) << own_mantissa
+    if mantissa < own_mantissa:
+        dropped = own_mantissa - mantissa
+        odd = write("andi", write("shrui", bits, number(dropped)), number(1))
+        bits = write("addi", bits, write("addi", odd, number((1 << (dropped - 1)) - 1)))
+        bits = write("andi", bits, number((sign_bit << 1) - (1 << dropped)))
+    if exponent < own_exponent:
+        bias, reach = (1 << (own_exponent - 1)) - 1, (1 << (exponent - 1)) - 1
+        sign, size = write("andi", given, number(sign_bit)), write("andi", bits, number(sign_bit - 1))
+        most = number(((bias + reach + 1) << own_mantissa) - 1)
+        least = number((bias - reach + 1) << own_mantissa)
+        for test, limit, instead in (("ugt", most, write("ori", sign, number(infinity))), ("ult", least, sign)):
+            beyond = write(f"cmpi {test},", size, limit)
+            bits = _select(lines, "", [beyond, instead, bits], words, words, shape)
+    nan = write("cmpi ugt,", write("andi", given, number(sign_bit - 1)), number(infinity))
+    quiet = write("ori", given, number(1 << (own_mantissa - 1)))  # a NaN also where bits are cut off
+    bits = _select(lines, "", [nan, quiet, bits], words, words, shape)
+    rounded = lines.add(f"arith.bitcast {bits} : {type_} to {spelled(dtype, shape)}")
+    if dtype == _SINGLE and (exponent, mantissa) == _FORMATS["bfloat16"]:
+        lines.exact.add(rounded)
+    return rounded
 
 
 def _bitcast(lines: Lines, detail: str, xs: Sequence[str], dtype: np.dtype, out: np.dtype, shape: str) -> str:
@@ -290,5 +377,8 @@ _SPECIAL = {
     "shift_right_arithmetic": _shift("arith.shrsi", keeps_sign=True),
     "convert": _convert,
     "bitcast_convert": _bitcast,
+    "reduce_precision": _reduce_precision,
 }
+# What is done with numbers of half precision as they are.
+_OF_HALVES = frozenset("select convert bitcast_convert reduce_precision".split())
 ELEMENTWISE = frozenset(_PLAIN) | frozenset(_SPECIAL) | {name for name, _ in _DIVISIONS}

@@ -17,7 +17,7 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Lines, Unfit, spelled, supported
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Taken, Uniform, View, leaves, whole
 from veery_lowering.kernels._nests import Nests, Point
-from veery_lowering.kernels._reading import comparison, read_later, static_shape
+from veery_lowering.kernels._reading import detail_of, read_later, static_shape
 from veery_lowering.mlir import ir
 
 # Bytes of the stack that a kernel takes (IREE allows 32 kB), and of memory beyond that, a result that nobody reads.
@@ -42,9 +42,6 @@ def writes(*names: str) -> Callable[[Callable[[Body, Any], Form | None]], Callab
 class Body:
     """Writes operations, and what they need from outside.
 
-    Args:
-        holds: whether arrays from outside may be of a dtype.
-
     Attributes:
         inputs: the buffers of arrays from outside.
         scratch: memory beyond the stack.
@@ -52,8 +49,7 @@ class Body:
         in_place: names of the buffers that a trip writes to before its end.
     """
 
-    def __init__(self, holds: Callable[[np.dtype], bool] = supported) -> None:
-        self.holds = holds
+    def __init__(self) -> None:
         self.out = Lines()
         self.nests = Nests(self.out)
         self.inputs: dict[Any, Buffer] = {}
@@ -76,7 +72,7 @@ class Body:
         return self._env[value]
 
     def _from_outside(self, value: Any) -> Form:
-        shape, dtype = checked(value, self.holds)
+        shape, dtype = checked(value)
         element = hlo.splat_of(value)
         if element is not None:
             return Uniform(self.out.constant(element, dtype, ""), dtype)
@@ -157,7 +153,7 @@ class Body:
             form = _OPERATIONS[name](self, op)
         elif name in ELEMENTWISE:
             _, dtype = checked(op.results[0])
-            form = Lazy(name, comparison(op), tuple(map(self.read, op.operands)), dtype)
+            form = Lazy(name, detail_of(op), tuple(map(self.read, op.operands)), dtype)
         else:
             raise Unfit(op.name)
         if form is not None:
@@ -276,14 +272,14 @@ _UPDATES = frozenset(("stablehlo.dynamic_update_slice", "stablehlo.scatter"))
 _LAZY_MOVES = frozenset("reshape transpose slice reverse".split())
 
 
-def checked(value: Any, holds: Callable[[np.dtype], bool] = supported) -> tuple[tuple[int, ...], np.dtype]:
+def checked(value: Any) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and dtype of a value that a kernel can hold.
 
     Raises:
         Unfit: it cannot.
     """
     shape, dtype = static_shape(value), hlo.dtype_of(value)
-    if not holds(dtype) or 0 in shape:
+    if not supported(dtype) or 0 in shape:
         raise Unfit(f"{dtype} of shape {shape}")
     return shape, dtype
 

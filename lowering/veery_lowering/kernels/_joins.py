@@ -15,7 +15,7 @@ from typing import Any
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels import _indexed, _moves  # noqa: F401  (each registers what it writes)
-from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit, movable, supported
+from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit, is_half
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, nodes, whole
@@ -62,7 +62,7 @@ class JoinKernel:
         outside: set[Any] = set()
         while True:
             self.inside = computed(root, places, outside)
-            self.body, output = Body(movable), Buffer("%out", dtype, math.prod(shape))
+            self.body, output = Body(), Buffer("%out", dtype, math.prod(shape))
             try:
                 written = Parts(self.body, set(self.inside)).of(self.result, whole(output, shape))
             except Opaque as opaque:
@@ -177,13 +177,11 @@ def _may_compute(value: Any, found: dict[Any, None]) -> bool:
 def _fits(op: Any) -> bool:
     """Whether a kernel can hold what an operation reads and gives: half precision where it is moved alone."""
     name = base_name(op.name)
-    holds = movable if name in _VIEWS or op.name in ROOTS or name == "select" else supported
+    computes = not (name in _VIEWS or op.name in ROOTS or name == "select")
     try:
-        for x in (*op.results, *op.operands):
-            checked(x, holds)
+        return not any(computes and is_half(dtype) for _, dtype in map(checked, (*op.results, *op.operands)))
     except Unfit:
         return False
-    return True
 
 
 def _users(value: Any) -> set[Any]:

@@ -11,7 +11,8 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Unfit, elementwise
 from veery_lowering.kernels._body import Body, checked, is_last_use, writes
-from veery_lowering.kernels._forms import Affine, Form, Uniform, View, changed, leaves
+from veery_lowering.kernels._forms import Affine, Form, View, changed, leaves
+from veery_lowering.kernels._nests import chunks
 from veery_lowering.kernels._reading import integers, static_shape
 from veery_lowering.mlir import ir
 
@@ -54,14 +55,13 @@ def _broadcast_in_dim(body: Body, op: Any) -> Form:
 def _iota(body: Body, op: Any) -> Form:
     shape, dtype = checked(op.results[0])
     axis = ir.IntegerAttr(op.attributes["iota_dimension"]).value
-    target, wide = body.temporary(shape, dtype), np.dtype(np.int64)
-    for i in range(shape[axis]):
-        number = body.out.constant(i, wide, "")
-        name = elementwise(body.out, "convert", "", [number], wide, dtype, "")
-        starts = [i if k == axis else 0 for k in range(len(shape))]
-        part = target.sliced(starts, [1 if k == axis else n for k, n in enumerate(shape)])
-        body.nests.fill(part, Uniform(name, dtype))
-    return target
+    numbers, line = np.arange(shape[axis]).astype(dtype), body.temporary(shape[axis : axis + 1], dtype)
+    for width, starts in chunks(shape[axis], dtype, False):
+        for start in starts:
+            name = body.out.constants(numbers[start : start + width])
+            body.nests.store(name, line, Affine(start), 1, width)
+    body.nests.forget()
+    return line.spread(shape, [axis])
 
 
 @writes("concatenate")
@@ -82,11 +82,19 @@ def _concatenate(body: Body, op: Any) -> Form:
 def _pad(body: Body, op: Any) -> Form:
     names = "edge_padding_low", "edge_padding_high", "interior_padding"
     low, high, inner = (integers(op.attributes[name]) for name in names)
-    shape, dtype = checked(op.results[0])
-    target, x = body.temporary(shape, dtype), body.memory(op.operands[0])
-    body.nests.fill(target, body.memory(op.operands[1]))
+    x, around = map(body.memory, op.operands)
+    return padded(body, x, around, static_shape(op.operands[0]), low, high, inner)
+
+
+def padded(body: Body, x: Form, around: Form, given: Sequence[int], *pads: Sequence[int]) -> View:
+    """A value of a given shape in new memory, with numbers before, behind and between its elements along each axis."""
+    low, high, inner = pads
+    shape = [a + n + (n - 1) * k + b for n, a, b, k in zip(given, low, high, inner)]
+    if min(shape, default=1) < 1:
+        raise Unfit("an empty array")
+    target = body.temporary(shape, x.dtype)
+    body.nests.fill(target, around)
     # Of each axis: which elements are left of it where the padding is negative, and where the first one goes.
-    given = static_shape(op.operands[0])
     firsts = [max(0, -(a // (k + 1))) if a < 0 else 0 for a, k in zip(low, inner)]
     starts = [a + first * (k + 1) for a, first, k in zip(low, firsts, inner)]
     counts = [

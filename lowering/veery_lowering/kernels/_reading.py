@@ -21,8 +21,10 @@ def static_shape(value: Any) -> tuple[int, ...]:
     return tuple(hlo.shape_of(value))
 
 
-def comparison(op: Any) -> str:
-    """Of a comparison, which; "" of other operations."""
+def detail_of(op: Any) -> str:
+    """Of a comparison, which; of `reduce_precision`, the bits of exponent and mantissa; "" of other operations."""
+    if op.name == "stablehlo.reduce_precision":
+        return ",".join(str(ir.IntegerAttr(op.attributes[f"{part}_bits"]).value) for part in ("exponent", "mantissa"))
     if op.name != "stablehlo.compare":
         return ""
     if "compare_type" in op.attributes and "TOTALORDER" in str(op.attributes["compare_type"]):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.kernels._arithmetic import Unfit, elementwise
+from veery_lowering.kernels._arithmetic import Unfit, elementwise, is_half
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Uniform, View, changed, leaves, whole
@@ -48,8 +48,8 @@ class ScatterKernel:
         start = _start(root)
         (self.rows, self.row), self.dtype = checked(self.result)
         self.points, _ = static_shape(root.operands[2])
-        if self.dtype.kind == "b":
-            raise Unfit("booleans")
+        if self.dtype.kind == "b" or is_half(self.dtype):
+            raise Unfit(self.dtype.name)
         self.combine = combination(root)
         outside: set[Any] = set()
         while True:

@@ -6,7 +6,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from veery_lowering.kernels._arithmetic import REDUCTIONS, Unfit, elementwise, spelled
+import numpy as np
+
+from veery_lowering.kernels._arithmetic import REDUCTIONS, Unfit, elementwise, is_half, spelled
 from veery_lowering.kernels._body import Body, checked, writes
 from veery_lowering.kernels._forms import Form, Lazy, View, changed
 from veery_lowering.kernels._nests import Point
@@ -27,25 +29,33 @@ def _dot_general(body: Body, op: Any) -> Form:
     for k, x in enumerate(op.operands):
         order = [*batched[k], *free[k], *contracted[k]]
         axes = [*range(ends[0]), *range(ends[k], ends[k + 1]), *range(ends[2], len(sizes))]
-        form = changed(body.memory(x), functools.partial(_spread, order, sizes, axes))
-        forms.append(form if form.dtype == dtype else Lazy("convert", "", (form,), dtype))
+        forms.append(changed(converted(body, x, dtype), functools.partial(_spread, order, sizes, axes)))
+    target = body.temporary(shape, dtype)
+    add_products(body, target.spread(sizes, range(len(shape))), sizes, forms)
+    return target
+
+
+def converted(body: Body, value: Any, dtype: np.dtype) -> Form:
+    """A value in memory, of a dtype: what is read several times is converted once."""
+    form = body.memory(value)
+    return form if form.dtype == dtype else body.kept(Lazy("convert", "", (form,), dtype), static_shape(value))
+
+
+def add_products(body: Body, target: View, sizes: Sequence[int], factors: Sequence[Form]) -> None:
+    """Fill a target with sums of products over the axes, of a nest of some sizes, along which it has no stride."""
+    dtype = target.dtype
+    if dtype.kind == "b" or is_half(dtype):
+        raise Unfit(f"a product of {dtype}")
     fast = " fastmath<contract>" if dtype.kind == "f" else ""
     add, multiply = ("arith.addf", "arith.mulf") if dtype.kind == "f" else ("arith.addi", "arith.muli")
 
     def step(total: str, point: Point) -> str:
         type_ = spelled(dtype, point.shape)
-        term = body.out.add(f"{multiply} {point.vector(forms[0])}, {point.vector(forms[1])}{fast} : {type_}")
+        term = body.out.add(f"{multiply} {point.vector(factors[0])}, {point.vector(factors[1])}{fast} : {type_}")
         return body.out.add(f"{add} {total}, {term}{fast} : {type_}")
 
-    if dtype.kind == "b":
-        raise Unfit("a product of booleans")
-    combine: Callable[[Any, Any, Any], Any] = lambda a, b, shape: elementwise(
-        body.out, "add", "", [a, b], dtype, dtype, shape
-    )
-    target = body.temporary(shape, dtype)
-    spread = target.spread(sizes, range(len(shape)))
-    body.nests.fold(spread, sizes, forms, body.out.constant(0, dtype, ""), step, combine, "add")
-    return target
+    start, combine = body.out.constant(0, dtype, ""), _combination(body, "add", dtype)
+    body.nests.fold(target, sizes, factors, start, step, combine, "add")
 
 
 def _spread(order: Sequence[int], sizes: Sequence[int], axes: Sequence[int], view: View) -> View:
@@ -54,21 +64,32 @@ def _spread(order: Sequence[int], sizes: Sequence[int], axes: Sequence[int], vie
 
 @writes("reduce")
 def _reduce(body: Body, op: Any) -> Form:
+    sizes, _ = checked(op.operands[0])
+    return folded(body, op, body.read(op.operands[0]), sizes, integers(op.attributes["dimensions"]))
+
+
+def folded(body: Body, op: Any, x: Form, sizes: Sequence[int], summed: Sequence[int]) -> Form:
+    """What an operation with a region for two numbers makes of a value of some sizes, by folding some of its axes."""
     inner = op.regions[0].blocks[0]
     if len(op.operands) != 2 or len(inner.operations) != 2 or len(inner.operations[0].operands) != 2:
-        raise Unfit("reduce")
-    sizes, dtype = checked(op.operands[0])
-    name, shape = inner.operations[0].name.partition(".")[2], static_shape(op.results[0])
-    kind = REDUCTIONS.get(name, {}).get(dtype.kind)
-    if kind is None or set(inner.operations[0].operands) != set(inner.arguments):
-        raise Unfit("reduce")
-    x, start = body.read(op.operands[0]), body.number(op.operands[1])
-    combine: Callable[[Any, Any, Any], Any] = lambda a, b, shape: elementwise(
-        body.out, name, "", [a, b], dtype, dtype, shape
-    )
-    step = lambda total, point: combine(total, point.vector(x), point.shape)
-    target = body.temporary(shape, dtype)
-    summed = integers(op.attributes["dimensions"])
+        raise Unfit(op.name)
+    name, shape, dtype = inner.operations[0].name.partition(".")[2], static_shape(op.results[0]), x.dtype
+    if name not in REDUCTIONS or set(inner.operations[0].operands) != set(inner.arguments):
+        raise Unfit(op.name)
+    # Extremes of half precision are those of float32; sums and products are rounded at each step, one after the other.
+    of = np.dtype(np.float32) if is_half(dtype) and name in ("maximum", "minimum") else dtype
+    kind = None if is_half(of) else REDUCTIONS[name].get(of.kind)
+    if kind is None and not is_half(of):
+        raise Unfit(op.name)
+    start = elementwise(body.out, "convert", "", [body.number(op.operands[1])], dtype, of, "")
+    values = x if of == dtype else Lazy("convert", "", (x,), of)
+    combine = _combination(body, name, of)
+    step = lambda total, point: combine(total, point.vector(values), point.shape)
+    target = body.temporary(shape, of)
     spread = target.spread(sizes, [i for i in range(len(sizes)) if i not in summed])
-    body.nests.fold(spread, sizes, [x], start, step, combine, kind)
-    return target
+    body.nests.fold(spread, sizes, [values], start, step, combine, kind)
+    return target if of == dtype else Lazy("convert", "", (target,), dtype)
+
+
+def _combination(body: Body, name: str, dtype: np.dtype) -> Callable[[Any, Any, Any], Any]:
+    return lambda a, b, shape: elementwise(body.out, name, "", [a, b], dtype, dtype, shape)

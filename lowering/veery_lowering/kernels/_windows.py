@@ -14,7 +14,7 @@ from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import Body
 from veery_lowering.kernels._forms import Form, Lazy, Taken, Uniform, View, changed, leaves, nodes
 from veery_lowering.kernels._indexed import gathered
-from veery_lowering.kernels._reading import comparison, integers, static_shape
+from veery_lowering.kernels._reading import detail_of, integers, static_shape
 from veery_lowering.mlir import base_name, ir
 
 _MOST_PARTS = 64
@@ -144,7 +144,7 @@ class Parts:
         if name in ELEMENTWISE:
             dtype = hlo.dtype_of(value)
             forms = [self._operand(x, window) for x in op.operands]
-            return Lazy(name, comparison(op), tuple(forms), dtype)
+            return Lazy(name, detail_of(op), tuple(forms), dtype)
         return _PARTS[name](self, op, window)
 
     def _operand(self, value: Any, window: Window) -> Form:

@@ -13,7 +13,7 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Lines, Unfit, elementwise, spelled, supported
 from veery_lowering.kernels._forms import stored
-from veery_lowering.kernels._reading import comparison, integers, static_shape
+from veery_lowering.kernels._reading import detail_of, integers, static_shape
 
 _MOST_LINES = 4000
 # Operations that are moved out of the loop where they depend on nothing in it.
@@ -173,7 +173,7 @@ class Writer:
         (result,) = op.results
         shape, dtype = static_shape(result), hlo.dtype_of(result)
         lanes = self.in_lanes(shape, dtype)
-        detail = comparison(op)
+        detail = detail_of(op)
         of = operands[-1].dtype
         if lanes:
             names = [self._spread(x) for x in operands]

@@ -56,6 +56,7 @@ from fuzz.templates import (  # noqa: E402
     models,
     physics,
     sequences,
+    trips,
     vision,
     waiting,
 )

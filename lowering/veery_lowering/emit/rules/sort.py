@@ -3,13 +3,14 @@
 IREE's own sort is not used: it is quadratic (10^4 float32: 0.1 s), unstable, in place, and does not compile when it is
 fused with what makes its operands. On the CPU NumPy sorts (10^4: 0.02 ms and 3 to 5 us for the call); elsewhere, in
 programs that must do without the host, and in those for many shapes, a bitonic network with the position as the last
-key, so that it is stable.
+key, so that it is stable. In loops few elements are counted instead, since a call of the host would keep the loop from
+being a kernel.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +21,13 @@ from veery_lowering.emit.registry import Context, Value, rule
 from veery_lowering.emit.rules.gather_scatter import take_rows
 from veery_lowering.host import HostSort, HostTopK
 from veery_lowering.types import is_static
+
+# Comparisons of a sort by counting at most: as many take a core a few us, as a call of the host does.
+_MOST_COMPARISONS = 1 << 15
+# Of other types a loop is no kernel anyway.
+_OF_KERNELS = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64".split()
+)
 
 
 @rule("sort", any_shape=True)
@@ -34,6 +42,8 @@ def _sort_cpu(ctx: Context, *operands: Value, dimension: int, num_keys: int = 1,
         return list(operands)
     if not all(map(is_static, shape)):  # the host is called with arrays of known shapes
         return ordered(list(operands), shape, dimension, _Order(num_keys))
+    if _is_counted(ctx, dimension):
+        return _counted(operands, list(map(_key, operands[:num_keys])), shape, dimension)
     return ctx.host_call(HostSort(dimension, num_keys), operands, ctx.avals_out)
 
 
@@ -47,6 +57,13 @@ def _top_k_cpu(ctx: Context, x: Value, *, k: int, axis: int = -1, **_: Any) -> l
     shape = ctx.avals_in[0].shape
     if axis % len(shape) != len(shape) - 1 or not all(map(is_static, shape)):
         return _top_k_without_host(ctx, x, k, axis)
+    if _is_counted(ctx, axis):
+        index = hlo.iota(ctx.avals_out[1].dtype, shape, axis % len(shape))
+        # The complement of an integer counts down.
+        key = hlo.not_(ranks(x) if hlo.dtype_of(x).kind not in "biu" else x)
+        found = _counted([x, index], [key], shape, axis % len(shape))
+        limits = [*shape[:-1], k]
+        return [hlo.slice(y, [0] * len(shape), limits) for y in found]
     return ctx.host_call(HostTopK(k, np.dtype(ctx.avals_out[1].dtype).name), [x], ctx.avals_out)
 
 
@@ -59,6 +76,53 @@ def _top_k_without_host(ctx: Context, x: Value, k: int, axis: int) -> list[Value
     limits = [k if i == axis else n for i, n in enumerate(shape)]
     values, indices = (hlo.slice(y, [0] * len(shape), limits) for y in found)
     return [of_ranks(values, hlo.dtype_of(x)) if floating else values, indices]
+
+
+def _is_counted(ctx: Context, axis: int) -> bool:
+    """Whether a sort is of so few elements in a loop that each of them is compared with each."""
+    shape, dtypes = ctx.avals_in[0].shape, [np.dtype(aval.dtype) for aval in ctx.avals_in]
+    few = math.prod(shape) * shape[axis] <= _MOST_COMPARISONS
+    return few and ctx.emitter.in_loop() and all(dtype.name in _OF_KERNELS for dtype in dtypes)
+
+
+def _key(x: Value) -> Value:
+    """What orders like x by its integers: zeros equal, NaN last."""
+    if hlo.dtype_of(x).kind in "biu":
+        return x
+    return ranks(hlo.select(hlo.compare(x, hlo.full_like(x, 0), "EQ"), hlo.full_like(x, 0), x))
+
+
+def _counted(operands: Sequence[Value], keys: Sequence[Value], shape: Sequence[int], axis: int) -> list[Value]:
+    """Sort, stably, by keys that are not floats: an element goes to the place whose number is how many precede it."""
+    to_back = [*(i for i in range(len(shape)) if i != axis), axis]
+    moved, length = [shape[i] for i in to_back], shape[axis]
+    flat = (math.prod(moved[:-1]), length)
+    each = (flat[0], length, length)  # rows, the elements that may precede, those that they precede
+    rows, columns = ([hlo.reshape(hlo.transpose(x, to_back), flat) for x in xs] for xs in (operands, keys))
+    place = hlo.iota(np.int32, (length,), 0)
+    spread: Callable[[Value, int], Value] = lambda x, axis: hlo.broadcast_in_dim(x, (length, length), (axis,))
+    precedes = hlo.broadcast_in_dim(hlo.compare(spread(place, 0), spread(place, 1), "LT"), each, (1, 2))
+    for x in reversed(columns):
+        other, own = (hlo.broadcast_in_dim(x, each, (0, axis)) for axis in (1, 2))
+        less, equal = hlo.compare(other, own, "LT"), hlo.compare(other, own, "EQ")
+        precedes = hlo.or_(less, hlo.and_(equal, precedes))
+    place = hlo.reduce(hlo.convert(precedes, np.int32), hlo.constant(np.int32(0)), (1,), hlo.add)
+    if flat[0] > 1:
+        first = hlo.constant(np.arange(0, flat[0] * length, length, dtype=np.int32))
+        place = hlo.add(place, hlo.broadcast_in_dim(first, flat, (0,)))
+    # Of numbers alone: IREE cannot compile scatters of all types.
+    count = flat[0] * length
+    index, numbers = hlo.optimization_barrier(
+        [hlo.reshape(place, (count, 1), flat), hlo.constant(np.arange(count, dtype=np.int32)[:, None])]
+    )
+    (taken,) = hlo.scatter(
+        [hlo.full(0, (count, 1), np.int32)], index, [numbers], lambda old, new: [new],
+        update_window_dims=(1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,), index_vector_dim=1,
+        unique_indices=True,
+    )  # fmt: skip
+    found = [take_rows(hlo.reshape(x, (count,), flat), taken, (count,)) for x in rows]
+    back = [int(i) for i in np.argsort(to_back)]
+    return [hlo.transpose(hlo.reshape(x, moved, (count,)), back) for x in found]
 
 
 def ranks(x: Value) -> Value:

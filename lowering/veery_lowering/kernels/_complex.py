@@ -1,0 +1,205 @@
+"""Loops over complex numbers as loops over their real and imaginary parts, of which kernels can be made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.kernels._arithmetic import Unfit
+from veery_lowering.kernels._reading import integers
+from veery_lowering.mlir import ir, operations
+from veery_lowering.stablehlo import Value
+
+Parts = tuple[Value, ...]  # a complex number's two, or a value itself
+
+# Operations that do the same with both parts.
+_EACH = frozenset(
+    f"stablehlo.{name}"
+    for name in "add broadcast_in_dim concatenate dynamic_slice dynamic_update_slice gather negate pad reshape reverse"
+    " select slice subtract transpose".split()
+)
+
+
+def holds_complex(loop: Any) -> bool:
+    """Whether a loop computes complex numbers."""
+    return any(_is_complex(x) for op in operations(loop) for x in (*op.operands, *op.results))
+
+
+class LoopOfParts:
+    """A loop that takes the place of one over complex numbers, and computes their parts.
+
+    Attributes:
+        loop: the new one; the other one is still there, and nothing uses it.
+
+    Raises:
+        Unfit: there is something in it that does not come in parts.
+    """
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+        self._env: dict[Any, Parts] = {}
+        self._joined: list[Value] = []
+        self._first = self._place()
+        try:
+            with ir.InsertionPoint(given), given.location:
+                results = self._while(given)
+                self._joined = [hlo.complex(*parts) if len(parts) == 2 else parts[0] for parts in results]
+        except Unfit:
+            self.undo()
+            raise
+        self.loop = results[0][0].owner.operation
+        for x, joined in zip(given.results, self._joined):
+            x.replace_all_uses_with(joined)
+
+    def undo(self) -> None:
+        """Put the loop back that was given."""
+        for x, joined in zip(self.given.results, self._joined):
+            joined.replace_all_uses_with(x)
+        for op in list(self.given.operation.block.operations)[self._first : self._place()][::-1]:
+            op.operation.erase()
+
+    def _place(self) -> int:
+        return list(self.given.operation.block.operations).index(self.given)
+
+    # Values.
+
+    def parts(self, value: Any) -> Parts:
+        """The parts of a value of the loop, or from outside."""
+        if value not in self._env:
+            self._env[value] = self._from_outside(value)
+        return self._env[value]
+
+    def one(self, value: Any) -> Value:
+        """A value that is not complex."""
+        (x,) = self.parts(value)
+        return x
+
+    def _from_outside(self, value: Any) -> Parts:
+        if not _is_complex(value):
+            return (value,)
+        if not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.complex":
+            return tuple(value.owner.operands)
+        with ir.InsertionPoint(self.given):
+            return hlo.real(value), hlo.imag(value)
+
+    def _grouped(self, values: Sequence[Any], flat: Sequence[Value]) -> list[Parts]:
+        """One or two of what is flat for each of some values."""
+        rest = iter(flat)
+        return [tuple(next(rest) for _ in range(1 + _is_complex(x))) for x in values]
+
+    def _flat(self, values: Sequence[Any]) -> list[Value]:
+        return [part for x in values for part in self.parts(x)]
+
+    # Operations.
+
+    def _block(self, block: Any, arguments: Sequence[Value]) -> list[Value]:
+        """Write the operations of a block; returns the parts of what it ends with."""
+        self._env.update(zip(block.arguments, self._grouped(block.arguments, arguments)))
+        *inner, end = block.operations
+        for op in inner:
+            self._env.update(zip(op.results, self._operation(op.operation)))
+        return self._flat(end.operands)
+
+    def _operation(self, op: Any) -> list[Parts]:
+        if op.name == "stablehlo.while":
+            return self._while(op)
+        if op.name in ("stablehlo.if", "stablehlo.case"):
+            return self._branches(op)
+        if not any(map(_is_complex, (*op.operands, *op.results))):
+            return [(x,) for x in self._copied(op).results]
+        if op.name == "stablehlo.optimization_barrier":
+            return self._grouped(op.results, hlo.optimization_barrier(self._flat(op.operands)))
+        if op.name == "stablehlo.constant":
+            with ir.InsertionPoint(self.given):
+                constant = op.clone().results[0]
+            return [self._from_outside(constant)]
+        if op.name in _EACH:
+            return [tuple(_made(op, operands) for operands in self._each(op))]
+        if op.name in _OWN:
+            return [_OWN[op.name](op, *map(self.parts, op.operands))]
+        raise Unfit(op.name)
+
+    def _copied(self, op: Any) -> Any:
+        inside = {x for inner in operations(op) for x in inner.results}
+        inside.update(x for region in op.regions for block in region.blocks for x in block.arguments)
+        if any(x not in inside and x not in list(op.operands) for inner in operations(op) for x in inner.operands):
+            raise Unfit("a region that reads what is around it")
+        copy = op.clone()
+        for i, x in enumerate(op.operands):
+            copy.operands[i] = self.one(x)
+        return copy
+
+    def _each(self, op: Any) -> Iterator[list[Value]]:
+        """The operands for the real and for the imaginary part."""
+        for k in range(2):
+            yield [self.parts(x)[k] if _is_complex(x) else self.one(x) for x in op.operands]
+
+    def _while(self, op: Any) -> list[Parts]:
+        condition, body = (region.blocks[0] for region in op.regions)
+        write: Callable[[Any], hlo.Body] = lambda block: lambda *arguments: self._block(block, arguments)
+        return self._grouped(op.results, hlo.while_(self._flat(op.operands), write(condition), write(body)))
+
+    def _branches(self, op: Any) -> list[Parts]:
+        write: Callable[[Any], Callable[[], list[Value]]] = lambda region: lambda: self._block(region.blocks[0], ())
+        types = [_part(x) if _is_complex(x) else x.type for x in op.results for _ in range(1 + _is_complex(x))]
+        chosen, branches = self.one(op.operands[0]), list(map(write, op.regions))
+        if op.name == "stablehlo.if":
+            flat = hlo.if_(chosen, branches[0], branches[1], types)
+        else:
+            flat = hlo.case(chosen, branches, types)
+        return self._grouped(op.results, flat)
+
+
+def _is_complex(value: Any) -> bool:
+    return isinstance(value.type, ir.RankedTensorType) and isinstance(value.type.element_type, ir.ComplexType)
+
+
+def _part(value: Any) -> ir.Type:
+    """The type of a part of a complex value."""
+    return ir.RankedTensorType.get(value.type.shape, ir.ComplexType(value.type.element_type).element_type)
+
+
+def _made(op: Any, operands: Sequence[Value]) -> Value:
+    """An operation on parts instead of complex numbers."""
+    attributes = {name: op.attributes[name] for name in op.attributes}
+    return ir.Operation.create(op.name, [_part(op.results[0])], operands, attributes).results[0]
+
+
+def _multiply(op: Any, x: Parts, y: Parts) -> Parts:
+    product: Callable[[int, int], Value] = lambda i, j: _made(op, [x[i], y[j]])
+    return hlo.subtract(product(0, 0), product(1, 1)), hlo.add(product(0, 1), product(1, 0))
+
+
+def _compare(op: Any, x: Parts, y: Parts) -> Parts:
+    direction = hlo.direction_of(op)
+    if direction not in ("EQ", "NE"):
+        raise Unfit("an order of complex numbers")
+    join = hlo.and_ if direction == "EQ" else hlo.or_
+    return (join(*(hlo.compare(a, b, direction) for a, b in zip(x, y))),)
+
+
+def _convert(op: Any, x: Parts) -> Parts:
+    dtype = hlo.dtype_of(op.results[0]).type(0).real.dtype
+    real, *rest = (hlo.convert(part, dtype) for part in x)
+    return real, rest[0] if rest else hlo.full_like(real, 0)
+
+
+def _reduce(op: Any, x: Parts, start: Parts, *others: Parts) -> Parts:
+    inner = list(op.regions[0].blocks[0].operations)
+    if others or len(inner) != 2 or inner[0].name != "stablehlo.add":
+        raise Unfit("reduce")
+    axes = integers(op.attributes["dimensions"])
+    return tuple(hlo.reduce(part, begin, axes, hlo.add) for part, begin in zip(x, start))
+
+
+_OWN: dict[str, Callable[..., Parts]] = {
+    "stablehlo.complex": lambda op, real, imag: (*real, *imag),
+    "stablehlo.real": lambda op, x: x[:1],
+    "stablehlo.imag": lambda op, x: x[1:],
+    "stablehlo.multiply": _multiply,
+    "stablehlo.dot_general": _multiply,
+    "stablehlo.compare": _compare,
+    "stablehlo.convert": _convert,
+    "stablehlo.reduce": _reduce,
+}
