@@ -109,6 +109,7 @@ _PLAIN = _table(
     subtract f=arith.subf iu=arith.subi
     multiply f=arith.mulf iu=arith.muli b=arith.andi
     divide f=arith.divf
+    remainder f=arith.remf
     maximum f=arith.maximumf i=arith.maxsi u=arith.maxui b=arith.ori
     minimum f=arith.minimumf i=arith.minsi u=arith.minui b=arith.andi
     and iub=arith.andi

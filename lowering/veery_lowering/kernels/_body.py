@@ -202,7 +202,7 @@ class Body:
             for op in region.blocks[0].operations:
                 if op.name == "stablehlo.while":
                     self._invariants(op, known)
-                elif len(op.results) == 1 and not hlo.is_constant(op.results[0]) and all(map(known, _reads(op))):
+                elif len(op.results) == 1 and not hlo.is_constant(op.results[0]) and all(map(known, reads(op))):
                     self.operation(op)
                     self.memory(op.results[0])
 
@@ -301,10 +301,10 @@ def _defined(loop: Any) -> set[Any]:
     return found
 
 
-def _reads(op: Any) -> set[Any]:
+def reads(op: Any) -> set[Any]:
     """What an operation reads, in its blocks too."""
     inner = [inner for region in op.regions for block in region.blocks for inner in block.operations]
-    return set(op.operands).union(*map(_reads, inner)) - _defined(op)
+    return set(op.operands).union(*map(reads, inner)) - _defined(op)
 
 
 def _is_updated(argument: Any) -> bool:

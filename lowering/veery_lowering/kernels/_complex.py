@@ -7,6 +7,7 @@ from typing import Any
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Unfit
+from veery_lowering.kernels._body import reads
 from veery_lowering.kernels._reading import integers
 from veery_lowering.mlir import ir, operations
 from veery_lowering.stablehlo import Value
@@ -43,6 +44,11 @@ class LoopOfParts:
         self._first = self._place()
         try:
             with ir.InsertionPoint(given), given.location:
+                for x in filter(_is_complex, reads(given)):
+                    self._env[x] = self._from_outside(x)
+                for op in operations(given):
+                    if op.name == "stablehlo.constant" and _is_complex(op.results[0]):
+                        self._env[op.results[0]] = self._from_outside(op.clone().results[0])
                 results = self._while(given)
                 self._joined = [hlo.complex(*parts) if len(parts) == 2 else parts[0] for parts in results]
         except Unfit:
@@ -66,9 +72,7 @@ class LoopOfParts:
 
     def parts(self, value: Any) -> Parts:
         """The parts of a value of the loop, or from outside."""
-        if value not in self._env:
-            self._env[value] = self._from_outside(value)
-        return self._env[value]
+        return self._env.get(value, (value,))
 
     def one(self, value: Any) -> Value:
         """A value that is not complex."""
@@ -76,12 +80,9 @@ class LoopOfParts:
         return x
 
     def _from_outside(self, value: Any) -> Parts:
-        if not _is_complex(value):
-            return (value,)
         if not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.complex":
             return tuple(value.owner.operands)
-        with ir.InsertionPoint(self.given):
-            return hlo.real(value), hlo.imag(value)
+        return hlo.real(value), hlo.imag(value)
 
     def _grouped(self, values: Sequence[Any], flat: Sequence[Value]) -> list[Parts]:
         """One or two of what is flat for each of some values."""
@@ -98,7 +99,8 @@ class LoopOfParts:
         self._env.update(zip(block.arguments, self._grouped(block.arguments, arguments)))
         *inner, end = block.operations
         for op in inner:
-            self._env.update(zip(op.results, self._operation(op.operation)))
+            if op.name != "stablehlo.constant" or op.results[0] not in self._env:
+                self._env.update(zip(op.results, self._operation(op.operation)))
         return self._flat(end.operands)
 
     def _operation(self, op: Any) -> list[Parts]:
@@ -110,10 +112,6 @@ class LoopOfParts:
             return [(x,) for x in self._copied(op).results]
         if op.name == "stablehlo.optimization_barrier":
             return self._grouped(op.results, hlo.optimization_barrier(self._flat(op.operands)))
-        if op.name == "stablehlo.constant":
-            with ir.InsertionPoint(self.given):
-                constant = op.clone().results[0]
-            return [self._from_outside(constant)]
         if op.name in _EACH:
             return [tuple(_made(op, operands) for operands in self._each(op))]
         if op.name in _OWN:
