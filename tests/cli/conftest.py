@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 MODEL = """\
 import veery.numpy as jnp
-from veery import lax
+from veery import lax, pure_callback
 
 
 def layer(params, x):
@@ -35,8 +35,8 @@ def double(x):
 
 
 def turns(x, w):
-    sorted_ = lax.fori_loop(0, 9, lambda _, x: jnp.sort(x) * 0.5, x)
-    return lax.fori_loop(0, 9, lambda _, x: jnp.tanh(w @ x), sorted_)
+    hosted = lax.fori_loop(0, 9, lambda _, x: pure_callback(abs, x, x) * 0.5, x)
+    return lax.fori_loop(0, 9, lambda _, x: jnp.tanh(w @ x), hosted)
 
 
 def broken(x):

@@ -38,7 +38,7 @@ def test_inspect_tells_kernels_from_dispatches_and_why(veery):
     lines = ok(veery(*turns)).splitlines()
     kernel, reason = (next(line for line in lines if line.startswith(start)) for start in ("veery_loop_0", "loop "))
     assert "veery, in buffers" in kernel and "288 B" in kernel and "model.py:20  return lax.fori_loop" in kernel
-    assert "model.py:19  sorted_" in reason and reason.endswith("no kernel of this form holds func.call")
+    assert "model.py:19  hosted" in reason and reason.endswith("no kernel of this form holds func.call")
     found = json.loads(ok(veery(*turns, "--json")))
     assert [(p["by"], p["loops"]) for p in found["pieces"]] == [("host", 1), ("IREE", 1), ("veery, in buffers", 0)]
     assert found["pieces"][1]["reads"] == 32 and [d["kind"] for d in found["left"]] == ["loop"]
