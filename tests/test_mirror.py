@@ -103,6 +103,7 @@ ROWS = {
     "veery/_api/named_call": "transforms/test_extending",
     "veery/_api/page": "cli/test_page",
     "veery/_api/visualization": "cli/test_page",
+    "veery/_api/platforms": "dispatch/test_placement",
     "veery/_api/pmap": "transforms/test_pmap",
     "veery/_api/placement": "dispatch/test_placement",
     "veery/_api/rule_tables": "transforms/test_extending",

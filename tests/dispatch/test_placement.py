@@ -150,6 +150,21 @@ def test_what_is_donated_is_not_passed_twice():
     assert not x.is_deleted() and float(add(x, jnp.ones(1000))[0]) == 2
 
 
+def test_platforms_that_the_settings_leave_out_are_refused():
+    """As in JAX: a program that looks for a GPU, and takes the CPU else, can be told to."""
+    for named, others in (("vulkan,cpu", ("cuda", "xla")), ("cpu", ("gpu", "vulkan", "xla"))):
+        veery.config.update("jax_platforms", named)
+        assert veery.devices("cpu")
+        for other in others:
+            for ask in (veery.devices, veery.device_count, lambda name: veery.jit(jnp.sin, backend=name)):
+                with pytest.raises(RuntimeError, match=f"Unknown backend: '{other}' .*jax_platforms: '{named}'"):
+                    ask(other)
+    assert veery.devices() == veery.devices("cpu")
+    assert jnp.zeros(2, device="cpu").devices() == {veery.devices()[0]}
+    with pytest.raises(RuntimeError, match="Unknown backend: 'xla'"):
+        jnp.zeros(2, device="xla")
+
+
 def test_what_devices_have_in_common(pair):
     """Libraries ask it of a device before they move its arrays."""
     first, second = pair

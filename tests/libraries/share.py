@@ -10,4 +10,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items[:] = items[:: config.getoption("--every")]
+    if not config.getoption("--last-failed", False):  # which were a share already
+        items[:] = items[:: config.getoption("--every")]

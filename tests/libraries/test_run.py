@@ -42,18 +42,25 @@ def test_a_share(runner, tmp_path, every, expected):
 
 
 def test_jax_runs_what_fails_here_alone(runner, tmp_path, monkeypatch):
+    """Also where it has other tests, of which a share is another one."""
     lines = (
         "import sys, pytest",
+        "@pytest.mark.parametrize('i', range(1 + ('veery' in sys.modules)))",
+        "def test_many(i): pass",
         "def test_passes(): pass",
+        "def test_passed_over(): pass",
         "def test_differs(): assert 'veery' not in sys.modules",
+        "def test_passed_over_too(): pass",
         "def test_fails(): assert False",
+        "def test_left_out(): pass",
         "def test_skips(): pytest.skip()",
     )
     file, output = tmp_path / "test_some.py", tmp_path / "account.json"
     file.write_text("\n".join(lines))
-    arguments = [f"--output={output}", "--failed-only", f"--jax-python={sys.executable}", "--", "-p", "no:xdist"]
+    arguments = [f"--output={output}", "--failed-only", f"--jax-python={sys.executable}", "--every=2"]
+    arguments += ["--", "-p", "no:xdist"]
     monkeypatch.setattr(sys, "argv", ["run.py", str(file), *arguments])
     runner.main()
     found = json.loads(output.read_text())
-    assert (found["pass on JAX"], found["pass on veery"]) == (2, 1)
+    assert (found["pass on JAX"], found["pass on veery"]) == (3, 2)
     assert [*found["differences"]] == ["test_some::test_differs"]

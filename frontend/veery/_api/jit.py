@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from veery import _dispatch
-from veery._api import stages
+from veery._api import platforms, stages
 from veery._api.arguments import argument_names, check_traceable, function_name, positions_and_names, signature, wraps
 from veery._api.cache_misses import explain_miss
 from veery._api.fast_calls import MISMATCH, MISS, STATIC, FastCall, Kind, Program, fast_call
@@ -776,7 +776,7 @@ def jit(
             check_leaves(places, what)
         shardings = JitShardings(in_shardings, out_shardings)
     if backend is not None and device is None:
-        device = _dispatch.first_device(backend)
+        device = platforms.devices(backend)[0]
     asked = pairs({**dict(pairs(compiler_options)), **({} if compiler is None else {"compiler": compiler})})
     dynamic = _dynamic_shapes(fun, dynamic_shapes)
     return JitFunction(fun, JitOptions(*static, *donate, device, inline, asked, dynamic, shardings))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veery import _dispatch
+from veery._api import platforms
 from veery._core.config import config
 from veery._core.mesh import (
     EMPTY_ABSTRACT_MESH,
@@ -46,7 +46,7 @@ def make_mesh(
     (('data', 1), ('model', 1))
     """
     shape = tuple(int(size) for size in axis_shapes)
-    found = list(devices) if devices is not None else _devices()
+    found = list(devices) if devices is not None else platforms.devices()
     needed = math.prod(shape)
     if len(found) < needed:
         raise ValueError(
@@ -59,11 +59,6 @@ def make_mesh(
     array = np.empty(needed, dtype=object)
     array[:] = found[:needed]
     return Mesh(array.reshape(shape), axis_names, axis_types)
-
-
-def _devices() -> list[Any]:
-    found: list[Any] = _dispatch.runtime().devices(_dispatch.default_device().platform)
-    return found
 
 
 class set_mesh:  # noqa: N801  JAX's name

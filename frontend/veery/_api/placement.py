@@ -9,6 +9,7 @@ import numpy as np
 
 from veery import _dispatch, _distributed
 from veery._api import jit
+from veery._api.platforms import devices as devices
 from veery._core import dtypes, source, tree, tree_errors
 from veery._core.array import ArrayImpl
 from veery._core.avals import aval_of, maybe_aval_of
@@ -21,19 +22,6 @@ from veery._core.trace import Tracer
 from veery._core.transfers import guard
 from veery.lax import _shape
 from veery.lax._placement import check_fits, device_put_p
-
-
-def devices(backend: str | None = None) -> list[Any]:
-    """The devices of a platform ("cpu", "vulkan", "cuda"); by default those of the default platform.
-
-    Raises:
-        RuntimeError: the platform is unknown, or its driver is missing (the message says what was looked for).
-
-    >>> import veery
-    >>> veery.devices("cpu")[0].platform
-    'cpu'
-    """
-    return _dispatch.runtime().devices(backend or _dispatch.default_device().platform)
 
 
 def local_devices(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from veery import _dispatch, _distributed
+from veery._api import platforms
 from veery._api.arguments import as_tuple, function_name, wraps
 from veery._api.jit import JitOptions, debug_info, jit
 from veery._api.vectorize import mapped_size, normalize_axis, vmap
@@ -184,11 +185,7 @@ def _is_staging(trace: Trace | None) -> bool:
 
 
 def _devices(devices: Sequence[Any] | None, backend: str | None, size: int) -> tuple[Any, ...]:
-    found = (
-        list(devices)
-        if devices is not None
-        else _dispatch.runtime().devices(backend or _dispatch.default_device().platform)
-    )
+    found = list(devices) if devices is not None else platforms.devices(backend)
     if len(found) < size:
         raise ValueError(
             f"compiling computation that requires {size} logical devices, but only {len(found)} devices are "

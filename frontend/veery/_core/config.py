@@ -148,7 +148,7 @@ OPTIONS: dict[str, Option] = {
     "jax_transfer_guard_device_to_device": Option(None, _GUARD, False, "Transfers between devices."),
     "jax_transfer_guard_device_to_host": Option(None, _GUARD, False, "Transfers from device to host."),
     # Devices, compilation, its cache.
-    "jax_platforms": Option(None, _text, False, "Comma-separated platforms to use, the default first."),
+    "jax_platforms": Option(None, _text, False, "Platforms to use beside the CPU, by commas, the default first."),
     "jax_platform_name": Option("", _text, False, "The default platform."),
     "jax_num_cpu_devices": Option(-1, _integer, False, "Number of CPU devices; -1: one."),
     "veery_compiler_options": Option(

@@ -10,6 +10,7 @@ import numpy as np
 
 from veery import _dispatch, lax
 from veery._api.placement import put_leaf
+from veery._api.platforms import devices
 from veery._core import dtypes, source
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, refuse_masked
@@ -44,7 +45,7 @@ def place(x: Array, device: Any, out_sharding: Any = None) -> Array:
         or (isinstance(x, Tracer) and not isinstance(where, (NamedSharding, PartitionSpec)))
     ):
         return x
-    return put_leaf(x, _dispatch.first_device(where) if isinstance(where, str) else where)
+    return put_leaf(x, devices(where)[0] if isinstance(where, str) else where)
 
 
 def array(
