@@ -322,3 +322,15 @@ def test_public_names():
 
     assert veery.dtypes.bfloat16 is ml_dtypes.bfloat16 and veery.dtypes.result_type is dtypes.result_type
     assert dtypes.TypePromotionError.__module__ == "veery.dtypes"
+
+
+def test_dtypes_of_the_user_name_the_way_out():
+    class Meta(dtypes.ExtendedDType):
+        type, name, physical = dtypes.extended, "meta32", np.dtype("float32")
+
+    with pytest.raises(
+        ValueError, match=r"from float32 to meta32: .*`veery.experimental.hijax` has types of one's own"
+    ):
+        veery.lax.convert_element_type(np.float32(1), Meta())
+    with pytest.raises(ValueError, match=r"from float32 to key<fry>$"):
+        veery.lax.convert_element_type(np.float32(1), dtypes.key_dtype())

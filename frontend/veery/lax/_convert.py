@@ -100,7 +100,10 @@ def convert(operand: ArrayLike, new_dtype: Any = None, weak_type: bool = False) 
 
 def _check_conversion(old: Any, new: Any) -> None:
     if old != new and (isinstance(old, dtypes.ExtendedDType) or isinstance(new, dtypes.ExtendedDType)):
-        raise ValueError(f"Cannot convert_element_type from {_name(old)} to {_name(new)}")
+        message = f"Cannot convert_element_type from {_name(old)} to {_name(new)}"
+        if not isinstance(old, dtypes.KeyDType) and not isinstance(new, dtypes.KeyDType):
+            message += ": dtypes of the user's own are not there. `veery.experimental.hijax` has types of one's own."
+        raise ValueError(message)
     if dtypes.issubdtype(old, np.complexfloating) and not any(
         dtypes.issubdtype(new, kind) for kind in (np.complexfloating, np.bool_)
     ):
