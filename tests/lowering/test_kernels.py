@@ -301,6 +301,18 @@ def ranked(x):
     return lax.scan(trip, jnp.zeros(x.shape[1:]), x)
 
 
+def factored(xs):
+    """What decompositions of small matrices multiply to, and their signs told apart."""
+
+    def step(c, x):
+        q, r = jnp.linalg.qr(x)
+        u, s, v = jnp.linalg.svd(x, full_matrices=False)
+        w, z = jnp.linalg.eigh(x.T @ x)
+        return c + s[0], (q @ r, jnp.abs(r), s, (u * s) @ v, w, (z * w) @ z.T)
+
+    return lax.scan(step, jnp.float32(0), xs)
+
+
 def waves(args):
     """Complex numbers that go round, alone, in matrices, in branches, and written in part."""
     h, z = args
@@ -369,6 +381,7 @@ LOOPS = [
     (running, (np.sin(np.arange(3 * 5 * 37, dtype=np.float32)).reshape(3, 5, 37),), 1),
     (filtered, (IMAGES,), 1),
     (ranked, (np.concatenate([np.round(UNUSUAL), SQUARE.ravel(), SQUARE.ravel()])[:126].reshape(2, 9, 7),), 1),
+    (factored, (np.sin(np.arange(1, 46, dtype=np.float32) ** 2).reshape(3, 5, 3),), 1),
     (waves, ((SQUARE[:5, :5] * 1j + SQUARE[:5, :5].T, X[:7] + 1j * X[3:10]),), 1),
     (escape, (X.reshape(10, 10) + 1j * X.reshape(10, 10).T,), 1),
     (escape, (np.linspace(-1, 1, 70_001).astype(np.float32),), 1),  # by several workgroups, of which one has less
