@@ -3,8 +3,9 @@
 IREE compiles neither stablehlo.cholesky nor stablehlo.triangular_solve, and StableHLO has no other factorisations. A
 call of the host costs 3 to 6 us on the CPU, each trip of a loop 2 us and more. In a loop it would keep the loop from
 being a kernel: 300 steps of a Kalman filter that solves 2x2 systems take 630 ms with calls, 0.07 ms without. On the
-host and in a kernel a trip takes, of 3x3, 6x6, 10x10 and 16x16, us: eigenvalues and vectors 19, 21, 25, 35 and 1.0, 2.9,
-9.0, 28; singular values and vectors 21, 24, 30, 43 and 0.8, 2.0, 6.0, 13; QR 23, 24, 25, 27 and 0.5, 0.9, 1.6, 2.0.
+host and in a kernel a trip takes of 3x3, 6x6, 10x10 and 16x16 (us): eigenvalues and vectors 19, 21, 25, 35 and 1.0,
+2.9, 9.0, 28; singular values and vectors 21, 24, 30, 43 and 0.8, 2.0, 6.0, 13; QR 23, 24, 25, 27
+and 0.5, 0.9, 1.6, 2.0.
 """
 
 from __future__ import annotations
