@@ -54,7 +54,7 @@ record: install  ## compare what the tests recorded of JAX with the JAX of JAX_P
 	JAX_PLATFORMS=cpu PYTHONPATH=tests $(or $(JAX_PYTHON),$(error JAX_PYTHON names an interpreter with JAX 0.10.2)) \
 	$$script/record.py $(if $(WRITE),,--check) || exit; done
 
-fuzz: install  ## random programs against the reference: MINUTES=10 or COUNT=, SEED=(the date), TARGET=cpu|vulkan|xla|cpu+xla|artifact, stablehlo[-vulkan|-xla] for modules, triples[-vulkan|-xla] of steps
+fuzz: install  ## random programs against the reference: MINUTES=10 or COUNT=, SEED=(the date), TARGET=cpu|iree|vulkan|xla|cpu+xla|artifact, stablehlo[-iree|-vulkan|-xla] for modules, triples[-iree|-vulkan|-xla] of steps
 	PYTHONPATH=tests $(BIN)/python -m fuzz --target $(or $(TARGET),cpu) \
 	$(if $(COUNT),--count $(COUNT),--minutes $(or $(MINUTES),10)) \
 	--jobs $(JOBS) $(if $(SEED),--seed $(SEED))

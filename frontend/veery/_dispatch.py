@@ -332,7 +332,8 @@ def lowering_options(compiler_options: asked.Pairs) -> dict[str, Any]:
     goal = options.get("optimize_for", "speed")
     queue = options.get("queue") or {"latency": "inline", "throughput": "threaded"}.get(goal, "auto")
     flags = asked.flags(tuple(options.items()))
-    return {"flags": flags, "optimize_for": "size" if goal == "size" else "speed", "queue": queue}
+    goal = "size" if goal == "size" else "speed"
+    return {"flags": flags, "optimize_for": goal, "kernels": options.get("kernels", True), "queue": queue}
 
 
 def tuning(closed: ClosedJaxpr, target: str, compiler_options: asked.Pairs) -> asked.Pairs | None:

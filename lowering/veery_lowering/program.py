@@ -30,6 +30,7 @@ class Options:
 
     flags: further flags of IREE's compiler, which win over those that a target chooses.
     optimize_for: what the flags that a target chooses are best for: "speed" or "size".
+    kernels: whether small operations, loops and moves become kernels of our own, where that is faster.
     queue: where the program runs: "inline", "threaded", or "auto", by its work.
     cache: look the program up on disk, and keep it there.
     protect_arguments: keep arguments that are not donated unchanged; False is for tests that show why.
@@ -41,6 +42,7 @@ class Options:
 
     flags: tuple[str, ...] = ()
     optimize_for: str = "speed"
+    kernels: bool = True
     queue: str = "auto"
     cache: bool = True
     protect_arguments: bool = True

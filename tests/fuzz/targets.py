@@ -1,4 +1,4 @@
-"""Where programs run: compiled for the CPU or Vulkan, by XLA, or saved to a file that the runtime alone loads."""
+"""Where programs run: on the CPU or Vulkan, by IREE alone, by XLA, or saved to a file that the runtime loads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from veery._core.jaxpr import ClosedJaxpr, Jaxpr, subjaxprs
 
 Arrays = Sequence[np.ndarray]
 TARGETS = (
-    *("cpu", "vulkan", "xla", "cpu+xla", "artifact"),
-    *("stablehlo", "stablehlo-vulkan", "stablehlo-xla"),
-    *("triples", "triples-vulkan", "triples-xla"),
+    *("cpu", "iree", "vulkan", "xla", "cpu+xla", "artifact"),
+    *("stablehlo", "stablehlo-iree", "stablehlo-vulkan", "stablehlo-xla"),
+    *("triples", "triples-iree", "triples-vulkan", "triples-xla"),
 )
 _RUNTIME = Path(__file__).parents[2] / "runtime"
 _VULKAN_TYPES = ("bool", "int32", "uint32", "float32", "complex64")
@@ -39,6 +39,7 @@ class Target:
     """Compiles and runs programs. `half` and `wide` say whether the device computes in 16 and in 64 bits."""
 
     half = wide = True
+    options: Mapping[str, Any] = {}
 
     @property
     def parts(self) -> dict[str, Target]:
@@ -51,7 +52,7 @@ class Target:
         A call with zeros comes first: what a device keeps of a program's first call is wrong in the second. What calls
         with the same arguments give has the same bits, or something is read before it is written.
         """
-        call = jax.jit(fun, donate_argnums=donated)
+        call = jax.jit(fun, donate_argnums=donated, compiler_options=self.options)
         with self.device():
             kept = [call(*map(jax.numpy.asarray, values)) for values in (map(np.zeros_like, args), *[args] * 3)]
         _, *results = [[_numpy(y) for y in outs] for outs in kept]
@@ -63,6 +64,12 @@ class Target:
     @contextmanager
     def device(self) -> Iterator[None]:
         yield
+
+
+class Iree(Target):
+    """The CPU, where IREE makes all dispatches, as it does for large arrays."""
+
+    options = {"kernels": False}
 
 
 class Vulkan(Target):
@@ -168,7 +175,7 @@ def target_named(name: str) -> Target:
         raise ValueError(f"no such target: {name!r}")
     if "+" in name:
         return Beside({part: target_named(part) for part in name.split("+")})
-    return {"vulkan": Vulkan, "xla": Xla, "artifact": Artifact}.get(name.rpartition("-")[2], Target)()
+    return {"iree": Iree, "vulkan": Vulkan, "xla": Xla, "artifact": Artifact}.get(name.rpartition("-")[2], Target)()
 
 
 def run_program(program: Program, target: Target) -> tuple[ClosedJaxpr, dict[str, list[np.ndarray]]]:

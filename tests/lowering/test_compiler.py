@@ -110,9 +110,10 @@ def test_what_iree_refuses_is_compiled_with_each_value_for_itself() -> None:
         written = x.at[i].set(2.0)
         return written, written + 1
 
-    compiled = veery.jit(updated).lower(np.ones((1, 1, 1), np.float32), np.zeros(1, np.int32)).compile()
+    one = np.ones((1, 1, 1), np.float32)
+    compiled = veery.jit(updated).lower(one, np.zeros(1, np.int32)).compile()
     for i, expected in ((0, 2.0), (1, 1.0)):
-        written, more = compiled(np.ones((1, 1, 1), np.float32), np.full(1, i, np.int32))
+        written, more = compiled(one, np.full(1, i, np.int32))
         assert (written.item(), more.item()) == (expected, expected + 1)
     assert compiled._program.metadata["fallback"].startswith("compiled with each value for itself, ")
     assert "same rank" in compiled._program.metadata["fallback"]

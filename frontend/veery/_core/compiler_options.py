@@ -12,6 +12,7 @@ Pairs = tuple[tuple[str, Any], ...]
 # Options of veery's own, and the values that they take. All other names are of IREE's compiler; they have dashes.
 CHOICES: dict[str, tuple[Any, ...]] = {
     "optimize_for": ("speed", "latency", "throughput", "size"),
+    "kernels": (True, False),
     "queue": ("auto", "inline", "threaded"),
     "autotune": (True, False),
     "compiler": ("iree", "xla", "auto"),

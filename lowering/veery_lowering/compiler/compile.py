@@ -50,7 +50,7 @@ def compile_emission(
     """
     attempts = attempts_of(emission, target, options)
     cache = disk_cache() if options.cache else None
-    key = _key(emission, target, attempts)
+    key = _key(emission, target, options, attempts)
     found = cache.get(key) if cache else None
     if found is None:
 
@@ -60,7 +60,7 @@ def compile_emission(
             if cache is not None and cache.keeps_parts():
                 run = functools.partial(run, parts=str(cache.directory))
             with progress.shown(name, target.name):
-                program, told, diagnostics = _compile(emission, target, attempts, run)
+                program, told, diagnostics = _compile(emission, target, options, attempts, run)
             if program is None:
                 raise CompileError(_explain(emission, name, source, target, diagnostics))
             entry = program, _metadata(target) | told
@@ -144,7 +144,10 @@ def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collecti
 
     code = inlined(emission.module, change, lambda module: passes.run(Stage.INLINED, module, situation))
     return Prepared(
-        code, found.get("reuse_donated", []), found.get("fuse_loops", 0) + found.get("fuse_moves", 0) > 0, branches
+        code,
+        found.get("reuse_donated", []),
+        sum(found.get(name, 0) for name in ("fuse_loops", "fuse_pieces", "fuse_moves")) > 0,
+        branches,
     )
 
 
@@ -176,10 +179,11 @@ def try_each(
     return attempt(plain, None)
 
 
-def modules(emission: Emission, target: Target) -> Iterator[tuple[Fusion, Prepared]]:
+def modules(emission: Emission, target: Target, options: Options) -> Iterator[tuple[Fusion, Prepared]]:
     """The module in the ways in which it is given to the compiler, one after the other, until one compiles."""
-    full = prepared = _prepared(emission, target, Fusion.FULL)
-    yield Fusion.FULL, full
+    whole = Fusion.FULL if options.kernels else Fusion.NO_KERNELS
+    full = prepared = _prepared(emission, target, whole)
+    yield whole, full
     for fusion in [Fusion.NO_KERNELS] * full.kernels + [Fusion.REDUCED_APART, Fusion.NONE]:
         before, prepared = prepared, _prepared(emission, target, fusion)
         if prepared.code != before.code:
@@ -187,7 +191,7 @@ def modules(emission: Emission, target: Target) -> Iterator[tuple[Fusion, Prepar
 
 
 def _compile(
-    emission: Emission, target: Target, attempts: Sequence[Attempt], run: Run
+    emission: Emission, target: Target, options: Options, attempts: Sequence[Attempt], run: Run
 ) -> tuple[bytes | None, dict[str, str], list[Diagnostic]]:
     """What the first way that works makes of a module, and metadata.
 
@@ -195,7 +199,7 @@ def _compile(
     """
     said: list[Diagnostic] = []
     pipeline = "standard"
-    for fusion, plain in modules(emission, target):
+    for fusion, plain in modules(emission, target, options):
         hopeless: Flags | None = None
         for flags, shortly in attempts:
             if flags == hopeless:
@@ -259,13 +263,13 @@ def _fallback(preferred: Flags, used: Flags, fusion: Fusion, said: Sequence[Diag
     return f"compiled {', '.join(changes)}, since IREE failed: {reason}"
 
 
-def _key(emission: Emission, target: Target, attempts: Sequence[Attempt]) -> str:
+def _key(emission: Emission, target: Target, options: Options, attempts: Sequence[Attempt]) -> str:
     """Hash of the IR without locations, and of all that the code depends on beside it."""
     text = emission.module.operation.get_asm(enable_debug_info=False, assume_verified=True)
     digest = hashlib.sha256()
     flags = [way.flags for way in attempts if not way.shortly]
-    options = repr((flags, emission.donated if any(emission.donated) else ()))
-    for part in (_KEY_FORMAT, COMPILER_VERSION, target.name, target.machine, options, text):
+    asked = repr((flags, options.kernels, emission.donated if any(emission.donated) else ()))
+    for part in (_KEY_FORMAT, COMPILER_VERSION, target.name, target.machine, asked, text):
         digest.update(part.encode())
         digest.update(b"\0")
     return digest.hexdigest()

@@ -32,7 +32,7 @@ def intermediate(
     flags = attempts_of(emission, target, options)[0].flags
     failed: CompileError | None = None
     run = compiler_of(options, target)
-    for fusion, plain in modules(emission, target):  # as compilation goes on where IREE fails
+    for fusion, plain in modules(emission, target, options):  # as compilation goes on where IREE fails
         accepted = lambda module, check: (
             module if check is None or run(module.code, flags, "stream", check=check)[0] else None
         )

@@ -26,6 +26,7 @@ from veery_lowering.kernels._buffered import BufferedKernel
 from veery_lowering.kernels._complex import LoopOfParts, holds_complex
 from veery_lowering.kernels._decisions import Decision as Decision, decided, decisions as decisions
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, root_of
+from veery_lowering.kernels._pieces import PieceKernel, Pieces, Unwritten
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
 from veery_lowering.kernels._scatters import ScatterKernel
 from veery_lowering.mlir import base_name
@@ -46,6 +47,52 @@ def _fuse(block: Any, module: Any) -> int:
         else:
             count += sum(_fuse(inner, module) for region in op.regions for inner in region.blocks)
     return count
+
+
+def fuse_pieces(module: Any) -> int:
+    """Make kernels of operations that would be several small dispatches, in place; returns how many."""
+    functions = [op for op in module.regions[0].blocks[0] if op.operation.name == "func.func"]
+    return sum(_fuse_pieces(block, module) for function in functions for block in _blocks(function))
+
+
+def _blocks(op: Any) -> list[Any]:
+    return [block for region in op.regions for block in region.blocks]
+
+
+def _fuse_pieces(block: Any, module: Any) -> int:
+    around = [op for op in block.operations if op.name in ("stablehlo.while", "stablehlo.case", "stablehlo.if")]
+    count = sum(_fuse_pieces(inner, module) for op in around for inner in _blocks(op))
+    kernels = _piece_kernels(block)
+    # The last one first: what it reads of another's results is there until that is replaced.
+    for kernel in reversed(kernels):
+        name, location = _unused(module, "veery_piece"), kernel.operations[0].location
+        kernel.replace(module, name)
+        decided(Decision("piece", location, name, kernel.form, kernel.executable.workgroups))
+    return count + len(kernels)
+
+
+def _piece_kernels(block: Any) -> list[PieceKernel]:
+    """Kernels of the pieces of a block; none where one of them is not written for a reason that is not known."""
+    found = Pieces(block)
+    for _ in range(_MOST_TRIES):
+        kernels = []
+        try:
+            for operations in found.in_order():
+                kernels.append(PieceKernel(operations))
+                kernels[-1].executable.text("kernel")
+        except Unwritten as unwritten:
+            decided(Decision("piece", unwritten.op.location, reasons=[str(unwritten)]))
+            found.without(unwritten.op)
+        except Exception:
+            # The program is right without the kernel, only slower.
+            _logger.warning("the kernel of a piece could not be written; IREE makes dispatches", exc_info=True)
+            break
+        else:
+            return kernels
+    return []
+
+
+_MOST_TRIES = 20
 
 
 def fuse_moves(module: Any) -> int:

@@ -26,14 +26,14 @@ _MOST_SCRATCH = 4 << 20
 # Elements of an array that a loop begins with. IREE updates larger ones in place, which costs less than the copy.
 _MOST_COPIED = 1 << 18
 
-_OPERATIONS: dict[str, Callable[[Body, Any], Form | None]] = {}
+OPERATIONS: dict[str, Callable[[Body, Any], Form | None]] = {}
 
 
 def writes(*names: str) -> Callable[[Callable[[Body, Any], Form | None]], Callable[[Body, Any], Form | None]]:
     """Say that a function writes an operation; it returns the form of its result, or sets it itself."""
 
     def register(function: Callable[[Body, Any], Form | None]) -> Callable[[Body, Any], Form | None]:
-        _OPERATIONS.update(dict.fromkeys(names, function))
+        OPERATIONS.update(dict.fromkeys(names, function))
         return function
 
     return register
@@ -149,8 +149,8 @@ class Body:
             raise Unfit(op.name)
         if name == "constant" or op.results[0] in self._env:
             return
-        if name in _OPERATIONS:
-            form = _OPERATIONS[name](self, op)
+        if name in OPERATIONS:
+            form = OPERATIONS[name](self, op)
         elif name in ELEMENTWISE:
             _, dtype = checked(op.results[0])
             form = Lazy(name, detail_of(op), tuple(map(self.read, op.operands)), dtype)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from veery_lowering.kernels import fuse_loops, fuse_moves
+from veery_lowering.kernels import fuse_loops, fuse_moves, fuse_pieces
 from veery_lowering.mlir import base_name, operations
 from veery_lowering.passes.stablehlo.aliasing import protect_arguments
 from veery_lowering.passes.stablehlo.barriers import (
@@ -79,7 +79,7 @@ class Fusion(Enum):
     """How much of a program may be computed together; the value is what is said of it."""
 
     FULL = "with all fusions"
-    NO_KERNELS = "without kernels of its loops"
+    NO_KERNELS = "without kernels of our own"
     REDUCED_APART = "with what is reduced computed before"
     NONE = "with each value for itself"
 
@@ -196,6 +196,10 @@ PASSES = (
     Pass(
         Stage.SIMPLIFIED, fuse_loops, "a trip of a loop costs a dispatch",
         lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, about="while",
+    ),
+    Pass(
+        Stage.SIMPLIFIED, fuse_pieces, "each reduction, product and join is a dispatch, however small",
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL,
     ),
     # What loops are left is seen now.
     Pass(

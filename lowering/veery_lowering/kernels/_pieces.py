@@ -1,0 +1,199 @@
+"""What is small and would be several dispatches, as one.
+
+IREE makes a dispatch for each reduction, product, join and lookup, with what is elementwise around it. Each takes it 12
+ms to compile at least, and 0.6 us to run, whatever is computed. Here operations that follow from each other without
+anything between that a kernel cannot hold are one kernel, on one thread, where all they compute is little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.kernels import _control, _indexed, _moves, _sums  # noqa: F401  (each registers what it writes)
+from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
+from veery_lowering.kernels._body import OPERATIONS, Body, checked
+from veery_lowering.kernels._executable import Executable
+from veery_lowering.kernels._forms import Affine, Buffer, Uniform, View, whole
+from veery_lowering.kernels._reading import static_shape
+from veery_lowering.mlir import base_name
+from veery_lowering.stablehlo import product_axes
+
+# Operations that IREE makes a dispatch of.
+_DISPATCHES = frozenset("concatenate dot_general dynamic_update_slice gather pad reduce scatter".split())
+# Elements that are computed, at most: from some 10 us on IREE's dispatches, on all cores, are worth their start.
+_MOST_WORK = 1 << 17
+# Operations of a kernel: what has more takes longer to compile than its parts.
+_MOST_OPERATIONS = 200
+
+
+class PieceKernel:
+    """Operations of a block, which nothing else comes between, as an executable.
+
+    Args:
+        operations: in their order, one behind the other in the block.
+
+    Raises:
+        Unwritten: one of them cannot be written so.
+    """
+
+    form = "in one piece"
+
+    def __init__(self, operations: Sequence[Any]) -> None:
+        self.operations = operations
+        inside = {op.operation for op in operations}
+        self.results = {
+            x: Buffer(f"%out{k}", *_flat(x))
+            for k, x in enumerate(
+                x for op in operations for x in op.results if any(u.owner.operation not in inside for u in x.uses)
+            )
+        }
+        self.body = _Body(self.results)
+        for op in operations:
+            try:
+                self.body.operation(op)
+            except Unfit as unfit:
+                raise Unwritten(op, str(unfit)) from unfit
+        for value, buffer in self.results.items():
+            self.body.leave(value, buffer)
+        try:
+            results, scratch = list(self.results.values()), self.body.scratch
+            self.executable = Executable(self.body.out, self.body.inputs, results, scratch=scratch)
+        except Unfit as unfit:
+            raise Unwritten(operations[-1], str(unfit)) from unfit
+
+    def replace(self, module: Any, name: str) -> None:
+        """Put a call of the kernel in the place of the operations."""
+        self.executable.call(module, name, self.operations[0], {buffer: x for x, buffer in self.results.items()})
+        for op in reversed(self.operations):
+            op.operation.erase()
+
+
+class Unwritten(Exception):
+    """An operation cannot be written, and why."""
+
+    def __init__(self, op: Any, reason: str) -> None:
+        super().__init__(reason)
+        self.op = op
+
+
+class _Body(Body):
+    """Operations whose results are read elsewhere write them to where they are read."""
+
+    def __init__(self, results: Mapping[Any, Buffer]) -> None:
+        super().__init__()
+        self.results = results
+
+    def leave(self, value: Any, buffer: Buffer) -> None:
+        """Write a result, if it is not there."""
+        form = self.read(value)
+        if isinstance(form, View) and form.buffer == buffer:
+            return
+        target = whole(buffer, static_shape(value))
+        if isinstance(form, Uniform) and buffer.size == 1:
+            self.nests.store(form.name, target, Affine(), 0, 1)
+        else:
+            self.nests.fill(target, form)
+
+
+def _flat(value: Any) -> tuple[Any, int]:
+    return hlo.dtype_of(value), math.prod(static_shape(value))
+
+
+class Pieces:
+    """The operations of a block that kernels may compute together.
+
+    An operation is as deep as the most operations are that no kernel holds on a way to it. What is equally deep can be
+    computed at once. Those that may have effects keep their order.
+    """
+
+    def __init__(self, block: Any) -> None:
+        self.operations = list(block.operations)[:-1]
+        self.end = block.operations[len(self.operations)]
+        self._held: list[bool] | None = None
+
+    def without(self, op: Any) -> None:
+        """Leave an operation out."""
+        assert self._held is not None
+        self._held[self.operations.index(op)] = False
+
+    def in_order(self) -> list[list[Any]]:
+        """The pieces that are worth a kernel, after their operations were put one behind the other."""
+        if sum(_is_dispatch(op) for op in self.operations) < 2:
+            return []
+        held = self._held = self._held or [holds(op) for op in self.operations]
+        depths: dict[Any, int] = {}
+        order, last = [], 0
+        for number, op in enumerate(self.operations):
+            constant = op.name == "stablehlo.constant"
+            depth = max((depths.get(x, 0) for x in _reads(op)), default=0)
+            if not (held[number] or constant or _is_pure(op)):
+                last = depth = max(depth, last)
+            order.append((-1 if constant else depth, not held[number], number))
+            depths.update(dict.fromkeys(op.results, depth if held[number] or constant else depth + 1))
+        order.sort()
+        found: dict[int, list[Any]] = {}
+        for depth, left, number in order:
+            if not left:
+                found.setdefault(depth, []).append(self.operations[number])
+        pieces = list(filter(_is_worth, found.values()))
+        if pieces:
+            for _, _, number in order:
+                self.operations[number].operation.move_before(self.end)
+        return pieces
+
+
+def _is_dispatch(op: Any) -> bool:
+    return base_name(op.name) in _DISPATCHES
+
+
+def _reads(op: Any) -> set[Any]:
+    """What an operation reads, in its blocks too."""
+    found = set(op.operands)
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                found |= _reads(inner)
+    return found
+
+
+def _is_pure(op: Any) -> bool:
+    """Whether an operation has no effects, as far as one knows."""
+    return op.name.startswith(("stablehlo.", "chlo.")) and base_name(op.name) not in (
+        "custom_call",
+        "while",
+        "case",
+        "if",
+    )
+
+
+def holds(op: Any) -> bool:
+    """Whether a kernel may hold an operation."""
+    dialect, _, name = op.name.partition(".")
+    if dialect != "stablehlo" or not (name in ELEMENTWISE or name in OPERATIONS) or name in ("while", "case", "if"):
+        return False
+    try:
+        for x in (*op.results, *op.operands):
+            checked(x)
+    except Unfit:
+        return False
+    return work_of(op) <= _MOST_WORK
+
+
+def work_of(op: Any) -> int:
+    """How many elements an operation computes, or adds up."""
+    size = max((math.prod(static_shape(x)) for x in (*op.results, *op.operands)), default=0)
+    if op.name != "stablehlo.dot_general":
+        return size
+    shape, axes = static_shape(op.operands[0]), product_axes(op, "contracting")[0]
+    return max(size, math.prod(static_shape(op.results[0])) * math.prod(shape[i] for i in axes))
+
+
+def _is_worth(operations: Sequence[Any]) -> bool:
+    return (
+        sum(map(_is_dispatch, operations)) > 1
+        and len(operations) <= _MOST_OPERATIONS
+        and sum(map(work_of, operations)) <= _MOST_WORK
+    )

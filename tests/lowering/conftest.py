@@ -1,0 +1,14 @@
+"""The passes are tested as they are for large arrays: small ones would become kernels, of which IREE sees nothing."""
+
+from __future__ import annotations
+
+import pytest
+from support.passes import leave_out
+
+OF_PIECES = ("test_pieces", "test_passes")
+
+
+@pytest.fixture(autouse=True)
+def without_pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.path.stem not in OF_PIECES:
+        leave_out(monkeypatch, "fuse_pieces")

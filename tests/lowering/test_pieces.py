@@ -1,0 +1,98 @@
+"""What is small and would be several dispatches, as one kernel: that it computes what the jaxpr says, and what is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support.compiled import assert_close, results
+from support.interpreted import interpreted
+
+import veery
+from veery import lax, numpy as jnp
+from veery.experimental import io_callback
+from veery_lowering.kernels import fuse_pieces
+from veery_lowering.passes.simplification import inlined
+
+
+def written_and_read(x: Any) -> Any:
+    """What is written in part is read before and after that, and returned."""
+    y = x * 2
+    z = lax.dynamic_update_slice(y, x[:1] + 1, (1, 0))
+    w = lax.dynamic_update_slice(z, x[1:2], (0, 0))
+    return y.sum(0), z, w, w.max(1)
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "variance": lambda x: ((x - x.sum(0)) ** 2).sum(1),
+    "products": lambda x: (x @ x.T @ x, (x.T @ x).max(0)),
+    "joins and sums": lambda x: (jnp.stack([x, -x]).sum(0), jnp.pad(x, 1, constant_values=3).min(1), x + x[:1]),
+    "numbers": lambda x: (x.sum(), x.max() - x.min(), x[1, 0] * 2, (x * x.sum()).sum()),
+    "lookups": lambda x: (x[jnp.arange(5) % 3].sum(0), jnp.take(x, jnp.array([1, -1]), 1), x.max(0)),
+    "masks": lambda x: ((x > x.min()).sum(0), (x > 2).any(1), jnp.where(x > x.sum(0), x, 0).sum(), x == x.max()),
+    "written and read": written_and_read,
+    "the same twice": lambda x: (x.sum(0), x.sum(0), x, x.T, x.sum(0)[None] + x.max(1)[:, None]),
+    "a loop between": lambda x: lax.fori_loop(0, 3, lambda _, y: y + x.max(0), x).sum(1) - x.max(1),
+    "a sort between": lambda x: jnp.sort(x - x.sum(1, keepdims=True) + x.max(0), 0)[::-1].cumsum(1).sum(0) + x.sum(0),
+    "branches": lambda x: lax.cond(x.sum() > 3, lambda: (x.max(0), x.sum(0)), lambda: (x.min(0), x.sum(0) * 2)),
+    "numbered": lambda x: (x * lax.broadcasted_iota(x.dtype, x.shape, 1)).sum(0) + (jnp.arange(x.shape[0]) * x.T).sum(),
+}
+
+
+@pytest.mark.parametrize(("dtype", "shape"), [("f4", (4, 6)), ("i4", (3, 1)), ("u1", (5, 33)), ("f8", (3, 4))], ids=str)
+def test_pieces_compute_what_their_operations_do(dtype: str, shape: tuple[int, ...], x64: Any) -> None:
+    x = np.random.default_rng(5).integers(0, 7, shape).astype(dtype)
+    calls = [(fun, (x,)) for fun in PROGRAMS.values()]
+    for name, (fun, operands), outs in zip(PROGRAMS, calls, results(calls), strict=True):
+        assert not isinstance(outs, Exception), (name, outs)
+        expected = veery.tree.leaves(interpreted(fun, *operands))
+        for actual, wanted in zip(veery.tree.leaves(outs), expected, strict=True):
+            assert_close(actual, np.asarray(wanted), 0)
+
+
+def pieces(fun: Callable[..., Any], *operands: Any) -> int:
+    """How many kernels are made of the pieces of a function."""
+    found: list[int] = []
+    inlined(veery.jit(fun).lower(*operands)._lowered.module, lambda module: found.append(fuse_pieces(module)))
+    return found[0]
+
+
+X = np.ones((4, 6), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("fun", "operands", "count"),
+    [
+        (PROGRAMS["variance"], (X,), 1),
+        (PROGRAMS["written and read"], (X,), 1),
+        (PROGRAMS["branches"], (X,), 1),  # what is cheap is computed in both branches
+        (lambda x: (jnp.sort(x.sum(0) - x.max(0)), x.min(0)), (X,), 1),
+        (lambda x: jnp.sort(x.sum(0) - x.max(0)).cumsum().sum() * x.sum(0) @ x.T, (X,), 2),  # before and after
+        (lambda x: jnp.tanh(x @ x.T), (X,), 0),  # IREE's one dispatch
+        (lambda x: x.sum(0) @ x.T, (np.ones((999, 999), np.float32),), 0),  # worth all cores
+        (lambda x: x.sum(0) @ x.T, (X.astype(np.complex64),), 0),
+    ],
+)
+def test_which_operations_are_pieces(fun: Any, operands: Any, count: int) -> None:
+    assert pieces(fun, *operands) == count
+
+
+def test_effects_keep_their_order() -> None:
+    """Operations go in front of others that they do not depend on; calls of the host stay in turn."""
+    seen: list[float] = []
+
+    def told(x: Any) -> Any:
+        return io_callback(lambda x: seen.append(float(x)) or x, veery.ShapeDtypeStruct((), np.float32), x)
+
+    @veery.jit
+    def fun(x: Any) -> Any:
+        late = told(told(x.sum() + x.max()) + 1)
+        soon = told(x.min() - x.sum(0).max())
+        return late * soon + (x.sum(1) * x.max(1)).sum()
+
+    for _ in range(3):
+        seen.clear()
+        assert float(fun(X)) == 26 * -3 + 24
+        assert seen == [25, 26, -3]
