@@ -28,7 +28,8 @@ ARTIFACTS = sorted((Path(__file__).parents[1] / "aot" / "data").glob("jax_0_10_*
 _ONES = r"(?:lhs_dilation|rhs_dilation|base_dilations|window_dilations|window_strides) = array<i64(?:: 1(?:, 1)*)?>"
 _NOTHING = r"(?:indices_are_sorted|unique_indices) = false|window_reversal = array<i1: false(?:, false)*>"
 _UNPADDED = r"padding = dense<0?> : tensor<\d+x2xi64>"
-DEFAULTS = re.compile(rf"(?:, )?(?:{_ONES}|{_NOTHING}|{_UNPADDED})")
+_BY_TYPE = r"compare_type = #stablehlo<comparison_type (?:FLOAT|SIGNED|UNSIGNED)>"
+DEFAULTS = re.compile(rf"(?:, )?(?:{_ONES}|{_NOTHING}|{_UNPADDED}|{_BY_TYPE})")
 
 
 def artifact(text: str) -> bytes:
@@ -283,6 +284,17 @@ def test_modules_come_back(name: str) -> None:
     code = artifact(MODULES[name])
     assert code.startswith(b"ML\xefR\x0dStableHLO_v1.9.0\0")
     assert printed(readable(code)) == printed(MODULES[name])
+
+
+def test_comparisons_say_what_they_compare() -> None:
+    """XLA of November 2025 takes constants for unsigned where they do not."""
+    words = {"i1": "UNSIGNED", "ui8": "UNSIGNED", "i16": "SIGNED", "bf16": "FLOAT", "complex<f32>": "FLOAT"}
+    for element, word in words.items():
+        kinds = f"(tensor<2x?x{element}>, tensor<2x?x{element}>) -> tensor<2x?xi1>"
+        body = f"%r = stablehlo.compare EQ, %0, %1 : {kinds}"
+        text = function(body, [f"tensor<2x?x{element}>"] * 2, ["tensor<2x?xi1>"])
+        with context():
+            assert f", {word} :" in str(ir.Module.parse(readable(artifact(text))))
 
 
 def test_every_operation_and_attribute_is_of_its_version() -> None:

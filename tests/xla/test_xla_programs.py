@@ -40,6 +40,14 @@ def test_derivatives_of_a_network(xla: Any) -> None:
     _both(xla, veery.grad(veery.checkpoint(_network)), w, x)
 
 
+def test_constants_of_both_signs(xla: Any) -> None:
+    x = np.arange(-9, 10, dtype=np.int16)
+    _both(xla, lambda x: [jnp.remainder(x, n) for n in (-7, 7)] + [x // -7, jnp.fmod(x, -5), x % -128], x)
+    _both(xla, lambda x: [jnp.where(jnp.int32(n) < 0, x, -x) for n in (-3, 3)], x)
+    _both(xla, lambda x: [jnp.where(jnp.uint8(n) > 3, x, -x) for n in (1, 255)], x)
+    _both(xla, lambda x: [jnp.maximum(x, n) + jnp.clip(x, n, n + 2) for n in (-4, 4)], x)
+
+
 def test_control_flow(xla: Any) -> None:
     x = np.linspace(0.1, 1, 7, dtype=np.float32)
     _both(xla, lambda x: lax.scan(lambda c, x: (jnp.sin(c) * x, c), 1.0, x), x)

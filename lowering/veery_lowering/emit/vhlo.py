@@ -42,7 +42,6 @@ _DEFAULTS: dict[str, Attributes] = {
     "cholesky": {"lower": "false"},
     "collective_broadcast": _CHANNEL,
     "collective_permute": _CHANNEL,
-    "compare": {"compare_type": "#stablehlo<comparison_type NOTYPE>"},
     "composite": {"version": "0 : i32", "composite_attributes": "{}"},
     "convolution": _PRECISION,
     "custom_call": {
@@ -125,12 +124,25 @@ def operation(name: str, rest: str) -> tuple[str, str]:
     if base == name:
         raise LoweringError(f"portable: {name} is no operation of StableHLO or CHLO, of which portable artifacts are")
     own, others, kinds = read(rest)
+    if base == "compare" and "compare_type" not in own:
+        own = ", ".join((own, f"compare_type = #stablehlo<comparison_type {_comparison(kinds)}>"))
     try:
         converted = dict(_own(base, dictionary(own)))
         written = (_written(converted, " <{", "}>") if converted else "") + _others(others)
     except LoweringError as error:
         raise LoweringError(f"portable: {name} has {error}") from None
     return f"vhlo.{base}_v{2 if base in _SECOND else 1}", written + types(kinds)
+
+
+def _comparison(kinds: str) -> str:
+    """How elements of a type compare. XLA of November 2025 takes constants without that word for unsigned."""
+    element = _ELEMENT.search(kinds)
+    if element is None:
+        return "NOTYPE"
+    return "UNSIGNED" if element[1] in ("i1", "ui") else "SIGNED" if element[1] == "i" else "FLOAT"
+
+
+_ELEMENT = re.compile(r"tensor<(?:[\d?]+x)*(i1(?!\d)|ui|i|f|bf|complex)")
 
 
 def _others(text: str) -> str:
