@@ -40,7 +40,10 @@ def test_options_have_one_form():
     "options, message",
     [
         ({"optimise_for": "size"}, "No such compile option: 'optimise_for'; did you mean 'optimize_for'?"),
-        ({"xla_cpu_enable_fast_math": True}, "Options are optimize_for, queue, autotune, compiler, and those of IREE"),
+        (
+            {"xla_cpu_enable_fast_math": True},
+            "Options are optimize_for, kernels, queue, autotune, compiler, and those of IREE",
+        ),
         ({"optimize_for": "beauty"}, "'optimize_for' takes one of 'speed', 'latency', 'throughput', 'size', got 'beau"),
         ({"queue": "deferred"}, "'queue' takes one of 'auto', 'inline', 'threaded', got 'deferred'"),
     ],
