@@ -309,8 +309,7 @@ def lower_jaxpr(
 
 def pass_report(lower: Callable[[], Any]) -> list[Any]:
     """What each pass of the lowering did to the module that `lower` makes, with the passes that were not for it."""
-    found: list[Any] = lowering().pass_report(lower)
-    return found
+    return list(lowering().pass_report(lower))
 
 
 def _symbols(closed: ClosedJaxpr) -> Symbols:
@@ -332,8 +331,8 @@ def lowering_options(compiler_options: asked.Pairs) -> dict[str, Any]:
     goal = options.get("optimize_for", "speed")
     queue = options.get("queue") or {"latency": "inline", "throughput": "threaded"}.get(goal, "auto")
     flags = asked.flags(tuple(options.items()))
-    goal = "size" if goal == "size" else "speed"
-    return {"flags": flags, "optimize_for": goal, "kernels": options.get("kernels", True), "queue": queue}
+    fields = {"flags": flags, "kernels": options.get("kernels", True), "queue": queue}
+    return {**fields, "optimize_for": "size" if goal == "size" else "speed"}
 
 
 def tuning(closed: ClosedJaxpr, target: str, compiler_options: asked.Pairs) -> asked.Pairs | None:

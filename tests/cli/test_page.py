@@ -36,7 +36,7 @@ def test_every_stage_knows_the_source(page):
     assert [t.split()[0].strip(",") for t in titles] == ["Python", "jaxpr", "graph", "StableHLO", "dispatches", "code"]
     for title, section in zip(titles, sections):
         assert re.search('data-p="[^"]*model.py:6', section), title  # the dot_general
-    assert "main_dispatch_0" in sections[2] and '<span class="k">stablehlo.dot_general</span>' in sections[3]
+    assert "veery_piece_0" in sections[2] and '<span class="k">stablehlo.dot_general</span>' in sections[3]
     assert "http" not in page.read_text().replace("http://www.w3.org/2000/svg", "")  # nothing is fetched
 
 

@@ -13,7 +13,7 @@ import scipy.special
 from support.compiled import results
 
 import veery
-from veery import nn, numpy as jnp
+from veery import lax, nn, numpy as jnp
 from veery_lowering.mlir import context, ir
 from veery_lowering.targets.fusion import is_rowwise
 
@@ -84,6 +84,19 @@ def test_sums_of_what_is_computed_from_constants_alone(shape: tuple[int, ...]) -
     expected = [f(x) for x in rights for f in (np.sum, lambda x: x.sum(0), np.mean)]
     for actual, right in zip(veery.jit(sums)(), expected, strict=True):
         np.testing.assert_allclose(actual, right, rtol=1e-6)
+
+
+def test_reductions_from_several_complex_numbers() -> None:
+    """IREE computes them at once when it loads the program, and takes them for one."""
+    x = np.array([[1 + 2j, 3 - 1j], [2j, 1 + 1j]], np.complex64)
+    zero, one = np.complex64(0), np.complex64(1)
+    both = lambda a, b: (a[0] * b[0], a[1] + b[1])
+    product, total = veery.jit(lambda x: lax.reduce((x, x), (one, zero), both, (0,)))(x)
+    np.testing.assert_allclose([product, total], [x.prod(0), x.sum(0)], rtol=1e-6)
+    starts = lambda: (jnp.complex64(0) + 0, jnp.complex64(1) * 1)
+    apart = lambda x, s: (lax.reduce(x, s[0], lax.add, (0,)), lax.reduce(x, s[1], lax.mul, (0,)))
+    total, product = veery.jit(lambda x: apart(x, starts()))(x)
+    np.testing.assert_allclose([product, total], [x.prod(0), x.sum(0)], rtol=1e-6)
 
 
 def test_value_and_gradient_of_a_contrastive_loss() -> None:

@@ -717,8 +717,8 @@ def jit(
             `veery_compiler_options`:
             "optimize_for": "speed" (the default), "latency" (a call runs in its caller's thread), "throughput" (it
             runs on the worker threads and returns at once), "size" (programs a sixth smaller);
-            "kernels": False, to have IREE make all dispatches: no kernels of veery's own for loops, small operations, and
-            what moves elements;
+            "kernels": False, to have IREE make all dispatches: no kernels of veery's own for loops, small operations,
+            and what moves elements;
             "queue": "inline", "threaded" or "auto" (the default, by the work; see `Compiled.cost_analysis`);
             "autotune": True, to measure, at the first call and on its arguments, which of some flags are fastest, and
             to remember it in the cache on disk (it takes a few compilations; `lower(...).compile()` does not tune);

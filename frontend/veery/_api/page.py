@@ -7,12 +7,12 @@ import importlib.resources
 import linecache
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from veery._api.highlighting import colours, highlighted
-from veery._api.source_lines import is_library, places, shortened
+from veery._api.source_lines import is_library, place_in, places, shortened
 from veery._core.jaxpr import Literal
 
 Place = tuple[str, int]
@@ -32,15 +32,16 @@ def page(traced: Any, target: str | None = None) -> str:
     lowered = traced.lower(lowering_platforms=[target] if target else None, self_contained=True)
     jaxpr: Lines = places(traced.jaxpr.pretty_print(source_info=True))
     stablehlo = places(lowered.as_text(debug_info=True))
-    flow_text = lowered.as_text("flow", debug_info=True)
+    flow_text, decisions = lowered._lowered.kernels()
+    kernels = {d.kernel: list(map(str, d.locations)) for d in decisions if d.kernel}
     flow = places(flow_text)
     kind = {"cpu": "asm", "vulkan": "spirv", "cuda": "ptx"}[(target or "cpu").partition(":")[0]]
-    code = _code(lowered.as_text(kind), _dispatch_places(flow))
+    code = _code(lowered.as_text(kind), _dispatch_places(flow, kernels))
     used = [place for _, place in (*jaxpr, *stablehlo, *flow) if place is not None]
     sections = [
         _section("Python", _rows(_source_lines(used)), numbered=True),
         _section("jaxpr", _rows(jaxpr)),
-        _graph_section(traced.jaxpr.jaxpr, flow_text),
+        _graph_section(traced.jaxpr.jaxpr, _groups(flow_text, kernels)),
         _section("StableHLO", _rows(stablehlo)),
         _section("dispatches (flow)", _rows(flow)),
         _section(f"code ({kind})", code),
@@ -88,9 +89,10 @@ def _source_lines(used: list[Place]) -> Lines:
     return found
 
 
-def _dispatch_places(flow: Lines) -> dict[str, list[Place]]:
-    """The source lines that went into each dispatch, by the name of its function."""
-    inside: dict[str, dict[Place, None]] = {}
+def _dispatch_places(flow: Lines, kernels: Mapping[str, Sequence[str]]) -> dict[str, list[Place]]:
+    """The source lines that went into each dispatch, by the name of its function; of kernels their locations tell."""
+    found = {f"{name}_code": filter(None, map(place_in, locations)) for name, locations in kernels.items()}
+    inside: dict[str, dict[Place, None]] = {name: dict.fromkeys(lines) for name, lines in found.items()}
     names: dict[str, str] = {}
     current = ""
     for text, place in flow:
@@ -117,11 +119,12 @@ def _code(text: str, dispatches: dict[str, list[Place]]) -> list[tuple[str, list
 # The graph.
 
 
-def _groups(flow: str) -> list[tuple[str, str]]:
-    """The dispatches' names and their IR with locations."""
+def _groups(flow: str, kernels: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    """The dispatches' names and their IR with locations, of kernels the locations."""
     starts = [(m[1], m.start()) for m in _EXECUTABLE.finditer(flow)]
     ends = [start for _, start in starts[1:]] + [flow.find("util.func public", starts[-1][1]) if starts else 0]
-    return [(name, flow[start:end]) for (name, start), end in zip(starts, ends)]
+    texts = [(name, flow[start:end]) for (name, start), end in zip(starts, ends)]
+    return texts + [(name, "\n".join(locations)) for name, locations in kernels.items()]
 
 
 def _group_of(eqn: Any, groups: list[tuple[str, str]]) -> int | None:
@@ -146,8 +149,7 @@ def _ranks(jaxpr: Any) -> list[int]:
     return ranks
 
 
-def _graph_section(jaxpr: Any, flow: str) -> str:
-    groups = _groups(flow)
+def _graph_section(jaxpr: Any, groups: list[tuple[str, str]]) -> str:
     ranks = _ranks(jaxpr)
     taken: dict[int, int] = {}
     at: dict[Any, tuple[int, int]] = {}

@@ -51,12 +51,12 @@ def pieces(flow: str, decisions: Sequence[Any]) -> tuple[list[dict[str, Any]], l
                 "reads": _bytes(taken.rpartition(" : ")[2]),
                 "writes": _bytes(made),
                 "workgroups": kernel.workgroups if kernel else "",
-                "of": _line(place) if place or kernel is None else _line(place_in(str(kernel.location))),
+                "of": _line(place) if place or kernel is None else _line(place_in(str(kernel.locations[0]))),
             }
         )
     dispatched = {piece["piece"] for piece in found}
     left = [
-        {"kind": d.kind, "of": _line(place_in(str(d.location))), "because": _because(d)}
+        {"kind": d.kind, "of": _line(place_in(str(d.locations[0]))), "because": _because(d)}
         for d in decisions
         if d.kernel not in dispatched
     ]

@@ -24,7 +24,7 @@ from typing import Any
 from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._buffered import BufferedKernel
 from veery_lowering.kernels._complex import LoopOfParts, holds_complex
-from veery_lowering.kernels._decisions import Decision as Decision, decided, decisions as decisions
+from veery_lowering.kernels._decisions import Decision as Decision, decided, decisions as decisions, locations
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, root_of
 from veery_lowering.kernels._pieces import PieceKernel, Pieces, Unwritten
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
@@ -65,9 +65,9 @@ def _fuse_pieces(block: Any, module: Any) -> int:
     kernels = _piece_kernels(block)
     # The last one first: what it reads of another's results is there until that is replaced.
     for kernel in reversed(kernels):
-        name, location = _unused(module, "veery_piece"), kernel.operations[0].location
+        name, places = _unused(module, "veery_piece"), locations(kernel.operations)
         kernel.replace(module, name)
-        decided(Decision("piece", location, name, kernel.form, kernel.executable.workgroups))
+        decided(Decision("piece", places, name, kernel.form, kernel.executable.workgroups))
     return count + len(kernels)
 
 
@@ -81,7 +81,7 @@ def _piece_kernels(block: Any) -> list[PieceKernel]:
                 kernels.append(PieceKernel(operations))
                 kernels[-1].executable.text("kernel")
         except Unwritten as unwritten:
-            decided(Decision("piece", unwritten.op.location, reasons=[str(unwritten)]))
+            decided(Decision("piece", [unwritten.op.location], reasons=[str(unwritten)]))
             found.without(unwritten.op)
         except Exception:
             # The program is right without the kernel, only slower.
@@ -108,14 +108,15 @@ def _fuse_moves(block: Any, module: Any) -> int:
     while rest:
         op = rest.pop().owner.operation
         reasons: list[str] = []
-        kind, location = _KINDS[base_name(op.name)], op.location
+        kind = _KINDS[base_name(op.name)]
         kernel = _kernel(op, places, reasons)
         if kernel is None:
-            decided(Decision(kind, location, reasons=reasons))
+            decided(Decision(kind, [op.location], reasons=reasons))
             continue
         name = _unused(module, "veery_move")
+        made = locations([op, *(value.owner for value in kernel.inside)])
         kernel.replace(module, name)
-        decided(Decision(kind, location, name, kernel.form, kernel.executable.workgroups))
+        decided(Decision(kind, made, name, kernel.form, kernel.executable.workgroups))
         rest = [x for x in rest if x not in kernel.inside]
         count += 1
     return count
@@ -151,7 +152,7 @@ def _unused(module: Any, start: str) -> str:
 def _make_kernel(loop: Any, module: Any) -> bool:
     if holds_complex(loop):
         return _make_kernel_of_parts(loop, module)
-    name, location = _unused(module, "veery_loop"), loop.location
+    name, places = _unused(module, "veery_loop"), locations([loop])
     reasons = []
     for make in _forms(loop):
         try:
@@ -164,9 +165,9 @@ def _make_kernel(loop: Any, module: Any) -> bool:
             _logger.warning("the kernel of a loop could not be written; IREE runs its trips", exc_info=True)
             reasons.append(repr(error))
         else:
-            decided(Decision("loop", location, name, kernel.form, kernel.executable.workgroups, reasons))
+            decided(Decision("loop", places, name, kernel.form, kernel.executable.workgroups, reasons))
             return True
-    decided(Decision("loop", location, reasons=reasons))
+    decided(Decision("loop", places, reasons=reasons))
     return False
 
 
@@ -174,7 +175,7 @@ def _make_kernel_of_parts(loop: Any, module: Any) -> bool:
     try:
         parts = LoopOfParts(loop)
     except Unfit as unfit:
-        decided(Decision("loop", loop.location, reasons=[str(unfit)]))
+        decided(Decision("loop", locations([loop]), reasons=[str(unfit)]))
         return False
     made = _make_kernel(parts.loop, module)
     if made:

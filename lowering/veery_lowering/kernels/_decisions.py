@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Decision:
-    """What became of a loop, a join, a lookup or a scatter.
+    """What became of a loop, a piece, a join, a lookup or a scatter.
 
     Attributes:
-        kind: one of these four words.
-        location: where it comes from, as MLIR has it.
+        kind: one of these words.
+        locations: where its operations come from, the first one's first, as MLIR has it.
         kernel: the name of the kernel that was made of it; "" if IREE makes its dispatches.
         form: of a kernel, which: "in registers", "in buffers", "in one piece".
         workgroups: of a kernel, how many run it.
@@ -23,11 +23,22 @@ class Decision:
     """
 
     kind: str
-    location: Any
+    locations: Sequence[Any]
     kernel: str = ""
     form: str = ""
     workgroups: int = 0
     reasons: Sequence[str] = ()
+
+
+def locations(operations: Iterable[Any]) -> list[Any]:
+    """Where operations, and those in them, come from."""
+    found: dict[Any, None] = {}
+    for op in operations:
+        found[op.location] = None
+        for region in op.regions:
+            for block in region.blocks:
+                found.update(dict.fromkeys(locations(block.operations)))
+    return list(found)
 
 
 _decided: ContextVar[list[Decision] | None] = ContextVar("decided", default=None)

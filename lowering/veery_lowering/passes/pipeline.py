@@ -31,6 +31,7 @@ from veery_lowering.passes.stablehlo.constants import (
     hide_complex_updates,
     keep_halves,
     leave_unreversed,
+    part_complex_numbers,
 )
 from veery_lowering.passes.stablehlo.crossings import part_crossed_reads
 from veery_lowering.passes.stablehlo.donation import reuse_donated
@@ -227,6 +228,10 @@ PASSES = (
     ),
     Pass(Stage.SIMPLIFIED, part_crossed_reads, "what an expression reads of a sum in a second way is not there yet"),
     Pass(Stage.SIMPLIFIED, compute_strided, "slices with steps of widened values forget the steps", about="slice"),
+    Pass(
+        Stage.SIMPLIFIED, part_complex_numbers, "several complex constants that reductions begin with are one",
+        about="complex",
+    ),
     # Behind all that makes barriers, but for those that keep loops in their form.
     Pass(
         Stage.SIMPLIFIED, clone_at_barriers, "at IREE's barriers a call waits on the host",

@@ -47,6 +47,25 @@ def hide_complex_updates(module: Any) -> None:
                 bar_operand(op, 0)
 
 
+def part_complex_numbers(module: Any) -> None:
+    """Put barriers before parts of complex numbers that are constants, of all but one, in place.
+
+    IREE computes them when the program is loaded, in one dispatch, in the memory of the last: sums began with the 1 of
+    products.
+    """
+    made: dict[Any, list[Any]] = {}
+    for op in operations(module):
+        if (
+            op.name == "stablehlo.complex"
+            and not hlo.shape_of(op.results[0])
+            and all(map(hlo.is_constant, op.operands))
+        ):
+            made.setdefault(hlo.dtype_of(op.results[0]), []).append(op)
+    for _, *others in made.values():
+        for op in others:
+            bar_operand(op, 0)
+
+
 def keep_halves(module: Any) -> None:
     """Put barriers before half-precision elements that paddings and reductions start from, in place.
 
