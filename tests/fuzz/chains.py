@@ -369,7 +369,7 @@ def dynamic_slice(c: Chain) -> None:
     """Starts outside are moved inside."""
     need(c.rank > 0)
     sizes = [c.draw.integer(1, n) for n in c.x.shape]
-    dtype = c.draw.pick("int32", "int8")
+    dtype = c.draw.pick("int32", "int8" if max(c.x.shape) < 127 else "int16")
     starts = [c.draw.integer(-2, n + 1) for n in c.x.shape]
     indices = [c.constant(np.array(start, dtype)) for start in starts]
     inside = [min(max(start, 0), n - size) for start, n, size in zip(starts, c.x.shape, sizes)]
