@@ -14,7 +14,7 @@ from typing import Any
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels import _control, _indexed, _moves, _sums  # noqa: F401  (each registers what it writes)
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
-from veery_lowering.kernels._body import OPERATIONS, Body, checked
+from veery_lowering.kernels._body import OPERATIONS, Body, checked, reads
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Uniform, View, whole
 from veery_lowering.kernels._reading import static_shape
@@ -128,7 +128,7 @@ class Pieces:
         order, last = [], 0
         for number, op in enumerate(self.operations):
             constant = op.name == "stablehlo.constant"
-            depth = max((depths.get(x, 0) for x in _reads(op)), default=0)
+            depth = max((depths.get(x, 0) for x in reads(op)), default=0)
             if not (held[number] or constant or _is_pure(op)):
                 last = depth = max(depth, last)
             order.append((-1 if constant else depth, not held[number], number))
@@ -147,16 +147,6 @@ class Pieces:
 
 def _is_dispatch(op: Any) -> bool:
     return base_name(op.name) in _DISPATCHES
-
-
-def _reads(op: Any) -> set[Any]:
-    """What an operation reads, in its blocks too."""
-    found = set(op.operands)
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                found |= _reads(inner)
-    return found
 
 
 def _is_pure(op: Any) -> bool:
