@@ -308,7 +308,8 @@ def factored(xs):
         q, r = jnp.linalg.qr(x)
         u, s, v = jnp.linalg.svd(x, full_matrices=False)
         w, z = jnp.linalg.eigh(x.T @ x)
-        return c + s[0], (q @ r, jnp.abs(r), s, (u * s) @ v, w, (z * w) @ z.T)
+        many = veery.scipy.linalg.solve_triangular(jnp.eye(3) + x[:3], jnp.tile(x[:3], (1, 7)), lower=True)
+        return c + s[0], (q @ r, jnp.abs(r), s, (u * s) @ v, w, (z * w) @ z.T, many)
 
     return lax.scan(step, jnp.float32(0), xs)
 

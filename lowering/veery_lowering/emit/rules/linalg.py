@@ -21,7 +21,9 @@ _COMPOSED = (
     *("cholesky", "triangular_solve", "lu", "lu_pivots_to_permutation", "qr", "householder_product", "eigh", "svd"),
     *("ormqr", "hessenberg", "tridiagonal", "tridiagonal_solve"),
 )
+# Of a matrix's sides, and elements of what else is read, such as right sides.
 _SMALL = 16
+_MOST_HELD = 1 << 14
 # Elements of matrices whose eigenvalues or singular values a kernel iterates for: with more LAPACK's, which are faster
 # each, are worth the call. 16 matrices of 16x16 take 290 us there, 600 in a kernel.
 _ITERATED = frozenset(("eigh", "svd"))
@@ -29,16 +31,22 @@ _MOST_ITERATED = 512
 
 
 def _on_cpu(ctx: Context, *operands: Value, **params: Any) -> list[Value]:
-    few = ctx.primitive not in _ITERATED or math.prod(ctx.avals_in[0].shape) <= _MOST_ITERATED
-    if few and ctx.emitter.in_loop() and all(map(_is_small, ctx.avals_in)):
-        return composed(ctx, *operands, **params)
+    if ctx.emitter.in_loop() and _is_small(ctx.avals_in[0]) and all(map(_is_held, ctx.avals_in)):
+        if ctx.primitive not in _ITERATED or math.prod(ctx.avals_in[0].shape) <= _MOST_ITERATED:
+            return composed(ctx, *operands, **params)
     return on_host(ctx, *operands, **params)
 
 
 def _is_small(aval: Any) -> bool:
-    """Whether a kernel can hold a matrix."""
-    dtype = aval.dtype
-    return all(isinstance(n, int) and n <= _SMALL for n in aval.shape) and dtype.kind in "fi" and dtype.itemsize >= 4
+    """Whether a matrix is small, or several are."""
+    return _is_held(aval) and all(n <= _SMALL for n in aval.shape)
+
+
+def _is_held(aval: Any) -> bool:
+    """Whether a kernel can hold an array, such as many right sides."""
+    dtype, shape = aval.dtype, aval.shape
+    known = all(isinstance(n, int) for n in shape) and math.prod(shape) <= _MOST_HELD
+    return known and dtype.kind in "fi" and dtype.itemsize >= 4
 
 
 for _name in _COMPOSED:
