@@ -339,3 +339,24 @@ def test_axes_of_another_type_or_form_within(mesh):
         out = elsewhere(numbers)
     assert str(veery.typeof(out)) == "float32[2,4@A]" and out.sharding.shard_shape((2, 4)) == (2, 1)
     np.testing.assert_array_equal(out, 2 * numbers)
+
+
+def test_types_of_arrays_outside_of_meshes_lay_nothing_out(mesh):
+    x = jnp.arange(8.0).reshape(2, 4)
+    outside = veery.typeof(x).sharding  # as Flax passes it on
+    for make in (
+        lambda place: veery.random.bernoulli(veery.random.key(0), 0.5, (2, 4), out_sharding=place),
+        lambda place: jnp.einsum("ij,jk->ik", x, jnp.eye(4), out_sharding=place),
+        lambda place: lax.reshape(x, (4, 2), out_sharding=place),
+        lambda place: x.at[np.array([1, 0])].get(out_sharding=place),
+    ):
+        given = make(outside)
+        np.testing.assert_array_equal(given, make(None))
+        assert not given.committed and veery.typeof(given).sharding == outside
+        assert veery.eval_shape(lambda: make(outside)).sharding is None  # noqa: B023
+    for call in (lambda f, x: f(x), veery.eval_shape):
+        with pytest.raises(ValueError, match="a sharding over a mesh with axes is expected"):
+            call(lambda x: reshard(x, outside), x)
+    divided = veery.device_put(x, NamedSharding(mesh, P("X")))
+    with veery.set_mesh(mesh), pytest.raises(ValueError, match="reshape: a sharding over a mesh with axes is expected"):
+        lax.reshape(divided, (2, 2, 2), out_sharding=outside)

@@ -127,6 +127,8 @@ def laid_out(compute: Callable[[], Any], out_sharding: Any, what: str) -> Any:
         return compute()
     with using(settled=True):
         out = compute()
+    if isinstance(out_sharding, NamedSharding) and not out_sharding.mesh.axis_names and aval_of(out).divided is None:
+        return out  # as in `out_sharding=typeof(x).sharding` where there is no mesh
     return resharded(out, out_sharding, what)
 
 
@@ -162,6 +164,8 @@ def resharded(x: Any, place: Any, what: str = "reshard") -> Any:
         place = NamedSharding(mesh, place)
     if not isinstance(place, NamedSharding):
         raise ValueError(f"{what}: a NamedSharding or a PartitionSpec is expected, got {place!r}")
+    if not place.mesh.axis_names:
+        raise ValueError(f"{what}: a sharding over a mesh with axes is expected, got {place!r}")
     for axis in axes_in(place.spec):
         kind = place.mesh._name_to_type[axis]
         if kind is not AxisType.Explicit:
