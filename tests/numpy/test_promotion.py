@@ -51,6 +51,8 @@ def test_the_examples_of_the_documentation():
     assert out.dtype == np.float32 and out.weak_type
     assert (jnp.array(1.0) + 1).weak_type
     assert not (jnp.ones(2) * 2.0).weak_type
+    weak = jnp.full(3, 9) != 8
+    assert weak.weak_type and not weak.any().weak_type and not jnp.all(weak).weak_type
     assert jnp.sin(1.0).weak_type and not jnp.sin(np.int32(1)).weak_type
     assert (jnp.ones(2, "int8") + 300).tolist() == [45, 45]
     assert (np.float32(2) * jnp.arange(2)).dtype == np.float32

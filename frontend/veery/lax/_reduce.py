@@ -213,7 +213,7 @@ def _logical(name: str, function: np.ufunc, **facts: Any) -> Primitive:
     def abstract_eval(x: ShapedArray, *, axes: Shape) -> ShapedArray:
         if x.dtype != np.bool_ and not dtypes.issubdtype(x.dtype, np.integer):
             raise TypeError(f"logical reduction requires operand dtype bool or int, got {x.dtype.name}.")
-        return checked(x, axes=axes)  # type: ignore[misc]
+        return checked(x, axes=axes).update(weak_type=False)  # type: ignore[misc]
 
     primitive.abstract_eval = abstract_eval
     return primitive
