@@ -351,7 +351,22 @@ IMAGES = (
     X[:7],
 )
 
+
+def other_widths(x: Any) -> Any:
+    """The bytes of numbers in turn, and what two halves of others are."""
+
+    def trip(i: Any, carried: Any) -> Any:
+        word, halves = carried
+        parts = lax.bitcast_convert_type(word, jnp.uint8)
+        word = lax.bitcast_convert_type(jnp.roll(parts, 1, axis=1), jnp.uint32) + i.astype(jnp.uint32)
+        number = lax.bitcast_convert_type(halves, jnp.float32) * 1.5
+        return word, lax.bitcast_convert_type(number, jnp.int16)
+
+    return lax.fori_loop(0, 5, trip, (x, lax.bitcast_convert_type(x.astype(jnp.float32), jnp.int16)))
+
+
 LOOPS = [
+    (other_widths, (np.array([1, 2**31 + 5, 77, 123456789], np.uint32),), 1),
     (newton, (np.float32(3),), 1),
     (escape, (X.reshape(10, 10),), 1),
     (oscillator, (np.array([0, 1], np.float32),), 1),
@@ -420,6 +435,15 @@ def test_kernels_compute_what_loops_do() -> None:
     for x, argument in zip((x for _, args, _ in LOOPS for x in args), arguments):
         same = veery.tree.map(lambda a, b: np.array_equal(a, b, equal_nan=True), argument, x)
         assert all(veery.tree.leaves(same))  # what they write by rows is no argument
+
+
+def test_integers_and_orders_that_a_loop_draws() -> None:
+    drawn = lambda key: (veery.random.randint(key, (5,), -3, 9), veery.random.permutation(key, 7))
+    keys = veery.random.split(veery.random.key(3), 4)
+    looped = veery.jit(lambda keys: lax.scan(lambda _, key: (None, drawn(key)), None, keys)[1])
+    assert kernels(looped, keys) == 1
+    for found, expected in zip(looped(keys), zip(*map(drawn, keys)), strict=True):
+        np.testing.assert_array_equal(found, np.stack(expected))
 
 
 def test_a_loop_that_a_value_ends_does_not_hold_up_its_caller() -> None:

@@ -78,8 +78,11 @@ def _piece_kernels(block: Any) -> list[PieceKernel]:
         kernels = []
         try:
             for operations in found.in_order():
-                kernels.append(PieceKernel(operations))
-                kernels[-1].executable.text("kernel")
+                try:
+                    kernels.append(PieceKernel(operations))
+                except Unfit as unfit:
+                    decided(Decision("piece", locations(operations), reasons=[str(unfit)]))
+            return kernels
         except Unwritten as unwritten:
             decided(Decision("piece", [unwritten.op.location], reasons=[str(unwritten)]))
             found.without(unwritten.op)
@@ -87,8 +90,6 @@ def _piece_kernels(block: Any) -> list[PieceKernel]:
             # The program is right without the kernel, only slower.
             _logger.warning("the kernel of a piece could not be written; IREE makes dispatches", exc_info=True)
             break
-        else:
-            return kernels
     return []
 
 

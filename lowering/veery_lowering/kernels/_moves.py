@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Unfit, elementwise
 from veery_lowering.kernels._body import Body, checked, is_last_use, writes
-from veery_lowering.kernels._forms import Affine, Form, View, changed, leaves
+from veery_lowering.kernels._forms import Affine, Form, Lazy, Uniform, View, changed, leaves
 from veery_lowering.kernels._nests import chunks
 from veery_lowering.kernels._reading import integers, static_shape
 from veery_lowering.mlir import ir
@@ -49,6 +50,34 @@ def _reverse(body: Body, op: Any) -> Form:
 def _broadcast_in_dim(body: Body, op: Any) -> Form:
     shape, axes = static_shape(op.results[0]), integers(op.attributes["broadcast_dimensions"])
     return changed(body.memory(op.operands[0]), lambda view: view.spread(shape, axes))
+
+
+@writes("bitcast_convert")
+def _bitcast_convert(body: Body, op: Any) -> Form:
+    """To elements of another width: the last axis, of the parts of the wider ones, is one more or one less."""
+    (shape, dtype), given = checked(op.results[0]), hlo.dtype_of(op.operands[0])
+    if dtype.itemsize == given.itemsize:
+        return Lazy("bitcast_convert", "", (body.read(op.operands[0]),), dtype)
+    x = body.memory(op.operands[0])
+    narrow, wide = (np.dtype(f"u{n}") for n in sorted((dtype.itemsize, given.itemsize)))
+    shifts = [Uniform(body.out.constant(n, wide, ""), wide) for n in range(0, 8 * wide.itemsize, 8 * narrow.itemsize)]
+    if dtype.itemsize == narrow.itemsize:
+        target, bits = body.temporary(shape, dtype), Lazy("bitcast_convert", "", (x,), wide)
+        for i, shift in enumerate(shifts):
+            part = Lazy("convert", "", (Lazy("shift_right_logical", "", (bits, shift), wide),), narrow)
+            body.nests.fill(_last(target, i), Lazy("bitcast_convert", "", (part,), dtype))
+        return target
+    total: Form = Uniform(body.out.constant(0, wide, ""), wide)
+    for i, shift in enumerate(shifts):
+        part = Lazy("bitcast_convert", "", (changed(x, functools.partial(_last, i=i)),), narrow)
+        part = Lazy("shift_left", "", (Lazy("convert", "", (part,), wide), shift), wide)
+        total = Lazy("or", "", (total, part), wide)
+    return Lazy("bitcast_convert", "", (total,), dtype)
+
+
+def _last(view: View, i: int) -> View:
+    """What has a number along the last axis, without that axis."""
+    return View(view.buffer, view.shape[:-1], view.strides[:-1], view.offset + i * view.strides[-1])
 
 
 @writes("iota")

@@ -21,12 +21,21 @@ from veery_lowering.kernels._reading import static_shape
 from veery_lowering.mlir import base_name
 from veery_lowering.stablehlo import product_axes
 
-# Operations that IREE makes a dispatch of.
-_DISPATCHES = frozenset("concatenate dot_general dynamic_update_slice gather pad reduce scatter".split())
-# Elements that are computed, at most: from some 10 us on IREE's dispatches, on all cores, are worth their start.
+# Operations that IREE makes dispatches of, and how many at least.
+_DISPATCHES = {
+    **dict.fromkeys("concatenate convolution dot_general gather pad reduce reduce_window scatter".split(), 1),
+    "dynamic_update_slice": 2,
+}
+# Elements that a kernel computes at most, one of its operations, and products the terms that they add up: from some 2
+# us on an operation is worth all cores.
 _MOST_WORK = 1 << 17
-# Operations of a kernel: what has more takes longer to compile than its parts.
+_MOST_ELEMENTS = 1 << 14
+_MOST_TERMS = 1 << 16
+# Elements of an array that is written in part: larger ones IREE updates in place where they are given away.
+_MOST_COPIED = 1 << 12
+# Operations of a kernel, and lines of its text: what has more takes longer to compile than its parts.
 _MOST_OPERATIONS = 200
+_MOST_LINES = 1000
 
 
 class PieceKernel:
@@ -37,6 +46,7 @@ class PieceKernel:
 
     Raises:
         Unwritten: one of them cannot be written so.
+        Unfit: all of them are too much text.
     """
 
     form = "in one piece"
@@ -56,13 +66,17 @@ class PieceKernel:
                 self.body.operation(op)
             except Unfit as unfit:
                 raise Unwritten(op, str(unfit)) from unfit
-        for value, buffer in self.results.items():
-            self.body.leave(value, buffer)
+            if len(self.body.out.lines) > _MOST_LINES:
+                raise Unfit("more text than its parts are worth")
+        last = operations[-1]
         try:
+            for value, buffer in self.results.items():
+                last = value.owner
+                self.body.leave(value, buffer)
             results, scratch = list(self.results.values()), self.body.scratch
             self.executable = Executable(self.body.out, self.body.inputs, results, scratch=scratch)
         except Unfit as unfit:
-            raise Unwritten(operations[-1], str(unfit)) from unfit
+            raise Unwritten(last, str(unfit)) from unfit
 
     def replace(self, module: Any, name: str) -> None:
         """Put a call of the kernel in the place of the operations."""
@@ -121,7 +135,7 @@ class Pieces:
 
     def in_order(self) -> list[list[Any]]:
         """The pieces that are worth a kernel, after their operations were put one behind the other."""
-        if sum(_is_dispatch(op) for op in self.operations) < 2:
+        if sum(map(_dispatches, self.operations)) < 2:
             return []
         held = self._held = self._held or [holds(op) for op in self.operations]
         depths: dict[Any, int] = {}
@@ -138,15 +152,15 @@ class Pieces:
         for depth, left, number in order:
             if not left:
                 found.setdefault(depth, []).append(self.operations[number])
-        pieces = list(filter(_is_worth, found.values()))
+        pieces = [piece for equally_deep in found.values() for piece in _parts(equally_deep) if _is_worth(piece)]
         if pieces:
             for _, _, number in order:
                 self.operations[number].operation.move_before(self.end)
         return pieces
 
 
-def _is_dispatch(op: Any) -> bool:
-    return base_name(op.name) in _DISPATCHES
+def _dispatches(op: Any) -> int:
+    return _DISPATCHES.get(base_name(op.name), 0)
 
 
 def _is_pure(op: Any) -> bool:
@@ -169,7 +183,8 @@ def holds(op: Any) -> bool:
             checked(x)
     except Unfit:
         return False
-    return work_of(op) <= _MOST_WORK
+    most = {"dot_general": _MOST_TERMS, "convolution": _MOST_TERMS}.get(name, _MOST_ELEMENTS)
+    return work_of(op) <= (_MOST_COPIED if name in ("dynamic_update_slice", "scatter") else most)
 
 
 def work_of(op: Any) -> int:
@@ -181,9 +196,18 @@ def work_of(op: Any) -> int:
     return max(size, math.prod(static_shape(op.results[0])) * math.prod(shape[i] for i in axes))
 
 
+def _parts(operations: Sequence[Any]) -> list[list[Any]]:
+    """Operations in parts that are as large as a kernel may be."""
+    parts: list[list[Any]] = [[]]
+    work = 0
+    for op in operations:
+        work += work_of(op)
+        if len(parts[-1]) == _MOST_OPERATIONS or work > _MOST_WORK:
+            parts.append([])
+            work = work_of(op)
+        parts[-1].append(op)
+    return parts
+
+
 def _is_worth(operations: Sequence[Any]) -> bool:
-    return (
-        sum(map(_is_dispatch, operations)) > 1
-        and len(operations) <= _MOST_OPERATIONS
-        and sum(map(work_of, operations)) <= _MOST_WORK
-    )
+    return sum(map(_dispatches, operations)) > 1
