@@ -17,7 +17,7 @@ from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import OPERATIONS, Body, checked, reads
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Uniform, View, whole
-from veery_lowering.kernels._reading import static_shape
+from veery_lowering.kernels._reading import integers, static_shape
 from veery_lowering.mlir import base_name
 from veery_lowering.stablehlo import product_axes
 
@@ -26,6 +26,8 @@ _DISPATCHES = {
     **dict.fromkeys("concatenate convolution dot_general gather pad reduce reduce_window scatter".split(), 1),
     "dynamic_update_slice": 2,
 }
+_SUMMING = frozenset("convolution dot_general reduce_window".split())
+_BRANCHING = frozenset("case if while".split())
 # Elements that a kernel computes at most, one of its operations, and products the terms that they add up: from some 2
 # us on an operation is worth all cores.
 _MOST_WORK = 1 << 17
@@ -165,35 +167,37 @@ def _dispatches(op: Any) -> int:
 
 def _is_pure(op: Any) -> bool:
     """Whether an operation has no effects, as far as one knows."""
-    return op.name.startswith(("stablehlo.", "chlo.")) and base_name(op.name) not in (
-        "custom_call",
-        "while",
-        "case",
-        "if",
-    )
+    return op.name.startswith(("stablehlo.", "chlo.")) and base_name(op.name) not in (*_BRANCHING, "custom_call")
 
 
 def holds(op: Any) -> bool:
     """Whether a kernel may hold an operation."""
     dialect, _, name = op.name.partition(".")
-    if dialect != "stablehlo" or not (name in ELEMENTWISE or name in OPERATIONS) or name in ("while", "case", "if"):
+    if dialect != "stablehlo" or not (name in ELEMENTWISE or name in OPERATIONS) or name in _BRANCHING:
         return False
     try:
         for x in (*op.results, *op.operands):
             checked(x)
     except Unfit:
         return False
-    most = {"dot_general": _MOST_TERMS, "convolution": _MOST_TERMS}.get(name, _MOST_ELEMENTS)
-    return work_of(op) <= (_MOST_COPIED if name in ("dynamic_update_slice", "scatter") else most)
+    updates = name in ("dynamic_update_slice", "scatter")
+    return work_of(op) <= (_MOST_TERMS if name in _SUMMING else _MOST_COPIED if updates else _MOST_ELEMENTS)
 
 
 def work_of(op: Any) -> int:
-    """How many elements an operation computes, or adds up."""
+    """How many elements an operation computes, or adds up; of convolutions more, since each has one of many filters."""
+    name = base_name(op.name)
     size = max((math.prod(static_shape(x)) for x in (*op.results, *op.operands)), default=0)
-    if op.name != "stablehlo.dot_general":
+    if name not in _SUMMING:
         return size
-    shape, axes = static_shape(op.operands[0]), product_axes(op, "contracting")[0]
-    return max(size, math.prod(static_shape(op.results[0])) * math.prod(shape[i] for i in axes))
+    if name == "dot_general":
+        shape, axes = static_shape(op.operands[0]), product_axes(op, "contracting")[0]
+        terms = math.prod(shape[i] for i in axes)
+    elif name == "convolution":
+        terms = math.prod(static_shape(op.operands[1]))
+    else:
+        terms = math.prod(integers(op.attributes["window_dimensions"]))
+    return max(size, math.prod(static_shape(op.results[0])) * terms)
 
 
 def _parts(operations: Sequence[Any]) -> list[list[Any]]:
