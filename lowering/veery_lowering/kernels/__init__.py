@@ -26,7 +26,7 @@ from veery_lowering.kernels._buffered import BufferedKernel
 from veery_lowering.kernels._complex import LoopOfParts, holds_complex
 from veery_lowering.kernels._decisions import Decision as Decision, decided, decisions as decisions, locations
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, root_of
-from veery_lowering.kernels._pieces import PieceKernel, Pieces, Unwritten
+from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwritten
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
 from veery_lowering.kernels._scatters import ScatterKernel
 from veery_lowering.mlir import base_name
@@ -60,7 +60,7 @@ def _blocks(op: Any) -> list[Any]:
 
 
 def _fuse_pieces(block: Any, module: Any) -> int:
-    around = [op for op in block.operations if op.name in ("stablehlo.while", "stablehlo.case", "stablehlo.if")]
+    around = [op for op in block.operations if base_name(op.name) in BRANCHING]
     count = sum(_fuse_pieces(inner, module) for op in around for inner in _blocks(op))
     kernels = _piece_kernels(block)
     # The last one first: what it reads of another's results is there until that is replaced.
@@ -177,6 +177,10 @@ def _make_kernel_of_parts(loop: Any, module: Any) -> bool:
         parts = LoopOfParts(loop)
     except Unfit as unfit:
         decided(Decision("loop", locations([loop]), reasons=[str(unfit)]))
+        return False
+    except Exception:
+        # The program is right without the kernel, only slower.
+        _logger.warning("a loop could not be written in parts; IREE runs its trips", exc_info=True)
         return False
     made = _make_kernel(parts.loop, module)
     if made:

@@ -51,7 +51,7 @@ class LoopOfParts:
                         self._env[op.results[0]] = self._from_outside(op.clone().results[0])
                 results = self._while(given)
                 self._joined = [hlo.complex(*parts) if len(parts) == 2 else parts[0] for parts in results]
-        except Unfit:
+        except Exception:
             self.undo()
             raise
         self.loop = results[0][0].owner.operation

@@ -30,8 +30,13 @@ class Decision:
     reasons: Sequence[str] = ()
 
 
+_decided: ContextVar[list[Decision] | None] = ContextVar("decided", default=None)
+
+
 def locations(operations: Iterable[Any]) -> list[Any]:
-    """Where operations, and those in them, come from."""
+    """Where operations, and those in them, come from; nothing where nobody asks."""
+    if _decided.get() is None:
+        return []
     found: dict[Any, None] = {}
     for op in operations:
         found[op.location] = None
@@ -39,9 +44,6 @@ def locations(operations: Iterable[Any]) -> list[Any]:
             for block in region.blocks:
                 found.update(dict.fromkeys(locations(block.operations)))
     return list(found)
-
-
-_decided: ContextVar[list[Decision] | None] = ContextVar("decided", default=None)
 
 
 def decided(decision: Decision) -> None:

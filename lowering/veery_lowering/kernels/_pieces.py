@@ -8,15 +8,15 @@ anything between that a kernel cannot hold are one kernel, on one thread, where 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.kernels import _control, _indexed, _moves, _sums  # noqa: F401  (each registers what it writes)
+from veery_lowering.kernels import _control, _indexed, _moves, _sliding, _sums  # noqa: F401  (each registers what it writes)
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import OPERATIONS, Body, checked, reads
 from veery_lowering.kernels._executable import Executable
-from veery_lowering.kernels._forms import Affine, Buffer, Uniform, View, whole
+from veery_lowering.kernels._forms import Affine, Buffer, Uniform, whole
 from veery_lowering.kernels._reading import integers, static_shape
 from veery_lowering.mlir import base_name
 from veery_lowering.stablehlo import product_axes
@@ -27,7 +27,7 @@ _DISPATCHES = {
     "dynamic_update_slice": 2,
 }
 _SUMMING = frozenset("convolution dot_general reduce_window".split())
-_BRANCHING = frozenset("case if while".split())
+BRANCHING = frozenset("case if while".split())
 # Elements that a kernel computes at most, one of its operations, and products the terms that they add up: from some 2
 # us on an operation is worth all cores.
 _MOST_WORK = 1 << 17
@@ -62,7 +62,7 @@ class PieceKernel:
                 x for op in operations for x in op.results if any(u.owner.operation not in inside for u in x.uses)
             )
         }
-        self.body = _Body(self.results)
+        self.body = Body()
         for op in operations:
             try:
                 self.body.operation(op)
@@ -74,11 +74,19 @@ class PieceKernel:
         try:
             for value, buffer in self.results.items():
                 last = value.owner
-                self.body.leave(value, buffer)
+                self._leave(value, buffer)
             results, scratch = list(self.results.values()), self.body.scratch
             self.executable = Executable(self.body.out, self.body.inputs, results, scratch=scratch)
         except Unfit as unfit:
             raise Unwritten(last, str(unfit)) from unfit
+
+    def _leave(self, value: Any, buffer: Buffer) -> None:
+        """Write a result to where it is read from."""
+        form, target = self.body.read(value), whole(buffer, static_shape(value))
+        if isinstance(form, Uniform) and buffer.size == 1:
+            self.body.nests.store(form.name, target, Affine(), 0, 1)
+        else:
+            self.body.nests.fill(target, form)
 
     def replace(self, module: Any, name: str) -> None:
         """Put a call of the kernel in the place of the operations."""
@@ -93,25 +101,6 @@ class Unwritten(Exception):
     def __init__(self, op: Any, reason: str) -> None:
         super().__init__(reason)
         self.op = op
-
-
-class _Body(Body):
-    """Operations whose results are read elsewhere write them to where they are read."""
-
-    def __init__(self, results: Mapping[Any, Buffer]) -> None:
-        super().__init__()
-        self.results = results
-
-    def leave(self, value: Any, buffer: Buffer) -> None:
-        """Write a result, if it is not there."""
-        form = self.read(value)
-        if isinstance(form, View) and form.buffer == buffer:
-            return
-        target = whole(buffer, static_shape(value))
-        if isinstance(form, Uniform) and buffer.size == 1:
-            self.nests.store(form.name, target, Affine(), 0, 1)
-        else:
-            self.nests.fill(target, form)
 
 
 def _flat(value: Any) -> tuple[Any, int]:
@@ -167,13 +156,13 @@ def _dispatches(op: Any) -> int:
 
 def _is_pure(op: Any) -> bool:
     """Whether an operation has no effects, as far as one knows."""
-    return op.name.startswith(("stablehlo.", "chlo.")) and base_name(op.name) not in (*_BRANCHING, "custom_call")
+    return op.name.startswith(("stablehlo.", "chlo.")) and base_name(op.name) not in (*BRANCHING, "custom_call")
 
 
 def holds(op: Any) -> bool:
     """Whether a kernel may hold an operation."""
     dialect, _, name = op.name.partition(".")
-    if dialect != "stablehlo" or not (name in ELEMENTWISE or name in OPERATIONS) or name in _BRANCHING:
+    if dialect != "stablehlo" or not (name in ELEMENTWISE or name in OPERATIONS) or name in BRANCHING:
         return False
     try:
         for x in (*op.results, *op.operands):
