@@ -14,7 +14,6 @@ from veery_runtime.discovery import devices
 from veery_runtime.errors import DeviceUnavailableError
 from veery_runtime.evaluated import Evaluated
 from veery_runtime.executable import Executable, Loaded
-from veery_runtime.loading import choose_queue
 
 # For so many shapes of one program the concrete signatures are remembered; the oldest go first.
 _REMEMBERED_SHAPES = 1024
@@ -78,8 +77,7 @@ class DynamicExecutable:
         )
         changes = dict(inputs=signature(program.inputs), outputs=signature(program.outputs), work=size(program.work))
         concrete = dataclasses.replace(program, symbols=dimensions.Symbols(), **changes)
-        queue = self._queue or choose_queue(concrete, self.device)
-        executable = Executable(concrete, self.device, queue, self._loaded)
+        executable = Executable(concrete, self.device, self._queue, self._loaded)
         executable.needs_ready = True
         return executable
 
@@ -121,4 +119,4 @@ def load(
     if program.symbols.sources:
         return DynamicExecutable(program, device, queue, names)
     kind = Executable if program.vmfb else Evaluated
-    return kind(program, device, queue or choose_queue(program, device))
+    return kind(program, device, queue)

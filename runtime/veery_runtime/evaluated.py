@@ -24,7 +24,7 @@ class Evaluated(Executable):
 
     __slots__ = ("_function",)
 
-    def __init__(self, program: Any, device: Any, queue: str) -> None:
+    def __init__(self, program: Any, device: Any, queue: str | None) -> None:
         (call,) = program.host_calls
         self._function = call.function
         super().__init__(program, device, queue)

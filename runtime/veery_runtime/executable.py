@@ -19,8 +19,9 @@ from veery_runtime.donation import binding_call, donating_call
 from veery_runtime.errors import tells_of_loss
 from veery_runtime.hostcall import has_effects
 from veery_runtime.inline import inline_call
-from veery_runtime.loading import INLINE_WORK, load_module, scratch_of
+from veery_runtime.loading import INLINE_WORK, choose_queue, is_timed, load_module, scratch_of
 from veery_runtime.sharing import Probe, sharing_call
+from veery_runtime.timed import TimedCall
 
 # A call takes its memory when it is submitted. One that takes more than this is submitted only when its arguments are
 # finished. Otherwise a loop that runs ahead of the device holds the memory of many steps: 150 steps with a state of
@@ -64,10 +65,10 @@ class Executable:
     __slots__ = (
         "name", "device", "inputs", "outputs", "constants", "donated", "overwritten", "queue", "call",
         "has_effects", "is_synchronous", "needs_ready", "_scratch", "_program", "_where", "_result_nbytes", "_aliasing",
-        "_loaded", "_probe", "__weakref__",
+        "_loaded", "_probe", "_timed", "__weakref__",
     )  # fmt: skip
 
-    def __init__(self, program: Any, device: Device, queue: str, loaded: Loaded | None = None) -> None:
+    def __init__(self, program: Any, device: Device, queue: str | None = None, loaded: Loaded | None = None) -> None:
         self.name: str = program.name
         place = program.metadata.get("source")
         self._where = f"{self.name} ({place})" if place else self.name
@@ -80,7 +81,8 @@ class Executable:
         self.donated = tuple(i for i, given in enumerate(program.donated[len(constants) :]) if given)
         overwritten = map(int, program.metadata.get("overwritten", "").split())
         self.overwritten = tuple(i - len(constants) for i in overwritten)
-        self.queue = queue
+        self._timed = queue is None and is_timed(program, device)
+        self.queue = queue = queue or choose_queue(program, device)
         self._program = program
         self.has_effects = has_effects(program.host_calls)
         self.is_synchronous = bool(program.host_calls)  # as in veery_lowering.emit.module
@@ -100,6 +102,8 @@ class Executable:
             self._scratch = scratch_of(function)
             if device.inline is not None and self._scratch + self._result_nbytes >= _LARGE_CALL:
                 self.needs_ready = True
+        if self.has_effects or not self.outputs or self._result_nbytes >= _LARGE_CALL:
+            self._timed = False
         self.call: Call = self._choose_call()
 
     def __call__(self, buffers: Sequence[Buffer]) -> list[Buffer]:
@@ -125,7 +129,9 @@ class Executable:
 
     def _choose_call(self) -> Call:
         # Calls with effects take turns on their device, which the hot path does not look after.
-        call = self._inline_call() if self.queue == "inline" and not self.has_effects else self.call_queued
+        call: Call = self._inline_call() if self.queue == "inline" and not self.has_effects else self.call_queued
+        if self._timed:
+            call = TimedCall(self)
         if self._aliasing is None or self._aliasing:
             call = sharing_call(self, call)
         if self.constants:

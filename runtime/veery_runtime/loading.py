@@ -47,5 +47,14 @@ def choose_queue(program: Any, device: Device) -> str:
     if chosen == "threaded" or device.inline is None:
         return "threaded"
     # A loop that ends when a value says so may be a long one.
-    most = INLINE_WORK_OF_CALLS if program.host_calls else INLINE_WORK
-    return "inline" if chosen == "inline" or (program.work <= most and not program.blocking) else "threaded"
+    return "inline" if chosen == "inline" or (_is_small(program) and not program.blocking) else "threaded"
+
+
+def is_timed(program: Any, device: Device) -> bool:
+    """Whether how long calls take decides where they are made: of loops that a value ends, as far as that is known."""
+    chosen = "queue" in program.metadata or device.inline is None
+    return program.blocking and _is_small(program) and not chosen
+
+
+def _is_small(program: Any) -> bool:
+    return bool(program.work <= (INLINE_WORK_OF_CALLS if program.host_calls else INLINE_WORK))
