@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from veery_lowering.compiler import linking, sessions
+from veery_lowering.compiler import device_functions, linking, sessions
 
 
 def linked(module: bytes, flags: tuple[str, ...]) -> tuple[bytes, str, bytes]:
@@ -13,8 +13,8 @@ def linked(module: bytes, flags: tuple[str, ...]) -> tuple[bytes, str, bytes]:
     found: list[tuple[bytes, str, bytes]] = []
     link = linking.link
 
-    def noted(code: bytes, entry: str, others: Mapping[str, linking.Part]) -> bytes:
-        found.append((code, entry, link(code, entry, others)))
+    def noted(code: bytes, entry: str, *others: Mapping[str, linking.Part]) -> bytes:
+        found.append((code, entry, link(code, entry, *others)))
         return found[-1][2]
 
     linking.link = noted
@@ -33,3 +33,27 @@ def places_of(section: linking.Section, library: bytes) -> int:
         pattern += re.escape(section.data[end : place.offset]) + b"(?s:....)"
         end = place.offset + 4
     return len(re.findall(pattern + re.escape(section.data[end:]), library))
+
+
+def hastened(module: bytes, flags: tuple[str, ...]) -> tuple[bytes | None, bytes | None, list[str]]:
+    """A program, what comes of it with device functions that are left out, and those of them that it needs."""
+    before, _ = sessions.run_pipeline(module, flags, shortly=True)
+    sessions.hasten(sessions.of_session(flags))
+    reached, needed = linking.Object.reached, set()
+
+    def noted(self: linking.Object, first: int) -> linking.Sections:
+        found = reached(self, first)
+        needed.update(name for name, part in device_functions.instead().items() if part.section in found)
+        return found
+
+    linking.Object.reached = noted  # type: ignore[method-assign]
+    after, _ = sessions.run_pipeline(module, flags, shortly=True)
+    return before, after, sorted(needed)
+
+
+def functions(module: bytes, flags: tuple[str, ...]) -> list[str]:
+    """The functions of a module's object file."""
+    code, _, _ = linked(module, flags)
+    object_ = linking.Object(code)
+    names = [object_._text(object_._section_names + header.name) for header in object_._headers]
+    return [name.removeprefix(".text.") for name in names if name.startswith(".text.")]

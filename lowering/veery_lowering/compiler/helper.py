@@ -273,7 +273,7 @@ class _Server:
                 return None
             if process == 0:
                 ward.close()
-                self._become_child(connection, state, theirs, log, folder.name)
+                self._become_child(connection, state, theirs, log, folder.name, kind)
         with contextlib.suppress(OSError):  # whichever of the two is first
             os.setpgid(process, process)
         child = _Child(process, ward, state, log, folder, kind)
@@ -282,8 +282,17 @@ class _Server:
         return child
 
     def _become_child(
-        self, connection: socket.socket, state: socket.socket, ward: socket.socket, log: IO[bytes], folder: str
+        self,
+        connection: socket.socket,
+        state: socket.socket,
+        ward: socket.socket,
+        log: IO[bytes],
+        folder: str,
+        kind: Kind,
     ) -> None:
+        from veery_lowering.compiler import sessions
+
+        flags, _ = kind
         status = 1
         try:
             os.setpgid(0, 0)
@@ -297,10 +306,12 @@ class _Server:
             for output in (1, 2):
                 os.dup2(log.fileno(), output)
             _go_first()
+            sessions.hasten(flags)
             left = _TIMES
             while _answer(connection, folder, ward if left > 1 else None):
                 left -= 1
                 connection.close()
+                sessions.hasten(flags)
                 message, files, _, _ = socket.recv_fds(ward, 1, 1)
                 if not message:
                     status = 0

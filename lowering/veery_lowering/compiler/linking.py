@@ -207,13 +207,16 @@ def decode(data: bytes, name: str) -> Part:
     return Part((name, first), sections)
 
 
-def link(code: bytes, entry: str, others: Mapping[str, Part] | None = None) -> bytes:
+def link(
+    code: bytes, entry: str, others: Mapping[str, Part] | None = None, instead: Mapping[str, Part] | None = None
+) -> bytes:
     """Make a shared library that exports a function of an object file as IREE's loader expects it.
 
     Args:
         code: an ELF object for x86-64, compiled for any address.
         entry: the function that is exported as `EXPORT`.
         others: functions that take the places of the object's own, by their names there.
+        instead: functions that do so where they are needed.
 
     Returns:
         The library, an ELF file.
@@ -221,7 +224,7 @@ def link(code: bytes, entry: str, others: Mapping[str, Part] | None = None) -> b
     Raises:
         Unsupported: the object has what this linker does not know, or does not need one of the other functions.
     """
-    object_ = Object(code, others=others)
+    object_ = Object(code, others={**(instead or {}), **(others or {})})
     symbol = object_.symbol(entry)
     found = dict(sorted(object_.reached(symbol.section).items()))
     for name, part in (others or {}).items():

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from veery_lowering.compiler import linking
+from veery_lowering.compiler import device_functions, linking
 from veery_lowering.compiler.parts import Parts, stub
 from veery_lowering.mlir import Invocation, ir
 from veery_lowering.store.machine import processors
@@ -71,10 +71,12 @@ def machine_code(
 
     if not all(_each(compiled, modules)):
         return None
-    objects = [linking.Object(path.read_bytes(), str(k or "")) for k, path in enumerate(files)]
+    codes, instead = [path.read_bytes() for path in files], device_functions.instead()
+    objects = [linking.Object(code, str(k or ""), instead) for k, code in enumerate(codes)]
     maker = {function: object_ for object_, share in zip(objects, shares, strict=True) for function in share}
     others = {function: maker[function].function(function) for share in shares[1:] for function in share}
-    code = linking.link(files[0].read_bytes(), f"{name}_library_query", parts.known | others)
+    code = linking.link(codes[0], f"{name}_library_query", parts.known | others, instead)
+    device_functions.keep(codes[0])
     parts.keep(lambda function: maker.get(function, objects[0]))
     return code
 

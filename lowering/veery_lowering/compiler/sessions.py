@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veery_lowering.compiler import dispatches, early, linking, short, steps, tiles
+from veery_lowering.compiler import device_functions, dispatches, early, linking, short, steps, tiles
 from veery_lowering.compiler.dispatches import RunPasses
 from veery_lowering.compiler.managers import Managers
 from veery_lowering.errors import CacheWarning
@@ -338,6 +338,15 @@ def prepare(flags: tuple[str, ...], shortly: bool) -> list[tuple[str, ...]]:
         for ready in _idle.pop(old):
             ready.close()
     return closed
+
+
+def hasten(flags: tuple[str, ...]) -> None:
+    """Have LLVM leave out what is known of all programs, if there is a session for flags that makes code.
+
+    It may be called in a process that has no other flags to compile with: see `device_functions.leave_out`.
+    """
+    if device_functions.are_kept() and any(ready.backend is not None for ready in _idle.get(flags, ())):
+        device_functions.leave_out()
 
 
 def of_session(flags: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,0 +1,59 @@
+"""Functions that IREE's backend puts into each program, whether it needs them or not: they are compiled once.
+
+LLVM may call functions that nobody wrote: copies of memory, conversions of half precision. IREE links its own ones
+("libdevice") into each program, where LLVM optimises and compiles all of them, 20 of the 75 ms that `x + 1` takes; the
+linker leaves most of them out again. So the code of the first program's is kept, and then LLVM is told not to optimise
+functions of these names. The linker takes what a program needs of them from what was kept: its code is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from veery_lowering.compiler import linking
+from veery_lowering.mlir import ctypes_dl
+
+NAMES = (
+    *("__extendhfdf2", "__extendhfsf2", "__gnu_f2h_ieee", "__gnu_h2f_ieee", "__truncdfhf2", "__truncsfhf2"),
+    *("fma", "iree_f2h_ieee", "iree_h2f_ieee", "memcpy", "memmove", "memset"),
+)
+_OBJECT = "device functions"
+
+_kept: dict[str, linking.Part] = {}
+_left_out = False
+
+
+def keep(code: bytes) -> None:
+    """Keep the functions of a program's object file, unless there are some or LLVM was told not to optimise them."""
+    if _kept or _left_out:
+        return
+    object_ = linking.Object(code, _OBJECT)
+    try:
+        found = {name: object_.function(name) for name in NAMES}
+    except linking.Unsupported:  # they are another compiler's
+        return
+    _kept.update(found)
+
+
+def are_kept() -> bool:
+    """Whether there is code of the functions."""
+    return bool(_kept)
+
+
+def instead() -> Mapping[str, linking.Part]:
+    """What the linker takes instead of the functions that an object file has."""
+    return _kept if _left_out else {}
+
+
+def leave_out() -> None:
+    """Have LLVM not optimise the functions from now on.
+
+    Options of LLVM are those of the process. In one that has some, IREE's sessions begin with other options than
+    elsewhere: no session may be made afterwards.
+    """
+    global _left_out
+    if _left_out:
+        return
+    _left_out = True
+    attributes = [f"--force-attribute={name}:{how}" for name in NAMES for how in ("optnone", "noinline")]
+    ctypes_dl._initializeGlobalCL("veery", *attributes)

@@ -1,0 +1,68 @@
+"""Functions that IREE puts into each program: without LLVM's work on them the program is the same."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import numpy as np
+import pytest
+from support import objects
+
+import veery
+from veery import numpy as jnp
+from veery_lowering.compiler import device_functions, helper, isolation, sessions
+
+pytestmark = pytest.mark.skipif(
+    (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="there it is that machine's alone"
+)
+
+
+def compilation(monkeypatch: pytest.MonkeyPatch, fun: Any, *operands: Any) -> tuple[bytes, tuple[str, ...]]:
+    """What the compiler is given of a function: a module and flags."""
+    given: list[tuple[bytes, tuple[str, ...]]] = []
+    run = isolation.run_pipeline
+
+    def noted(module: bytes, flags: tuple[str, ...], **options: Any) -> Any:
+        given.append((module, flags))
+        return run(module, flags, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(isolation, "run_pipeline", noted)
+        veery.config.update("jax_enable_compilation_cache", False)
+        veery.jit(lambda *xs: fun(*xs)).lower(*operands).compile()
+    return given[-1]
+
+
+def test_they_are_those_that_an_object_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = isolation.call(objects.functions, *compilation(monkeypatch, lambda x: x + 1, np.ones(5, np.float32)))
+    assert len(functions) == len(device_functions.NAMES) + 2  # the dispatch, and that which tells of it
+    assert set(device_functions.NAMES) < set(functions)
+
+
+def test_a_program_that_needs_one_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    fun = veery.hessian(jnp.prod)
+    given = compilation(monkeypatch, fun, np.linspace(0.5, 1, 20, dtype=np.float32))
+    before, after, needed = isolation.call(objects.hastened, *given)
+    assert before is not None and before == after
+    assert needed == ["memset"]
+
+
+def test_no_session_is_made_in_a_process_that_leaves_them_out() -> None:
+    """Sessions that are made there have other defaults."""
+    assert helper._TIMES < sessions._COMPILES_PER_SESSION
+
+
+def test_they_are_left_out_where_there_is_a_session_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    left_out: list[bool] = []
+    monkeypatch.setattr(device_functions, "leave_out", lambda: left_out.append(True))
+    monkeypatch.setattr(device_functions, "are_kept", lambda: True)
+    monkeypatch.setattr(sessions, "_idle", {})
+    sessions.hasten(("--flag",))
+    monkeypatch.setattr(sessions, "_idle", {("--flag",): [sessions._Ready(None, None)]})  # type: ignore[arg-type]
+    sessions.hasten(("--flag",))
+    assert not left_out  # it has made no code
+    backend = sessions._Ready(None, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(sessions, "_idle", {("--flag",): [sessions._Ready(None, None, backend=backend)]})  # type: ignore[arg-type]
+    sessions.hasten(("--flag",))
+    assert left_out == [True]
