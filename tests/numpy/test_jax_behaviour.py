@@ -24,6 +24,23 @@ def test_where_of_logsumexp_has_no_part_in_its_gradient():
     assert nn.logsumexp(jnp.ones(3), where=jnp.zeros(3, bool)) == -np.inf
 
 
+def test_sums_of_complex_exponentials_have_logarithms_within_a_turn():
+    rng = np.random.default_rng(0)
+    x, y = ((rng.normal(size=200) + 9j * rng.normal(size=200)).astype(np.complex64) for _ in range(2))
+    a, b = x.astype(complex), y.astype(complex)
+    np.testing.assert_allclose(jnp.logaddexp(x, y), np.log(np.exp(a) + np.exp(b)), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(jnp.logaddexp2(x, y), np.log(2**a + 2**b) / np.log(2), rtol=1e-4, atol=1e-5)
+
+
+def test_edges_of_histograms_may_be_traced():
+    x = np.linspace(0, 4, 33, dtype=np.float32)
+    edges = jit(lambda x, low: jnp.histogram_bin_edges(x, 4, range=(low, low + 1)))(x, 1.0)
+    np.testing.assert_allclose(edges, [1, 1.25, 1.5, 1.75, 2])
+    for bad in ((1, 2, 3), 5, np.float32(2)):
+        with pytest.raises(ValueError, match="either None or a sequence of scalars"):
+            jnp.histogram(x, 4, range=bad)
+
+
 def test_running_sums_of_floats_as_bools():
     x = np.array([[0.1], [0.5], [0.0]])
     np.testing.assert_array_equal(jnp.cumulative_sum(x, axis=-1, dtype=bool), [[True], [True], [False]])

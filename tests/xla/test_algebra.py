@@ -103,3 +103,22 @@ def test_log1p_of_float64_everywhere(on_xla: Any, x64: Any) -> None:
         expected = np.log1p(x)
     np.testing.assert_allclose(found, expected, rtol=4 * np.finfo(float).eps)
     np.testing.assert_array_equal(np.signbit(found[-9:-7]), [False, True])
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_small_and_large_parts_of_complex_functions(name: str, on_xla: Any, x64: Any) -> None:
+    """XLA's own sine of 2 + 1e-8i was real, its cosh of 89 infinite, its reciprocal root off beside the real axis."""
+    tiny, large = (1e-8, 88.9) if name == "complex64" else (1e-17, 710.2)
+    parts = np.array([0.0, tiny, 1e-4, 0.3, 2.0, large, 1e5])
+    z = (parts[:, None] + 1j * parts).ravel()
+    z = np.concatenate([z, -z, z.conj()]).astype(name)
+    functions = jnp.sin, jnp.cos, jnp.sinh, jnp.cosh, jnp.expm1, lax.rsqrt
+    exact: list[Any] = [np.sin, np.cos, np.sinh, np.cosh, np.expm1, lambda z: 1 / np.sqrt(z)]
+    with np.errstate(all="ignore"):
+        wanted = [f(z.astype(np.clongdouble)).astype(name) for f in exact]
+    eps = np.finfo(name).eps
+    for fun, ours, right in zip(functions, results([(fun, (z,)) for fun in functions]), wanted):
+        for part in ("real", "imag"):
+            found, given = getattr(ours, part), getattr(right, part)
+            at = np.isfinite(given) & (abs(given) > 1e-30)
+            np.testing.assert_allclose(found[at], given[at], rtol=40 * eps, err_msg=f"{fun.__name__}, {part}")

@@ -135,7 +135,16 @@ def _complex_log_sum(x: Array, y: Array, exponential: Callable[[Any], Any], scal
     greater = choose(lax.gt(lax.real(x), lax.real(y)), x, y)
     difference = choose(lax.gt(lax.real(x), lax.real(y)), lax.sub(y, x), lax.sub(x, y))
     out = lax.add(greater, lax.mul(lax.log1p(exponential(difference)), scale))
+    out = lax.complex(lax.real(out), _within_turn(lax.imag(out), 2 * np.pi * scale))
     return choose(lax.ne(difference, difference), lax.add(x, y), out)
+
+
+def _within_turn(angle: Array, turn: float) -> Array:
+    """An angle that is at least minus half a turn and less than half of one."""
+    half = turn / 2
+    inside = lax.bitwise_and(lax.ge(angle, -half), lax.lt(angle, half))
+    rest = lax.rem(lax.add(angle, half), turn)
+    return choose(inside, angle, lax.sub(choose(lax.lt(rest, 0), lax.add(rest, turn), rest), half))
 
 
 def _log_sum_jvp(exponential: Callable[[Any], Any]) -> Callable[..., Array]:

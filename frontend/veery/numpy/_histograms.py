@@ -142,7 +142,7 @@ def _asked(bins: ArrayLike, range: Any, dtype: Any) -> tuple[int, Any, Any, Any]
         edges = asarray(bins, dtype=dtype)
         return edges.shape[0] - 1, edges, None, None
     count = concrete_int(bins, "bins argument of histogram_bin_edges")
-    if range is not None and np.shape(range) != (2,) and len(range) != 2:
+    if range is not None and not (hasattr(range, "__len__") and len(range) == 2):
         raise ValueError(f"`range` must be either None or a sequence of scalars, got {range}")
     low, high = (None, None) if range is None else (range[0], range[1])
     return count, None, low, high

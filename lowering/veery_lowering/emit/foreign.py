@@ -64,7 +64,11 @@ class ForeignByTarget:
             if is_other or platform.partition(":")[0] == target:
                 return module
         platforms = ", ".join(platform for platform, _ in self.modules)
-        raise LoweringError(f"Function '{self.name}' was exported for platforms ({platforms}), it is used on {target}")
+        by_iree = target == "xla" and hardware == "cpu" and any(platform == "cpu" for platform, _ in self.modules)
+        hint = ". IREE compiles it for this processor: jit(f, compiler='iree')" if by_iree else ""
+        raise LoweringError(
+            f"Function '{self.name}' was exported for platforms ({platforms}), it is used on {target}{hint}"
+        )
 
 
 def functions(module: ir.Module) -> list[Any]:

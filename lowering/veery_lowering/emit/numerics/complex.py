@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.emit.numerics import real
+from veery_lowering.emit.numerics import elementary, real
 from veery_lowering.emit.numerics._expr import (
     Expr,
     copy_sign,
@@ -24,7 +24,8 @@ from veery_lowering.emit.numerics._expr import (
     sqrt,
     where,
 )
-from veery_lowering.emit.numerics.trigonometry import sin_cos, tan as real_tan
+from veery_lowering.emit.numerics.elementary import sin_cos
+from veery_lowering.emit.numerics.trigonometry import tan as real_tan
 from veery_lowering.stablehlo import Value
 
 _INF = math.inf
@@ -137,7 +138,7 @@ def log1p(z: Complex) -> Complex:
 def _times_exp(x: Expr, re: Expr, im: Expr) -> Complex:
     """(re + i im) e**x, whose parts may be finite where e**x is not."""
     large = x > 80.0
-    factor = real.exp(where(large, 0.5 * x, x))
+    factor = elementary.exp(where(large, 0.5 * x, x))
     second = where(large, factor, 1.0)
     return Complex(re * factor * second, im * factor * second)
 
@@ -164,7 +165,7 @@ def expm1(z: Complex) -> Complex:
     whole = exp(z)
     half_sine, _ = sin_cos(0.5 * y)
     _, cosine = sin_cos(y)
-    near = real.expm1(x) * cosine + (0.0 - 2.0 * half_sine * half_sine)  # a zero is positive, as the array API wants
+    near = elementary.expm1(x) * cosine + (0.0 - 2.0 * half_sine * half_sine)  # a zero is positive, as the array API wants
     return Complex(where(abs(x) < 2.0, near, whole.re - 1.0), whole.im)
 
 
@@ -172,8 +173,8 @@ def _hyperbolic(x: Expr) -> tuple[Expr, Expr, Expr]:
     """(sinh x, cosh x, 1), or beyond 80 (+-e**|x/2| / 2, e**|x/2| / 2, e**|x/2|): the last is a factor to both."""
     large = abs(x) > 80.0
     inner = where(large, 0.0, x)
-    half = 0.5 * real.exp(0.5 * abs(x))
-    sinh, cosh = real.sinh(inner), real.cosh(inner)
+    half = 0.5 * elementary.exp(0.5 * abs(x))
+    sinh, cosh = elementary.sinh(inner), elementary.cosh(inner)
     factor = where(large, 2.0 * half, 1.0)
     return where(large, copy_sign(half, x), sinh), where(large, half, cosh), factor
 

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.emit.numerics import real
+from veery_lowering.emit.numerics import real, trigonometry
 from veery_lowering.emit.numerics._expr import Expr, copy_sign, polynomial, round_even, where
 
 _native: ContextVar[bool] = ContextVar("native", default=False)
@@ -57,6 +57,28 @@ def log(x: Expr) -> Expr:
 def log1p(x: Expr) -> Expr:
     """log(1 + x)."""
     return Expr(log_plus_one(x.value)) if is_native() else real.log1p(x)
+
+
+def expm1(x: Expr) -> Expr:
+    """e**x - 1."""
+    return Expr(hlo.exponential_minus_one(x.value)) if is_native() else real.expm1(x)
+
+
+def sinh(x: Expr) -> Expr:
+    """The hyperbolic sine."""
+    return Expr(hlo.sinh(x.value)) if is_native() else real.sinh(x)
+
+
+def cosh(x: Expr) -> Expr:
+    """The hyperbolic cosine."""
+    return Expr(hlo.cosh(x.value)) if is_native() else real.cosh(x)
+
+
+def sin_cos(x: Expr) -> tuple[Expr, Expr]:
+    """The sine and the cosine."""
+    if is_native():
+        return Expr(hlo.sine(x.value)), Expr(hlo.cosine(x.value))
+    return trigonometry.sin_cos(x)
 
 
 def log_plus_one(operand: hlo.Value) -> hlo.Value:
