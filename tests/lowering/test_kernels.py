@@ -10,7 +10,7 @@ import pytest
 from support.interpreted import interpreted
 
 import veery
-from veery import lax, numpy as jnp
+from veery import lax, nn, numpy as jnp
 from veery_lowering.compiler import isolation
 from veery_lowering.compiler.sessions import Diagnostic
 from veery_lowering.kernels import fuse_loops
@@ -352,6 +352,28 @@ IMAGES = (
 )
 
 
+def special(x: Any) -> Any:
+    """Functions that IREE has as operations of CHLO, and rounding away from zero."""
+
+    def trip(x, _):
+        y = nn.gelu(x, approximate=False) + lax.round(4 * x) / 8
+        return lax.nextafter(y, -y) + veery.scipy.special.zeta(abs(x) + 1.5, 2.0), lax.erfc(x)
+
+    return lax.scan(trip, x, None, length=4)
+
+
+def process(x: Any) -> Any:
+    """The likelihood of a Gaussian process, with matrices that LAPACK factors outside of loops."""
+
+    def loss(scale):
+        near = jnp.exp(-jnp.square(x[:, None] - x) * scale) + 0.5 * jnp.eye(x.size)
+        factor = jnp.linalg.cholesky(near)
+        half = veery.scipy.linalg.solve_triangular(factor, jnp.sin(x), lower=True)
+        return half @ half + jnp.log(jnp.diagonal(factor)).sum() + jnp.linalg.solve(near[:33, :33], x[:33]).sum()
+
+    return lax.scan(lambda s, _: (s - 1e-3 * veery.grad(loss)(s), loss(s)), jnp.float32(1.5), None, length=3)
+
+
 def other_widths(x: Any) -> Any:
     """The bytes of numbers in turn, and what two halves of others are."""
 
@@ -368,6 +390,8 @@ def other_widths(x: Any) -> Any:
 LOOPS = [
     (other_widths, (np.array([1, 2**31 + 5, 77, 123456789], np.uint32),), 1),
     (newton, (np.float32(3),), 1),
+    (special, (X,), 1),
+    (process, (X[:40] * 3,), 1),
     (escape, (X.reshape(10, 10),), 1),
     (oscillator, (np.array([0, 1], np.float32),), 1),
     (averages, (X,), 1),

@@ -11,7 +11,7 @@ from veery_lowering.program import Options
 from veery_lowering.store.cache import disk_cache
 from veery_lowering.targets import Target
 
-_KEY_FORMAT = "xla 3"
+_KEY_FORMAT = "xla 4"
 
 
 def hand_over(emission: Emission, target: Target, options: Options) -> tuple[bytes, dict[str, str], str]:

@@ -132,6 +132,7 @@ _PLAIN = _table(
     floor f=math.floor
     ceil f=math.ceil
     round_nearest_even f=math.roundeven
+    round_nearest_afz f=math.round
     popcnt iu=math.ctpop
     count_leading_zeros iu=math.ctlz
     """

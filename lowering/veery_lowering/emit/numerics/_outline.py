@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.mlir import ir
+from veery_lowering.emit.numerics.elementary import is_native
+from veery_lowering.mlir import PassManager, ir
 from veery_lowering.stablehlo import Value
 
 # Bodies of these become scalar code in which nothing can be called.
 _SCALAR_REGIONS = frozenset(
     f"stablehlo.{name}" for name in ("reduce", "reduce_window", "scatter", "select_and_scatter", "sort", "map")
 )
+
+# What IREE would do of its own later: kernels of veery's own are written of StableHLO alone.
+_EXPANSION = "func.func(chlo-legalize-to-stablehlo)"
 
 
 def _enclosing_module() -> ir.Operation | None:
@@ -77,3 +81,5 @@ def _write(module: ir.Operation, symbol: str, formula: Callable[..., Value], ope
             result = formula(*block.arguments)
             ir.Operation.create("func.return", operands=[result])
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, [result.type]))
+    if any(op.operation.name.startswith("chlo.") for op in block.operations) and not is_native():
+        PassManager.parse(_EXPANSION).run(function)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
+from veery_lowering.emit.numerics import error_function
 from veery_lowering.emit.numerics._expr import (
     Expr,
     clip,
@@ -270,7 +271,8 @@ def erfc(x: Expr) -> Expr:
     scaled = _chebyshev((a - 3.75) / (a + 3.75), _terms(x, _ERFCX)) / (1.0 + 2.0 * a)
     tail = scaled * exp(-(head * head)) * exp((head - a) * (a + head))
     result = where(x < 0.0, 2.0 - tail, tail)
-    return where(abs(x) < 0.5, 1.0 - Expr(hlo.erf(x.value)), result)
+    near = error_function.erf(x) if x.dtype == np.float32 else Expr(hlo.erf(x.value))
+    return where(abs(x) < 0.5, 1.0 - near, result)
 
 
 def erf_inv(x: Expr) -> Expr:

@@ -177,7 +177,7 @@ def _abs(ctx: Any, x: Value) -> Value:
 def _nextafter(ctx: Any, x: Value, y: Value) -> Value:
     if is_float4(ctx.avals_in[0].dtype):
         raise LoweringError("nextafter: takes no float4_e2m1fn, whose neighbours are those of its bits as uint4")
-    result = hlo.next_after(x, y)
+    result = outlined("nextafter", hlo.next_after, (x, y))
     if not is_float8(hlo.dtype_of(x)):
         return result
     a, b = (convert_dtype(v, np.float32) for v in (x, y))  # which NaNs are seen in

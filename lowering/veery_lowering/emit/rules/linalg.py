@@ -4,13 +4,16 @@ IREE compiles neither stablehlo.cholesky nor stablehlo.triangular_solve, and Sta
 call of the host costs 3 to 6 us on the CPU, each trip of a loop 2 us and more. In a loop it would keep the loop from
 being a kernel: 300 steps of a Kalman filter that solves 2x2 systems take 630 ms with calls, 0.07 ms without. On the
 host and in a kernel a trip takes of 3x3, 6x6, 10x10 and 16x16 (us): eigenvalues and vectors 19, 21, 25, 35 and 1.0,
-2.9, 9.0, 28; singular values and vectors 21, 24, 30, 43 and 0.8, 2.0, 6.0, 13; QR 23, 24, 25, 27
-and 0.5, 0.9, 1.6, 2.0.
+2.9, 9.0, 28; singular values and vectors 21, 24, 30, 43 and 0.8, 2.0, 6.0, 13; of 16x16, 24x24, 32x32, 48x48 and
+64x64 (us, on a busy machine) Cholesky factors 34, 34, 82, 82, 172 and 2.0, 3.8, 6.2, 9.4, 17 (128x128: 220 and 160);
+solutions of triangular systems 36, 23, 99, 102, 88 and 1.3, 2.0, 2.1, 4.2, 5.3; inverses 103, 95, 159, 188, 311 and
+3.3, 7.1, 11, 62, 137; QR 60, 58, 67, 127, 174 and 2.1, 5.5, 10, 30, 101.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from veery_lowering.emit.composition import composed, on_host
@@ -21,25 +24,28 @@ _COMPOSED = (
     *("cholesky", "triangular_solve", "lu", "lu_pivots_to_permutation", "qr", "householder_product", "eigh", "svd"),
     *("ormqr", "hessenberg", "tridiagonal", "tridiagonal_solve"),
 )
-# Of a matrix's sides, and elements of what else is read, such as right sides.
-_SMALL = 16
+# The cubes of the sides of all matrices, and the elements of an array, such as right sides.
+_MOST_WORK = 64**3
+_MOST_WORK_OF = {"cholesky": 128**3, "triangular_solve": 128**3}
 _MOST_HELD = 1 << 14
 # Elements of matrices whose eigenvalues or singular values a kernel iterates for: with more LAPACK's, which are faster
 # each, are worth the call. 16 matrices of 16x16 take 290 us there, 600 in a kernel.
 _ITERATED = frozenset(("eigh", "svd"))
-_MOST_ITERATED = 512
+_MOST_ITERATED, _LARGEST_ITERATED = 512, 16
 
 
 def _on_cpu(ctx: Context, *operands: Value, **params: Any) -> list[Value]:
-    if ctx.emitter.in_loop() and _is_small(ctx.avals_in[0]) and all(map(_is_held, ctx.avals_in)):
-        if ctx.primitive not in _ITERATED or math.prod(ctx.avals_in[0].shape) <= _MOST_ITERATED:
-            return composed(ctx, *operands, **params)
+    if ctx.emitter.in_loop() and all(map(_is_held, ctx.avals_in)) and _is_quick(ctx.primitive, ctx.avals_in[0].shape):
+        return composed(ctx, *operands, **params)
     return on_host(ctx, *operands, **params)
 
 
-def _is_small(aval: Any) -> bool:
-    """Whether a matrix is small, or several are."""
-    return _is_held(aval) and all(n <= _SMALL for n in aval.shape)
+def _is_quick(primitive: str, shape: Sequence[int]) -> bool:
+    """Whether a kernel has done with a matrix, or several, sooner than a call of the host."""
+    side = max(shape[-2:])
+    if primitive in _ITERATED:
+        return side <= _LARGEST_ITERATED and math.prod(shape) <= _MOST_ITERATED
+    return math.prod(shape[:-2]) * side**3 <= _MOST_WORK_OF.get(primitive, _MOST_WORK)
 
 
 def _is_held(aval: Any) -> bool:
