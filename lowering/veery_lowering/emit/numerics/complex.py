@@ -165,7 +165,8 @@ def expm1(z: Complex) -> Complex:
     whole = exp(z)
     half_sine, _ = sin_cos(0.5 * y)
     _, cosine = sin_cos(y)
-    near = elementary.expm1(x) * cosine + (0.0 - 2.0 * half_sine * half_sine)  # a zero is positive, as the array API wants
+    # A zero is positive, as the array API wants.
+    near = elementary.expm1(x) * cosine + (0.0 - 2.0 * half_sine * half_sine)
     return Complex(where(abs(x) < 2.0, near, whole.re - 1.0), whole.im)
 
 
