@@ -172,6 +172,7 @@ def lower(
         hardware=resolved.hardware,
         protect=options.protect_arguments,
         self_contained=options.self_contained,
+        kernels=options.kernels,
         symbols=symbols,
     )
     emission = emit_module(closed_jaxpr, name, resolved.backend, donations, **choices)

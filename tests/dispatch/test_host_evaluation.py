@@ -21,6 +21,7 @@ from veery import _eager, lax
 from veery._eager import HostProgram, host_program
 from veery._eager.libraries import library_program
 
+R = np.random.default_rng(7)
 DTYPES = ("int32", "uint8", "float32", "float64", "complex64")
 
 Call = tuple[str, Callable[..., Any], tuple[np.ndarray, ...]]
@@ -116,13 +117,53 @@ def test_fused_programs_have_the_bits_of_the_compiled_ones() -> None:
         ("bits", lambda k: veery.random.randint(k, (50,), -5, 1000), (key,)),
         ("sorted", lambda x: jnp.sort(x), (x,)),
         ("order", lambda x: jnp.argsort(jnp.floor(x)), (x,)),
-        ("solved", lambda a, b: jnp.linalg.solve(a, b), (rows[50:52] + np.eye(2, dtype=np.float32), rows[60:62])),
+        ("factored", lambda x: jnp.linalg.eigh(x)[1], (rows[50:52] + np.eye(2, dtype=np.float32),)),
     ]
     programs = [program_of(fun, operands) for _, fun, operands in exact]
     for (title, _, operands), program, compiled in zip(exact, programs, results([call[1:] for call in exact])):
         assert program is not None, title
         out = np.asarray(program(list(operands))[0])
         assert out.dtype == compiled.dtype and equal_bits(out, compiled).all(), f"{title}: {out}, compiled {compiled}"
+
+
+def test_small_systems_are_solved_by_lapack_or_in_a_kernel() -> None:
+    operands = R.normal(size=(5, 5)).astype(np.float32), R.normal(size=(5, 2)).astype(np.float32)
+    program = program_of(jnp.linalg.solve, operands)
+    assert program is not None
+    (compiled,) = results([(jnp.linalg.solve, operands)])
+    for found in (compiled, program(list(operands))[0]):
+        np.testing.assert_allclose(found, np.linalg.solve(*operands), rtol=1e-4)
+
+
+def test_windows_at_one_index_and_quotients_by_known_numbers_are_those_of_the_general_ways() -> None:
+    x = R.normal(size=(6, 4)).astype(np.float32)
+    n = np.array([-9, -8, -1, 0, 1, 7, 8, 2**31 - 1, -(2**31)], np.int32)
+    for at in (-9, -6, -1, 0, 3, 5, 6, 2**31 - 1):
+        for mode in ("fill", "clip", "promise_in_bounds"):
+            if mode != "promise_in_bounds" or -6 <= at < 6:
+                fun = lambda x, i, mode=mode: x.at[i, 1:].get(mode=mode)
+                (taken,) = program_of(fun, (x, np.int32(at)))([x, np.asarray(at, np.int32)])  # type: ignore[misc]
+                wanted = x[min(max(at + 6 * (at < 0), 0), 5), 1:]
+                outside = mode == "fill" and not -6 <= at < 6
+                np.testing.assert_array_equal(taken, np.full(3, np.nan) if outside else wanted)
+    for divisor in (1, 3, -3, -(2**31), 2**31 - 1):
+        (quotients,) = program_of(lambda n, d=divisor: lax.div(n, jnp.int32(d)), (n,))([n])  # type: ignore[misc]
+        assert quotients.tolist() == [
+            int(abs(a) // abs(divisor)) * (1 if (a < 0) == (divisor < 0) else -1) for a in n.tolist()
+        ]
+
+
+def test_floats_become_integers_within_the_limits() -> None:
+    """Where all are far from the limits, and where one is not."""
+    numbers = [0.0, 0.5, -0.5, 63.9, -64.5, 127.5, -128.5, 1e9, -1.5e9, 2.0**31, -(2.0**31), 1e20, np.nan]
+    for name in ("int8", "int16", "int32", "uint8", "uint32"):
+        info = np.iinfo(name)
+        for value in (*numbers, numbers, numbers[:4]):
+            x = np.asarray(value, np.float32)
+            (found,) = program_of(lambda x, name=name: lax.convert_element_type(x, name), (x,))([x])  # type: ignore[misc]
+            wanted = [0 if v != v else int(min(max(v, info.min), info.max)) for v in np.atleast_1d(x).tolist()]
+            assert found.dtype == name and found.shape == x.shape
+            assert np.atleast_1d(found).tolist() == wanted, (name, value)
 
 
 LEFT_TO_THE_COMPILER = {

@@ -470,6 +470,41 @@ def test_integers_and_orders_that_a_loop_draws() -> None:
         np.testing.assert_array_equal(found, np.stack(expected))
 
 
+SOLVED = {
+    "solution": (lambda a, b: jnp.linalg.solve(a, jnp.tanh(b)), (5, 5), (5, 3)),
+    "many": (lambda a, b: jnp.linalg.solve(a, b), (40, 4, 4), (40, 4, 1)),
+    "transposed": (lambda a, b: veery.grad(lambda a: (jnp.linalg.solve(a, b) ** 2).sum())(a), (20, 20), (20,)),
+    "factor": (lambda a, b: jnp.linalg.cholesky(a @ a.swapaxes(-1, -2) + b @ b.T), (7, 7), (7, 2)),
+    "determinant": (lambda a, b: jnp.linalg.slogdet(a)[1] * b, (3, 6, 6), (3,)),
+    "orthogonal": (lambda a, b: jnp.linalg.qr(a)[0] @ b, (30, 8), (8, 2)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", SOLVED)
+def test_small_systems_outside_of_loops_are_solved_in_kernels(name: str, dtype: str, x64: Any) -> None:
+    fun, *shapes = SOLVED[name]
+    rng = np.random.default_rng(len(name))
+    args = [rng.normal(size=shape).astype(dtype) for shape in shapes]
+    args[0] += 9 * np.eye(*shapes[0][-2:], dtype=dtype)
+    whole = lambda *args: jnp.cos(fun(*[x * 1.0 for x in args]))
+    forms = [veery.jit(whole, compiler_options={"kernels": on, "queue": "inline"}).lower(*args) for on in (True, False)]
+    assert ["host.cb" in form.as_text() for form in forms] == [False, True]
+    found, expected = (np.asarray(form.compile()(*args)) for form in forms)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-4 if dtype == "float32" else 1e-12)
+
+
+def test_what_is_not_small_is_left_to_lapack() -> None:
+    for fun, shape in (
+        (jnp.linalg.cholesky, (40, 40)),
+        (jnp.linalg.cholesky, (999, 5, 5)),
+        (jnp.linalg.eigvalsh, (3, 3)),
+        (lambda x: jnp.linalg.inv(x + 0j), (3, 3)),
+        (jnp.sort, (200,)),
+    ):
+        assert "host.cb" in veery.jit(fun).lower(np.ones(shape, np.float32)).as_text()
+
+
 def test_a_loop_that_a_value_ends_does_not_hold_up_its_caller() -> None:
     compiled = veery.jit(newton).lower(np.float32(2)).compile()
     assert compiled.cost_analysis()["queue"] == "threaded" and compiled(jnp.float32(2))[1] == 3

@@ -69,7 +69,12 @@ X = np.ones((4, 6), np.float32)
         (PROGRAMS["written and read"], (X,), 1),
         (PROGRAMS["branches"], (X,), 1),  # what is cheap is computed in both branches
         (lambda x: (jnp.sort(x.sum(0) - x.max(0)), x.min(0)), (X,), 1),
-        (lambda x: jnp.sort(x.sum(0) - x.max(0)).cumsum().sum() * x.sum(0) @ x.T, (X,), 2),  # before and after
+        (lambda x: jnp.sort(x.sum(0) - x.max(0)).cumsum().sum() * x.sum(0) @ x.T, (X,), 1),
+        (
+            lambda x: jnp.linalg.eigvalsh((x - x.max()) @ x.T).cumsum().sum() * x.sum(0) @ x.T,
+            (X,),
+            2,
+        ),  # before and after
         (lambda x: jnp.tanh(x @ x.T), (X,), 0),  # IREE's one dispatch
         (lambda x: x.sum(0) @ x.T, (np.ones((999, 999), np.float32),), 0),  # worth all cores
         (lambda x: jnp.convolve(x[0], x[1]).sum() * x.max(), (X,), 1),

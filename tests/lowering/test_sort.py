@@ -81,8 +81,8 @@ def test_several_keys_and_other_axes(options: veery_lowering.Options) -> None:
     g.run(options=options)
 
 
-def test_only_the_cpu_asks_the_host() -> None:
-    g = Graph(((100,), np.float32), ((1,), np.float32))
+def test_only_the_cpu_asks_the_host_and_for_many_elements() -> None:
+    g = Graph(((999,), np.float32), ((1,), np.float32), ((100,), np.float32))
     for x in g.invars:
         g.outvars += g.ops("sort", [x], [(x.aval.shape, np.float32)], dimension=0, num_keys=1)
     assert g.text().count("call @host.cb") == 1

@@ -11,6 +11,7 @@ import pytest
 from recorded_cases import CASES
 
 import veery
+from veery.lax import _rng
 
 RECORDED = json.loads(Path(__file__).with_name("recorded.json").read_text())
 
@@ -75,6 +76,18 @@ def check_bits(name, actual):
 
 def test_every_recorded_value_is_compared():
     assert set(CASES) == set(RECORDED)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (5, 3), (64,)])
+def test_bits_of_few_words_are_those_of_many(shape, monkeypatch):
+    operands = [np.random.default_rng(3).integers(0, 2**32, s, np.uint32) for s in ((), shape, (), shape)]
+    operands[1].flat[0], operands[3].flat[-1] = 2**32 - 1, 0
+    few = _rng.threefry2x32_reference(*operands)
+    monkeypatch.setattr(_rng, "_FEW", 0)
+    with np.errstate(over="ignore"):
+        many = _rng.threefry2x32_reference(*operands)
+    for x, y in zip(few, many, strict=True):
+        assert x.dtype == y.dtype and np.array_equal(x, y)
 
 
 def test_keys_are_checked():

@@ -2,7 +2,8 @@
 
 A rule takes an equation, and the values of those of its operands that are constants, and gives a `Step`, or None where
 the equation has to be compiled. A primitive without a rule is always compiled: sums and products of floats (their order
-differs), transcendental functions. So are arithmetic in 16 bits and of complex numbers. See `veery._eager`.
+differs), transcendental functions. So are arithmetic in 16 bits and of complex numbers. Of small matrices programs that
+are compiled have kernels where NumPy calls LAPACK: those bits may differ. See `veery._eager`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Mode(enum.Enum):
 
     NEUTRAL = enum.auto()  # it computes with no floats
     FLUSHED = enum.auto()  # the compiled one takes them for zeros
-    CALLED = enum.auto()  # the compiled one calls the same function of NumPy or LAPACK, which keeps them
+    CALLED = enum.auto()  # what NumPy or LAPACK computes, which keeps them
 
 
 class Step(NamedTuple):

@@ -8,7 +8,6 @@ still being computed the program is compiled.
 
 from __future__ import annotations
 
-import contextvars
 import functools
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from veery._core.host import Mode, Step, dtype_of, step_of
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from veery._eager.subnormals import modes
 from veery._transforms.dce import dce, side_effects
+from veery.lax._reference import silently
 
 # What a call may do on the host: elements, each times the weight of its rule.
 MOST_WORK = 1 << 15
@@ -29,14 +29,6 @@ MOST_WORK = 1 << 15
 # Compiled, a small program takes 4 us; here its operations take 1 to 10 us each. One that has been evaluated for so
 # long in all is compiled after all: those called often are fast, the others have not cost a compilation.
 MOST_SECONDS = 0.1
-
-_quiet = contextvars.copy_context()
-_quiet.run(np.seterr, all="ignore")
-
-
-def quiet(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function without NumPy's warnings."""
-    return _quiet.copy().run(function, *args)
 
 
 class NotExact(Exception):
@@ -67,8 +59,8 @@ class HostProgram:
     def __call__(self, arguments: list[np.ndarray]) -> list[np.ndarray]:
         """The results; they may share memory with the arguments."""
         if self.flushed is None:
-            return quiet(self._evaluate, arguments)
-        return self.flushed(quiet, self._evaluate, arguments)
+            return silently(self._evaluate, arguments)
+        return self.flushed(silently, self._evaluate, arguments)
 
     def _evaluate(self, arguments: list[np.ndarray]) -> list[np.ndarray]:
         values = arguments + self._rest
@@ -124,7 +116,7 @@ class HostProgram:
             self._products.update(results)
         where = slice(results[0], results[-1] + 1) if eqn.primitive.multiple_results else results[0]
         if all(x is not None for x in known) and step.mode is Mode.NEUTRAL and self._folds(eqn):
-            self.values[where] = quiet(step.function, *known)
+            self.values[where] = silently(step.function, *known)
             return results
         self.steps.append((step.function, tuple(operands), where))
         self._modes.append(step.mode)

@@ -8,7 +8,7 @@ against: at least as accurate, and not always to the same bit.
 
 So are products of matrices with nothing beside them but a move of elements or two, but for shapes that IREE multiplies
 faster. Measured on two cores, compiled and by BLAS, in us: of float32 64x64 12 and 5, 100x100 67 and 18, 200x200 139
-and 117, 600x600 2116 and 1978; of float64 256x256 653 and 482, 600x600 6143 and 3381; of
+and 117, 400x400 630 and 580, 500x500 1170 and 970; of float64 256x256 653 and 482, 600x600 6143 and 3381; of
 complex64 200x200 865 and 447. Up to 64x64 each call takes 2 to 4 us more than a compiled one.
 """
 
@@ -23,11 +23,12 @@ import numpy as np
 
 from veery._core.host import Mode, Step, calls_library, dtype_of, reference, step_of
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, memoized, subjaxprs
-from veery._eager import HostProgram, NotExact, are_hosts, largest, quiet
+from veery._eager import HostProgram, NotExact, are_hosts, largest
 from veery._eager.solutions import Line, needed, with_solutions
 from veery._eager.subnormals import modes
 from veery._transforms.batching import AxisData, batch_jaxpr
 from veery.lax import _on_host
+from veery.lax._reference import silently
 
 # What other operations may take beside the calls, in nanoseconds: a part of these, or so little that IREE's call, of
 # 10 us, and its dispatches, of 2 us each, take as long.
@@ -84,7 +85,7 @@ class LibraryProgram(HostProgram):
         super().__init__(closed)
 
     def __call__(self, arguments: list[np.ndarray]) -> list[np.ndarray]:
-        results: list[np.ndarray] = quiet(self._written, *arguments)
+        results: list[np.ndarray] = silently(self._written, *arguments)
         return results
 
     def _write(self, lines: Sequence[Line], arguments: int) -> Callable[..., list[np.ndarray]]:

@@ -440,6 +440,19 @@ def _rem_reference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 _rem_of_integers = host.arithmetic(integers=8)
+_quotient_on_host = host.arithmetic(integers=8, floats=1, of_floats=_divide_floats, rounds=True, folded=(-1, 0, 1))
+
+
+def _div_on_host(eqn: JaxprEqn, known: host.Known) -> host.Step | None:
+    """Of integers by a known divisor, neither 0 nor -1, in a tenth of the time."""
+    step = _quotient_on_host(eqn, known)
+    if step is None or known[1] is None or known[1].dtype.kind not in "iu":
+        return step
+    return step._replace(function=_whole_div) if known[1].all() and (known[1] + known[1].dtype.type(1)).all() else step
+
+
+def _whole_div(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.asarray((x - np.fmod(x, y)) // y)
 
 
 def _rem_on_host(eqn: JaxprEqn, known: host.Known) -> host.Step | None:
@@ -491,8 +504,7 @@ mul_p = binary(
     transpose=_mul_transpose,
 )
 div_p = binary(
-    "div", NUMERIC, checks=("nan", "division"),
-    host=host.arithmetic(integers=8, floats=1, of_floats=_divide_floats, rounds=True, folded=(-1, 0, 1)),
+    "div", NUMERIC, checks=("nan", "division"), host=_div_on_host,
     reference=quiet(_div_reference),
     # d(x / y) = dx / y - (x / y) dy / y
     jvp=(lambda t, out, x, y: div(t, y), lambda t, out, x, y: mul(t, neg(div(out, y)))),

@@ -18,7 +18,7 @@ from veery._core.trace import Tracer
 from veery.lax import _fill, _shape
 from veery.lax._declare import FLOAT, check_dtype
 from veery.lax._operands import Array, ArrayLike, apply
-from veery.lax._reference import widen
+from veery.lax._reference import silently, widen
 
 
 def dtype(x: Any) -> Any:
@@ -151,14 +151,13 @@ def _convert_reference(x: np.ndarray, *, new_dtype: Any, weak_type: bool) -> np.
     if isinstance(new_dtype, dtypes.ExtendedDType):
         return x
     dtype = np.dtype(new_dtype)
-    with np.errstate(all="ignore"):
-        if dtype == np.bool_:
-            return np.asarray(x != 0)
-        if x.dtype.kind == "c" and dtype.kind != "c":
-            x = x.real
-        if dtypes.issubdtype(dtype, np.integer) and dtypes.issubdtype(x.dtype, np.floating):
-            return _to_integer(x, dtype)
-        return np.asarray(x).astype(dtype)
+    if dtype == np.bool_:
+        return np.asarray(x != 0)
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        x = x.real
+    if dtypes.issubdtype(dtype, np.integer) and dtypes.issubdtype(x.dtype, np.floating):
+        return np.asarray(silently(_to_integer, x, dtype))
+    return np.asarray(silently(x.astype, dtype))
 
 
 def _conversion_on_host(eqn: JaxprEqn, known: host.Known) -> host.Step | None:
@@ -168,7 +167,12 @@ def _conversion_on_host(eqn: JaxprEqn, known: host.Known) -> host.Step | None:
     if old in host.INTEGRAL and new in host.INTEGRAL | host.NATIVE:
         return host.Step(host.reference(eqn) if new == np.bool_ else lambda x: x.astype(new))
     if old in host.NATIVE and new in host.INTEGRAL | host.NATIVE:
-        return host.Step(host.reference(eqn), host.Mode.FLUSHED, 8, rounds=new in host.NATIVE)
+        function = host.reference(eqn)
+        if new in host.NATIVE:
+            return host.Step(function, host.Mode.FLUSHED, 8, rounds=True)
+        most = float(np.iinfo(new).max // 2) if new.kind == "i" else 0.0
+        inside = lambda x: most and (np.abs(x) < most).all()  # far from the limits: in a tenth of the time
+        return host.Step(lambda x: x.astype(new) if inside(x) else function(x), host.Mode.FLUSHED, 8)
     return None
 
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from veery.lax import _lapack as lapack
-from veery.lax._reference import aligned_copy, aligned_empty
+from veery.lax._reference import aligned_copy, aligned_empty, silently, widen
 
 
 def _count(x: np.ndarray) -> int:
@@ -40,14 +39,29 @@ _TINY = 16 * 16  # numbers of a matrix
 def _is_tiny(x: np.ndarray) -> bool:
     """Whether matrices are so small that NumPy takes less time between Python and LAPACK: 4 to 12 us instead of 12 to
     26 for the decompositions of one of 4x4."""
-    return 0 < x.shape[-2] * x.shape[-1] <= _TINY and not _not_finite(x).any()
+    return 0 < x.shape[-2] * x.shape[-1] <= _TINY and bool(np.isfinite(x).all())
+
+
+# NumPy's loops over stacks, without what its functions do before and after: eigenvalues of 4x4 take 2 us for 6. They
+# compute in double precision, as those do, and where an algorithm fails the matrix becomes NaN.
+_LOOPS = getattr(np.linalg, "_umath_linalg", None)
+
+
+def _looped(name: str, *operands: np.ndarray) -> Any:
+    """What a loop of NumPy's gives, an array or a tuple of them; None if this NumPy has none of the name."""
+    loop, dtype = getattr(_LOOPS, name, None), operands[0].dtype
+    if loop is None:
+        return None
+    found = silently(loop, *map(widen, operands))
+    narrow = lambda x: x.astype(dtype if x.dtype.kind == dtype.kind else np.finfo(dtype).dtype, copy=False)
+    return tuple(map(narrow, found)) if isinstance(found, tuple) else narrow(found)
 
 
 def _is_small(x: np.ndarray) -> bool:
     """Whether NumPy, whose loops are in C, is faster: cholesky of 200 matrices of 12x12 takes 145 us instead of 330."""
     m, n = x.shape[-2:]
     few = 0 < m * n <= (1024 if x.size > m * n else _TINY)
-    return few and not _not_finite(x).any()
+    return few and bool(np.isfinite(x).all())
 
 
 def _columns(x: np.ndarray) -> np.ndarray:
@@ -64,9 +78,8 @@ def _nan_where(failed: np.ndarray, *arrays: np.ndarray) -> None:
 
 def _not_finite(x: np.ndarray, part: Callable[[np.ndarray], np.ndarray] = np.asarray) -> np.ndarray:
     """Of which matrices LAPACK is not told, since it need not come to an end: they have NaN or infinity in a part."""
-    with np.errstate(all="ignore"):
-        if np.isfinite(x.sum()):
-            return np.zeros(x.shape[:-2], bool)
+    if np.isfinite(silently(x.sum)):
+        return np.zeros(x.shape[:-2], bool)
     return ~np.isfinite(part(x)).all((-1, -2))
 
 
@@ -80,8 +93,9 @@ def _without(x: np.ndarray, left_out: np.ndarray) -> np.ndarray:
 def cholesky(x: np.ndarray) -> np.ndarray:
     n = x.shape[-1]
     if _is_small(x):
-        with suppress(np.linalg.LinAlgError):
-            return np.linalg.cholesky(x)
+        found: np.ndarray | None = _looped("cholesky_lo", x)
+        if found is not None:
+            return found
     factor = aligned_empty(x.shape, x.dtype)
     factor[...] = 0
     if not x.size:
@@ -153,6 +167,11 @@ def _permutations(pivots: np.ndarray, m: int) -> np.ndarray:
     """
     *batch, k = pivots.shape
     count = math.prod(batch)
+    if count == 1 and k <= _LITTLE:  # in half the time
+        given = [*range(m)]
+        for i, pivot in enumerate(pivots.reshape(k).tolist()):
+            given[i], given[pivot - 1] = given[pivot - 1], given[i]
+        return np.array(given, np.int32).reshape(*batch, m)
     order = np.arange(m, dtype=np.int32) if count == 1 else np.tile(np.arange(m, dtype=np.int32), count)
     if k and order.size:
         if count > 1:  # one call for all, laid end to end
@@ -191,8 +210,9 @@ def solution(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The solution of systems by elimination."""
     n, columns = b.shape[-2:]
     if n <= _LITTLE and b.size:
-        with suppress(np.linalg.LinAlgError):  # 200 of 12x12 in 530 us instead of 860: its loop is in C
-            return np.linalg.solve(a, b)
+        found: np.ndarray | None = _looped("solve", a, b)  # 200 of 12x12 in 530 us instead of 860
+        if found is not None and np.isfinite(found).all():
+            return found
     if columns > 1 or a.ndim > 2 or not b.size:
         factors, pivots, permutation = lu(a)
         return lu_solution(factors, pivots, permutation, b, transposed=False)
@@ -227,7 +247,7 @@ def qr(x: np.ndarray, *, full_matrices: bool, pivoting: bool) -> list[np.ndarray
         one = lambda matrix: scipy.linalg.qr(matrix, mode=mode, pivoting=True, check_finite=False)
         return _stacked(one, [x], outs)
     if _is_small(x):
-        return [*np.linalg.qr(x, "complete" if full_matrices else "reduced")]
+        return _small_qr(x, k)
     reflections, count = _columns(x), _count(x)
     taus, r = np.empty((*batch, min(m, n)), x.dtype), np.zeros((*batch, n, k), x.dtype)
     with lapack.threads_for(m, n):
@@ -238,6 +258,17 @@ def qr(x: np.ndarray, *, full_matrices: bool, pivoting: bool) -> list[np.ndarray
     q[..., : min(m, n), :] = reflections[..., : min(m, n), :]
     _multiply(q, taus)
     return [q.swapaxes(-1, -2), r.swapaxes(-1, -2)]
+
+
+def _small_qr(x: np.ndarray, k: int) -> list[np.ndarray]:
+    """By NumPy in double precision, with the first k columns of Q."""
+    m, n = x.shape[-2:]
+    wide = widen(x)
+    factor, product = (getattr(_LOOPS, name, None) for name in ("qr_r_raw", "qr_complete" if k > n else "qr_reduced"))
+    if factor is None or product is None:
+        return [*np.linalg.qr(x, "complete" if k == m else "reduced")]
+    q = silently(product, wide, silently(factor, wide))
+    return [q.astype(x.dtype), (wide[..., :k, :] * np.tri(n, k, dtype=bool).T).astype(x.dtype)]
 
 
 def _multiply(reflections: np.ndarray, taus: np.ndarray) -> None:
@@ -266,10 +297,9 @@ def eigh(x: np.ndarray, *, lower: bool) -> list[np.ndarray]:
     values = np.zeros(x.shape[:-1], x.real.dtype)
     if not x.size:
         return [x.copy(), values]
-    if _is_tiny(x):
-        with suppress(np.linalg.LinAlgError):
-            values, vectors = np.linalg.eigh(x, "L" if lower else "U")
-            return [vectors, values]
+    found = _looped("eigh_lo" if lower else "eigh_up", x) if _is_tiny(x) else None
+    if found is not None:
+        return [found[1], found[0]]
     failed = _not_finite(x, np.tril if lower else np.triu)
     vectors, info = _without(x, failed), np.zeros(x.shape[:-2], np.int32)
     # As large as LAPACK asks for at most, for all its ways to go: 1 + 6n + 2n^2 numbers, complex ones 2n + n^2.
@@ -293,12 +323,9 @@ def svd(x: np.ndarray, *, full_matrices: bool, compute_uv: bool) -> list[np.ndar
     if not x.size:
         identity = lambda a, b: np.broadcast_to(np.eye(a, b, dtype=x.dtype), (*batch, a, b)).copy()
         return [values, identity(m, rows), identity(columns, n)] if compute_uv else [values]
-    if _is_tiny(x):
-        with suppress(np.linalg.LinAlgError):
-            if not compute_uv:
-                return [np.linalg.svd(x, compute_uv=False)]
-            u, values, vh = np.linalg.svd(x, full_matrices)
-            return [values, u, vh]
+    found = _looped("svd" if not compute_uv else "svd_f" if full_matrices else "svd_s", x) if _is_tiny(x) else None
+    if found is not None:
+        return [found[1], found[0], found[2]] if compute_uv else [found]
     failed = _not_finite(x)
     matrices, info = _without(x, failed), np.zeros(batch, np.int32)
     factors = [np.empty((*batch, rows, m), x.dtype), np.empty((*batch, n, columns), x.dtype)] if compute_uv else []

@@ -19,7 +19,7 @@ from veery._transforms.jvp import jvp
 from veery.lax import _arithmetic, _compare, _computation, _convert, _shape, _slicing
 from veery.lax._declare import ANY, INTEGRAL, check_dtype, reduction
 from veery.lax._placement import laid_out, lays_out
-from veery.lax._reference import widen
+from veery.lax._reference import silently, widen
 
 ArrayLike = Any
 
@@ -58,12 +58,15 @@ def reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = N
 
 def _accumulate(function: np.ufunc, x: np.ndarray, axes: Shape) -> np.ndarray:
     """The reduction of floats in double precision, rounded once."""
-    axes = tuple(axes)
-    if x.dtype.kind in "biu":
-        return np.asarray(function.reduce(x, axis=axes, dtype=x.dtype))
-    with np.errstate(all="ignore"):
-        wide = widen(x) if dtypes.issubdtype(x.dtype, np.inexact) else x
-        return np.asarray(function.reduce(wide, axis=axes, dtype=wide.dtype)).astype(x.dtype)
+    axes, dtype = tuple(axes), x.dtype
+    if dtype.kind in "biu":
+        return np.asarray(function.reduce(x, axis=axes, dtype=dtype))
+    wide = widen(x) if dtype.kind in "fc" or dtypes.issubdtype(dtype, np.inexact) else x
+    return np.asarray(silently(_reduce, function, wide, axes, dtype))
+
+
+def _reduce(function: Any, x: np.ndarray, axes: Shape, dtype: Any) -> Any:
+    return function.reduce(x, axis=axes, dtype=x.dtype).astype(dtype)
 
 
 def _insert_axes(x: Any, axes: Shape, shape: Shape) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import math
 from collections.abc import Callable
@@ -11,14 +12,21 @@ import numpy as np
 
 from veery._core import dtypes
 
+_silent = contextvars.copy_context()
+_silent.run(np.seterr, all="ignore")
+
+
+def silently(function: Callable[..., Any], *args: Any, **params: Any) -> Any:
+    """What a function of NumPy's gives, without its floating-point warnings: 0.2 us, of which `errstate` takes 0.8."""
+    return _silent.copy().run(function, *args, **params)
+
 
 def quiet(function: Callable[..., Any]) -> Callable[..., np.ndarray]:
     """The function without NumPy's floating-point warnings, always with an array as its result."""
 
     @functools.wraps(function)
     def reference(*operands: Any, **params: Any) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            return np.asarray(function(*operands, **params))
+        return np.asarray(silently(function, *operands, **params))
 
     return reference
 
@@ -31,11 +39,12 @@ def in_double(function: Callable[..., Any]) -> Callable[..., np.ndarray]:
 
     @functools.wraps(function)
     def reference(*operands: Any, **params: Any) -> np.ndarray:
-        arrays = [np.asarray(x) for x in operands]
-        with np.errstate(all="ignore"):
-            out = np.asarray(function(*map(widen, arrays), **params))
-            dtype = arrays[0].dtype
-            return out.astype(dtype if out.dtype.kind == "c" else dtypes.to_floating_dtype(dtype))
+        return silently(rounded, [np.asarray(x) for x in operands], params)
+
+    def rounded(arrays: list[np.ndarray], params: dict[str, Any]) -> Any:
+        out = np.asarray(function(*map(widen, arrays), **params))
+        dtype = arrays[0].dtype
+        return out.astype(dtype if out.dtype.kind == "c" else dtypes.to_floating_dtype(dtype))
 
     return reference
 

@@ -34,7 +34,11 @@ _PARITY = np.uint32(0x1BD11BDA)
 
 def threefry2x32_reference(k1: Any, k2: Any, x1: Any, x2: Any) -> list[np.ndarray]:
     """Twenty rounds of threefry on pairs of words, keys and counts broadcast against each other."""
-    k1, k2, x1, x2 = np.broadcast_arrays(*(np.asarray(x, _UINT32) for x in (k1, k2, x1, x2)))
+    operands = [np.asarray(x, _UINT32) for x in (k1, k2, x1, x2)]
+    shape = np.broadcast(*operands).shape
+    if 0 < math.prod(shape) <= _FEW:
+        return _threefry_of_few(operands, shape)
+    k1, k2, x1, x2 = np.broadcast_arrays(*operands)
     schedule = (k1, k2, k1 ^ k2 ^ _PARITY)
     x1, x2 = x1 + k1, x2 + k2
     for group in range(5):
@@ -45,6 +49,36 @@ def threefry2x32_reference(k1: Any, k2: Any, x1: Any, x2: Any) -> list[np.ndarra
         x1 = x1 + schedule[(group + 1) % 3]
         x2 = x2 + schedule[(group + 2) % 3] + np.uint32(group + 1)
     return [np.asarray(x1), np.asarray(x2)]
+
+
+_FEW = 64
+_PLACES = np.dtype("<u8")  # a word is the lower half of each
+
+
+def _threefry_of_few(operands: Sequence[np.ndarray], shape: Shape) -> list[np.ndarray]:
+    """The same with all words of an operand in one of Python's integers: 1 word in 11 us instead of 69, 64 in 33."""
+    n = math.prod(shape)
+    ones = _integer(np.ones(n, _PLACES))
+    words = ones * 0xFFFFFFFF
+    k1, k2, x1, x2 = [
+        x.item() * ones if x.size == 1 else _integer(np.broadcast_to(x, shape).astype(_PLACES)) for x in operands
+    ]
+    schedule = (k1, k2, k1 ^ k2 ^ int(_PARITY) * ones)
+    x1, x2 = x1 + k1 & words, x2 + k2 & words
+    for group in range(5):
+        for distance in _ROTATIONS[group % 2]:
+            x1 = x1 + x2 & words
+            x2 = (
+                x1 ^ (x2 << distance | x2 >> 32 - distance) & words
+            )  # what crosses into another place is in its upper half
+        x1 = x1 + schedule[(group + 1) % 3] & words
+        x2 = x2 + schedule[(group + 2) % 3] + (group + 1) * ones & words
+    of_bytes = lambda x: np.frombuffer(x.to_bytes(8 * n, "little"), _PLACES).astype(_UINT32).reshape(shape)
+    return [of_bytes(x1), of_bytes(x2)]
+
+
+def _integer(places: np.ndarray) -> int:
+    return int.from_bytes(places.tobytes(), "little")
 
 
 def _words(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

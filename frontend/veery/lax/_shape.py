@@ -655,14 +655,17 @@ def _first(x: Any) -> ShapedArray:
 
 def _pad_reference(x: np.ndarray, value: np.ndarray, *, padding_config: Sequence[tuple[int, int, int]]) -> np.ndarray:
     for axis, (lo, hi, interior) in enumerate(padding_config):
-        x = np.moveaxis(x, axis, 0)
+        if not (lo or hi or interior):
+            continue
+        x = np.moveaxis(x, axis, 0) if axis else x
         n = len(x)
         spread = n + (n - 1) * interior if n else 0
         out = np.empty((builtins.max(lo, 0) + spread + builtins.max(hi, 0), *x.shape[1:]), x.dtype)
         out[...] = value
         start = builtins.max(lo, 0)
         out[start : start + spread : interior + 1] = x
-        x = np.moveaxis(out[builtins.max(-lo, 0) : len(out) - builtins.max(-hi, 0)], 0, axis)
+        x = out[builtins.max(-lo, 0) : len(out) - builtins.max(-hi, 0)]
+        x = np.moveaxis(x, 0, axis) if axis else x
     return x.copy()
 
 

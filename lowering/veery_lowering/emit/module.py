@@ -65,6 +65,7 @@ def emit_module(
     hardware: str = "",
     protect: bool = True,
     self_contained: bool = False,
+    kernels: bool = True,
     symbols: Symbols = STATIC,
 ) -> Emission:
     """Build and verify the module of a jaxpr; its entry is the public function `main`.
@@ -77,10 +78,11 @@ def emit_module(
         hardware: what the program runs on; the target by default.
         protect: whether arguments that are not donated are kept from being written to.
         self_contained: whether calls of Python functions are refused.
+        kernels: whether kernels are written, so that what is small is computed in them.
         symbols: where the dimension variables are found in the arguments' shapes.
     """
     with context():
-        emitter = ModuleEmitter(name, target, self_contained, symbols, hardware or target)
+        emitter = ModuleEmitter(name, target, self_contained, kernels, symbols, hardware or target)
         emitter.emit_entry(closed_jaxpr)
         with clear_errors(name, symbols):
             passes.run(Stage.EMITTED, emitter.module, Situation(target, tuple(donated), protect))
@@ -116,6 +118,7 @@ class ModuleEmitter:
     name: str
     target: str
     self_contained: bool = False
+    kernels: bool = True
     symbols: Symbols = STATIC
     hardware: str = ""
     module: ir.Module = field(init=False)

@@ -34,6 +34,9 @@ class Emitter(Protocol):
 
     def in_loop(self) -> bool: ...
 
+    @property
+    def kernels(self) -> bool: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Context:

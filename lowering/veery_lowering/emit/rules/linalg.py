@@ -1,13 +1,14 @@
-"""Linear algebra: LAPACK by a call of the host on the CPU; loops elsewhere, in saved programs, and of small in loops.
+"""Linear algebra: LAPACK by a call of the host on the CPU; loops elsewhere, in saved programs, and of small matrices.
 
 IREE compiles neither stablehlo.cholesky nor stablehlo.triangular_solve, and StableHLO has no other factorisations. A
-call of the host costs 3 to 6 us on the CPU, each trip of a loop 2 us and more. In a loop it would keep the loop from
-being a kernel: 300 steps of a Kalman filter that solves 2x2 systems take 630 ms with calls, 0.07 ms without. On the
-host and in a kernel a trip takes of 3x3, 6x6, 10x10 and 16x16 (us): eigenvalues and vectors 19, 21, 25, 35 and 1.0,
-2.9, 9.0, 28; singular values and vectors 21, 24, 30, 43 and 0.8, 2.0, 6.0, 13; of 16x16, 24x24, 32x32, 48x48 and
-64x64 (us, on a busy machine) Cholesky factors 34, 34, 82, 82, 172 and 2.0, 3.8, 6.2, 9.4, 17 (128x128: 220 and 160);
-solutions of triangular systems 36, 23, 99, 102, 88 and 1.3, 2.0, 2.1, 4.2, 5.3; inverses 103, 95, 159, 188, 311 and
-3.3, 7.1, 11, 62, 137; QR 60, 58, 67, 127, 174 and 2.1, 5.5, 10, 30, 101.
+call of the host costs 10 to 20 us on the CPU, each trip of a loop 2 us and more unless the loop is a kernel, which it
+is where the matrix is small. Within a loop a call would keep that from being a kernel, too: 300 steps of a Kalman
+filter that solves 2x2 systems take 630 ms with calls, 0.07 ms without. On the host and in a kernel a trip takes of 3x3,
+6x6, 10x10 and 16x16 (us): eigenvalues and vectors 19, 21, 25, 35 and 1.0, 2.9, 9.0, 28; singular values and vectors 21,
+24, 30, 43 and 0.8, 2.0, 6.0, 13; of 16x16, 24x24, 32x32, 48x48 and 64x64 (us, on a busy machine) Cholesky factors 34,
+34, 82, 82, 172 and 2.0, 3.8, 6.2, 9.4, 17 (128x128: 220 and 160); solutions of triangular systems 36, 23, 99, 102, 88
+and 1.3, 2.0, 2.1, 4.2, 5.3; inverses 103, 95, 159, 188, 311 and 3.3, 7.1, 11, 62, 137; QR 60, 58, 67, 127, 174 and 2.1,
+5.5, 10, 30, 101. What is a call of LAPACK and little else is not compiled (see veery._eager.libraries).
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ _COMPOSED = (
 _MOST_WORK = 64**3
 _MOST_WORK_OF = {"cholesky": 128**3, "triangular_solve": 128**3}
 _MOST_HELD = 1 << 14
+# What is composed outside of loops, too: what comes to an end without iterations, which take 300 ms and more to compile.
+# A solution of 20x20 takes 94 us by the host and 12 in a kernel, 64 of 4x4 247 and 13, the factor of 32x32 36 and 11.
+_DIRECT = frozenset(("cholesky", "triangular_solve", "lu", "lu_pivots_to_permutation", "qr", "householder_product"))
 # Elements of matrices whose eigenvalues or singular values a kernel iterates for: with more LAPACK's, which are faster
 # each, are worth the call. 16 matrices of 16x16 take 290 us there, 600 in a kernel.
 _ITERATED = frozenset(("eigh", "svd"))
@@ -35,13 +39,16 @@ _MOST_ITERATED, _LARGEST_ITERATED = 512, 16
 
 
 def _on_cpu(ctx: Context, *operands: Value, **params: Any) -> list[Value]:
-    if ctx.emitter.in_loop() and all(map(_is_held, ctx.avals_in)) and _is_quick(ctx.primitive, ctx.avals_in[0].shape):
+    wanted = ctx.emitter.in_loop() or (ctx.emitter.kernels and ctx.primitive in _DIRECT)
+    if wanted and all(map(_is_held, ctx.avals_in)) and _is_quick(ctx.primitive, ctx.avals_in[0].shape):
         return composed(ctx, *operands, **params)
     return on_host(ctx, *operands, **params)
 
 
 def _is_quick(primitive: str, shape: Sequence[int]) -> bool:
     """Whether a kernel has done with a matrix, or several, sooner than a call of the host."""
+    if primitive == "lu_pivots_to_permutation":  # of vectors
+        shape = (*shape, 1)
     side = max(shape[-2:])
     if primitive in _ITERATED:
         return side <= _LARGEST_ITERATED and math.prod(shape) <= _MOST_ITERATED

@@ -3,8 +3,7 @@
 IREE's own sort is not used: it is quadratic (10^4 float32: 0.1 s), unstable, in place, and does not compile when it is
 fused with what makes its operands. On the CPU NumPy sorts (10^4: 0.02 ms and 3 to 5 us for the call); elsewhere, in
 programs that must do without the host, and in those for many shapes, a bitonic network with the position as the last
-key, so that it is stable. In loops few elements are counted instead, since a call of the host would keep the loop from
-being a kernel.
+key, so that it is stable. Few elements are counted instead, in kernels.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ from veery_lowering.emit.rules.gather_scatter import take_rows
 from veery_lowering.host import HostSort, HostTopK
 from veery_lowering.types import is_static
 
-# Comparisons of a sort by counting at most: as many take a core a few us, as a call of the host does.
-_MOST_COMPARISONS = 1 << 15
+# Comparisons of a sort by counting at most: as many take a core a few us, as a call of the host does. In a loop, which
+# such a call would keep from being a kernel, they may be more.
+_MOST_COMPARISONS, _MOST_IN_LOOPS = 1 << 14, 1 << 15
 # Of other types a loop is no kernel anyway.
 _OF_KERNELS = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64".split()
@@ -79,10 +79,10 @@ def _top_k_without_host(ctx: Context, x: Value, k: int, axis: int) -> list[Value
 
 
 def _is_counted(ctx: Context, axis: int) -> bool:
-    """Whether a sort is of so few elements in a loop that each of them is compared with each."""
+    """Whether a sort is of so few elements that each of them is compared with each, in a kernel."""
     shape, dtypes = ctx.avals_in[0].shape, [np.dtype(aval.dtype) for aval in ctx.avals_in]
-    few = math.prod(shape) * shape[axis] <= _MOST_COMPARISONS
-    return few and ctx.emitter.in_loop() and all(dtype.name in _OF_KERNELS for dtype in dtypes)
+    most = _MOST_IN_LOOPS if ctx.emitter.in_loop() else _MOST_COMPARISONS if ctx.emitter.kernels else 0
+    return math.prod(shape) * shape[axis] <= most and all(dtype.name in _OF_KERNELS for dtype in dtypes)
 
 
 def _key(x: Value) -> Value:
