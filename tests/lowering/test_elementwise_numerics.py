@@ -7,6 +7,7 @@ huge and tiny numbers beside random ones. All operations of a dtype are compiled
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from functools import cache
 
 import ml_dtypes
@@ -190,6 +191,25 @@ def pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
     y = [special[1], random.uniform(-9, 9, 300), random.uniform(-1, 1, 300), random.integers(-9, 9, 100)]
     with np.errstate(over="ignore"):
         return np.concatenate(x).astype(dtype), np.concatenate(y).astype(dtype)
+
+
+@needs_long_double
+@pytest.mark.parametrize("dtype, limit, halves", [("float32", 0.6, range(-9, 10, 2)), ("float64", 1.6, (-1, 1, 3))])
+def test_powers_by_halves(dtype: str, limit: float, halves: Sequence[int]) -> None:
+    x, _ = pairs(dtype)
+    with veery.enable_x64():
+        lowered = veery.jit(lambda x: [lax.pow(x, n / 2) for n in halves]).lower(x)
+        results = lowered.compile()(x)
+    assert "math.pow_minus_1_halves" in lowered.as_text() and "math.pow_f" not in lowered.as_text()
+    for n, result in zip(halves, results, strict=True):
+        with np.errstate(all="ignore"):
+            expected = np.power(x.astype(LONG), LONG(n) / 2)
+        _assert_within(np.asarray(result), expected, limit, x)
+
+
+def test_other_exponents_are_not_by_halves() -> None:
+    for y in (0.75, 6.5, 1.0, np.nan, np.inf):
+        assert "halves" not in veery.jit(lambda x, y=y: lax.pow(x, y)).lower(np.ones(3, np.float32)).as_text()
 
 
 @needs_long_double

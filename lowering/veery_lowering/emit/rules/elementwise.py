@@ -286,7 +286,21 @@ def _integer_pow(ctx: Any, x: Value, *, y: int, **_: Any) -> Value:
 
 @elementwise("pow")
 def _pow(ctx: Any, x: Value, y: Value) -> Value:
+    halves = _halves(hlo.dtype_of(x), y) if ctx.target == "cpu" else None
+    if halves is not None:
+        name = f"pow_{'minus_' if halves < 0 else ''}{abs(halves)}_halves"
+        return outlined(name, lambda a: in_float32(lambda a: power.of_halves(Expr(a), halves).value, a), (x,))
     return outlined("pow", pow_formula if ctx.target == "vulkan" else in_complex128(pow_formula), (x, y))
+
+
+# How many halves an exponent may be, computed in float64: others lose digits.
+_HALVES = {**dict.fromkeys(("float16", "bfloat16", "float32"), range(-9, 10, 2)), "float64": (-1, 1, 3)}
+
+
+def _halves(dtype: np.dtype, y: Value) -> int | None:
+    """How many halves an exponent is that is known, and odd; None of others."""
+    known = hlo.splat_of(y) if hlo.dtype_of(y).kind == "f" else None
+    return None if known is None else next((n for n in _HALVES.get(dtype.name, ()) if n == 2 * known), None)
 
 
 def pow_formula(x: Value, y: Value) -> Value:
