@@ -115,7 +115,7 @@ class HostProgram:
         if step.product or (not step.rounds and not self._products.isdisjoint(operands)):
             self._products.update(results)
         where = slice(results[0], results[-1] + 1) if eqn.primitive.multiple_results else results[0]
-        if all(x is not None for x in known) and step.mode is Mode.NEUTRAL and self._folds(eqn):
+        if all(x is not None for x in known) and self._folds(eqn, step):
             self.values[where] = silently(step.function, *known)
             return results
         self.steps.append((step.function, tuple(operands), where))
@@ -134,9 +134,9 @@ class HostProgram:
     def _finish(self, arguments: int) -> None:
         """The steps are complete, of a program of so many arguments; flushing comes after this."""
 
-    def _folds(self, eqn: JaxprEqn) -> bool:
+    def _folds(self, eqn: JaxprEqn, step: Step) -> bool:
         """Whether what an operation gives of constants is computed once."""
-        return True
+        return step.mode is Mode.NEUTRAL
 
     def _count(self, eqn: JaxprEqn, step: Step) -> None:
         """Raise NotExact where there is too much to do."""

@@ -69,6 +69,7 @@ class LibraryProgram(HostProgram):
     Attributes:
         lines: what is done.
         called: the names of the primitives that are calls.
+        constants: the arrays that results must not share memory with.
         work: an estimate of the nanoseconds that it takes, for products more.
 
     Raises:
@@ -81,6 +82,7 @@ class LibraryProgram(HostProgram):
         self._told: list[tuple[JaxprEqn, bool, int]] = []  # of each step, as in Line
         self.lines: Sequence[Line] = ()
         self.called: set[str] = set()
+        self.constants: list[np.ndarray] = []
         self._real: dict[int, int] = {}  # complex numbers that were made of real ones, and these
         super().__init__(closed)
 
@@ -120,11 +122,6 @@ class LibraryProgram(HostProgram):
     def _flush(self) -> None:
         """What is written sees to it."""
 
-    @property
-    def constants(self) -> list[np.ndarray]:
-        """The arrays that results must not share memory with."""
-        return [x for x in self.values if x is not None]
-
     def _callee(self, eqn: JaxprEqn, operands: list[int]) -> tuple[ClosedJaxpr, list[int]] | None:
         return _map(eqn, operands) if eqn.primitive.name == "scan" else super()._callee(eqn, operands)
 
@@ -163,8 +160,8 @@ class LibraryProgram(HostProgram):
             self._real[results[0]] = operands[0]
         return results
 
-    def _folds(self, eqn: JaxprEqn) -> bool:
-        return largest(eqn) <= _FOLDED
+    def _folds(self, eqn: JaxprEqn, step: Step) -> bool:
+        return largest(eqn) <= _FOLDED and (step.mode is not Mode.CALLED or not calls_library(eqn.primitive.host))
 
     def _count(self, eqn: JaxprEqn, step: Step) -> None:
         called, time = calls_library(eqn.primitive.host), step.weight * largest(eqn)
@@ -186,6 +183,8 @@ class LibraryProgram(HostProgram):
         little, most = (_LITTLE_BESIDE, _BESIDE) if self._multiplies else (_LITTLE, _FEW)
         if not any(line.called for line in lines) or others > max(little, _PART * calls) or few > most:
             raise NotExact
+        used = {*self.outputs, *(i for line in lines for i in line.operands)}
+        self.constants = [x for i, x in enumerate(self.values) if x is not None and i in used]
         self.lines, self.work = lines, (calls + others) * (_ASIDE if self._multiplies else 1)
         self._written = self._write(lines, arguments)
 

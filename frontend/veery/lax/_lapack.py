@@ -80,8 +80,7 @@ def one(dtype: np.dtype[Any]) -> Any:
 
 def threads_for(*shape: int) -> AbstractContextManager[None]:
     """Marks a block in which LAPACK works on matrices of a size: where they are small, in this thread alone."""
-    size = shape[-1] * shape[-2]
-    return _any_number if size <= _SHORT or size > _ALONE else _alone  # OpenBLAS has one for what is short
+    return _alone if shape[-1] * shape[-2] <= _ALONE else _any_number
 
 
 _BLOCK = 1 << 24  # terms for each thread: fewer are not worth waking another
