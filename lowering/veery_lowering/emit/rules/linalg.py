@@ -29,9 +29,12 @@ _COMPOSED = (
 _MOST_WORK = 64**3
 _MOST_WORK_OF = {"cholesky": 128**3, "triangular_solve": 128**3}
 _MOST_HELD = 1 << 14
-# What is composed outside of loops, too: what comes to an end without iterations, which take 300 ms and more to compile.
-# A solution of 20x20 takes 94 us by the host and 12 in a kernel, 64 of 4x4 247 and 13, the factor of 32x32 36 and 11.
+# Sides of what is composed outside of loops, too: what ends without iterations, of which each kernel takes 300 ms to
+# compile, and if it exchanges rows in stacks of matrices 1000. A solution of 20x20 takes 94 us by the host and 12 in a
+# kernel, of 64x64 98 and 140, a factor of 32x32 36 and 11, QR of 40x6 30 and 8.
 _DIRECT = frozenset(("cholesky", "triangular_solve", "lu", "lu_pivots_to_permutation", "qr", "householder_product"))
+_LARGEST_DIRECT = 48
+_EXCHANGING = frozenset(("lu", "lu_pivots_to_permutation"))
 # Elements of matrices whose eigenvalues or singular values a kernel iterates for: with more LAPACK's, which are faster
 # each, are worth the call. 16 matrices of 16x16 take 290 us there, 600 in a kernel.
 _ITERATED = frozenset(("eigh", "svd"))
@@ -39,16 +42,28 @@ _MOST_ITERATED, _LARGEST_ITERATED = 512, 16
 
 
 def _on_cpu(ctx: Context, *operands: Value, **params: Any) -> list[Value]:
-    wanted = ctx.emitter.in_loop() or (ctx.emitter.kernels and ctx.primitive in _DIRECT)
-    if wanted and all(map(_is_held, ctx.avals_in)) and _is_quick(ctx.primitive, ctx.avals_in[0].shape):
-        return composed(ctx, *operands, **params)
-    return on_host(ctx, *operands, **params)
+    return (composed if _is_composed(ctx) else on_host)(ctx, *operands, **params)
+
+
+def _is_composed(ctx: Context) -> bool:
+    """Whether a kernel computes it."""
+    if not all(map(_is_held, ctx.avals_in)):
+        return False
+    shape = ctx.avals_in[0].shape
+    if ctx.primitive == "lu_pivots_to_permutation":  # of vectors
+        shape = (*shape, 1)
+    wanted = ctx.emitter.in_loop() or (ctx.emitter.kernels and _is_direct(ctx.primitive, shape))
+    return wanted and _is_quick(ctx.primitive, shape)
+
+
+def _is_direct(primitive: str, shape: Sequence[int]) -> bool:
+    """Whether a kernel outside of loops is worth its compilation."""
+    is_one = primitive not in _EXCHANGING or len(shape) == 2
+    return primitive in _DIRECT and is_one and all(n <= _LARGEST_DIRECT for n in shape[-2:])
 
 
 def _is_quick(primitive: str, shape: Sequence[int]) -> bool:
     """Whether a kernel has done with a matrix, or several, sooner than a call of the host."""
-    if primitive == "lu_pivots_to_permutation":  # of vectors
-        shape = (*shape, 1)
     side = max(shape[-2:])
     if primitive in _ITERATED:
         return side <= _LARGEST_ITERATED and math.prod(shape) <= _MOST_ITERATED
