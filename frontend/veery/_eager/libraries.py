@@ -56,6 +56,10 @@ _OTHERS = {
 # Those of complex numbers that NumPy does to the same bits in a tenth of the time.
 _QUICK: dict[str, Callable[..., Any]] = {"real": operator.attrgetter("real"), "imag": operator.attrgetter("imag")}
 
+# Those of floats that are computed in double precision and rounded: a sum of 5 numbers in 1.3 us for 3.7.
+_REDUCED = {"reduce_sum": np.add, "reduce_prod": np.multiply}
+_IN_DOUBLE = {name: getattr(np, name) for name in ("exp", "log", "log1p", "expm1", "tanh", "sin", "cos", "sqrt")}
+
 Calls = Mapping[str, Callable[[JaxprEqn], Callable[..., Any] | None]]
 
 
@@ -241,8 +245,16 @@ def _map(eqn: JaxprEqn, operands: list[int]) -> tuple[ClosedJaxpr, list[int]] | 
 
 
 def _rounded(eqn: JaxprEqn) -> Callable[..., Any]:
-    """A primitive's reference with results of the declared dtype."""
-    function, dtype = reference(eqn), dtype_of(eqn.outvars[0].aval)
+    """A primitive's reference with results of the declared dtype; of real floats the same by fewer calls."""
+    dtype, name = dtype_of(eqn.outvars[0].aval), eqn.primitive.name
+    if dtype is not None and dtype.kind == "f":
+        if name in _REDUCED:
+            reduce, axes = _REDUCED[name].reduce, tuple(eqn.params["axes"])
+            return lambda x: np.asarray(reduce(x, axes, np.float64), dtype)
+        if name in _IN_DOUBLE and not eqn.params:
+            ufunc = _IN_DOUBLE[name]
+            return lambda x: np.asarray(ufunc(x, dtype=np.float64), dtype)
+    function = reference(eqn)
     return lambda *operands: np.asarray(function(*operands), dtype)
 
 
