@@ -40,13 +40,14 @@ __all__ = [
     "terminator",
 ]
 
-# Of each dialect whose operations the bindings hand out they import Python classes, which nothing here needs: 5 to 70 ms
-# each in a process. Where there are none they look for them each time, 80 us, four fifths of the time that lowering
+# Of each dialect whose operations the bindings hand out they import Python classes, which nothing here needs: 5 to 70
+# ms each in a process. Where there are none they look for them each time, 80 us, four fifths of the time that lowering
 # takes. So they are told that these dialects have classes, which are empty; who imports those of the compiler's package
 # himself has them nevertheless.
 _DIALECTS = (
-    *("stablehlo", "chlo", "func", "arith", "math", "complex", "tensor", "linalg", "memref", "vector", "scf", "cf", "affine"),
-    *("builtin", "util", "flow", "stream", "hal", "vm", "llvm", "iree_codegen", "iree_cpu", "iree_linalg_ext", "iree_tensor_ext"),
+    ("builtin", "stablehlo", "chlo", "func", "arith", "math", "complex", "tensor", "linalg", "memref", "vector", "scf")
+    + ("cf", "affine", "util", "flow", "stream", "hal", "vm", "llvm", "iree_codegen", "iree_cpu", "iree_linalg_ext")
+    + ("iree_tensor_ext",)
 )
 
 

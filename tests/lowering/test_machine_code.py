@@ -50,7 +50,7 @@ def test_threads_make_the_same_program(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     ("count", "processors", "sizes"),
-    [(0, 8, [0]), (7, 8, [7]), (8, 8, [4, 4]), (9, 2, [5, 4]), (43, 4, [11, 11, 11, 10])],
+    [(0, 8, [0]), (3, 8, [3]), (4, 8, [2, 2]), (9, 2, [5, 4]), (43, 4, [11, 11, 11, 10])],
 )
 def test_shares(count: int, processors: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))

@@ -5,7 +5,7 @@ takes. So each thread gets a module of its own, in which the functions that othe
 linker puts together what they make, as it does with dispatches that are known (parts.py). The code is the same.
 
 Measured on two cores: of the 43 dispatches of a step of training a block of a transformer 470 instead of 730 ms, the
-whole program 1220 instead of 1485. A thread more takes 20 ms for what LLVM compiles each time.
+whole program 1220 instead of 1485. A thread more takes 10 ms for what LLVM compiles each time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from veery_lowering.compiler.parts import Parts, stub
 from veery_lowering.mlir import Invocation, ir
 from veery_lowering.store.machine import processors
 
-_DISPATCHES = 4  # fewer are not worth a thread
+_DISPATCHES = 2  # fewer are not worth a thread
 
 Execute = Callable[[Invocation, str | None, str | None], bool]
 

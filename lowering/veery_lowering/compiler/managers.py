@@ -28,7 +28,7 @@ class Managers:
 
     def __init__(self, context: ir.Context):
         self._context = context
-        self._made: dict[tuple[str, bool], Any] = {}
+        self._made: dict[tuple[str, str, bool, int], Any] = {}
 
     def load(self, dialects: Iterable[str]) -> None:
         """Load dialects that passes will need: whenever one is loaded, passes collect their patterns anew."""
@@ -41,9 +41,17 @@ class Managers:
         Threads of the compiler may call Python meanwhile: the lock of the interpreter, which MLIR's own binding keeps,
         is not held.
         """
-        manager = self._made.get((passes, verifies))
+        return self._run(module.operation, "builtin.module", passes, verifies, 0)
+
+    def run_on(self, operation: Any, passes: str, thread: int) -> bool:
+        """Run passes of an operation in a module, without verifying, by a thread; each thread has a number."""
+        return self._run(operation, operation.name, passes, False, thread)
+
+    def _run(self, operation: Any, anchor: str, passes: str, verifies: bool, thread: int) -> bool:
+        manager = self._made.get((anchor, passes, verifies, thread))
         if manager is None:
-            manager = self._made[passes, verifies] = PassManager.parse(f"builtin.module({passes})", self._context)
+            manager = PassManager.parse(f"{anchor}({passes})", self._context)
             manager.enable_verifier(verifies)
-        operation = ctypes_dl.PyCapsule_GetPointer(module.operation._CAPIPtr, ctypes_dl.MLIR_PYTHON_CAPSULE_OPERATION)
+            self._made[anchor, passes, verifies, thread] = manager
+        operation = ctypes_dl.PyCapsule_GetPointer(operation._CAPIPtr, ctypes_dl.MLIR_PYTHON_CAPSULE_OPERATION)
         return bool(_run(ctypes_dl.PyCapsule_GetPointer(manager._CAPIPtr, _MANAGER), operation))

@@ -25,6 +25,7 @@ from veery_lowering.compiler.dispatches import RunPasses
 from veery_lowering.compiler.machine_code import Execute, machine_code
 from veery_lowering.compiler.parts import Parts
 from veery_lowering.compiler.places import pass_places, show_places
+from veery_lowering.compiler.translating import RunOn, translate
 from veery_lowering.mlir import ir
 from veery_lowering.store.cache import DiskCache
 
@@ -112,10 +113,6 @@ _CONFIGURE = [
     ",iree-codegen-combine-result-layout-transformation{scope=dispatch-reshape})"
     ",iree-llvmcpu-select-lowering-strategy)))",
 ]
-_TRANSLATE = [
-    "hal.executable(hal.executable.variant(builtin.module(iree-codegen-llvmcpu-lowering-pipeline{opt-level=O3}),"
-    "iree-codegen-translation-postprocessing-pipeline))",
-]
 
 
 def _hal(clean: _CleanUps) -> list[str]:
@@ -176,6 +173,8 @@ def compile_dispatches(
     execute: Execute,
     flags: Sequence[str],
     cache: DiskCache | None,
+    run_on: RunOn,
+    threads: bool,
 ) -> str:
     """Compile a module, of which `plan_memory` was made, to code of IREE's virtual machine.
 
@@ -186,6 +185,8 @@ def compile_dispatches(
         execute: runs IREE's phases.
         flags: of the session.
         cache: a folder of dispatches that earlier programs had; None to compile all.
+        run_on: runs passes on an operation in the module.
+        threads: whether several threads may translate.
 
     Returns:
         How many dispatches there are, and how many of them were known, in words.
@@ -207,7 +208,7 @@ def compile_dispatches(
         parts = Parts(cache, flags, str(file))
         parts.take(module)
         steps.begin(f"translating dispatches ({parts.account})")
-        if not run(",".join(_TRANSLATE)):
+        if not translate(module, run_on, threads):
             raise Refused
         parts.put_back(module)
         module.operation.verify()

@@ -40,7 +40,8 @@ from veery_lowering.mlir import ir, operations
 PHASE = "executable-configurations"  # of IREE's standard pipeline, after which there are tiles
 LATER = ("executable-targets", "hal", "vm")
 
-_CONFIG, _TRANSLATION = "lowering_config", "translation_info"
+TRANSLATION = "translation_info"
+_CONFIG = "lowering_config"
 _PIPELINE = "#iree_cpu.pipeline<DoubleTilingExpert>"
 _PIPELINES = (_PIPELINE, "#iree_cpu.pipeline<BufferOpsTileAndVectorize>")
 _LEVEL = re.compile(r"(\w+) = \[([\d, ]*)\]")
@@ -66,6 +67,7 @@ _AVX2 = 32  # bytes of a register
 _MOST_OF_A_ROW = 4096  # elements that one workgroup takes
 
 Levels = dict[str, list[int]]
+_OF_ROOTS = {"distribution", "vector_common_parallel", "vector_reduction"}
 
 
 class Loops(NamedTuple):
@@ -118,15 +120,15 @@ def _functions(executable: Any) -> Iterator[tuple[Any, int]]:
         if variant.name == "hal.executable.variant":
             register = _REGISTER.search(str(variant.attributes["target"]))
             for op in operations(variant):
-                if register and op.name == "func.func" and _TRANSLATION in op.attributes:
-                    if any(pipeline in str(op.attributes[_TRANSLATION]) for pipeline in _PIPELINES):
+                if register and op.name == "func.func" and TRANSLATION in op.attributes:
+                    if any(pipeline in str(op.attributes[TRANSLATION]) for pipeline in _PIPELINES):
                         yield op, int(register[1])
 
 
 def _choose(function: Any, register: int) -> None:
     configured = [op for op in operations(function) if _CONFIG in op.attributes]
-    roots = [op for op in configured if "distribution" in _levels(op)]
-    if len(roots) != 1 or not set(_levels(roots[0])) <= {"distribution", "vector_common_parallel", "vector_reduction"}:
+    roots = [op for op in configured if "distribution" in levels_of(op)]
+    if len(roots) != 1 or not set(levels_of(roots[0])) <= _OF_ROOTS:
         return
     (root,) = roots
     loops, width = _loops(root), _width(root)
@@ -151,7 +153,7 @@ def _by_rows(function: Any, configured: list[Any], root: Any, loops: Loops, lane
     length = loops.lengths[along]
     rows, taken = (8, lanes) if length <= lanes else (4, 2 * lanes) if length < 3 * lanes else (1, 8 * lanes)
     for op in configured:
-        levels = _levels(op)
+        levels = levels_of(op)
         if "vector_common_parallel" in levels:
             levels["vector_common_parallel"] = [min(n, rows) for n in levels["vector_common_parallel"]]
         for name in ("vector_reduction", "vector_inner_parallel"):
@@ -166,12 +168,12 @@ def _by_rows(function: Any, configured: list[Any], root: Any, loops: Loops, lane
 def _by_columns(configured: list[Any], root: Any, loops: Loops, lanes: int) -> None:
     """Reduce along other axes than the last, along which there are vectors."""
     along = loops.streams[0][-1]
-    old = _levels(root).get("vector_common_parallel", [0] * (along + 1))[along]
+    old = levels_of(root).get("vector_common_parallel", [0] * (along + 1))[along]
     taken = 4 * lanes if loops.lengths[along] >= 8 * lanes else lanes
     if not old or loops.lengths[along] < lanes:
         return
     for op in configured:
-        levels = _levels(op)
+        levels = levels_of(op)
         tiles = levels.get("vector_common_parallel", [])
         if tiles and tiles[-1 if op != root else along] == old:
             tiles[-1 if op != root else along] = taken
@@ -186,7 +188,7 @@ def _by_few_rows(function: Any, configured: list[Any], root: Any, loops: Loops, 
     *_, (*_, k, along), (*_, rows, columns) = loops.places
     m, n = loops.lengths[rows], loops.lengths[columns]
     if (
-        not {"vector_common_parallel", "vector_reduction"} <= set(_levels(root))
+        not {"vector_common_parallel", "vector_reduction"} <= set(levels_of(root))
         or not all(op == root or _follows(op, len(loops.places[-1])) for op in configured)
         or m > _FEW
         or n < 4 * lanes
@@ -201,7 +203,7 @@ def _by_few_rows(function: Any, configured: list[Any], root: Any, loops: Loops, 
     whole = [tile for tile in range(most // 3, most + 1) if m % tile == 0]
     tile = m if m <= most else max(whole, default=-(-m // -(-m // most)))
     for op in configured:
-        levels = _levels(op)
+        levels = levels_of(op)
         tiles = levels["vector_common_parallel"]
         i, j = (rows, columns) if op == root else (len(tiles) - 2, len(tiles) - 1)
         tiles[i], tiles[j] = tile, wide * lanes
@@ -218,7 +220,7 @@ def _by_few_rows(function: Any, configured: list[Any], root: Any, loops: Loops, 
 
 def _follows(op: Any, rank: int) -> bool:
     """Whether an operation fills what another one sums up, or computes each element from that element of it."""
-    if "vector_common_parallel" not in _levels(op):
+    if "vector_common_parallel" not in levels_of(op):
         return False
     if op.name == "linalg.fill":
         return bool(ir.ShapedType(op.results[0].type).rank == rank)
@@ -233,7 +235,7 @@ def _follows(op: Any, rank: int) -> bool:
 
 def _by_whole_rows(configured: list[Any], root: Any, loops: Loops) -> None:
     """Have workgroups write what lies together, where all that is read lies so, too."""
-    levels = _levels(root)
+    levels = levels_of(root)
     tiles, last = levels["distribution"], len(loops.lengths) - 1
     in_order = all(axes == sorted(axes) for axes in loops.places)
     in_vectors = not any(n > 1 for n in levels.get("vector_common_parallel", [])[:last])
@@ -256,8 +258,10 @@ def _divide(levels: Levels, loops: Loops) -> None:
     ]
 
 
-def _levels(op: Any) -> Levels:
-    """The tiles of an operation at each level, those of its loops."""
+def levels_of(op: Any) -> Levels:
+    """The tiles of an operation at each level, those of its loops; none where it has none."""
+    if _CONFIG not in op.attributes:
+        return {}
     return {
         name: [int(n) for n in tiles.split(",") if n.strip()]
         for name, tiles in _LEVEL.findall(str(op.attributes[_CONFIG]))
@@ -270,10 +274,10 @@ def _set(op: Any, levels: Levels) -> None:
 
 
 def _peel(function: Any) -> None:
-    text = str(function.attributes[_TRANSLATION])
+    text = str(function.attributes[TRANSLATION])
     if "enable_loop_peeling" not in text:
         peeled = text.replace(_PIPELINE, f"{_PIPELINE}, {{enable_loop_peeling}}")
-        function.attributes[_TRANSLATION] = ir.Attribute.parse(peeled)
+        function.attributes[TRANSLATION] = ir.Attribute.parse(peeled)
 
 
 def _loops(op: Any) -> Loops | None:
