@@ -30,7 +30,7 @@ def test_threads_make_the_same_program(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(isolation, "run_pipeline", in_this_process)
     fun, operands = (lambda x: [jnp.exp(x[:n] * n).sum() for n in range(3, 16)]), [some(20)]
     _, (count, _) = compiled(fun, *operands)
-    assert count >= 3 * machine_code._DISPATCHES, "too few dispatches for three threads"
+    assert count >= 4, "too few dispatches for three threads"
     found = {}
     for processors in (1, 3):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=processors: set(range(n)))
@@ -50,7 +50,7 @@ def test_threads_make_the_same_program(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     ("count", "processors", "sizes"),
-    [(0, 8, [0]), (3, 8, [3]), (4, 8, [2, 2]), (9, 2, [5, 4]), (43, 4, [11, 11, 11, 10])],
+    [(0, 8, [0]), (1, 8, [1]), (2, 8, [1, 1]), (5, 8, [2, 2, 1]), (9, 2, [5, 4]), (43, 4, [11, 11, 11, 10])],
 )
 def test_shares(count: int, processors: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))

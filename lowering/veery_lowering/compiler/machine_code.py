@@ -21,8 +21,6 @@ from veery_lowering.compiler.parts import Parts, stub
 from veery_lowering.mlir import Invocation, ir
 from veery_lowering.store.machine import processors
 
-_DISPATCHES = 2  # fewer are not worth a thread
-
 Execute = Callable[[Invocation, str | None, str | None], bool]
 
 
@@ -83,7 +81,7 @@ def machine_code(
 
 def _shares(functions: Sequence[str]) -> list[Sequence[str]]:
     """Which functions each thread compiles."""
-    count = max(1, min(processors(), len(functions) // _DISPATCHES))
+    count = min(processors(), 1 + len(functions) // 2)
     return [functions[k::count] for k in range(count)]
 
 

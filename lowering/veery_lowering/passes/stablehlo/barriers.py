@@ -22,6 +22,7 @@ _NOT_FUSED = frozenset(
         " stablehlo.optimization_barrier stablehlo.dot_general stablehlo.convolution stablehlo.scatter"
     ).split()
 )
+_WRITTEN = ("stablehlo.constant", "stablehlo.iota")
 _APART = frozenset(
     f"stablehlo.{name}" for name in "optimization_barrier while case if constant iota dynamic_iota".split()
 )
@@ -33,7 +34,22 @@ def split_wide_fusions(module: ir.Module) -> None:
     for function in module.body.operations:
         for region in function.operation.regions:
             for block in region.blocks:
-                _split_block(block)
+                if _may_be_wide(block):
+                    _split_block(block)
+
+
+def _may_be_wide(block: Any) -> bool:
+    """Whether there may be expressions of too many arrays: those of a function without control flow are its arguments,
+    what is not fused, and what that reads.
+    """
+    count = len(block.arguments)
+    for op in block.operations:
+        if op.operation.regions:
+            return True
+        name, results = op.operation.name, op.operation.results
+        if (not _fused(op.operation) or len(results) != 1) and name not in _WRITTEN:
+            count += len(op.operation.operands) + len(results)
+    return count > _MOST
 
 
 def compute_each(module: Any) -> None:
@@ -149,7 +165,7 @@ def _is_array(x: ir.Value) -> bool:
 
 
 def _source(x: ir.Value) -> frozenset[ir.Value]:
-    return frozenset() if maker(x) in ("stablehlo.constant", "stablehlo.iota") else frozenset((x,))
+    return frozenset() if maker(x) in _WRITTEN else frozenset((x,))
 
 
 def _barrier(value: ir.Value, before: Any) -> ir.Value:

@@ -83,8 +83,9 @@ _FOLDED: dict[str, tuple[str, Callable[..., Any]]] = {
 def fold_constants(module: Any) -> None:
     """Replace elementwise results of constants whose elements are equal by constants, in place."""
     for op in operations(module):
-        numeric = op.name.startswith("stablehlo.") and op.operands and len(op.results) == 1  # others have sizes: index
-        element = _element(op) if numeric else None
+        # Of most operations that is known by their first operand; those of other dialects have sizes: index.
+        known = op.name.startswith("stablehlo.") and op.operands and hlo.is_constant(op.operands[0])
+        element = _element(op) if known and len(op.results) == 1 else None
         if element is not None and ir.RankedTensorType(op.results[0].type).has_static_shape:
             with op.location, ir.InsertionPoint(op):
                 folded = hlo.full(element, hlo.shape_of(op.results[0]), element.dtype)
