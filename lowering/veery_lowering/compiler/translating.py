@@ -74,10 +74,10 @@ def _translate(executable: Any, run: RunOn, thread: int, done: ir.Attribute) -> 
     """Translate an executable. Where its function's passes were run as text, `done` tells IREE that none are left."""
     inside = operations(executable)
     functions = [op for op in inside if op.name == "func.func"]
-    (variant, *others) = [op for op in inside if op.name == "hal.executable.variant"]
+    variants = [op for op in inside if op.name == "hal.executable.variant"]
     passes = None
-    if len(functions) == 1 and not others:
-        passes = passes_of(functions[0], "+avx2" in str(variant.attributes["target"]))
+    if len(functions) == len(variants) == 1:
+        passes = passes_of(functions[0], "+avx2" in str(variants[0].attributes["target"]))
     if passes is not None:
         if not run(executable, f"hal.executable.variant(builtin.module(func.func({passes})))", thread):
             return False
