@@ -14,7 +14,7 @@ from lowering.test_short import some
 
 import veery
 from veery import numpy as jnp
-from veery_lowering.compiler import isolation, machine_code, sessions
+from veery_lowering.compiler import isolation, machine_code, sessions, short
 
 pytestmark = pytest.mark.skipif(
     (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="there it is that machine's alone"
@@ -58,3 +58,28 @@ def test_shares(count: int, processors: int, sizes: list[int], monkeypatch: pyte
     shares = machine_code._shares(names)
     assert [len(share) for share in shares] == sizes
     assert sorted(name for share in shares for name in share) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("fun", "several"),
+    [
+        (lambda x: x + 1, False),
+        (lambda x: (x @ x, x.sum(0)), True),
+        (lambda x: veery.lax.fori_loop(0, 9, lambda i, y: jnp.sin(y) + i, x[0]) + (x @ x).sum(0), True),  # and a kernel
+    ],
+)
+def test_there_are_threads_where_there_are_several_dispatches(
+    fun: Any, several: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of kernels of veery's, too: threads that share a context which is not ready for them would crash."""
+    made: list[bool] = []
+
+    def noted(*arguments: Any) -> bytes | None:
+        made.append(arguments[-1])
+        return machine_code.machine_code(*arguments)
+
+    monkeypatch.setattr(isolation, "run_pipeline", in_this_process)
+    monkeypatch.setattr(short, "machine_code", noted)
+    veery.config.update("jax_enable_compilation_cache", False)
+    veery.jit(fun).lower(some(64, 64)).compile()
+    assert made == [several]

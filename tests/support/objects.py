@@ -19,7 +19,7 @@ def linked(module: bytes, flags: tuple[str, ...]) -> tuple[bytes, str, bytes]:
 
     linking.link = noted
     try:
-        program, diagnostics = sessions.run_pipeline(module, flags, shortly=True)
+        program, diagnostics = sessions.run_pipeline(module, flags, shortly=True, threads=False)
     finally:
         linking.link = link
     assert program is not None, diagnostics

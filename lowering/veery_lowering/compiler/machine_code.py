@@ -30,6 +30,7 @@ def machine_code(
     execute: Execute,
     file: Path,
     parts: Parts,
+    threads: bool,
 ) -> bytes | None:
     """Machine code of an executable.
 
@@ -39,6 +40,7 @@ def machine_code(
         execute: runs IREE's phases.
         file: the object file that the executable's target says is to be written.
         parts: the known dispatches, which take the places of stubs; the others become known.
+        threads: whether several threads may compile, for which the session's context has to be ready.
 
     Returns:
         A library; None where the compiler fails.
@@ -52,7 +54,7 @@ def machine_code(
     module = ir.Module.create()
     module.body.append(executable)
     functions = [function for function in _exports(_variant(module.operation)) if function not in parts.known]
-    shares = _shares(functions)
+    shares = _shares(functions) if threads else [functions]
     files = [file.with_stem(f"{file.stem}{k or ''}") for k in range(len(shares))]
     modules = [module.operation, *(module.operation.clone() for _ in shares[1:])]
     if len(shares) > 1:

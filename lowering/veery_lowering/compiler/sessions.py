@@ -40,6 +40,7 @@ class Diagnostic:
 
 
 UNFIT, DISPATCHES = "unfit", "dispatches"
+_EXECUTABLES = ("stream.executable", "hal.executable", "hal.executable.source")  # IREE's, and kernels of ours
 # A phase of the compiler, and a function that raises Rejected if a program cannot be made of the module after it.
 Check = tuple[str, Callable[[ir.Module], None]]
 
@@ -237,7 +238,7 @@ def _shortly(
     try:
         short.plan_memory(module, run, check and check[1])
         # It is dispatches that threads compile: 8 ms of that of one, and a fifth of that of a network.
-        several = [op.operation.name for op in module.body.operations].count("stream.executable") > 1
+        several = sum(op.operation.name in _EXECUTABLES for op in module.body.operations) > 1
         backend.session.context.enable_multithreading(threads and several)
         with backend.session.context, ir.Location.unknown(), another() as invocation:
             planned = ir.Module.parse(bytecode(module))

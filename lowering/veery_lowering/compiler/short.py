@@ -186,7 +186,7 @@ def compile_dispatches(
         flags: of the session.
         cache: a folder of dispatches that earlier programs had; None to compile all.
         run_on: runs passes on an operation in the module.
-        threads: whether several threads may translate.
+        threads: whether several threads may compile, each some of the dispatches.
 
     Returns:
         How many dispatches there are, and how many of them were known, in words.
@@ -215,7 +215,7 @@ def compile_dispatches(
         steps.begin("scheduling commands")
         _run(run, "hal", _hal(clean))
         module.operation.verify()
-        _replace_executable(module, new_invocation, execute, file, parts)
+        _replace_executable(module, new_invocation, execute, file, parts, threads)
     steps.begin("code of calls")
     _run(run, "vm", _CODE)
     module.operation.verify()
@@ -251,7 +251,7 @@ def _keep_objects(module: ir.Module, file: Path) -> None:
 
 
 def _replace_executable(
-    module: ir.Module, new_invocation: Callable[[], Any], execute: Execute, file: Path, parts: Parts
+    module: ir.Module, new_invocation: Callable[[], Any], execute: Execute, file: Path, parts: Parts, threads: bool
 ) -> None:
     """Put machine code in the place of LLVM's dialect, and the device that is there in the place of a description."""
     executables = [op.operation for op in module.body.operations if op.name == "hal.executable"]
@@ -264,7 +264,7 @@ def _replace_executable(
         variants = [op for op in executable.regions[0].blocks[0].operations if op.name == "hal.executable.variant"]
         names = {"name": executable.attributes["sym_name"].value, "variant": variants[0].attributes["sym_name"].value}
         steps.begin("machine code")
-        code = machine_code(executable, new_invocation, execute, file, parts)
+        code = machine_code(executable, new_invocation, execute, file, parts, threads)
         if code is None:
             raise Unfit("executable-targets")
         text += _BINARY.format(**names, code=code.hex().upper(), size=len(code))
