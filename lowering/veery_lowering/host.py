@@ -65,6 +65,10 @@ def _sorted(x: np.ndarray, axis: int) -> np.ndarray:
     return np.sort(key, axis=axis, kind="stable" if key.dtype.kind in "fc" else None).astype(x.dtype, copy=False)
 
 
+_PART = 8  # elements, of which the largest may be one of the k largest
+_MANY = 1 << 14  # elements for which that is worth it: of 200 rows of 1000 the 5 largest take 370 us for 540
+
+
 @dataclass(frozen=True)
 class HostTopK:
     """The k largest along the last axis in descending order and their indices: NaN, then numbers, ties by index."""
@@ -83,7 +87,8 @@ class HostTopK:
     def _from_partition(self, key: np.ndarray) -> np.ndarray:
         """Without a full sort, but for rows with ties at the end: 10 of 10^4 in 100 rows take 8 ms instead of 100."""
         n = key.shape[-1]
-        whole = None if key.dtype.kind == "c" else self._from_limits(key)
+        whole = None if key.dtype.kind == "c" else self._from_parts(key)
+        whole = self._from_limits(key) if whole is None and key.dtype.kind != "c" else whole
         if whole is not None:
             return whole
         candidates = np.sort(np.argpartition(key, n - self.k, axis=-1)[..., n - self.k :], axis=-1)
@@ -94,6 +99,32 @@ class HostTopK:
         if unsure.any():
             index[unsure] = _descending(key[unsure])[..., : self.k]
         return index
+
+    def _from_parts(self, key: np.ndarray) -> np.ndarray | None:
+        """Of those that are at least as large as the kth of the largest of parts, in half the time of a partition.
+
+        None where parts are few, or what is found many, as with ties; and of NaN.
+        """
+        n, k = key.shape[-1], self.k
+        parts = n // _PART
+        if parts < 8 * k or key.size < _MANY:
+            return None
+        rows = key.reshape(-1, n)
+        largest = rows[:, : parts * _PART].reshape(-1, _PART, parts).max(1)
+        if key.dtype.kind == "f" and (np.isnan(largest).any() or np.isnan(rows[:, parts * _PART :]).any()):
+            return None
+        limits = np.partition(largest, parts - k, axis=-1)[:, parts - k, None]
+        found = np.flatnonzero(rows >= limits)
+        row = found // n
+        counts = np.bincount(row, minlength=len(rows))
+        most = counts.max()
+        if most > 4 * k:
+            return None
+        place = np.arange(found.size) - (counts.cumsum() - counts)[row]
+        indices, values = np.zeros((len(rows), most), np.intp), np.full((len(rows), most), _lowest(key.dtype))
+        indices[row, place], values[row, place] = found - n * row, rows.reshape(-1)[found]
+        chosen = _descending(values)[:, :k]  # what was filled in comes last
+        return np.take_along_axis(indices, chosen, 1).reshape(*key.shape[:-1], k)
 
     def _from_limits(self, key: np.ndarray) -> np.ndarray | None:
         """Of those that are at least as large as the kth; None if in a row these are not k, as with ties and NaN."""
@@ -110,10 +141,14 @@ class HostTopK:
         return np.take_along_axis(candidates, _descending(np.take_along_axis(key, candidates, axis=-1)), axis=-1)
 
 
+def _lowest(dtype: np.dtype) -> np.ndarray:
+    return np.array(-np.inf if dtype.kind == "f" else np.iinfo(dtype).min if dtype.kind in "iu" else False, dtype)
+
+
 def _key_of_largest(x: np.ndarray) -> np.ndarray:
     """An array that NumPy knows how to order (NaN last) and that orders like x, with -0.0 before 0.0."""
     key = _key(x)
-    if key.dtype.kind != "f" or not ((key == 0) & np.signbit(key)).any():
+    if key.dtype.kind != "f" or key.all() or not ((key == 0) & np.signbit(key)).any():
         return key
     bits = key.view(f"int{8 * key.itemsize}")
     most = np.iinfo(bits.dtype).max

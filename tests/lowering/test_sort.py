@@ -8,6 +8,7 @@ import pytest
 from support.jaxpr_graphs import Graph
 
 import veery_lowering
+from veery_lowering import host
 from veery_lowering.host import HostTopK
 
 RNG = np.random.default_rng(0)
@@ -92,8 +93,9 @@ def test_only_the_cpu_asks_the_host_and_for_many_elements() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, ml_dtypes.bfloat16, np.complex64])
 @pytest.mark.parametrize("k", [1, 3, 9])
-def test_top_k_of_long_rows_with_ties(dtype: type, k: int) -> None:
+def test_top_k_of_long_rows_with_ties(dtype: type, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By partition where k is small; ties at its end go to the lowest index, NaN come first."""
+    monkeypatch.setattr(host, "_FEW", 0)
     values = np.random.default_rng(0).integers(-9, 9, (2, 3, 40)).astype(dtype)
     if np.dtype(dtype).kind in "fcV":
         values[0, 1, 5:8] = np.nan
@@ -104,3 +106,35 @@ def test_top_k_of_long_rows_with_ties(dtype: type, k: int) -> None:
         order = sorted(range(40), key=lambda i: (not np.isnan(row[i]), -np.nan_to_num(row[i].real), i))
         assert place.tolist() == order[:k]
         np.testing.assert_array_equal(found, row[order[:k]])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint8", "int64", "bool"])
+@pytest.mark.parametrize("kind", ["plain", "ties", "special", "few"])
+def test_top_k_of_many(dtype: str, kind: str) -> None:
+    """By the largest of parts, where there are neither NaN nor many ties."""
+    rng = np.random.default_rng(len(dtype) + len(kind))
+    x = 30 * rng.normal(size=(3, 2, 4001))
+    if kind == "ties":
+        x = np.round(x / 20)
+    elif kind == "special":
+        x[rng.random(x.shape) < 0.01] = np.inf
+        x[0, 0, 4000], x[0, 1, 17], x[1, 0, :] = np.nan, np.nan, -np.inf
+        x[2, 0] = np.where(rng.random(4001) < 0.5, 0.0, -0.0)
+    elif kind == "few":
+        x = np.where(rng.random(x.shape) < 0.002, 1.0, -x * x)
+    x = (
+        np.clip(np.nan_to_num(x), 0 if dtype[0] in "ub" else -100, 100).astype(dtype)
+        if dtype[0] in "iub"
+        else x.astype(dtype)
+    )
+    for k in (1, 7):
+        top, index = HostTopK(k, "int32")(x)
+        order = [
+            sorted(
+                range(4001), key=lambda i, row=row: (not np.isnan(row[i]), -float(row[i]), np.signbit(float(row[i])), i)
+            )
+            for row in x.reshape(-1, 4001)
+        ]
+        expected = np.array(order)[:, :k].reshape(3, 2, k)
+        np.testing.assert_array_equal(index, expected)
+        np.testing.assert_array_equal(top, np.take_along_axis(x, expected, -1))
