@@ -19,7 +19,8 @@ from veery_runtime.donation import binding_call, donating_call
 from veery_runtime.errors import tells_of_loss
 from veery_runtime.hostcall import has_effects
 from veery_runtime.inline import inline_call
-from veery_runtime.loading import INLINE_WORK, choose_queue, is_timed, load_module, scratch_of
+from veery_runtime.loading import INLINE_WORK, choose_queue, is_measured, is_timed, load_module, scratch_of
+from veery_runtime.measured import MeasuredCall
 from veery_runtime.sharing import Probe, sharing_call
 from veery_runtime.timed import TimedCall
 
@@ -65,7 +66,7 @@ class Executable:
     __slots__ = (
         "name", "device", "inputs", "outputs", "constants", "donated", "overwritten", "queue", "call",
         "has_effects", "is_synchronous", "needs_ready", "_scratch", "_program", "_where", "_result_nbytes", "_aliasing",
-        "_loaded", "_probe", "_timed", "__weakref__",
+        "_loaded", "_probe", "_timed", "_measured", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, program: Any, device: Device, queue: str | None = None, loaded: Loaded | None = None) -> None:
@@ -82,6 +83,7 @@ class Executable:
         overwritten = map(int, program.metadata.get("overwritten", "").split())
         self.overwritten = tuple(i - len(constants) for i in overwritten)
         self._timed = queue is None and is_timed(program, device)
+        self._measured = queue is None and is_measured(program, device)
         self.queue = queue = queue or choose_queue(program, device)
         self._program = program
         self.has_effects = has_effects(program.host_calls)
@@ -103,7 +105,7 @@ class Executable:
             if device.inline is not None and self._scratch + self._result_nbytes >= _LARGE_CALL:
                 self.needs_ready = True
         if self.has_effects or not self.outputs or self._result_nbytes >= _LARGE_CALL:
-            self._timed = False
+            self._timed = self._measured = False
         self.call: Call = self._choose_call()
 
     def __call__(self, buffers: Sequence[Buffer]) -> list[Buffer]:
@@ -132,6 +134,8 @@ class Executable:
         call: Call = self._inline_call() if self.queue == "inline" and not self.has_effects else self.call_queued
         if self._timed:
             call = TimedCall(self)
+        if self._measured:
+            call = MeasuredCall(self)
         if self._aliasing is None or self._aliasing:
             call = sharing_call(self, call)
         if self.constants:

@@ -13,6 +13,9 @@ from veery_runtime.hostcall import host_module
 # on 40,000 floats takes 10 and 30 us, a product of 64x64 11 and 54 us, the gradient of a scan of 1,000 steps 32 and 64.
 INLINE_WORK = 1_000_000
 
+# Up to this many it may be, which calls that are measured tell.
+MEASURED_WORK = 20_000_000
+
 # The same for programs that call Python functions, for which more threads are woken: a step of Newton's method with 20
 # equations takes 270 us inline and 380 threaded, the Cholesky factors of 200x200 260 and 360.
 INLINE_WORK_OF_CALLS = 5_000_000
@@ -54,6 +57,14 @@ def is_timed(program: Any, device: Device) -> bool:
     """Whether how long calls take decides where they are made: of loops that a value ends, as far as that is known."""
     chosen = "queue" in program.metadata or device.inline is None
     return program.blocking and _is_small(program) and not chosen
+
+
+def is_measured(program: Any, device: Device) -> bool:
+    """Whether how long first calls take decides where later ones are made."""
+    chosen = "queue" in program.metadata or device.inline is None
+    return not (chosen or program.blocking or program.host_calls or _is_small(program)) and (
+        program.work <= MEASURED_WORK
+    )
 
 
 def _is_small(program: Any) -> bool:

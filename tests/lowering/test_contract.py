@@ -37,6 +37,23 @@ def test_bools_are_not_added_modulo_two() -> None:
     g.run()
 
 
+def test_matrices_of_8_bit_integers_are_exact() -> None:
+    """As floats, and in parts where a sum of float32 would round: the extremes are 3000 times 128 times 128."""
+    g = Graph()
+    plain, depth = (((1,), (0,)), ((), ())), 3000
+    for dtype in (np.int8, np.uint8, np.bool_):
+        low, high = (0, 1) if dtype == np.bool_ else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        a, b = (RNG.integers(low, high + 1, shape).astype(dtype) for shape in ((50, depth), (depth, 49)))
+        a[3], b[:, 5] = (1, 1) if dtype == np.bool_ else (low or high, low or high)
+        exact = a.astype(np.int64) @ b.astype(np.int64)
+        product(g, a, b, plain, exact.astype(np.int32))
+        product(g, a.T.copy(), b, (((0,), (0,)), ((), ())), exact != 0 if dtype == np.bool_ else exact.astype(dtype))
+    several = RNG.integers(-128, 128, (2, 60, 7, 9)).astype(np.int8)
+    wanted = np.einsum("bikl,bjkl->bij", *[several.astype(np.int32)] * 2)
+    product(g, several, several, (((2, 3), (2, 3)), ((0,), (0,))), wanted)
+    g.run()
+
+
 def test_half_precision_sums_in_single() -> None:
     """Terms of one size: a running sum in bfloat16 would stop growing at 256."""
     g = Graph()

@@ -12,12 +12,21 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import Context, Value, rule
 from veery_lowering.types import is_static
 
+# The sizes of 8-bit integers; rows and columns of what is worth conversions (of 8x512 by 512x512 it takes 68 us, so
+# 102); in how many parts sums may be taken.
+_LARGEST = {np.dtype(np.bool_): 1, np.dtype(np.int8): 128, np.dtype(np.uint8): 255}
+_LEAST_SIDE = 48
+_MOST_PARTS = 16
+
 
 @rule("dot_general", any_shape=True)
 def _dot_general(ctx: Context, a: Value, b: Value, *, dimension_numbers: Any, **_: Any) -> Value:
     """Precision is not passed on: IREE computes in the operands' full precision."""
     contracting, batch = dimension_numbers
     out = np.dtype(ctx.avals_out[0].dtype)
+    if ctx.target == "cpu" and (depth := _exact_depth(ctx, contracting, batch)):
+        exact = _by_floats(a, b, contracting, batch, depth)
+        return hlo.convert(exact, out) if out != np.int32 else exact
     if hlo.dtype_of(a) == np.bool_:
         # The sum of products of i1 is an exclusive or.
         a, b = hlo.convert(a, np.int32), hlo.convert(b, np.int32)
@@ -29,6 +38,50 @@ def _dot_general(ctx: Context, a: Value, b: Value, *, dimension_numbers: Any, **
     if out == np.bool_:
         return hlo.compare(product, hlo.full_like(product, 0), "NE")
     return hlo.convert(product, out) if accumulator != out else product
+
+
+def _exact_depth(ctx: Context, contracting: Any, batch: Any) -> int:
+    """Of how many terms float32 has sums of products of such integers exactly; 0 where floats are no gain.
+
+    IREE multiplies matrices of 8-bit integers by scalar code: two of 316x316 take 2.6 ms, as float32 0.4.
+    """
+    (left, right), out = ctx.avals_in, np.dtype(ctx.avals_out[0].dtype)
+    known = all(is_static(size) for aval in ctx.avals_in for size in aval.shape)
+    if not known or out.kind not in "biu" or not {left.dtype, right.dtype} <= _LARGEST.keys():
+        return 0
+    sides = [
+        math.prod(size for i, size in enumerate(x.shape) if i not in (*summed, *batched))
+        for x, summed, batched in zip((left, right), contracting, batch)
+    ]
+    if min(sides) < _LEAST_SIDE:
+        return 0
+    depth = (1 << 24) // (_LARGEST[left.dtype] * _LARGEST[right.dtype])
+    terms = _size(left.shape, contracting[0])
+    return depth if terms <= depth or (len(contracting[0]) == 1 and terms <= _MOST_PARTS * depth) else 0
+
+
+def _by_floats(a: Value, b: Value, contracting: Any, batch: Any, depth: int) -> Value:
+    """A product of small integers as the sum, in int32, of those of at most `depth` terms in float32."""
+    # Apart, for within the product IREE converts element by element: 2.4 ms.
+    a, b = hlo.optimization_barrier([hlo.convert(x, np.float32) for x in (a, b)])
+    total = None
+    shapes = [hlo.shape_of(x) for x in (a, b)]
+    for start in range(0, max(1, _size(shapes[0], contracting[0])), depth):
+        parts = [_part(x, axes, start, depth) for x, axes in zip((a, b), contracting)]
+        part = hlo.convert(hlo.dot_general(*parts, contracting=contracting, batch=batch, dtype=np.float32), np.int32)
+        total = part if total is None else hlo.add(total, part)
+    assert total is not None
+    return total
+
+
+def _part(x: Value, axes: Sequence[int], start: int, depth: int) -> Value:
+    """The indices of the only contracted axis from `start` on; all of several, which are few."""
+    shape = hlo.shape_of(x)
+    if _size(shape, axes) <= depth:
+        return x
+    (axis,) = axes
+    limits = [min(start + depth, n) if i == axis else n for i, n in enumerate(shape)]
+    return hlo.slice(x, [start if i == axis else 0 for i in range(len(shape))], limits)
 
 
 def _dynamic_product(ctx: Context, a: Value, b: Value, contracting: Any, batch: Any, dtype: np.dtype) -> Value:

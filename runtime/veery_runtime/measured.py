@@ -1,0 +1,59 @@
+"""Programs of some work, which run in the caller's thread if that is seen to be quicker than waking others.
+
+How long a program takes, its operations and bytes tell badly: of 5 million `where(x > 0, x * x, -x) + 1` has done in 16
+us, of 4 million `gelu` in 39. So the first calls are measured. On worker threads, which wake in 25 to 60 us, the former
+takes 24 us if nobody waits for it and 46 if somebody does, `x + x * 2` of 100,000 floats 43 and 58 for 16.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from veery_runtime.buffer import Buffer
+from veery_runtime.inline import inline_call
+
+if TYPE_CHECKING:
+    from veery_runtime.executable import Executable
+
+Call = Callable[[Sequence[Buffer]], list[Buffer]]
+
+# Seconds within which others are hardly awake.
+_QUICK = 40e-6
+# Calls that are measured, of which the least counts, after one on the program's own queue.
+_MEASURED = 3
+
+
+class MeasuredCall:
+    """The call of a program: some in the caller's thread, and then wherever these say.
+
+    The executable's attribute `queue` says where.
+    """
+
+    __slots__ = ("_calls", "_chosen", "_executable", "_here", "_least")
+
+    def __init__(self, executable: Executable) -> None:
+        self._executable = executable
+        self._chosen: Call | None = None
+        self._here: Call | None = None
+        self._calls = 0
+        self._least = float("inf")
+
+    def __call__(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        if self._chosen is not None:
+            return self._chosen(buffers)
+        executable = self._executable
+        if self._calls == 0 or any(buffer._pending is not None for buffer in buffers):
+            self._calls = max(self._calls, 1)
+            return executable.call_queued(buffers)
+        here = self._here = self._here or inline_call(executable)
+        begin = time.perf_counter()
+        results = here(buffers)
+        self._least = min(self._least, time.perf_counter() - begin)
+        self._calls += 1
+        if self._calls > _MEASURED:
+            if self._least <= _QUICK:
+                executable.queue = "inline"
+            self._chosen = here if self._least <= _QUICK else executable.call_queued
+        return results

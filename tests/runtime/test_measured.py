@@ -1,0 +1,61 @@
+"""Programs of some work: in the caller's thread if that is seen to be quick."""
+
+from __future__ import annotations
+
+import numpy as np
+import programs
+import pytest
+
+import veery_runtime as runtime
+from veery_runtime import measured
+
+WORK = 5_000_000
+
+
+class Clock:
+    """The time as `measured` sees it: each look at it takes the next of `steps` seconds, and the last one again."""
+
+    def __init__(self, *steps):
+        self.now, self.steps = 0.0, list(steps)
+
+    def perf_counter(self):
+        self.now += self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
+        return self.now
+
+
+def _queues(call, device, count=7):
+    x = runtime.put(np.arange(8, dtype=np.float32), device)
+    found = []
+    for _ in range(count):
+        (y,) = call([x])
+        found.append(call.queue)
+        np.testing.assert_array_equal(y.numpy(), np.arange(8) + 1)
+    return found
+
+
+@pytest.mark.parametrize("least, queue", [(1e-5, "inline"), (1e-3, "threaded")])
+def test_the_least_of_three_calls_decides(device, monkeypatch, least, queue):
+    monkeypatch.setattr(measured, "time", Clock(0, 1.0, 0, least, 0, 2.0, 5.0))
+    call = runtime.load(programs.add_one(work=WORK), device)
+    found = _queues(call, device, 9)
+    assert found == sorted(found, reverse=True)  # "threaded" first, and no way back
+    assert found[:3] == ["threaded"] * 3 and found[-1] == queue
+
+
+def test_calls_with_unfinished_arguments_are_not_measured(device, monkeypatch):
+    monkeypatch.setattr(measured, "time", Clock(0))
+    call = runtime.load(programs.add_one(work=WORK), device)
+    late = runtime.load(programs.add_one(), device, queue="threaded")
+    for _ in range(6):
+        (x,) = late([runtime.put(np.zeros(8, np.float32), device)])
+        if x._pending is not None:
+            call([x])[0].wait()
+            assert call.queue == "threaded"
+    assert _queues(call, device)[-1] == "inline"
+
+
+@pytest.mark.parametrize("options", [{"work": 10**9}, {"work": WORK, "metadata": {"queue": "threaded"}}])
+def test_others_stay_where_they_are(device, monkeypatch, options):
+    monkeypatch.setattr(measured, "time", Clock(0))
+    call = runtime.load(programs.add_one(**options), device)
+    assert _queues(call, device) == ["threaded"] * 7
