@@ -20,7 +20,7 @@ from veery._core import compiler_options as asked, dtypes, monitoring, provided,
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.config import config, default_device as use_default_device
-from veery._core.device import Device, forget_arrays
+from veery._core.device import Device, devices_text, forget_arrays
 from veery._core.dimensions import Symbols, is_symbolic, symbols_of
 from veery._core.errors import JaxRuntimeError
 from veery._core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr, subjaxprs
@@ -57,9 +57,15 @@ def runtime() -> Any:
         records=lambda: lowering().disk_cache().directory,
         asynchronous=lambda: config.jax_cpu_enable_async_dispatch,
         lost=forget_arrays,
+        unpickle=unpickled_device,
     )
     veery_runtime.errors.raise_also_as(JaxRuntimeError)
     return veery_runtime
+
+
+def unpickled_device(platform: str, id: int) -> Any:
+    """The device of that number, where a pickle is read; RuntimeError if there is none."""
+    return runtime().device_of(platform, id)
 
 
 def lowering() -> Any:
@@ -443,17 +449,11 @@ def device_of(args: Sequence[ArrayImpl], name: str) -> Any:
             if chosen is not None and found != chosen:
                 raise ValueError(
                     f"Received incompatible devices for jitted computation. Got argument with shape "
-                    f"{x.aval.str_short()} and {_devices_text(found)}, and another on {_devices_text(chosen)}, in "
+                    f"{x.aval.str_short()} and {devices_text(found)}, and another on {devices_text(chosen)}, in "
                     f"{name}. Move one of them with jax.device_put(x, device)."
                 )
             chosen = found
     return chosen[0] if chosen is not None else default_device()
-
-
-def _devices_text(devices: tuple[Any, ...]) -> str:
-    if len(devices) == 1:
-        return f"device {devices[0]}"
-    return f"device ids {[device.id for device in devices]} on platform {devices[0].platform.upper()}"
 
 
 def committed_device(leaves: Sequence[Any], name: str) -> Any:

@@ -16,6 +16,7 @@ from veery_runtime.discovery import (
     beside as beside,
     better as better,
     configure as configure,
+    device_of as device_of,
     devices as devices,
     plugins as plugins,
     several as several,

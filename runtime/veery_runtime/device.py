@@ -7,7 +7,7 @@ import gc
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -77,6 +77,7 @@ class Device:
     element_types: Mapping[np.dtype[Any], Any] = iree.ELEMENT_TYPES
     dlpack_device = (1, 0)
     loss: BaseException | None = None  # the last time that the device was lost
+    unpickle: ClassVar[Callable[[str, int], Device]]  # see `configure`
 
     def __init__(self, id: int, device_kind: str) -> None:
         self.id = id
@@ -96,6 +97,9 @@ class Device:
 
     def __str__(self) -> str:
         return f"{self.platform}:{self.id}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Device.unpickle, (self.platform, self.id)
 
     def default_memory(self) -> Memory:
         """Where arrays go: its own."""

@@ -36,6 +36,7 @@ def configure(
     records: Callable[[], Path] | None = None,
     asynchronous: Callable[[], bool] | None = None,
     lost: Callable[[], None] | None = None,
+    unpickle: Callable[[str, int], Device] | None = None,
 ) -> None:
     """Sets the number of virtual CPU devices, what is asked for when a plugin is loaded, and who hears of losses.
 
@@ -46,10 +47,13 @@ def configure(
       records: says the folder for what is remembered of plugins when it is needed; without it nothing is.
       asynchronous: says whether calls of plugins for CPUs return before they are done, where the plugin can do both.
       lost: is called when a driver has given a device up, and its buffers have failed.
+      unpickle: finds a device by its platform and number where a pickle is read, in a process that may not have
+        called this yet (default `device_of`).
     """
     global _cpu_count, _records, _asynchronous
     _records, _asynchronous = records or _records, asynchronous or _asynchronous
     GpuDevice.lost = lost or GpuDevice.lost
+    Device.unpickle = unpickle or Device.unpickle
     if num_cpu_devices is None:
         return
     if num_cpu_devices < 1:
@@ -157,6 +161,21 @@ def devices(platform: str | None = None) -> list[Device]:
         known = ", ".join(["cpu", "vulkan", "cuda", *found.platforms()])
         raise DeviceUnavailableError(f"Unknown backend {platform!r}; veery knows {known}")
     return _platform(platform) or _missing(platform, _absent.get(platform, "no device"))
+
+
+def device_of(platform: str, id: int) -> Device:
+    """The device of that number.
+
+    Raises:
+      RuntimeError: there is none.
+    """
+    for device in devices(platform):
+        if device.id == id:
+            return device
+    raise DeviceUnavailableError(f"There is no device {id} of the platform {platform!r} in this process")
+
+
+Device.unpickle = device_of
 
 
 def _options_of_plugins() -> dict[str, int]:

@@ -269,6 +269,14 @@ def test_paths():
     assert list(core_tree.generate_key_paths([1])) == [((SequenceKey(0),), 1)]
 
 
+def test_leaves_that_a_path_decides_have_whole_trees_beside_them():
+    x, y = ((1, 2), [3, 4, 5]), (([3], 0), ([0], 7, [5, 6]))
+    out = tree.map_with_path(
+        lambda path, *xs: (path[0].idx, *xs), x, y, is_leaf=lambda path, n: isinstance(n, list), is_leaf_takes_path=True
+    )
+    assert out == (((0, 1, [3]), (0, 2, 0)), (1, [3, 4, 5], ([0], 7, [5, 6])))
+
+
 def test_paths_with_is_leaf():
     value = {"a": [1, 2], "b": [3]}
     assert tree.leaves_with_path(value, is_leaf=lambda x: isinstance(x, list)) == [

@@ -16,6 +16,7 @@ import veery.numpy as jnp
 import veery_runtime
 from veery._api.fast_calls import MISS
 from veery._api.jit import JitFunction
+from veery.errors import ConcretizationTypeError
 
 Pair = collections.namedtuple("Pair", "a b")
 
@@ -128,6 +129,15 @@ def test_functions_that_were_called_pickle_and_copy():
             assert other(X).tolist() == expected
     assert pickle.loads(pickle.dumps(doubled)) is doubled
     assert pickle.loads(pickle.dumps(tripled))(X, n=2).tolist() == [0, 2, 4]
+
+
+def test_pickled_arrays_have_the_bits_of_the_process_that_reads_them():
+    with veery.enable_x64(True):
+        wide = pickle.dumps(jnp.array([4.0, 1.0]))
+        assert pickle.loads(wide).dtype == np.float64
+    assert pickle.loads(wide).dtype == np.float32 and pickle.loads(wide).tolist() == [4, 1]
+    with pytest.raises(ConcretizationTypeError, match="pickled"):
+        veery.jit(lambda x: pickle.dumps(x) and x)(1.0)
 
 
 def test_the_short_way_on_another_device(monkeypatch):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -84,6 +87,24 @@ def test_an_abstract_mesh_pickles_and_is_equal():
     mesh = AbstractMesh((2, 4), ("a", "b"))
     assert pickle.loads(pickle.dumps(mesh)) == mesh and hash(pickle.loads(pickle.dumps(mesh))) == hash(mesh)
     assert pickle.loads(pickle.dumps(P("a", unreduced={"b"}))) == P("a", unreduced={"b"})
+
+
+def test_devices_meshes_and_shardings_pickle(mesh):
+    whole = NamedSharding(mesh, P(), memory_kind="pinned_host")
+    for value in (
+        veery.devices()[3],
+        mesh,
+        NamedSharding(mesh, P("a")),
+        whole,
+        veery.sharding.SingleDeviceSharding(veery.devices()[1]),
+    ):
+        same = pickle.loads(pickle.dumps(value))
+        assert same == value and hash(same) == hash(value)
+    there = f"import pickle; print(pickle.loads({pickle.dumps(NamedSharding(mesh, P('a')))!r}))"
+    run = subprocess.run(
+        [sys.executable, "-c", there], env={**os.environ, "VEERY_NUM_CPU_DEVICES": "1"}, capture_output=True, text=True
+    )
+    assert run.returncode and "There is no device 1 of the platform 'cpu' in this process" in run.stderr
 
 
 def test_pictures(mesh, capsys):

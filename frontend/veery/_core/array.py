@@ -386,6 +386,9 @@ class Shard:
 
 
 def _unpickle(value: np.ndarray, aval: ShapedArray) -> ArrayImpl:
+    if isinstance(aval.dtype, np.dtype):  # which may have 64 bits where this process has 32
+        dtype = dtypes.canonicalize_dtype(aval.dtype)
+        value, aval = value.astype(dtype, copy=False), aval.update(dtype=dtype)
     return provided.backend.array_from_numpy(value, aval)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -18,6 +19,13 @@ class Device(abc.ABC):
     id: int
     platform: str
     device_kind: str
+
+
+def devices_text(devices: Sequence[Any]) -> str:
+    """What a message calls one device, or several."""
+    if len(devices) == 1:
+        return f"device {devices[0]}"
+    return f"device ids {[device.id for device in devices]} on platform {devices[0].platform.upper()}"
 
 
 _with_arrays: list[Any] = []

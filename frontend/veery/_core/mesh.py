@@ -321,6 +321,9 @@ class Mesh(_Axes):
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Mesh, (self.devices, self.axis_names, self.axis_types)
+
     def __copy__(self) -> Mesh:
         return self
 

@@ -475,7 +475,11 @@ def tree_map_with_path(
     """
     pairs, treedef = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     paths, leaves = [path for path, _ in pairs], [leaf for _, leaf in pairs]
-    return treedef.unflatten(map(f, paths, leaves, *[_subtrees(treedef.spec, tree, other, is_leaf) for other in rest]))
+    if is_leaf is not None and is_leaf_takes_path:
+        others = [treedef.flatten_up_to(other) for other in rest]
+    else:
+        others = [_subtrees(treedef.spec, tree, other, is_leaf) for other in rest]
+    return treedef.unflatten(map(f, paths, leaves, *others))
 
 
 def generate_key_paths(tree: Any) -> Iterator[tuple[KeyPath, Any]]:

@@ -54,7 +54,8 @@ def custom_linear_solve(
         The solution x (and auxiliary output).
 
     Raises:
-        ValueError: the functions' outputs are not like b.
+        TypeError: the functions' outputs have another structure than b.
+        ValueError: they have other shapes than b.
 
     >>> import veery, veery.numpy as jnp
     >>> double = lambda x: 2.0 * x
@@ -96,8 +97,7 @@ def _staged(
             raise ValueError(f"{name}() must return a pair of solution and auxiliary output, got {out_tree}")
         out_tree = children[0]
     if out_tree != treedef:
-        error = ValueError if like == "b" else TypeError
-        raise error(f"{name}() output pytree structure must match {like}, got {out_tree} and {treedef}.")
+        raise TypeError(f"{name}() output pytree structure must match {like}, got {out_tree} and {treedef}.")
     shapes = [a.shape for a in body.jaxpr.out_avals[: len(avals)]]
     if shapes != [a.shape for a in avals]:
         raise ValueError(f"{name}() output shapes must match {like}, got {shapes} and {[a.shape for a in avals]}")
@@ -234,48 +234,65 @@ def custom_root(
     avals = [aval_of(x) for x in leaves]
     function = _staged(f, "f", in_tree, treedef, avals, like="initial_guess")
     solver = _staged(lambda x: solve(f, x), "solve", in_tree, treedef, avals, has_aux, "initial_guess")
+    # Here, since what tangent_solve closes over may be traced: in the rule that would be of a trace that has ended.
+    tangent = _staged_tangent(f, tangent_solve, tree.tree_structure((initial_guess,) * 2), treedef, avals)
     n, n_f = len(leaves), len(function.consts)
+    n_solver = n_f + len(tangent.consts)
 
     def find(*args: Any) -> list[Any]:
-        return eval_jaxpr(solver.jaxpr.jaxpr, solver.jaxpr.consts, *args[n_f:])
+        return eval_jaxpr(solver.jaxpr.jaxpr, solver.jaxpr.consts, *args[n_solver:])
 
     def rule(*args: Any) -> list[Any]:
         primals, tangents = args[: len(args) // 2], args[len(args) // 2 :]
         outs = call.bind(*primals)
-        root_dot = _root_tangent(function, tangent_solve, treedef, primals[:n_f], tangents[:n_f], outs[:n])
+        root_dot = _root_tangent(function, tangent, primals[:n_solver], tangents[:n_f], outs[:n])
         return [*outs, *root_dot, *map(Zero.from_primal_value, outs[n:])]
 
-    # tangents of what the solver closes over do not count, those of what f closes over do
+    # tangents of what the solvers close over do not count, those of what f closes over do
     call = CustomJVPCall("custom_root", find, rule, symbolic_zeros=True)
-    outs = call.bind(*function.consts, *solver.consts, *leaves)
+    outs = call.bind(*function.consts, *tangent.consts, *solver.consts, *leaves)
     return tree.tree_unflatten(solver.out_tree, outs)
 
 
+def _staged_tangent(
+    f: Callable[[Any], Any], tangent_solve: Callable[..., Any], in_tree: Any, treedef: Any, avals: Sequence[Any]
+) -> _bodies.Body:
+    """The function of a root and of y that solves `g(x) = y` for x, where g is the derivative of f at the root."""
+    inexact = [dtypes.issubdtype(a.dtype, np.inexact) for a in avals]
+
+    def solve_at(root: Any, y: Any) -> Any:
+        flat = lambda *x: tree.tree_leaves(f(tree.tree_unflatten(treedef, x)))
+        split = linearize(flat, tree.tree_leaves(root), inexact)
+
+        def derivative(x: Any) -> Any:
+            tangents = [t for t, moves in zip(tree.tree_leaves(x), inexact) if moves]
+            outs = iter(eval_jaxpr(split.jaxpr.jaxpr, split.jaxpr.consts, *tangents))
+            results = [next(outs) if nz else zeros_like_aval(a) for a, nz in zip(avals, split.nonzeros_out)]
+            return tree.tree_unflatten(treedef, results)
+
+        return tangent_solve(derivative, y)
+
+    body = _bodies.stage_body(solve_at, in_tree, [*avals, *avals], "tangent_solve")
+    if body.out_tree != treedef:
+        raise TypeError(f"tangent_solve() output pytree structure must match initial_guess, got {body.out_tree}")
+    return body
+
+
 def _root_tangent(
-    function: _bodies.Body,
-    tangent_solve: Callable[..., Any],
-    treedef: Any,
-    consts: Sequence[Any],
-    consts_dot: Sequence[Any],
-    root: Sequence[Any],
+    function: _bodies.Body, tangent: _bodies.Body, consts: Sequence[Any], consts_dot: Sequence[Any], root: Sequence[Any]
 ) -> list[Any]:
-    """From f(a, x) = 0: the derivative of f in x maps dx to -(derivative of f in a)(da)."""
+    """From f(a, x) = 0: the derivative of f in x maps dx to -(derivative of f in a)(da).
+
+    Args:
+        consts: what both functions close over.
+        consts_dot: the tangents of the first's.
+    """
     if all(type(t) is Zero for t in consts_dot):
         return list(map(Zero.from_primal_value, root))
     evaluate = lambda *args: eval_jaxpr(function.jaxpr.jaxpr, function.jaxpr.consts, *args)
-    _, rhs = jvp(evaluate, [*consts, *root], [*consts_dot, *map(Zero.from_primal_value, root)])
-    avals = list(map(aval_of, root))
-    inexact = [dtypes.issubdtype(a.dtype, np.inexact) for a in avals]
-    split = linearize(lambda *x: evaluate(*consts, *x), root, inexact)
-
-    def derivative(x: Any) -> Any:
-        tangents = [t for t, moves in zip(tree.tree_leaves(x), inexact) if moves]
-        outs = iter(eval_jaxpr(split.jaxpr.jaxpr, split.jaxpr.consts, *tangents))
-        results = [next(outs) if nz else zeros_like_aval(a) for a, nz in zip(avals, split.nonzeros_out)]
-        return tree.tree_unflatten(treedef, results)
-
-    solution = tangent_solve(derivative, tree.tree_unflatten(treedef, [instantiate_zeros(t) for t in rhs]))
-    leaves, out_tree = tree.tree_flatten(solution)
-    if out_tree != treedef:
-        raise TypeError(f"tangent_solve() output pytree structure must match initial_guess, got {out_tree}")
-    return [_arithmetic.neg(x) for x in leaves]
+    n_f = len(consts_dot)
+    _, rhs = jvp(evaluate, [*consts[:n_f], *root], [*consts_dot, *map(Zero.from_primal_value, root)])
+    numbers = [dtypes.issubdtype(aval_of(x).dtype, np.inexact) for x in root]
+    rhs = [instantiate_zeros(t) if moves else zeros_like_aval(aval_of(x)) for t, x, moves in zip(rhs, root, numbers)]
+    solution = eval_jaxpr(tangent.jaxpr.jaxpr, tangent.jaxpr.consts, *consts[n_f:], *root, *rhs)
+    return [_arithmetic.neg(t) if moves else Zero.from_primal_value(t) for t, moves in zip(solution, numbers)]

@@ -309,6 +309,10 @@ def tracer_array(self: Tracer, dtype: Any = None, copy: bool | None = None) -> n
     raise TracerArrayConversionError(self)
 
 
+def tracer_reduce(self: Tracer, *_protocol: Any) -> Any:
+    raise ConcretizationTypeError(self, "It was pickled: only its type is known, not its values.")
+
+
 def tracer_len(self: Tracer) -> int:
     if not self.shape:
         raise TypeError("len() of unsized object")
@@ -351,6 +355,7 @@ _TRACER_METHODS: dict[str, Any] = {
     "__complex__": _to_python(complex),
     "__index__": tracer_index,
     "__array__": tracer_array,
+    "__reduce_ex__": tracer_reduce,
     "__len__": tracer_len,
     "__iter__": tracer_iter,
     "__reversed__": lambda self: iter(list(self)[::-1]),
