@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from veery_runtime.buffer import Buffer
+from veery_runtime.errors import ExecutionError
 from veery_runtime.inline import inline_call
 
 if TYPE_CHECKING:
@@ -31,12 +32,13 @@ class MeasuredCall:
     The executable's attribute `queue` says where.
     """
 
-    __slots__ = ("_calls", "_chosen", "_executable", "_here", "_least")
+    __slots__ = ("_before", "_calls", "_chosen", "_executable", "_here", "_least")
 
     def __init__(self, executable: Executable) -> None:
         self._executable = executable
         self._chosen: Call | None = None
         self._here: Call | None = None
+        self._before: Any = None  # what the last call on the queue is waited for by
         self._calls = 0
         self._least = float("inf")
 
@@ -44,9 +46,11 @@ class MeasuredCall:
         if self._chosen is not None:
             return self._chosen(buffers)
         executable = self._executable
-        if self._calls == 0 or any(buffer._pending is not None for buffer in buffers):
+        if self._calls == 0 or not self._are_there(buffers):
             self._calls = max(self._calls, 1)
-            return executable.call_queued(buffers)
+            results = executable.call_queued(buffers)
+            self._before = results[0]._pending
+            return results
         here = self._here = self._here or inline_call(executable)
         begin = time.perf_counter()
         results = here(buffers)
@@ -57,3 +61,15 @@ class MeasuredCall:
                 executable.queue = "inline"
             self._chosen = here if self._least <= _QUICK else executable.call_queued
         return results
+
+    def _are_there(self, buffers: Sequence[Buffer]) -> bool:
+        """Whether arguments are there; results of the program itself, which takes not long, are waited for."""
+        pending = [buffer for buffer in buffers if buffer._pending is not None]
+        if any(buffer._pending is not self._before or buffer._pending.failed() for buffer in pending):
+            return False
+        for buffer in pending:
+            try:
+                buffer.wait()
+            except ExecutionError:  # which its reader hears of
+                return False
+        return True

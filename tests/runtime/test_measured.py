@@ -54,6 +54,15 @@ def test_calls_with_unfinished_arguments_are_not_measured(device, monkeypatch):
     assert _queues(call, device)[-1] == "inline"
 
 
+def test_a_chain_of_calls_is_measured(device, monkeypatch):
+    monkeypatch.setattr(measured, "time", Clock(0))
+    call = runtime.load(programs.add_one(work=WORK), device)
+    x = runtime.put(np.zeros(8, np.float32), device)
+    for _ in range(50):
+        (x,) = call([x])
+    assert call.queue == "inline" and x.numpy().tolist() == [50] * 8
+
+
 @pytest.mark.parametrize("options", [{"work": 10**9}, {"work": WORK, "metadata": {"queue": "threaded"}}])
 def test_others_stay_where_they_are(device, monkeypatch, options):
     monkeypatch.setattr(measured, "time", Clock(0))
