@@ -22,8 +22,9 @@ Call = Callable[[Sequence[Buffer]], list[Buffer]]
 
 # Seconds within which others are hardly awake.
 _QUICK = 40e-6
-# Calls that are measured, of which the least counts, after one on the program's own queue.
-_MEASURED = 3
+# Calls that are measured at most, of which the least counts: the first ones meet memory that is new. After so many that
+# all took four times as long there are no more.
+_MEASURED, _SLOW = 8, 3
 
 
 class MeasuredCall:
@@ -56,10 +57,10 @@ class MeasuredCall:
         results = here(buffers)
         self._least = min(self._least, time.perf_counter() - begin)
         self._calls += 1
-        if self._calls > _MEASURED:
-            if self._least <= _QUICK:
-                executable.queue = "inline"
-            self._chosen = here if self._least <= _QUICK else executable.call_queued
+        if self._least <= _QUICK:
+            executable.queue, self._chosen = "inline", here
+        elif self._calls > (_SLOW if self._least > 4 * _QUICK else _MEASURED):
+            self._chosen = executable.call_queued
         return results
 
     def _are_there(self, buffers: Sequence[Buffer]) -> bool:

@@ -34,12 +34,12 @@ def _queues(call, device, count=7):
 
 
 @pytest.mark.parametrize("least, queue", [(1e-5, "inline"), (1e-3, "threaded")])
-def test_the_least_of_three_calls_decides(device, monkeypatch, least, queue):
+def test_the_least_of_some_calls_decides(device, monkeypatch, least, queue):
     monkeypatch.setattr(measured, "time", Clock(0, 1.0, 0, least, 0, 2.0, 5.0))
     call = runtime.load(programs.add_one(work=WORK), device)
     found = _queues(call, device, 9)
     assert found == sorted(found, reverse=True)  # "threaded" first, and no way back
-    assert found[:3] == ["threaded"] * 3 and found[-1] == queue
+    assert found[:2] == ["threaded"] * 2 and found[-1] == queue
 
 
 def test_calls_with_unfinished_arguments_are_not_measured(device, monkeypatch):
