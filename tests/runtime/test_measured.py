@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import programs
 import pytest
@@ -45,12 +47,14 @@ def test_the_least_of_some_calls_decides(device, monkeypatch, least, queue):
 def test_calls_with_unfinished_arguments_are_not_measured(device, monkeypatch):
     monkeypatch.setattr(measured, "time", Clock(0))
     call = runtime.load(programs.add_one(work=WORK), device)
-    late = runtime.load(programs.add_one(), device, queue="threaded")
     for _ in range(6):
+        go = threading.Event()
+        late = runtime.load(programs.host(lambda x, go=go: (go.wait(), x)[1], pure=True), device, queue="deferred")
         (x,) = late([runtime.put(np.zeros(8, np.float32), device)])
-        if x._pending is not None:
-            call([x])[0].wait()
-            assert call.queue == "threaded"
+        (y,) = call([x])
+        assert call.queue == "threaded" and not y.is_ready()
+        go.set()
+        assert y.numpy().tolist() == [2] * 8
     assert _queues(call, device)[-1] == "inline"
 
 

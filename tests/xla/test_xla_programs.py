@@ -117,6 +117,9 @@ def test_exports_run_where_they_were_made_for(xla: Any) -> None:
         np.testing.assert_allclose(both.call(here), np.tanh(np.arange(3)) + 1, rtol=1e-6)
     with pytest.raises(LoweringError, match=r"exported for platforms \(cpu\), it is used on xla"):
         cpu.call(veery.device_put(np.arange(3, dtype=np.float32), xla))
+    with pytest.raises(LoweringError, match=r"On the CPU device IREE compiles it: jit\(f, compiler='iree'\)"):
+        veery.jit(cpu.call, compiler="xla")(np.arange(3, dtype=np.float32))
+    assert veery.jit(cpu.call, compiler="iree")(np.zeros(3, np.float32)).tolist() == [1] * 3
 
 
 def test_modules_from_elsewhere(on_xla: Any) -> None:

@@ -68,9 +68,8 @@ def _threefry_of_few(operands: Sequence[np.ndarray], shape: Shape) -> list[np.nd
     for group in range(5):
         for distance in _ROTATIONS[group % 2]:
             x1 = x1 + x2 & words
-            x2 = (
-                x1 ^ (x2 << distance | x2 >> 32 - distance) & words
-            )  # what crosses into another place is in its upper half
+            turned = x2 << distance | x2 >> 32 - distance  # what crosses into another place is in its upper half
+            x2 = x1 ^ turned & words
         x1 = x1 + schedule[(group + 1) % 3] & words
         x2 = x2 + schedule[(group + 2) % 3] + (group + 1) * ones & words
     of_bytes = lambda x: np.frombuffer(x.to_bytes(8 * n, "little"), _PLACES).astype(_UINT32).reshape(shape)

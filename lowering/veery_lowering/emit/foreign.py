@@ -65,7 +65,7 @@ class ForeignByTarget:
                 return module
         platforms = ", ".join(platform for platform, _ in self.modules)
         by_iree = target == "xla" and hardware == "cpu" and any(platform == "cpu" for platform, _ in self.modules)
-        hint = ". IREE compiles it for this processor: jit(f, compiler='iree')" if by_iree else ""
+        hint = ". On the CPU device IREE compiles it: jit(f, compiler='iree')" if by_iree else ""
         raise LoweringError(
             f"Function '{self.name}' was exported for platforms ({platforms}), it is used on {target}{hint}"
         )
