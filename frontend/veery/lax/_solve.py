@@ -89,7 +89,9 @@ def custom_linear_solve(
 def _staged(
     fun: Any, name: str, in_tree: Any, treedef: Any, avals: Sequence[Any], has_aux: bool = False, like: str = "b"
 ) -> _bodies.Body:
-    body = _bodies.stage_body(fun, in_tree, avals, name)
+    """A function of values like `like`, of which `in_tree` has one or several, that returns one."""
+    count = in_tree.num_leaves // max(treedef.num_leaves, 1)
+    body = _bodies.stage_body(fun, in_tree, [*avals] * count, name)
     out_tree = body.out_tree
     if has_aux:
         children = tree.treedef_children(out_tree)
@@ -272,10 +274,7 @@ def _staged_tangent(
 
         return tangent_solve(derivative, y)
 
-    body = _bodies.stage_body(solve_at, in_tree, [*avals, *avals], "tangent_solve")
-    if body.out_tree != treedef:
-        raise TypeError(f"tangent_solve() output pytree structure must match initial_guess, got {body.out_tree}")
-    return body
+    return _staged(solve_at, "tangent_solve", in_tree, treedef, avals, like="initial_guess")
 
 
 def _root_tangent(
