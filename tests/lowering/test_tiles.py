@@ -69,6 +69,54 @@ def test_tiles_of_columns(columns: int, registers: int, monkeypatch: pytest.Monk
     assert divided % (registers * lanes) == 0 and "enable_loop_peeling" not in after
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "result", "steps"),
+    [
+        ("16x64", "64x24", "16x24", 4),
+        ("16x64", "64x25", "16x25", 16),
+        ("3x16x64", "3x64x24", "3x16x24", 4),
+        ("3x15x64", "3x64x24", "3x15x24", 16),
+    ],
+)
+def test_steps_of_products(a: str, b: str, result: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops of products hold few steps of k where that costs no time at run time, also those of several products."""
+    batch = a.count("x") - 1
+    batched = "batching_dims = [0] x [0], " * batch
+    module = f"""func.func @main(%x: tensor<{a}xf32>, %y: tensor<{b}xf32>) -> tensor<{result}xf32> {{
+  %p = stablehlo.dot_general %x, %y, {batched}contracting_dims = [{batch + 1}] x [{batch}]
+    : (tensor<{a}xf32>, tensor<{b}xf32>) -> tensor<{result}xf32>
+  return %p : tensor<{result}xf32>
+}}"""
+    assert f"vector_reduction = [{'0, ' * (batch + 2)}{steps}]" in unrolled(module, monkeypatch)
+
+
+def test_steps_of_sums_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = """func.func @main(%x: tensor<16x8x512xf32>, %y: tensor<16x512xf32>) -> tensor<16x8xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %b = stablehlo.broadcast_in_dim %y, dims = [0, 2] : (tensor<16x512xf32>) -> tensor<16x8x512xf32>
+  %p = stablehlo.multiply %x, %b : tensor<16x8x512xf32>
+  %sums = stablehlo.reduce(%p init: %zero) applies stablehlo.add across dimensions = [2]
+      : (tensor<16x8x512xf32>, tensor<f32>) -> tensor<16x8xf32>
+  return %sums : tensor<16x8xf32>
+}"""
+    assert f"vector_reduction = [0, 0, {tiles._STEPS}]" not in unrolled(module, monkeypatch)
+
+
+def unrolled(module: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module's dispatches when all is decided about their loops."""
+    texts = []
+
+    def noted(module: Any) -> None:
+        unroll(module)
+        texts.append(str(module))
+
+    unroll = tiles.unroll_less
+    monkeypatch.setattr(tiles, "unroll_less", noted)
+    program, diagnostics = sessions.run_pipeline(module.encode(), FLAGS, shortly=True)
+    assert program is not None, diagnostics
+    return texts[0]
+
+
 def of(np_: Any, x: Any) -> Any:
     """Float64 in the reference, the operand's dtype in what is compiled."""
     return x.dtype if np_ is jnp else np.float64

@@ -58,7 +58,7 @@ _PLACES = {
 # whose remainders are peeled off, it would cost time at run time: 100x100 takes 40 us with 16 steps, 67 with 4.
 _STEPS = 4
 _WHOLE = 8
-_STEPS_OF_K = re.compile(r"vector_reduction = \[0, 0, (\d+)\]")
+_STEPS_OF_K = re.compile(r"(vector_reduction = \[0, 0, (?:0, )?)(\d+)\]")
 
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
 _FEW = 27  # rows; of more, the operands are copied into tiles (targets/tiling.py)
@@ -104,14 +104,19 @@ def unroll_less(module: ir.Module) -> None:
                 continue
             text = str(op.attributes[_CONFIG])
             taken = _STEPS_OF_K.search(text)
-            if taken and int(taken[1]) > _STEPS and int(taken[1]) % _STEPS == 0 and _is_whole(op):
-                fewer = text.replace(taken[0], f"vector_reduction = [0, 0, {_STEPS}]")
-                op.attributes[_CONFIG] = ir.Attribute.parse(fewer)
+            if taken and int(taken[2]) > _STEPS and int(taken[2]) % _STEPS == 0 and _is_whole(op) and _is_product(op):
+                op.attributes[_CONFIG] = ir.Attribute.parse(text.replace(taken[0], f"{taken[1]}{_STEPS}]"))
+
+
+def _is_product(op: Any) -> bool:
+    """Whether an operation reads each element of its operands several times."""
+    loops = _loops(op)
+    return loops is not None and not loops.streams
 
 
 def _is_whole(op: Any) -> bool:
     types = [ir.RankedTensorType(x.type) for x in op.operands if isinstance(x.type, ir.RankedTensorType)]
-    return all(type_.has_static_shape and all(n % _WHOLE == 0 for n in type_.shape) for type_ in types)
+    return all(type_.has_static_shape and all(n % _WHOLE == 0 for n in type_.shape[-2:]) for type_ in types)
 
 
 def _functions(executable: Any) -> Iterator[tuple[Any, int]]:
