@@ -11,7 +11,7 @@ from support import objects
 
 import veery
 from veery import numpy as jnp
-from veery_lowering.compiler import device_functions, helper, isolation, sessions
+from veery_lowering.compiler import device_functions, isolation, sessions
 
 pytestmark = pytest.mark.skipif(
     (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="there it is that machine's alone"
@@ -48,9 +48,11 @@ def test_a_program_that_needs_one_is_the_same(monkeypatch: pytest.MonkeyPatch) -
     assert needed == ["memset"]
 
 
-def test_no_session_is_made_in_a_process_that_leaves_them_out() -> None:
-    """Sessions that are made there have other defaults."""
-    assert helper._TIMES < sessions._COMPILES_PER_SESSION
+def test_no_session_is_made_in_a_process_that_leaves_them_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions that are made there have other defaults: those that there are serve for ever."""
+    module, flags = compilation(monkeypatch, lambda x: x + 1, np.ones(5, np.float32))
+    for hastens, kept in ((True, True), (False, False)):
+        assert isolation.call(objects.is_kept, module, flags, hastens) == kept
 
 
 def test_they_are_left_out_where_there_is_a_session_alone(monkeypatch: pytest.MonkeyPatch) -> None:

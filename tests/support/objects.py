@@ -57,3 +57,14 @@ def functions(module: bytes, flags: tuple[str, ...]) -> list[str]:
     object_ = linking.Object(code)
     names = [object_._text(object_._section_names + header.name) for header in object_._headers]
     return [name.removeprefix(".text.") for name in names if name.startswith(".text.")]
+
+
+def is_kept(module: bytes, flags: tuple[str, ...], hastens: bool) -> bool:
+    """Whether a session serves on after as many programs as elsewhere are enough."""
+    sessions.run_pipeline(module, flags, shortly=True)
+    if hastens:
+        sessions.hasten(sessions.of_session(flags))
+    (session,) = sessions._idle[sessions.of_session(flags)]
+    session.uses = sessions._COMPILES_PER_SESSION
+    sessions.run_pipeline(module, flags, shortly=True)
+    return session in sessions._idle[sessions.of_session(flags)]

@@ -73,3 +73,8 @@ def say(module: Any) -> bool:
     os.write(1, f"in {os.getcwd()}\n".encode())
     os.write(2, b"an error\n")
     return False
+
+
+def take(size: int) -> None:
+    """Have some bytes for a moment."""
+    len(bytearray(b"x") * size)

@@ -40,6 +40,11 @@ def are_kept() -> bool:
     return bool(_kept)
 
 
+def are_left_out() -> bool:
+    """Whether LLVM was told not to optimise the functions: then no session may be made any more."""
+    return _left_out
+
+
 def instead() -> Mapping[str, linking.Part]:
     """What the linker takes instead of the functions that an object file has."""
     return _kept if _left_out else {}

@@ -31,7 +31,7 @@ _LARGEST_FLAGS = 1 << 16
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _PAUSE = 0.1  # seconds without a request after which there is time to prepare a session
 _STAYS = 1.0  # seconds that a child waits for another compilation
-_TIMES = 32  # that it compiles: a context keeps what was ever in it
+_GROWTH = 1 << 29  # bytes that it may take more than when it began: a context keeps what was ever in it
 
 Kind = tuple[tuple[str, ...], bool]  # of compilations: flags, and whether by the short pipeline
 
@@ -97,11 +97,13 @@ def _shared() -> socket.socket:
     return socket.fromshare(sys.stdin.buffer.read())
 
 
-def _answer(connection: socket.socket, temporary: str | None = None, ward: socket.socket | None = None) -> bool:
+def _answer(
+    connection: socket.socket, temporary: str | None = None, ward: socket.socket | None = None, most: int = 0
+) -> bool:
     """Do what is asked for; whether this process can do more. Standard error is a file, which tells what was printed.
 
-    Of a forked process `temporary` is its own folder for temporary files, and on `ward` it says that it can do more:
-    before it answers, so that it is known when the next request comes.
+    Of a forked process `temporary` is its own folder for temporary files, and `most` how many bytes it may take to do
+    more. On `ward` it says that it can do so: before it answers, so that it is known when the next request comes.
     """
     folder, environment, function, arguments, memory = receive(connection)
     if temporary is not None:
@@ -123,7 +125,7 @@ def _answer(connection: socket.socket, temporary: str | None = None, ward: socke
     except Exception as error:
         problem = _sendable(error)
     reply = pickle.dumps((result, problem, _text(2)), pickle.HIGHEST_PROTOCOL)
-    more = ward is not None and problem is None and memory is None
+    more = ward is not None and problem is None and memory is None and _most_memory() < most
     if ward is not None and more:
         ward.send(b"+")
     send(connection, reply)
@@ -307,9 +309,8 @@ class _Server:
                 os.dup2(log.fileno(), output)
             _go_first()
             sessions.hasten(flags)
-            left = _TIMES
-            while _answer(connection, folder, ward if left > 1 else None):
-                left -= 1
+            most = _most_memory() + _GROWTH
+            while _answer(connection, folder, ward, most):
                 connection.close()
                 sessions.hasten(flags)
                 message, files, _, _ = socket.recv_fds(ward, 1, 1)
@@ -443,6 +444,13 @@ def _go_first() -> None:
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
+def _most_memory() -> int:
+    """The most bytes that this process has had so far."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _bound_memory(more: int) -> None:

@@ -398,7 +398,7 @@ def _about_flags(message: str, known: list[str]) -> str:
 
 def _return_session(flags: tuple[str, ...], ready: _Ready) -> None:
     ready.uses += 1
-    if ready.uses >= _COMPILES_PER_SESSION:
+    if ready.uses >= _COMPILES_PER_SESSION and not device_functions.are_left_out():
         ready.close()
         return
     with _lock:
