@@ -16,6 +16,7 @@ from veery_lowering.targets.target import SYNCHRONOUS
 pytestmark = pytest.mark.skipif(
     (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="there it is that machine's alone"
 )
+FLAGS = resolve("cpu").attempts(Traits(frozenset(), ()))[0]
 MODULES = {
     "elementwise": "%y = stablehlo.add %x, %x : tensor<4x6xf32>",
     "float64": """%d = stablehlo.convert %x : (tensor<4x6xf32>) -> tensor<4x6xf64>
@@ -25,6 +26,42 @@ MODULES = {
         %t = stablehlo.transpose %c, dims = [1, 0] : (tensor<6x6xf32>) -> tensor<6x6xf32>
         %y = stablehlo.dot_general %x, %t, contracting_dims = [1] x [0] : (tensor<4x6xf32>, tensor<6x6xf32>)
              -> tensor<4x6xf32>""",
+    "a large constant": """%c = stablehlo.constant dense<"0xBYTES"> : tensor<6x6xf32>
+        %y = stablehlo.dot_general %x, %c, contracting_dims = [1] x [0] : (tensor<4x6xf32>, tensor<6x6xf32>)
+             -> tensor<4x6xf32>""",
+    "integers": """%i = stablehlo.convert %x : (tensor<4x6xf32>) -> tensor<4x6xi32>
+        %two = stablehlo.constant dense<2> : tensor<4x6xi32>
+        %q = stablehlo.divide %i, %two : tensor<4x6xi32>
+        %n = stablehlo.iota dim = 1 : tensor<4x6xi32>
+        %r = stablehlo.remainder %n, %two : tensor<4x6xi32>
+        %s = stablehlo.add %q, %r : tensor<4x6xi32>
+        %y = stablehlo.convert %s : (tensor<4x6xi32>) -> tensor<4x6xf32>""",
+    "sums": """%zero = stablehlo.constant dense<0.0> : tensor<f32>
+        %e = stablehlo.exponential %x : tensor<4x6xf32>
+        %s = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [1]
+             : (tensor<4x6xf32>, tensor<f32>) -> tensor<4xf32>
+        %b = stablehlo.broadcast_in_dim %s, dims = [0] : (tensor<4xf32>) -> tensor<4x6xf32>
+        %y = stablehlo.divide %e, %b : tensor<4x6xf32>""",
+    "products of transposed, sliced and joined": """%t = stablehlo.transpose %x, dims = [1, 0]
+             : (tensor<4x6xf32>) -> tensor<6x4xf32>
+        %p = stablehlo.dot_general %t, %x, contracting_dims = [1] x [0] : (tensor<6x4xf32>, tensor<4x6xf32>)
+             -> tensor<6x6xf32>
+        %s = stablehlo.slice %p [0:2, 0:6] : (tensor<6x6xf32>) -> tensor<2x6xf32>
+        %u = stablehlo.slice %x [1:3, 0:6] : (tensor<4x6xf32>) -> tensor<2x6xf32>
+        %y = stablehlo.concatenate %s, %u, dim = 0 : (tensor<2x6xf32>, tensor<2x6xf32>) -> tensor<4x6xf32>""",
+    "a batch of products": """%z = stablehlo.reshape %x : (tensor<4x6xf32>) -> tensor<2x2x6xf32>
+        %p = stablehlo.dot_general %z, %z, batching_dims = [0] x [0], contracting_dims = [2] x [2]
+             : (tensor<2x2x6xf32>, tensor<2x2x6xf32>) -> tensor<2x2x2xf32>
+        %q = stablehlo.dot_general %p, %z, batching_dims = [0] x [0], contracting_dims = [2] x [1]
+             : (tensor<2x2x2xf32>, tensor<2x2x6xf32>) -> tensor<2x2x6xf32>
+        %y = stablehlo.reshape %q : (tensor<2x2x6xf32>) -> tensor<4x6xf32>""",
+    "a branch": """%zero = stablehlo.constant dense<0.0> : tensor<f32>
+        %s = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0, 1]
+             : (tensor<4x6xf32>, tensor<f32>) -> tensor<f32>
+        %c = stablehlo.compare GT, %s, %zero : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        %y = "stablehlo.if"(%c) ({ %n = stablehlo.negate %x : tensor<4x6xf32>
+               stablehlo.return %n : tensor<4x6xf32> }, { stablehlo.return %x : tensor<4x6xf32> })
+             : (tensor<i1>) -> tensor<4x6xf32>""",
     "a loop": """%n = stablehlo.constant dense<3> : tensor<i32>
         %one = stablehlo.constant dense<1> : tensor<i32>
         %i, %y = stablehlo.while(%j = %n, %z = %x) : tensor<i32>, tensor<4x6xf32>
@@ -41,7 +78,7 @@ MODULES = {
 def test_the_module_is_that_of_the_phases(name: str, model: tuple[str, ...]) -> None:
     body = MODULES[name].replace("BYTES", "".join(f"{n:08x}" for n in range(36)))
     text = f"func.func @main(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {{ {body}\n return %y : tensor<4x6xf32> }}"
-    flags = (*resolve("cpu").attempts(Traits(frozenset(), ()))[0], *model)
+    flags = (*FLAGS, *model)
     expected, diagnostics = sessions.run_pipeline(text.encode(), flags, "flow")
     assert expected is not None, diagnostics
     sessions.prepare(flags, True)
@@ -53,6 +90,22 @@ def test_the_module_is_that_of_the_phases(name: str, model: tuple[str, ...]) -> 
             run = lambda passes: ready.managers.run(module, passes, verifies=True)
             assert early.form_dispatches(module, run, ready.device, flags), diagnostics
         assert str(module) == str(ir.Module.parse(expected))
+
+
+def test_modules_with_globals_or_several_functions_are_not_plain() -> None:
+    device = 'util.global private @device = #hal.device.target<"local", [#hal.executable.target<"llvm-cpu", "elf">]>\n'
+    function = "util.func public @f{}() {{ util.return }}\n"
+    value = "util.global private @x : i32\n"
+    initializer = "util.initializer { util.return }\n"
+    session = sessions._new(FLAGS).session
+    with session.context, ir.Location.unknown():
+        for text, plain in (
+            (device + function.format(1), True),
+            (device + function.format(1) + function.format(2), False),
+            (device + function.format(1) + value, False),
+            (device + function.format(1) + initializer, False),
+        ):
+            assert early._is_plain(ir.Module.parse(text)) is plain
 
 
 def test_all_dialects_are_there_from_the_first_pass_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,5 +122,5 @@ def test_all_dialects_are_there_from_the_first_pass_on(monkeypatch: pytest.Monke
     original = Managers.run
     monkeypatch.setattr(Managers, "run", run)
     monkeypatch.setattr(sessions, "_idle", {})
-    sessions.prepare(resolve("cpu").attempts(Traits(frozenset(), ()))[0], True)
+    sessions.prepare(FLAGS, True)
     assert len(counts) == 2 and all(len(set(each)) == 1 for each in counts.values()), counts

@@ -14,19 +14,48 @@ from veery_lowering.mlir import ir
 from veery_lowering.targets.target import SYNCHRONOUS
 
 # Dialects that passes load which are run later, and with which the patterns of earlier ones would be collected anew.
-DIALECTS = ("iree_encoding", "stream", "vector")
+DIALECTS = ("iree_encoding", "iree_tensor_ext", "stream", "vector")
 # The common input pipeline has a default that demotes float64: its other passes stand alone.
 _INPUT = (
     "iree-stablehlo-input-transformation-pipeline,iree-import-public,iree-import-ml-program,iree-sanitize-module-names"
 )
 _ABI = "iree-abi-transformation-pipeline{{invocation-model={model}}}"
+_TARGETS = "iree-hal-materialize-target-devices"
 # As the options say that all programs are compiled with (targets/target.py).
+_HOIST = "iree-util-hoist-into-globals{max-size-increase-threshold=1048576}"
 _OPTIMIZE = (
-    "iree-hal-materialize-target-devices,iree-global-optimization-transformation-pipeline"
+    "iree-global-optimization-transformation-pipeline"
     "{strip-assertions=true const-expr-hoisting=true const-expr-max-size-increase-threshold=1048576"
     " generalize-matmul=false aggressive-transpose-propagation=false outer-dim-concat=false}"
 )
 _FLOW = "iree-flow-transformation-pipeline"
+
+# The same passes, without those of what plain modules have none of: globals, functions, branches, quantised operations.
+_CLEAN = "iree-flow-canonicalize,cse"
+_G, _D, _F = "iree-global-opt-", "iree-dispatch-creation-", "iree-flow-"
+_INTEGERS = "iree-util-optimize-int-arithmetic"
+_OPTIMIZE_PLAIN = ",".join([
+    f"util.func({_G}warn-on-uninitialized-values,iree-util-strip-debug-ops,{_INTEGERS},iree-flow-canonicalize"
+    f",{_G}remove-zero-extent-tensors,{_G}detach-elementwise-from-named-ops,simplify-depthwise-conv)",
+    f"{_G}erase-unused-linalg-operands,{_G}expand-tensor-shapes",
+    f"util.func(convert-elementwise-to-linalg,{_G}raise-special-ops,{_G}decompose-concat"
+    f",{_G}generalize-linalg-named-ops,{_D}insert-tensor-barriers)",
+    f"{_D}fold-unit-extent-dims",
+    f"util.func({_D}fold-reshapes-into-tensor-barriers,{_CLEAN}"
+    f",{_G}convert-batch-matmul-to-matmul,{_G}propagate-linalg-transpose,{_CLEAN})",
+    f"{_G}convert-strided-contraction-to-contraction",
+    f"util.func({_G}generalize-linalg-named-ops,{_G}loop-invariant-code-motion,{_CLEAN},{_INTEGERS},{_CLEAN})",
+    _HOIST,
+    f"util.func({_CLEAN},{_G}raise-special-ops)",
+])  # fmt: skip
+_OUTLINE = ",".join([
+    "iree-verify-input-legality,iree-util-verify-initialization-order,iree-util-attribute-call-graph",
+    f"util.func({_F}initialize-empty-tensors,{_F}capture-dynamic-dims,{_CLEAN})",
+    f"{_F}outline-dispatch-externs,{_F}outline-dispatch-regions,{_F}annotate-dispatches",
+    f"flow.executable(iree-util-strip-debug-ops),util.func({_F}canonicalize),{_F}deduplicate-executables",
+    f"util.func({_F}inject-tensor-tracing,{_F}cleanup-tensor-shapes),{_F}outline-constants",
+])  # fmt: skip
+_CLEAN_PLAIN = f"util.func({_INTEGERS},{_CLEAN}),symbol-dce"
 
 
 def form_dispatches(module: ir.Module, run: RunPasses, device: str, flags: Sequence[str]) -> bool:
@@ -46,9 +75,19 @@ def form_dispatches(module: ir.Module, run: RunPasses, device: str, flags: Seque
     """
     model = "sync" if SYNCHRONOUS in flags else "coarse-fences"
     module.operation.attributes["hal.device.targets"] = ir.Attribute.parse(f"[{device}]")
-    if not run(f"{_INPUT},{_ABI.format(model=model)},{_OPTIMIZE}"):
+    if not run(f"{_INPUT},{_ABI.format(model=model)},{_TARGETS}"):
+        return False
+    if not run(_OPTIMIZE_PLAIN if _is_plain(module) else _OPTIMIZE):
         return False
     if not dispatches.create_dispatches(module, run, flags):
         return False
     dispatches.refuse_sums_of_nothing(module)
-    return run(_FLOW)
+    if not _is_plain(module):
+        return run(_FLOW)
+    return run(_OUTLINE) and run(_CLEAN_PLAIN if _is_plain(module) else _FLOW)
+
+
+def _is_plain(module: ir.Module) -> bool:
+    """Whether a module has one function and no global but the device."""
+    names = [op.operation.name for op in module.body.operations]
+    return names.count("util.func") == 1 and names.count("util.global") == 1 and "util.initializer" not in names
