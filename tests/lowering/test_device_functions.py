@@ -55,6 +55,13 @@ def test_no_session_is_made_in_a_process_that_leaves_them_out(monkeypatch: pytes
         assert isolation.call(objects.is_kept, module, flags, hastens) == kept
 
 
+def test_nothing_is_verified_for_analyses_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLIR verifies what it is to print, as those of IREE have it do, and prints in generic form what is invalid."""
+    given = compilation(monkeypatch, lambda x: x + 1, np.ones(5, np.float32))
+    for hastens in (True, False):
+        assert ('"util.func"' in isolation.call(objects.printed, *given, hastens)) is not hastens
+
+
 def test_they_are_left_out_where_there_is_a_session_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     left_out: list[bool] = []
     monkeypatch.setattr(device_functions, "leave_out", lambda: left_out.append(True))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from veery_lowering.compiler import device_functions, linking, sessions
+from veery_lowering.mlir import ir
 
 
 def linked(module: bytes, flags: tuple[str, ...]) -> tuple[bytes, str, bytes]:
@@ -68,3 +69,17 @@ def is_kept(module: bytes, flags: tuple[str, ...], hastens: bool) -> bool:
     session.uses = sessions._COMPILES_PER_SESSION
     sessions.run_pipeline(module, flags, shortly=True)
     return session in sessions._idle[sessions.of_session(flags)]
+
+
+def printed(module: bytes, flags: tuple[str, ...], hastens: bool) -> str:
+    """How an invalid module is printed: in generic form, if it was verified before."""
+    sessions.run_pipeline(module, flags, shortly=True)
+    if hastens:
+        sessions.hasten(sessions.of_session(flags))
+    (ready,) = sessions._idle[sessions.of_session(flags)]
+    with ready.session.context, ir.Location.unknown():
+        invalid = ir.Module.parse("util.func public @f(%x: i32) -> i32 { util.return %x : i32 }")
+        (function,) = invalid.body.operations
+        (returned,) = function.operation.regions[0].blocks[0].operations
+        returned.operation.erase()
+        return str(invalid)

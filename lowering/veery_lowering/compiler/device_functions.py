@@ -18,6 +18,9 @@ NAMES = (
     *("fma", "iree_f2h_ieee", "iree_h2f_ieee", "memcpy", "memmove", "memset"),
 )
 _OBJECT = "device functions"
+# IREE's analyses number a module's operations as if to print them, for which MLIR verifies all of it each time: a
+# fortieth of a compilation.
+_PRINTING = "--mlir-print-assume-verified"
 
 _kept: dict[str, linking.Part] = {}
 _left_out = False
@@ -51,7 +54,7 @@ def instead() -> Mapping[str, linking.Part]:
 
 
 def leave_out() -> None:
-    """Have LLVM not optimise the functions from now on.
+    """Have LLVM not optimise the functions from now on, and MLIR not verify what is not printed.
 
     Options of LLVM are those of the process. In one that has some, IREE's sessions begin with other options than
     elsewhere: no session may be made afterwards.
@@ -61,4 +64,4 @@ def leave_out() -> None:
         return
     _left_out = True
     attributes = [f"--force-attribute={name}:{how}" for name in NAMES for how in ("optnone", "noinline")]
-    ctypes_dl._initializeGlobalCL("veery", *attributes)
+    ctypes_dl._initializeGlobalCL("veery", *attributes, _PRINTING)
