@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from lowering.test_parts import compiled, forget_programs
-from lowering.test_short import some
+from lowering.test_short import FLAGS, some
 
 import veery
 from veery import numpy as jnp
@@ -46,6 +47,30 @@ def test_threads_make_the_same_program(tmp_path: Path, monkeypatch: pytest.Monke
             np.testing.assert_array_equal(got, expected)
     for got, expected in zip(found[3], found[1], strict=True):
         np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_files_are_left(fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of none of several threads."""
+
+    def noted(self: Path) -> bytes:
+        seen.append(self)
+        if fails and len(seen) == 2:
+            raise short.Unfit("a file")
+        return read(self)
+
+    seen: list[Path] = []
+    read = Path.read_bytes
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(Path, "read_bytes", noted)
+    module = b"""func.func @main(%x: tensor<9xf32>, %y: tensor<5xf32>) -> (tensor<9xf32>, tensor<5xf32>) {
+      %z = stablehlo.add %x, %x : tensor<9xf32>
+      %w = stablehlo.negate %y : tensor<5xf32>
+      return %z, %w : tensor<9xf32>, tensor<5xf32>
+    }"""
+    program, _ = sessions.run_pipeline(module, FLAGS, shortly=True)
+    assert (program is None) == fails and len(seen) == 2 and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

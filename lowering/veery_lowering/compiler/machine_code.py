@@ -38,7 +38,7 @@ def machine_code(
         executable: with LLVM's dialect; it is consumed.
         new_invocation: a context with another invocation in the same session.
         execute: runs IREE's phases.
-        file: the object file that the executable's target says is to be written.
+        file: the object file that the executable's target says is to be written; it is removed.
         parts: the known dispatches, which take the places of stubs; the others become known.
         threads: whether several threads may compile, for which the session's context has to be ready.
 
@@ -69,9 +69,14 @@ def machine_code(
             invocation.import_module(part)
             return execute(invocation, "executable-targets", "hal")
 
-    if not all(_each(compiled, modules)):
-        return None
-    codes, instead = [path.read_bytes() for path in files], device_functions.instead()
+    try:
+        if not all(_each(compiled, modules)):
+            return None
+        codes, instead = [path.read_bytes() for path in files], device_functions.instead()
+    finally:
+        for path in files:
+            for made in (path, path.with_suffix(".h")):  # IREE writes a header, too
+                made.unlink(missing_ok=True)
     objects = [linking.Object(code, str(k or ""), instead) for k, code in enumerate(codes)]
     maker = {function: object_ for object_, share in zip(objects, shares, strict=True) for function in share}
     others = {function: maker[function].function(function) for share in shares[1:] for function in share}
