@@ -12,7 +12,8 @@ from support.interpreted import interpreted
 
 import veery
 from veery import lax, numpy as jnp, ops
-from veery_lowering.kernels import fuse_moves
+from veery_lowering import kernels as kernels_
+from veery_lowering.kernels import JoinKernel, fuse_moves
 from veery_lowering.passes.simplification import inlined
 
 JOINS: dict[str, Callable[[Any], Any]] = {
@@ -27,6 +28,7 @@ JOINS: dict[str, Callable[[Any], Any]] = {
     "of rows and columns": lambda x: jnp.concatenate([jnp.broadcast_to(x[:1], x.shape), x.mT.mT], axis=1) * x[:, :1],
     "alternating": lambda x: jnp.stack([x[:, ::2], x[:, 1::2]], axis=2).reshape(x.shape),
     "where": lambda x: jnp.where(jnp.pad(x, ((0, 0), (1, 0)))[:, :-1] > x, x, jnp.pad(x, ((1, 0), (0, 0)))[:-1]),
+    "with empty ones": lambda x: jnp.tanh(jnp.concatenate([x[:0], x, x[1:1], x * 2, x[:0]])[1:, ::-1]),
     "several": lambda x: (jnp.stack([x, x], 2), jnp.concatenate([x, x], 1), x * 2),
 }
 MODES = "fill", "clip", "promise_in_bounds"
@@ -117,6 +119,23 @@ I = np.arange(100, dtype=np.int32)
 )
 def test_which_become_kernels(fun: Callable[..., Any], args: tuple[np.ndarray, ...], count: int) -> None:
     assert kernels(fun, *args) == count
+
+
+def test_each_kernel_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several joins in one, too, until something in the block has changed."""
+    tried: list[Any] = []
+
+    def noted(root: Any, places: Any) -> Any:
+        tried.append(root.location)
+        return JoinKernel(root, places)
+
+    monkeypatch.setattr(kernels_, "JoinKernel", noted)
+    join = jnp.concatenate
+    assert kernels(lambda x: join([join([x, x + 1]), join([x * 2, x]), join([x, x - 1])]), X) == 0
+    assert len(tried) == 4
+    tried.clear()
+    assert kernels(lambda x: (join([join([x, x + 1]), join([x * 2, x])]), jnp.stack([x, x], -1)), X) == 1
+    assert len(tried) == 4
 
 
 def test_what_is_costly_is_computed_once() -> None:

@@ -106,11 +106,12 @@ def _fuse_moves(block: Any, module: Any) -> int:
     count = sum(_fuse_moves(inner, module) for op in operations for region in op.regions for inner in region.blocks)
     rest = [op.results[0] for op in operations if op.name in ROOTS or op.name == "stablehlo.scatter"]
     places = {x: number for number, op in enumerate(operations) for x in op.results} if rest else {}
+    refused: dict[Any, str] = {}  # as long as the block stays as it is
     while rest:
         op = rest.pop().owner.operation
         reasons: list[str] = []
         kind = _KINDS[base_name(op.name)]
-        kernel = _kernel(op, places, reasons)
+        kernel = _kernel(op, places, refused, reasons)
         if kernel is None:
             decided(Decision(kind, [op.location], reasons=reasons))
             continue
@@ -119,6 +120,7 @@ def _fuse_moves(block: Any, module: Any) -> int:
         kernel.replace(module, name)
         decided(Decision(kind, made, name, kernel.form, kernel.executable.workgroups))
         rest = [x for x in rest if x not in kernel.inside]
+        refused.clear()
         count += 1
     return count
 
@@ -126,21 +128,28 @@ def _fuse_moves(block: Any, module: Any) -> int:
 _KINDS = {"concatenate": "join", "pad": "join", "gather": "lookup", "scatter": "scatter"}
 
 
-def _kernel(op: Any, places: Mapping[Any, int], reasons: list[str]) -> JoinKernel | ScatterKernel | None:
-    """A kernel of a move with what follows, or else without that; None, and reasons, if there is no such."""
+def _kernel(
+    op: Any, places: Mapping[Any, int], refused: dict[Any, str], reasons: list[str]
+) -> JoinKernel | ScatterKernel | None:
+    """A kernel of a move with what follows, or else without that; None, and reasons, if there is no such.
+
+    `refused` are the operations of which no kernel is made, with the reasons: several moves may have one in common.
+    """
     make = ScatterKernel if op.name == "stablehlo.scatter" else JoinKernel
     for root in dict.fromkeys([op] if make is ScatterKernel else [root_of(op), op]):
-        try:
-            kernel = make(root, places)
-            kernel.executable.text("kernel")
-        except Unfit as unfit:
-            reasons.append(str(unfit))
-        except Exception as error:
-            # The program is right without the kernel, only slower.
-            _logger.warning("the kernel of a move could not be written; IREE makes several dispatches", exc_info=True)
-            reasons.append(repr(error))
-        else:
-            return kernel
+        if root not in refused:
+            try:
+                kernel = make(root, places)
+                kernel.executable.text("kernel")
+            except Unfit as unfit:
+                refused[root] = str(unfit)
+            except Exception as error:
+                # The program is right without the kernel, only slower.
+                _logger.warning("the kernel of a move could not be written; IREE makes dispatches", exc_info=True)
+                refused[root] = repr(error)
+            else:
+                return kernel
+        reasons.append(refused[root])
     return None
 
 

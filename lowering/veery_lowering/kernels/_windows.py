@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,7 +39,7 @@ class Window:
 
     @staticmethod
     def of(ranges: Sequence[tuple[int, int, int]]) -> Window:
-        return Window(*(tuple(each[k] for each in ranges) for k in range(3)))
+        return Window(*zip(*ranges)) if ranges else Window((), (), ())
 
     @staticmethod
     def whole(shape: Sequence[int]) -> Window:
@@ -103,6 +105,7 @@ class Parts:
     def __init__(self, body: Body, inside: Collection[Any]) -> None:
         self.body, self.inside = body, inside
         self._made: dict[tuple[Any, Window], Form] = {}
+        self._ends: dict[Any, tuple[int, list[int]]] = {}
 
     def of(self, value: Any, target: View) -> list[tuple[View, Form]]:
         """The parts of a value, each with its place in memory.
@@ -146,6 +149,14 @@ class Parts:
             forms = [self._operand(x, window) for x in op.operands]
             return Lazy(name, detail_of(op), tuple(forms), dtype)
         return _PARTS[name](self, op, window)
+
+    def ends(self, join: Any) -> tuple[int, list[int]]:
+        """The axis along which a concatenation joins its operands, and where each of these ends."""
+        (result,) = join.results
+        if result not in self._ends:
+            axis = ir.IntegerAttr(join.attributes["dimension"]).value
+            self._ends[result] = axis, list(itertools.accumulate(static_shape(x)[axis] for x in join.operands))
+        return self._ends[result]
 
     def _operand(self, value: Any, window: Window) -> Form:
         """What an elementwise operation reads: a selection and a clamp may be given one number for all elements."""
@@ -244,17 +255,14 @@ def _moved(parts: Parts, x: Any, window: Window, axis_of: Callable[[int], int]) 
 
 
 def _concatenate(parts: Parts, op: Any, window: Window) -> Form:
-    axis, begin = ir.IntegerAttr(op.attributes["dimension"]).value, 0
+    axis, ends = parts.ends(op)
     start, size, step = window.ranges[axis]
-    for x in op.operands:
-        end = begin + static_shape(x)[axis]
-        if start < end:
-            break
-        begin = end
-    inside = -(-(end - start) // step)
+    place = min(bisect.bisect_right(ends, start), len(ends) - 1)
+    inside = -(-(ends[place] - start) // step)
     if inside < size:
         raise Cut(axis, inside)
-    return parts.form(x, window.replaced(axis, start - begin, size, step))
+    begin = ends[place - 1] if place else 0
+    return parts.form(op.operands[place], window.replaced(axis, start - begin, size, step))
 
 
 def _pad(parts: Parts, op: Any, window: Window) -> Form:
