@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -90,6 +91,43 @@ def test_scatters(dtype: Any) -> None:
     agree(calls)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int32, np.float16, bool], ids=str)
+def test_scatters_into_what_is_there(dtype: Any) -> None:
+    """Rows and numbers, of one axis or two, some of them outside and several to one place, with what is around them."""
+    calls = []
+    for k, (shape, mode) in enumerate(itertools.product([(1,), (40,), (40, 1), (17, 5), (9, 2, 130)], MODES[:2])):
+        x, integer = array(shape, dtype), (np.int32, np.int8, np.uint8)[k % 3]
+        i = indices(-shape[0] - 3, shape[0] + 3, (65,), integer)
+        u = array((65, *shape[1:]), dtype)
+        calls.append((lambda x, i, u, m=mode: (x, x.at[i].set(u, mode=m)), (x, i, u)))
+        calls.append((lambda x, i, u, m=mode: x.at[i].set(u[0], mode=m)[::-1], (x, i, u)))
+        calls.append((lambda x, i, u, m=mode: x.at[i + 100].set(u, mode=m), (x, i.astype(np.int32), u)))  # none
+        calls.append((lambda x, i, u, m=mode: jnp.abs(x).at[i].set(jnp.abs(u), mode=m), (x, i, u)))
+        calls.append((lambda x, i, u, m=mode: jnp.where(x > 0, x, u[0]).at[i].max(u, mode=m), (x, i, u)))
+        if np.dtype(dtype).kind in "iu" or dtype is np.float32:
+            calls.append((lambda x, i, u, m=mode: -x.at[i].add(u * 2, mode=m), (x, i, u)))
+    x, i, j = array((30, 20), dtype), indices(-33, 33, (50,), np.int32), indices(-23, 23, (50,), np.int32)
+    for mode in MODES[:2]:
+        calls.append((lambda x, i, j, m=mode: x.at[i, j].set(x[0, 0], mode=m), (x, i, j)))
+        calls.append((lambda x, i, j, m=mode: x.at[i[:3], 2:].set(x[:3, 2:], mode=m), (x, i, j)))
+        calls.append((lambda x, i, j, m=mode: x.at[:, j[:4]].set(x[:, :4], mode=m), (x, i, j)))
+        calls.append((lambda x, i, j, m=mode: x.at[i].set(x[j], mode=m).at[j, i].min(x[1, 1], mode=m), (x, i, j)))
+    agree(calls)
+
+
+def test_scatters_of_columns_by_several_workgroups() -> None:
+    x, u, i = array((40, 256), np.float32), array((300, 256), np.float32), indices(-50, 50, (300,), np.int32)
+    x[3, 7], u[5, 9] = np.nan, np.inf
+    agree([(lambda x, i, u: jnp.sqrt(x).at[i].add(u), (x, i, u)), (lambda x, i, u: x.at[i].set(u), (x, i, u))])
+
+
+def test_scatters_without_kernels_write_nothing_outside() -> None:
+    x, i = np.arange(4, dtype=np.float32), np.array([2**29, 1, -(2**29), 2], np.int32)
+    scattered = veery.jit(lambda x, i: x.at[i].set(9.0), compiler_options={"kernels": False})
+    np.testing.assert_array_equal(scattered(x, i), [0, 9, 9, 3])
+    np.testing.assert_array_equal(scattered(x, i + 10), x)
+
+
 def kernels(fun: Callable[..., Any], *args: Any) -> int:
     """How many kernels are made of what moves elements in a function."""
     counts: list[int] = []
@@ -111,7 +149,10 @@ I = np.arange(100, dtype=np.int32)
         (lambda x: (y := jnp.pad(x, 1), y + 1, y[::-1] * y), (X,), 1),
         (lambda x, i: x[i] * 2, (X, I), 1),
         (lambda x, i: ops.segment_sum(x[i] * 2, i, 50), (X, I), 1),
-        (lambda x, i: x.at[i].add(1.0), (X, I), 0),
+        (lambda x, i: x.at[i].add(1.0), (X, I), 1),
+        (lambda x, i: (x @ x.T).at[i[:3]].set(1.0), (X, I), 0),  # IREE updates the product in place
+        (lambda x, i: x.at[i].set(1.0), (X.astype(np.float16), I), 1),
+        (lambda x, i: x.at[i].add(1.0), (X.astype(np.float16), I), 0),
         (lambda x: jnp.stack([x, x], -1), (X.astype(np.float16),), 1),
         (lambda x: jnp.stack([x, x], -1), (X.astype(np.complex64),), 0),
         (lambda x: x[::2] + 1, (X,), 0),

@@ -152,12 +152,18 @@ def _inside(body: Body, indices: Sequence[str | Affine], bounds: Sequence[int]) 
     return found
 
 
+def replaces(op: Any) -> bool:
+    """Whether a scatter writes updates over what was there."""
+    block = op.regions[0].blocks[0]
+    return len(block.operations) == 1 and block.operations[0].operands[0] == block.arguments[1]
+
+
 def combination(op: Any) -> Callable[[Form, Form], Form]:
     """How a scatter makes a new value of an old one and an update."""
     block = op.regions[0].blocks[0]
     *inner, end = block.operations
     old, new = block.arguments
-    if not inner and end.operands[0] == new:
+    if replaces(op):
         return lambda target, update: update
     if len(inner) == 1 and end.operands[0] == inner[0].results[0] and set(inner[0].operands) == {old, new}:
         name = inner[0].name.partition(".")[2]

@@ -1,9 +1,11 @@
-"""Sums of segments, histograms and all else that is scattered into equal elements, as one dispatch.
+"""Sums of segments, histograms, rows that are set and all else that is scattered, as one dispatch.
 
 IREE computes the rows' numbers, what is added to each, and the sums in dispatches of their own, the last one element by
 element. Here a row's number and what is added are computed where they are used, rows are added as vectors, and where
 they are long, each workgroup adds up columns of its own, so that no two of them write to one place. us, on two cores,
 by IREE and so: sums of 100,000 numbers in 1000 segments 92 and 39, of 5000 rows of 32 in 100 segments 70 and 13.
+
+What is scattered into is written anew: where IREE may update it in place, and little is scattered, that is left to it.
 """
 
 from __future__ import annotations
@@ -19,22 +21,28 @@ from veery_lowering.kernels._arithmetic import Unfit, elementwise, is_half
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Uniform, View, changed, leaves, whole
-from veery_lowering.kernels._indexed import combination, scattered
+from veery_lowering.kernels._indexed import combination, replaces, scattered
 from veery_lowering.kernels._joins import JOINS, computed, erase
 from veery_lowering.kernels._nests import Axis, Point, chunks, merged
 from veery_lowering.kernels._reading import static_shape
 from veery_lowering.kernels._windows import Cut, Opaque, Parts, Window
+from veery_lowering.mlir import maker
 
 # Elements of a row that a workgroup adds up at least, and terms from which on there are several workgroups.
 _LEAST_COLUMNS = 64
 _LEAST_TERMS = 1 << 15
+# Elements that are copied for each that is scattered, at most, where IREE would copy none, and where it would copy them
+# on all cores.
+_MOST_COPIED, _MOST_COPIED_ALONE = 8, 64
+_FEW = 1 << 17
+_VIEWS = frozenset(("stablehlo.reshape", "stablehlo.transpose"))
 
 
 class ScatterKernel:
     """A scatter of rows as an executable.
 
     Args:
-        root: the operation: of rows [P, R] into [N, R] that have equal elements.
+        root: the operation: of rows [P, R] into [N, R].
         places: the values that its block computes, with their order.
 
     Raises:
@@ -45,39 +53,49 @@ class ScatterKernel:
 
     def __init__(self, root: Any, places: Mapping[Any, int]) -> None:
         self.root, self.result = root, root.results[0]
-        start = _start(root)
+        _check(root)
         (self.rows, self.row), self.dtype = checked(self.result)
         self.points, _ = static_shape(root.operands[2])
-        if self.dtype.kind == "b" or is_half(self.dtype):
-            raise Unfit(self.dtype.name)
         self.combine = combination(root)
+        if is_half(self.dtype) and not replaces(root):
+            raise Unfit(self.dtype.name)
         outside: set[Any] = set()
         while True:
             self.inside = computed(root, places, outside)
             self.body = Body()
             parts = Parts(self.body, set(self.inside))
             try:
-                numbers, updates = (parts.form(x, Window.whole(static_shape(x))) for x in root.operands[1:])
+                start, numbers, updates = (parts.form(x, Window.whole(static_shape(x))) for x in root.operands)
                 break
             except Opaque as opaque:
                 outside.add(opaque.value)
             except Cut:
                 outside.update(x for x in self.inside if x.owner.name in JOINS)
+        if isinstance(start, View):
+            self._check_copy()
         self.target = Buffer("%out", self.dtype, self.rows * self.row)
-        constant = self.body.out.constant(start, self.dtype, "")
         workgroups = 1
         if self.row == 1:
-            self.body.nests.fill(whole(self.target, (self.rows,)), Uniform(constant, self.dtype), self.rows)
+            self.body.nests.fill(whole(self.target, (self.rows, 1)), start, self.rows)
             self._add_numbers(numbers, updates)
         else:
             workgroups = _workgroups(self.points, self.row)
-            self._add_rows(numbers, updates, Uniform(constant, self.dtype), self.row // workgroups)
+            self._add_rows(numbers, updates, start, self.row // workgroups)
         self.executable = Executable(self.body.out, self.body.inputs, [self.target], workgroups)
 
     def replace(self, module: Any, name: str) -> None:
         """Put a call of the kernel in the place of the scatter."""
         self.executable.call(module, name, self.root, {self.target: self.result})
         erase(self.inside)
+
+    def _check_copy(self) -> None:
+        """Refuse to copy what is scattered into where IREE does better."""
+        copied, source = self.rows / self.points, self.root.operands[0]
+        while maker(source) in _VIEWS and source in self.inside:
+            source = source.owner.operands[0]
+        in_place = source not in self.inside
+        if copied > (_MOST_COPIED if in_place else _MOST_COPIED_ALONE) and (in_place or self.rows * self.row > _FEW):
+            raise Unfit("little is scattered")
 
     def _add_numbers(self, numbers: Form, updates: Form) -> None:
         """Of rows of one element: numbers and updates as vectors, then one sum after the other."""
@@ -107,7 +125,8 @@ class ScatterKernel:
         first = Affine()
         if columns < row:
             first = Affine.of(nests.workgroup()) * columns
-        nests.fill(View(self.target, (self.rows, columns), (row, 1), first), start, self.rows * columns)
+        begin = changed(start, lambda view: view.sliced([0, first], (self.rows, columns)))
+        nests.fill(View(self.target, (self.rows, columns), (row, 1), first), begin, self.rows * columns)
 
         def add(point: Affine) -> None:
             one = changed(numbers, lambda view: view.sliced([point, 0], (1, 1)))
@@ -139,14 +158,12 @@ class ScatterKernel:
         out.lines.append("}")
 
 
-def _start(root: Any) -> Any:
-    """What all elements are before anything is scattered."""
+def _check(root: Any) -> None:
+    """Refuse a scatter of another form."""
     windows = scattered(root)
     rows = (windows.window, windows.dropped, windows.batched, windows.mapped, windows.vector) == ([1], [0], [], [0], 1)
-    start = hlo.splat_of(root.operands[0]) if len(root.operands) == 3 and rows else None
-    if start is None or hlo.dtype_of(root.operands[1]) == np.uint64:
+    if len(root.operands) != 3 or not rows or hlo.dtype_of(root.operands[1]) == np.uint64:
         raise Unfit("a scatter of another form")
-    return start
 
 
 def _workgroups(points: int, row: int) -> int:

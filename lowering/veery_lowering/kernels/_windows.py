@@ -17,7 +17,7 @@ from veery_lowering.kernels._body import Body
 from veery_lowering.kernels._forms import Form, Lazy, Taken, Uniform, View, changed, leaves, nodes
 from veery_lowering.kernels._indexed import gathered
 from veery_lowering.kernels._reading import detail_of, integers, static_shape
-from veery_lowering.mlir import base_name, ir
+from veery_lowering.mlir import base_name, ir, maker
 
 _MOST_PARTS = 64
 # Elementwise operations that cost no more than reading what they read.
@@ -144,6 +144,8 @@ class Parts:
         name = base_name(op.name)
         if name == "optimization_barrier":
             return self.form(op.operands[ir.OpResult(value).result_number], window)
+        if (copied := _copied(op)) is not None:
+            return self.form(copied, window)
         if name in ELEMENTWISE:
             dtype = hlo.dtype_of(value)
             forms = [self._operand(x, window) for x in op.operands]
@@ -187,6 +189,16 @@ def work_at(form: Form) -> int:
 
 def _cost(name: str) -> int:
     return (1 if name in CHEAP else _COST) if name in ELEMENTWISE else int(name == "gather")
+
+
+def _copied(op: Any) -> Any:
+    """What a selection copies, whatever the position, so that IREE does not write to it: a kernel does not, either."""
+    if op.name != "stablehlo.select" or maker(op.operands[0]) != "stablehlo.compare":
+        return None
+    test = op.operands[0].owner
+    limit = hlo.splat_of(test.operands[1])
+    always = maker(test.operands[0]) == "stablehlo.iota" and limit is not None and limit < 0
+    return op.operands[1] if always and hlo.direction_of(test) == "GT" else None
 
 
 def _part(form: Form, window: Window) -> Form:

@@ -36,6 +36,7 @@ from veery_lowering.passes.stablehlo.constants import (
 from veery_lowering.passes.stablehlo.crossings import part_crossed_reads
 from veery_lowering.passes.stablehlo.donation import reuse_donated
 from veery_lowering.passes.stablehlo.donors import mark_donors
+from veery_lowering.passes.stablehlo.drops import redirect_dropped
 from veery_lowering.passes.stablehlo.folding import fold_constants
 from veery_lowering.passes.stablehlo.lookups import compute_columns
 from veery_lowering.passes.stablehlo.loops import settle
@@ -206,6 +207,10 @@ PASSES = (
     Pass(
         Stage.SIMPLIFIED, fuse_moves, "each part of a join, and each step of a scatter, is a dispatch of its own",
         lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, about="concatenate gather pad scatter",
+    ),
+    Pass(
+        Stage.SIMPLIFIED, redirect_dropped, "scatters write outside of their operands",
+        lambda s: s.backend == "cpu", about="scatter",
     ),
     Pass(Stage.SIMPLIFIED, settle_products, "products forget the signs of what was converted for them"),
     # Behind what takes loops for kernels, which run in one thread, and what looks at the sums of products.

@@ -18,6 +18,7 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import Context, Value, rule
 from veery_lowering.emit.rules.reduce import highest, lowest
+from veery_lowering.passes.stablehlo.drops import mark_dropping, redirect
 from veery_lowering.types import is_static
 
 Combine = Callable[[Value, Value], Value]
@@ -210,7 +211,8 @@ def _register(name: str, combiner: Combiner) -> None:
         **_: Any,
     ) -> Value:
         shapes = ctx.avals_in[0].shape, ctx.avals_in[2].shape, ctx.avals_in[1].shape[:-1]
-        return _scatter(operand, indices, updates, shapes, combiner, dimension_numbers, fills(mode), unique_indices)
+        asked = fills(mode), unique_indices, ctx.target == "cpu"
+        return _scatter(operand, indices, updates, shapes, combiner, dimension_numbers, *asked)
 
 
 for _name, _combiner in _COMBINERS.items():
@@ -226,6 +228,7 @@ def _scatter(
     numbers: Any,
     drop: bool,
     unique: bool,
+    marks: bool,
 ) -> Value:
     shape, update_shape, _ = shapes
     if 0 in update_shape:
@@ -237,7 +240,7 @@ def _scatter(
     bounded = bound(indices, limits, drop)
     if len(hlo.shape_of(indices)) == 1:
         return _update_one(operand, updates, update_shape, bounded, combiner, numbers, window, shape)
-    return _Points(operand, updates, shapes, bounded, numbers, window).scatter(combiner, unique)
+    return _Points(operand, updates, shapes, bounded, numbers, window).scatter(combiner, unique, marks)
 
 
 def window_sizes(shape: Sequence[int], update_shape: Sequence[int], numbers: Any) -> list[int]:
@@ -292,8 +295,8 @@ class _Points:
         wide = is_static(self.count) and self.count > np.iinfo(np.int32).max
         self.index_dtype = np.dtype(np.int64 if wide else np.int32)
 
-    def scatter(self, combiner: Combiner, unique: bool) -> Value:
-        """The operand with the updates joined in."""
+    def scatter(self, combiner: Combiner, unique: bool, marks: bool) -> Value:
+        """The operand with the updates joined in; `marks` where `redirect_dropped` follows."""
         order = [*self.addressed, *self.row_axes]
         moved = hlo.transpose(self.operand, order)
         moved_shape = [self.shape[i] for i in order]
@@ -303,8 +306,15 @@ class _Points:
             rows = hlo.concatenate([rows, hlo.full_like(rows, 0)], 0)
         points, updates, valid = self._points(), self._update_rows(), self._valid()
         total = math.prod(self._grid())
+        marked = False
         if valid is not None:
-            points, updates = _redirect(rows, points, updates, (total, self.row), valid, combiner)
+            if combiner.neutral is not None:
+                dtype, wide = hlo.dtype_of(updates), hlo.broadcast_in_dim(valid, (total, self.row), (0,))
+                updates = hlo.select(wide, updates, hlo.full(combiner.neutral(dtype), (total, self.row), dtype))
+            elif marks and is_static(total):
+                points, marked = hlo.select(valid, points, hlo.full(-1, (total,), self.index_dtype)), True
+            else:
+                points, updates = redirect(rows, points, updates, valid)
         points = hlo.reshape(points, (total, 1), (total,))
         # Fused into the scatter, whose updates are taken in order, their computation goes through the stack: more than
         # 32 KB of it do not compile.
@@ -320,6 +330,8 @@ class _Points:
             index_vector_dim=1,
             unique_indices=unique and valid is None,
         )
+        if marked:
+            mark_dropping(result.owner)
         if self.count == 1:
             result = hlo.slice(result, (0, 0), (1, self.row))
         back = hlo.reshape(result, moved_shape, (self.count, self.row))
@@ -386,34 +398,3 @@ class _Points:
         grid = self._grid()
         spread = hlo.broadcast_in_dim(self.bounded.valid, grid, range(len(self.batch)))
         return hlo.reshape(spread, (math.prod(grid),), grid)
-
-
-def _redirect(
-    rows: Value, points: Value, updates: Value, shape: tuple[int, int], valid: Value, combiner: Combiner
-) -> tuple[Value, Value]:
-    """Points and updates among which those out of bounds change nothing.
-
-    Where a neutral update exists they get it. A replacement out of bounds repeats the last one that is in bounds,
-    which is the last to write its row anyway; if there is none, all write what row 0 holds. So nothing of the
-    operand's size is copied.
-    """
-    count, row = shape
-    dtype = hlo.dtype_of(updates)
-    wide = hlo.broadcast_in_dim(valid, (count, row), (0,))
-    if combiner.neutral is not None:
-        return points, hlo.select(wide, updates, hlo.full(combiner.neutral(dtype), (count, row), dtype))
-    order = hlo.iota(np.int32, (count,), 0)
-    minus_one = hlo.full(-1, (count,), np.int32)
-    last = hlo.reduce(hlo.select(valid, order, minus_one), hlo.constant(np.int32(-1)), (0,), hlo.maximum)
-    zero = hlo.constant(np.int32(0))
-    some = hlo.compare(last, zero, "GE")
-    last = hlo.maximum(last, zero)
-    point = hlo.reshape(hlo.dynamic_slice(points, [last], (1,)), ())
-    point = hlo.select(some, point, hlo.constant(np.zeros((), hlo.dtype_of(points))))
-    update = hlo.dynamic_slice(updates, [last, zero], (1, row))
-    first_row = hlo.slice(rows, (0, 0), (1, row))
-    update = hlo.select(hlo.broadcast_in_dim(some, (1, row), ()), update, first_row)
-    return (
-        hlo.select(valid, points, hlo.broadcast_in_dim(point, (count,), ())),
-        hlo.select(wide, updates, hlo.broadcast_in_dim(update, (count, row), (0, 1))),
-    )
