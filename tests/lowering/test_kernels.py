@@ -387,7 +387,32 @@ def other_widths(x: Any) -> Any:
     return lax.fori_loop(0, 5, trip, (x, lax.bitcast_convert_type(x.astype(jnp.float32), jnp.int16)))
 
 
+def looked_up(args: Any) -> Any:
+    """Each number leads to the next one, in tables of several types, from some of them outside."""
+    places, x = args
+
+    def trip(i: Any, carried: Any) -> Any:
+        at, total, flags = carried
+        found = jnp.take(SQUARE[:, 2] + x[0], at - 3, mode=("clip", "fill")[len(x) % 2], fill_value=0.5)
+        total = total + jnp.where(flags, found, x[at % len(x)]) + jnp.array(SQUARE).T[:, 2][at % 9]
+        flags = (jnp.array([True, False, True, True, False]) & (x[:5] < 0.5))[at % 5]
+        bytes_ = jnp.array([3, 250, 7], np.uint8)[(at % 3).astype(np.uint8)]
+        step = jnp.array([5, -7, 2, 100], np.int16)[jnp.abs(total).astype(np.int32) % 4]
+        return (at * 3 + i + bytes_ + step) % 11, total, flags
+
+    return lax.fori_loop(0, 7, trip, (places, x[0] * places, places > 3))
+
+
+def found(args: Any) -> Any:
+    return jnp.searchsorted(jnp.sort(args[0]), args[1]), jnp.searchsorted(jnp.sort(args[0]), args[1], side="right")
+
+
 LOOPS = [
+    (looked_up, ((np.arange(-4, 8, dtype=np.int32), X[:7]),), 1),
+    (looked_up, ((np.arange(35, dtype=np.int32).reshape(5, 7), X[:50]),), 1),
+    (looked_up, ((np.arange(70_001, dtype=np.int32), X[:50]),), 1),
+    (found, ((np.tile(UNUSUAL[:7], 60), np.tile(UNUSUAL[::-1][:7], 20)),), 2),
+    (found, ((X[::3], np.linspace(-2, 2, 40_003).astype(np.float32)),), 2),
     (other_widths, (np.array([1, 2**31 + 5, 77, 123456789], np.uint32),), 1),
     (newton, (np.float32(3),), 1),
     (special, (X,), 1),

@@ -57,7 +57,8 @@ class RegisterKernel:
         self.outputs = {i: self._buffer(f"%out_{i}", results[i]) for i in used}
         workgroups = max(1, min(lanes // _LEAST_SHARE, _MOST_WORKGROUPS))
         self._write(list(inputs.values()), [results[i] for i in used], workgroups)
-        self.executable = Executable(self.writer.out, inputs, list(self.outputs.values()), workgroups)
+        taken = {**inputs, **self.writer.tables}
+        self.executable = Executable(self.writer.out, taken, list(self.outputs.values()), workgroups)
 
     def replace(self, module: Any, name: str) -> None:
         """Put a call of the kernel in the place of the loop."""

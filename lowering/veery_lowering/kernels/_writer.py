@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.kernels._arithmetic import Lines, Unfit, elementwise, spelled, supported
-from veery_lowering.kernels._forms import stored
+from veery_lowering.kernels._arithmetic import ELEMENTWISE, Lines, Unfit, elementwise, is_half, spelled, supported
+from veery_lowering.kernels._forms import Buffer, row_major, stored
+from veery_lowering.kernels._indexed import gathered
 from veery_lowering.kernels._reading import detail_of, integers, static_shape
 
 _MOST_LINES = 4000
@@ -36,6 +37,7 @@ class Writer:
         lanes: the number of elements of the arrays that are kept in vectors; others have one.
         width: of these vectors; those of a trip over all elements begin at the index %start.
         inputs: what is used from outside, with its name in the text.
+        tables: arrays from outside in which elements are looked up.
         before: operations in the loop that depend on nothing in it and are to be moved out.
     """
 
@@ -43,6 +45,7 @@ class Writer:
         self.lanes, self.width = lanes, width
         self.out = Lines()
         self.inputs: dict[Any, Cells] = {}
+        self.tables: dict[Any, Buffer] = {}
         self.before: list[Any] = []
         self._env: dict[Any, Cells] = {}
         self._inside: set[Any] = set()
@@ -123,7 +126,7 @@ class Writer:
             raise Unfit(op.name)
         if name == "constant":
             return
-        if name in _MOVABLE and not any(x in self._inside for x in op.operands):
+        if not any(x in self._inside for x in op.operands) and self._may_move(op, name):
             self._move_out(op)
             return
         self._inside.update(op.results)
@@ -134,6 +137,11 @@ class Writer:
         else:
             write = _STRUCTURAL.get(name)
             self._env[op.results[0]] = write(self, op) if write else self._elementwise(op, name)
+
+    def _may_move(self, op: Any, name: str) -> bool:
+        """Whether what depends on nothing in the loop is computed before it."""
+        fits = math.prod(static_shape(op.results[0])) in (1, self.lanes)
+        return name in _MOVABLE or (name in ELEMENTWISE and not fits)
 
     def _move_out(self, op: Any) -> None:
         for x in op.operands:
@@ -217,11 +225,41 @@ class Writer:
             sizes[axis] = n
         return Cells(np.broadcast_to(x.names.reshape(sizes), shape), x.dtype)
 
+    def gather(self, op: Any) -> Cells:
+        """Elements of an array from outside, each at an index of its own."""
+        table, index = op.operands[0], self.read(op.operands[1])
+        windows, (shape, limits) = gathered(op), map(static_shape, (op.results[0], table))
+        dtype, of = hlo.dtype_of(table), index.dtype
+        alone = len(windows.mapped) == 1 and not windows.window and not windows.batched
+        if not (alone and index.lanes and self.in_lanes(shape, dtype)) or of == np.uint64 or table in self._inside:
+            raise Unfit("gather")
+        if math.prod(limits) > np.iinfo(np.int32).max or is_half(dtype):
+            raise Unfit("gather")
+        if table not in self.tables:
+            if hlo.is_constant(table):
+                self._move_out(table.owner)
+            self.tables[table] = Buffer(f"%table{len(self.tables)}", dtype, math.prod(limits))
+        buffer, wide, vector = self.tables[table], np.dtype(np.int32), self._shape(True)
+        (axis,) = windows.mapped
+        ends = [self.out.constant(min(n, np.iinfo(of).max), of, vector) for n in (0, limits[axis] - 1)]
+        place = elementwise(self.out, "clamp", "", [ends[0], index.names.item(), ends[1]], of, of, vector)
+        place = elementwise(self.out, "convert", "", [place], of, wide, vector)
+        if (stride := row_major(limits)[axis]) != 1:
+            factor = self.out.constant(stride, wide, vector)
+            place = elementwise(self.out, "multiply", "", [place, factor], wide, wide, vector)
+        held, flags = stored(dtype), np.dtype(bool)
+        every, none = self.out.constant(True, flags, vector), self.out.constant(0, held, vector)
+        types = f"{buffer.type}, {spelled(wide, vector)}, {spelled(flags, vector)}, {spelled(held, vector)}"
+        read = f"vector.gather {buffer.name}[{self.out.index(0)}] [{place}], {every}, {none} : {types}"
+        name = self.out.add(f"{read} into {spelled(held, vector)}")
+        name = elementwise(self.out, "convert", "", [name], held, dtype, vector)
+        return Cells(np.array(name, object), dtype, True)
+
     def to_store(self, name: str, dtype: np.dtype, lanes: bool) -> str:
         return elementwise(self.out, "convert", "", [name], dtype, stored(dtype), self._shape(lanes))
 
 
-_STRUCTURAL = {name: getattr(Writer, name) for name in ("reshape", "transpose", "broadcast_in_dim")}
+_STRUCTURAL = {name: getattr(Writer, name) for name in ("reshape", "transpose", "broadcast_in_dim", "gather")}
 
 
 def names_of(value: Cells) -> list[str]:
