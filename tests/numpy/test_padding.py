@@ -44,12 +44,23 @@ def test_options(mode, options, width):
     compare(FLOATS, width, mode, **options)
 
 
+@pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric", "wrap"])
+def test_few_borders_are_slices_and_many_lookups(mode):
+    borders = lambda width: str(veery.make_jaxpr(lambda x: jnp.pad(x, ((0, 0), (width, width)), mode))(FLOATS))
+    assert "gather" not in borders(3)
+    assert ("gather" in borders(40)) is (mode != "edge")
+    compare(FLOATS, ((0, 3), (40, 41)), mode)
+    compare(FLOATS[:1, :1], ((0, 3), (40, 0)), mode)
+
+
 @pytest.mark.compiler
 def test_compiled_and_differentiated():
     x = np.arange(3, dtype=np.float32)
     np.testing.assert_array_equal(veery.jit(lambda x: jnp.pad(x, (1, 2), "edge"))(x), np.pad(x, (1, 2), "edge"))
     gradient = veery.grad(lambda x: jnp.pad(x, (1, 2), "edge").sum())(x)
     np.testing.assert_array_equal(gradient, [2, 1, 3])
+    gradient = veery.grad(lambda x: (jnp.pad(x, (1, 2), "reflect") * jnp.arange(6.0)).sum())(x)
+    np.testing.assert_array_equal(gradient, [1 + 5, 0 + 2 + 4, 3])
 
 
 def test_bad_input():

@@ -194,7 +194,7 @@ def _with_statistics(x: Array, *, mode: str, widths: Widths, lengths: Widths | N
 
 @jit(static_argnames=("mode", "widths", "odd"))
 def _repeated(x: Array, *, mode: str, widths: Widths, odd: bool) -> Array:
-    """Borders of elements of the array itself, looked up at their positions."""
+    """Borders of elements of the array itself: slices of it where these are few, else looked up at their positions."""
     for axis, (before, after) in enumerate(widths):
         if not before and not after:
             continue
@@ -206,10 +206,49 @@ def _repeated(x: Array, *, mode: str, widths: Widths, odd: bool) -> Array:
                 f"jnp.pad: reflect_type='odd' needs a known size, that of axis {axis} is symbolic: {size}"
             )
         positions = _positions(size, before, after, mode)
-        looked_up = lax.index_take(x, (positions,), (axis,))
-        looked_up = lax.transpose(looked_up, [*range(1, axis + 1), 0, *range(axis + 1, x.ndim)]) if axis else looked_up
-        x = _odd(x, looked_up, positions, mode, axis, before) if odd else looked_up
+        even = _of_slices(x, positions, axis, before) if isinstance(positions, np.ndarray) else None
+        even = _looked_up(x, positions, axis) if even is None else even
+        x = _odd(x, even, positions, mode, axis, before) if odd else even
     return x
+
+
+def _looked_up(x: Array, positions: Any, axis: int) -> Array:
+    found = lax.index_take(x, (positions,), (axis,))
+    return lax.transpose(found, [*range(1, axis + 1), 0, *range(axis + 1, x.ndim)]) if axis else found
+
+
+_MOST_SLICES = 8  # of a border; the gradient of a lookup is a scatter
+
+
+def _of_slices(x: Array, positions: np.ndarray, axis: int, before: int) -> Array | None:
+    """The array between slices of it, backwards or repeated where the positions say so; None if these are many."""
+    inside = before + x.shape[axis]
+    first, last = (_runs(each) for each in (positions[:before], positions[inside:]))
+    if max(len(first), len(last)) > _MOST_SLICES:
+        return None
+
+    def part(run: np.ndarray) -> Array:
+        low, high = int(run.min()), int(run.max())
+        found = lax.slice_in_dim(x, low, high + 1, axis=axis)
+        if len(run) > 1 and low == high:
+            shape = (*x.shape[:axis], len(run), *x.shape[axis + 1 :])
+            return lax.broadcast_in_dim(found, shape, tuple(range(x.ndim)))
+        return lax.rev(found, (axis,)) if run[0] > run[-1] else found
+
+    return lax.concatenate([*map(part, first), x, *map(part, last)], axis)
+
+
+def _runs(positions: np.ndarray) -> list[np.ndarray]:
+    """Positions in parts that rise by one, fall by one, or stay."""
+    found, begin = [], 0
+    steps = np.diff(positions)
+    while begin < len(positions):
+        end = begin + 1
+        while end < len(positions) and steps[end - 1] == steps[begin] and abs(steps[begin]) <= 1:
+            end += 1
+        found.append(positions[begin:end])
+        begin = end
+    return found
 
 
 def _positions(size: Any, before: int, after: int, mode: str) -> Any:
