@@ -32,6 +32,17 @@ JOINS: dict[str, Callable[[Any], Any]] = {
     "with empty ones": lambda x: jnp.tanh(jnp.concatenate([x[:0], x, x[1:1], x * 2, x[:0]])[1:, ::-1]),
     "several": lambda x: (jnp.stack([x, x], 2), jnp.concatenate([x, x], 1), x * 2),
 }
+CROSSED: dict[str, Callable[[Any], Any]] = {
+    "backwards": lambda x: x[..., ::-1],
+    "backwards and back": lambda x: -x[::-1, ::-1] + x[::-1],
+    "every second": lambda x: (x[..., ::2], x[..., 1::2]),
+    "every third, backwards": lambda x: x[..., ::-3],
+    "every fourth of every second": lambda x: jnp.abs(x)[1::2, 3::4] * x[0, 0],
+    "every fifth": lambda x: x[:, ::5] * 2,
+    "of a product": lambda x: (x @ x.T)[:, ::-2],
+    "summed": lambda x: x[:, ::2].sum(1) + x[::-1, ::-1].max(1),
+    "chosen": lambda x: jnp.where(x[:, ::2] > 3, x[:, ::-2], x[:1, 1::2]),
+}
 MODES = "fill", "clip", "promise_in_bounds"
 
 
@@ -52,6 +63,16 @@ def agree(calls: list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]]) -> Non
 )
 def test_joins(dtype: Any, shape: tuple[int, ...]) -> None:
     agree([(fun, (array(shape, dtype),)) for fun in JOINS.values()])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.float16, bool], ids=str)
+def test_what_is_read_backwards_or_by_steps(dtype: Any) -> None:
+    x = array((131, 150), dtype)
+    kinds = "summed", "chosen", "of a product", "backwards and back", "every fourth of every second"
+    calls = [(fun, (x,)) for name, fun in CROSSED.items() if dtype is not bool or name not in kinds]
+    agree(
+        [*calls, *((CROSSED[name], (x.ravel(),)) for name in ("backwards", "every second", "every third, backwards"))]
+    )
 
 
 def indices(low: int, high: int, shape: Any, dtype: Any) -> np.ndarray:
@@ -155,7 +176,12 @@ I = np.arange(100, dtype=np.int32)
         (lambda x, i: x.at[i].add(1.0), (X.astype(np.float16), I), 0),
         (lambda x: jnp.stack([x, x], -1), (X.astype(np.float16),), 1),
         (lambda x: jnp.stack([x, x], -1), (X.astype(np.complex64),), 0),
-        (lambda x: x[::2] + 1, (X,), 0),
+        (lambda x: x[::2] + 1, (X,), 0),  # of rows
+        (lambda x: x[:, ::2] + 1, (X,), 1),
+        (lambda x: x[:, ::-1], (X,), 1),
+        (lambda x: x[:, ::5], (X,), 0),
+        (lambda x: x[:20, ::-1], (X,), 0),  # few
+        (lambda x: jnp.concatenate([x, x]), (X,), 1),
     ],
 )
 def test_which_become_kernels(fun: Callable[..., Any], args: tuple[np.ndarray, ...], count: int) -> None:

@@ -25,7 +25,7 @@ from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._buffered import BufferedKernel
 from veery_lowering.kernels._complex import LoopOfParts, holds_complex
 from veery_lowering.kernels._decisions import Decision as Decision, decided, decisions as decisions, locations
-from veery_lowering.kernels._joins import ROOTS, JoinKernel, root_of
+from veery_lowering.kernels._joins import ROOTS, JoinKernel, is_crossed, root_of
 from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwritten
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
 from veery_lowering.kernels._scatters import ScatterKernel
@@ -104,7 +104,7 @@ def fuse_moves(module: Any) -> int:
 def _fuse_moves(block: Any, module: Any) -> int:
     operations = list(block.operations)
     count = sum(_fuse_moves(inner, module) for op in operations for region in op.regions for inner in region.blocks)
-    rest = [op.results[0] for op in operations if op.name in ROOTS or op.name == "stablehlo.scatter"]
+    rest = [op.results[0] for op in operations if op.name in (*ROOTS, "stablehlo.scatter") or is_crossed(op)]
     places = {x: number for number, op in enumerate(operations) for x in op.results} if rest else {}
     refused: dict[Any, str] = {}  # as long as the block stays as it is
     while rest:
@@ -125,7 +125,10 @@ def _fuse_moves(block: Any, module: Any) -> int:
     return count
 
 
-_KINDS = {"concatenate": "join", "pad": "join", "gather": "lookup", "scatter": "scatter"}
+_KINDS = {
+    **dict.fromkeys(("concatenate", "pad"), "join"), **dict.fromkeys(("reverse", "slice"), "view"),
+    "gather": "lookup", "scatter": "scatter",
+}  # fmt: skip
 
 
 def _kernel(

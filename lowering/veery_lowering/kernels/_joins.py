@@ -22,7 +22,7 @@ from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, nodes, whole
 from veery_lowering.kernels._nests import ALTERNATING
 from veery_lowering.kernels._reading import integers, static_shape
 from veery_lowering.kernels._windows import CHEAP, Opaque, Parts, work_at, work_of
-from veery_lowering.mlir import base_name
+from veery_lowering.mlir import base_name, ir
 
 JOINS = frozenset(("stablehlo.concatenate", "stablehlo.pad"))
 ROOTS = JOINS | {"stablehlo.gather"}
@@ -36,6 +36,8 @@ _LEAST_SHARE = 1 << 13
 _MOST_WORKGROUPS = 64
 # Elements from which on copies and dispatches that write to their place at once are not worth fewer dispatches.
 _MANY = 1 << 14
+# Elements from which on what is read backwards or by steps is worth a kernel.
+_LEAST_CROSSED = 1 << 12
 
 
 class JoinKernel:
@@ -77,10 +79,12 @@ class JoinKernel:
         if sum(len(nodes(form)) for _, form in written) > _MOST_NODES:
             raise Unfit("many operations in many parts")
         made = {value.owner.name for value in self.inside}
-        if made.isdisjoint(ROOTS):
+        if made.isdisjoint(ROOTS) and not any(is_crossed(value.owner) for value in self.inside):
             raise Unfit("nothing is joined or looked up")
         if root.name in JOINS and "stablehlo.gather" not in made and all(place.is_contiguous for place, _ in written):
-            if math.prod(shape) >= _MANY or not any(isinstance(form, Lazy) for _, form in written):
+            computes = any(isinstance(form, Lazy) for _, form in written)
+            given = not computes and all(isinstance(x.owner, ir.Block) for x in self.body.inputs)
+            if not given and (math.prod(shape) >= _MANY or not computes):
                 raise Unfit("what IREE writes to its place")
         workgroups = max(1, min(math.prod(shape) // _LEAST_SHARE, _MOST_WORKGROUPS))
         self.body.nests.divide(workgroups)
@@ -96,6 +100,23 @@ class JoinKernel:
         """Put a call of the kernel in the place of what it computes."""
         self.executable.call(module, name, self.root, {self.output: self.result})
         erase(self.inside)
+
+
+def is_crossed(op: Any) -> bool:
+    """Whether an operation reads many elements backwards or by steps, as IREE does one by one, a vector's at once."""
+    name = base_name(op.name)
+    if name not in ("reverse", "slice"):
+        return False
+    try:
+        shape = static_shape(op.results[0])
+    except Unfit:
+        return False
+    rows = [axis for axis, n in enumerate(shape) if n > 1]
+    if math.prod(shape) < _LEAST_CROSSED or not rows:
+        return False
+    if name == "reverse":
+        return rows[-1] in integers(op.attributes["dimensions"])
+    return 1 < integers(op.attributes["strides"])[rows[-1]] <= ALTERNATING[-1]
 
 
 def _alternating(parts: Sequence[tuple[View, Form]]) -> list[list[tuple[View, Form]]]:

@@ -206,7 +206,7 @@ PASSES = (
     # What loops are left is seen now.
     Pass(
         Stage.SIMPLIFIED, fuse_moves, "each part of a join, and each step of a scatter, is a dispatch of its own",
-        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, about="concatenate gather pad scatter",
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, about="concatenate gather pad reverse scatter slice",
     ),
     Pass(
         Stage.SIMPLIFIED, redirect_dropped, "scatters write outside of their operands",
