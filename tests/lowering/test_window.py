@@ -10,8 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from support.compiled import results
+from support.interpreted import interpreted
 from support.jaxpr_graphs import Graph
 
+import veery
 from veery import lax, numpy as jnp
 
 RNG = np.random.default_rng(0)
@@ -42,6 +44,12 @@ CASES = [
     ((1, 8), (1, 1), ((0, 0), (7, 0)), (1, 1), (1, 1)),
     ((2, 3), (5, 1), ((0, 0), (1, 0)), (1, 1), (1, 2)),  # one window, with more behind it
     ((3, 2), (12, 1), ((1, 2), (0, 0)), (2, 1), (1, 1)),
+    ((5, 7), (1, 1), ((2, 2), (3, 3)), (1, 1), (1, 1)),  # wide ones, which overlap
+    ((4, 4), (1, 2), ((3, 3), (4, 4)), (1, 1), (2, 2)),
+    ((6, 5), (1, 1), ((2, 3), (2, 2)), (2, 1), (1, 1)),
+    ((3, 8), (2, 3), ((1, 1), (5, 6)), (1, 2), (1, 1)),
+    ((1, 13), (1, 1), ((0, 0), (12, 0)), (1, 1), (1, 1)),
+    ((4, 4), (4, 4), ((1, 1), (0, 0)), (1, 1), (1, 1)),
 ]
 
 
@@ -68,6 +76,23 @@ def test_reduce_window(dtype: type) -> None:
         )  # fmt: skip
         g.check(f"{name} {case}", out, expected.astype(dtype))
     g.run()
+
+
+def test_windows_of_numbers_that_are_not_finite() -> None:
+    x = np.array([1, np.nan, 3, 4, -np.inf, 6, 7, np.inf, 9, 10, 11, 12, 13, -0.0, -0.0, 16, 17, 1e30], np.float32)
+    fold = lambda init, op, width: lambda x: lax.reduce_window(x, np.float32(init), op, (width,), (1,), "VALID")
+    folds = {"sum": (0, lax.add), "max": (-np.inf, lax.max), "min": (np.inf, lax.min)}
+    calls = [(fold(*folds[name], width), (x,)) for name in folds for width in (2, 5, 11)]
+    for (fun, _), out in zip(calls, results(calls), strict=True):
+        np.testing.assert_array_equal(out, *veery.tree.leaves(interpreted(fun, x)))
+
+
+def test_sums_of_wide_windows_are_those_of_their_elements() -> None:
+    x = RNG.standard_normal((3, 4000)).astype(np.float32)
+    mean = lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 1000), (1, 1), "VALID") / 1000
+    (found,) = results([(mean, (x,))])
+    expected = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), 1000, 1).mean(-1)
+    np.testing.assert_allclose(found, expected, atol=1e-7)
 
 
 def test_general_window() -> None:
