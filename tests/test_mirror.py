@@ -317,6 +317,7 @@ ROWS = {
     "veery_lowering/compiler/handover": "xla/test_xla_devices",
     "veery_lowering/passes/stablehlo/donors": "xla/test_xla_devices",
     "veery_lowering/passes/stablehlo/drops": "lowering/test_gather_scatter lowering/test_moves",
+    "veery_lowering/passes/stablehlo/factors": "lowering/test_products",
     "veery_lowering/passes/stablehlo/ordering": "xla/test_xla_callbacks",
     "veery_lowering/passes/stablehlo/overlaps": "xla/test_overlaps",
     "veery_lowering/store/executables": "xla/test_xla_devices",

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import veery
 from veery import lax, numpy as jnp
+from veery_lowering.mlir import operations
+from veery_lowering.passes.simplification import inlined
+from veery_lowering.passes.stablehlo.factors import convert_factors
 
 _RNG = np.random.default_rng(0)
 
@@ -122,3 +126,41 @@ def test_a_wider_sum_of_bytes() -> None:
     u = _RNG.integers(0, 256, (5, 5)).astype(np.uint8)
     product = veery.jit(lambda a, b: lax.dot(a, b, preferred_element_type=np.int32))
     np.testing.assert_array_equal(product(u, u), u.astype(int) @ u)
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16], ids=["bfloat16", "float16"])
+def test_factors_of_large_products_are_converted_before(dtype: Any) -> None:
+    x, y = (_RNG.standard_normal(shape).astype(dtype) for shape in ((130, 70), (70, 133)))
+    wide = [z.astype(np.float64) for z in (x, y)]
+    twice = (2 * x.astype(np.float32)).astype(dtype).astype(np.float64)
+    product = veery.jit(lambda x, y: (x @ y, lax.dot(x * 2, y, preferred_element_type=np.float32), x[:5] @ y))
+    rounded, summed, few = product(x, y)
+    np.testing.assert_allclose(np.asarray(summed), twice @ wide[1], atol=1e-4)
+    np.testing.assert_allclose(np.asarray(rounded).astype(np.float64), wide[0] @ wide[1], rtol=1e-2, atol=1e-2)
+    np.testing.assert_allclose(np.asarray(few).astype(np.float64), wide[0][:5] @ wide[1], rtol=1e-2, atol=1e-2)
+    mixed = veery.jit(lambda x, y: x.astype(np.float32) @ y)(x, y.astype(np.float32))
+    np.testing.assert_allclose(np.asarray(mixed), wide[0] @ wide[1], atol=1e-4)
+    x[3, 5], y[7, 9] = np.inf, np.nan
+    expected = x.astype(np.float64) @ y.astype(np.float64)
+    np.testing.assert_array_equal(np.isfinite(np.asarray(product(x, y)[0])), np.isfinite(expected))
+
+
+def converted(fun: Any, *args: Any) -> list[str]:
+    """The types that products read, where factors are converted before."""
+    found: list[str] = []
+
+    def look(module: Any) -> None:
+        convert_factors(module)
+        found.extend(str(x.type) for op in operations(module) if op.name.endswith("dot_general") for x in op.operands)
+
+    inlined(veery.jit(fun).lower(*args)._lowered.module, look)
+    return found
+
+
+def test_which_factors_are_converted_before() -> None:
+    x, y = np.ones((128, 64), ml_dtypes.bfloat16), np.ones((64, 128), np.float32)
+    assert converted(lambda x: x @ x.T, x) == ["tensor<128x64xf32>", "tensor<64x128xf32>"]
+    assert converted(lambda x: x[1:] @ x.T, x) == ["tensor<127x64xbf16>", "tensor<64x128xbf16>"]
+    assert converted(lambda x: x[:, 1:] @ x[:, 1:].T, x) == ["tensor<128x63xbf16>", "tensor<63x128xbf16>"]
+    assert converted(lambda x, y: x.astype(np.float32) @ y, x, y) == ["tensor<128x64xf32>", "tensor<64x128xf32>"]
+    assert converted(lambda y: y.T @ y[:, :128], y) == ["tensor<128x64xf32>", "tensor<64x128xf32>"]

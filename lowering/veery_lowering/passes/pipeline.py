@@ -37,6 +37,7 @@ from veery_lowering.passes.stablehlo.crossings import part_crossed_reads
 from veery_lowering.passes.stablehlo.donation import reuse_donated
 from veery_lowering.passes.stablehlo.donors import mark_donors
 from veery_lowering.passes.stablehlo.drops import redirect_dropped
+from veery_lowering.passes.stablehlo.factors import convert_factors
 from veery_lowering.passes.stablehlo.folding import fold_constants
 from veery_lowering.passes.stablehlo.lookups import compute_columns
 from veery_lowering.passes.stablehlo.loops import settle
@@ -213,6 +214,10 @@ PASSES = (
         lambda s: s.backend == "cpu", about="scatter",
     ),
     Pass(Stage.SIMPLIFIED, settle_products, "products forget the signs of what was converted for them"),
+    Pass(
+        Stage.SIMPLIFIED, convert_factors, "products convert each element as often as they multiply it",
+        lambda s: s.backend == "cpu", about="dot_general",
+    ),
     # Behind what takes loops for kernels, which run in one thread, and what looks at the sums of products.
     Pass(
         Stage.SIMPLIFIED, reduce_in_stages, "one core sums a whole array",
