@@ -106,6 +106,8 @@ def test_top_k_of_long_rows_with_ties(dtype: type, k: int, monkeypatch: pytest.M
         order = sorted(range(40), key=lambda i: (not np.isnan(row[i]), -np.nan_to_num(row[i].real), i))
         assert place.tolist() == order[:k]
         np.testing.assert_array_equal(found, row[order[:k]])
+    for row, place in zip(values.reshape(6, 40), index.reshape(6, k)):
+        np.testing.assert_array_equal(HostTopK(k, "int32")(row)[1], place)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint8", "int64", "bool"])
@@ -138,3 +140,5 @@ def test_top_k_of_many(dtype: str, kind: str) -> None:
         expected = np.array(order)[:, :k].reshape(3, 2, k)
         np.testing.assert_array_equal(index, expected)
         np.testing.assert_array_equal(top, np.take_along_axis(x, expected, -1))
+        for row, found in zip(x.reshape(-1, 4001), index.reshape(-1, k)):
+            np.testing.assert_array_equal(HostTopK(k, "int32")(row)[1], found)
