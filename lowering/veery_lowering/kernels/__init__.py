@@ -1,4 +1,4 @@
-"""Loops over small arrays, and what moves elements, as kernels of our own, for the CPU.
+"""Loops over small arrays, and what moves elements, as kernels of our own, for the CPU; loops for Vulkan, too.
 
 IREE runs each trip of a loop as a dispatch or several: 2 us a trip and more, whatever is computed. A loop over arrays
 that are not large is one dispatch here, in one of two forms, tried in this order:
@@ -8,6 +8,8 @@ that are not large is one dispatch here, in one of two forms, tried in this orde
   vectors of their own: 50 trips of a Mandelbrot set of 200x300 take 0.17 ms, as dispatches of IREE's 2.4.
 - in buffers (`_buffered`): a trip is several loop nests, for products of matrices, reductions, slices, updates,
   branches, loops. 100 trips of `tanh(w @ h)`, 32x32, take 30 us, as dispatches of IREE's 0.52 ms.
+
+Shaders are written in like forms (`_invocations`), in which a trip of a loop cost 60 to 200 us.
 
 What the loop writes in part is copied before, so that no argument is ever changed.
 
@@ -25,6 +27,7 @@ from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._buffered import BufferedKernel
 from veery_lowering.kernels._complex import LoopOfParts, holds_complex
 from veery_lowering.kernels._decisions import Decision as Decision, decided, decisions as decisions, locations
+from veery_lowering.kernels._invocations import InvocationKernel, ShaderKernel, for_one_invocation
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, is_crossed, root_of
 from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwritten
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
@@ -34,18 +37,21 @@ from veery_lowering.mlir import base_name
 _logger = logging.getLogger(__name__)
 
 
-def fuse_loops(module: Any) -> int:
+Forms = Callable[[Any], Iterator[Callable[[], RegisterKernel | BufferedKernel | ShaderKernel]]]
+
+
+def fuse_loops(module: Any, backend: str = "cpu") -> int:
     """Make kernels of the loops of a module operation, in place, the outer ones where possible; returns how many."""
-    return sum(_fuse(block, module) for region in module.regions for block in region.blocks)
+    return sum(_fuse(block, module, _FORMS[backend]) for region in module.regions for block in region.blocks)
 
 
-def _fuse(block: Any, module: Any) -> int:
+def _fuse(block: Any, module: Any, forms: Forms) -> int:
     count = 0
     for op in list(block.operations):
-        if op.name == "stablehlo.while" and _make_kernel(op.operation, module):
+        if op.name == "stablehlo.while" and _make_kernel(op.operation, module, forms):
             count += 1
         else:
-            count += sum(_fuse(inner, module) for region in op.regions for inner in region.blocks)
+            count += sum(_fuse(inner, module, forms) for region in op.regions for inner in region.blocks)
     return count
 
 
@@ -162,12 +168,12 @@ def _unused(module: Any, start: str) -> str:
     return next(n for n in (f"{start}_{i}" for i in itertools.count()) if f'"{n}"' not in names)
 
 
-def _make_kernel(loop: Any, module: Any) -> bool:
+def _make_kernel(loop: Any, module: Any, forms: Forms) -> bool:
     if holds_complex(loop):
-        return _make_kernel_of_parts(loop, module)
+        return _make_kernel_of_parts(loop, module, forms)
     name, places = _unused(module, "veery_loop"), locations([loop])
     reasons = []
-    for make in _forms(loop):
+    for make in forms(loop):
         try:
             kernel = make()
             kernel.replace(module, name)
@@ -184,7 +190,7 @@ def _make_kernel(loop: Any, module: Any) -> bool:
     return False
 
 
-def _make_kernel_of_parts(loop: Any, module: Any) -> bool:
+def _make_kernel_of_parts(loop: Any, module: Any, forms: Forms) -> bool:
     try:
         parts = LoopOfParts(loop)
     except Unfit as unfit:
@@ -194,7 +200,7 @@ def _make_kernel_of_parts(loop: Any, module: Any) -> bool:
         # The program is right without the kernel, only slower.
         _logger.warning("a loop could not be written in parts; IREE runs its trips", exc_info=True)
         return False
-    made = _make_kernel(parts.loop, module)
+    made = _make_kernel(parts.loop, module, forms)
     if made:
         loop.erase()
     else:
@@ -202,7 +208,16 @@ def _make_kernel_of_parts(loop: Any, module: Any) -> bool:
     return made
 
 
-def _forms(loop: Any) -> Iterator[Callable[[], RegisterKernel | BufferedKernel]]:
+def _on_the_cpu(loop: Any) -> Iterator[Callable[[], RegisterKernel | BufferedKernel]]:
     if lanes := lanes_of(loop):
         yield lambda: RegisterKernel(loop, lanes)
     yield lambda: BufferedKernel(loop)
+
+
+def _in_shaders(loop: Any) -> Iterator[Callable[[], ShaderKernel]]:
+    if lanes := lanes_of(loop):
+        yield lambda: ShaderKernel(loop, lambda loop: InvocationKernel(loop, lanes))
+    yield lambda: ShaderKernel(loop, for_one_invocation)
+
+
+_FORMS: dict[str, Forms] = {"cpu": _on_the_cpu, "vulkan": _in_shaders}

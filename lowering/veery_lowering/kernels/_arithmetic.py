@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +19,9 @@ class Lines:
 
     Attributes:
         exact: names of float32 that bfloat16 has.
+        rounds: the most that the loops that are written make, in all.
+        steps: the most lines that these execute.
+        last: both, of what was repeated last.
     """
 
     head: list[str] = field(default_factory=list)
@@ -25,6 +29,11 @@ class Lines:
     lines: list[str] = field(default_factory=list)
     exact: set[str] = field(default_factory=set)
     names: int = 0
+    rounds: float = 0
+    steps: float = 0
+    last: tuple[float, float] = (0, 0)
+    _times: float = 1
+    _counted: int = 0
     _made: dict[str, str] = field(default_factory=dict)
     _integers: dict[str, int] = field(default_factory=dict)
 
@@ -37,6 +46,23 @@ class Lines:
         name = self.new()
         self.lines.append(f"{name} = {text}")
         return name
+
+    @contextmanager
+    def repeated(self, times: float) -> Iterator[None]:
+        """What is written within is repeated so many times."""
+        self._count()
+        before, rounds, steps = self._times, self.rounds, self.steps
+        self._times *= times
+        self.rounds += self._times
+        yield
+        self._count()
+        self._times = before
+        self.last = (self.rounds - rounds, self.steps - steps)
+
+    def _count(self) -> None:
+        """Count the lines that were written since this was called before."""
+        self.steps += (len(self.lines) - self._counted) * self._times
+        self._counted = len(self.lines)
 
     def constant(self, value: object, dtype: np.dtype, shape: str) -> str:
         """A constant; `shape` is "" for a scalar, else as in "8x"."""

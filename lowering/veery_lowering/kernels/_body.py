@@ -16,12 +16,12 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Lines, Unfit, spelled, supported
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Taken, Uniform, View, leaves, whole
-from veery_lowering.kernels._nests import Nests, Point
+from veery_lowering.kernels._nests import CPU, Machine, Nests, Point
 from veery_lowering.kernels._reading import detail_of, read_later, static_shape
+from veery_lowering.kernels._rounds import most_trips
 from veery_lowering.mlir import ir
 
-# Bytes of the stack that a kernel takes (IREE allows 32 kB), and of memory beyond that, a result that nobody reads.
-_MOST_STACK = 16 << 10
+# Bytes of memory beyond the stack, a result that nobody reads.
 _MOST_SCRATCH = 4 << 20
 # Elements of an array that a loop begins with. IREE updates larger ones in place, which costs less than the copy.
 _MOST_COPIED = 1 << 18
@@ -49,9 +49,9 @@ class Body:
         in_place: names of the buffers that a trip writes to before its end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, machine: Machine = CPU) -> None:
         self.out = Lines()
-        self.nests = Nests(self.out)
+        self.nests = Nests(self.out, machine)
         self.inputs: dict[Any, Buffer] = {}
         self.scratch: list[Buffer] = []
         self.before: list[Any] = []
@@ -102,7 +102,7 @@ class Body:
         """New memory."""
         buffer = Buffer(self.out.new(), dtype, math.prod(shape))
         size = buffer.size * dtype.itemsize
-        if self._stack + size <= _MOST_STACK:
+        if self._stack + size <= self.nests.machine.stack:
             self._stack += size
             self.out.head.append(f"{buffer.name} = memref.alloca() : {buffer.type}")
         else:
@@ -211,8 +211,8 @@ class Body:
         types = [checked(x) for x in loop.operands]
         return [self.temporary(shape, dtype) if math.prod(shape) > 1 else None for shape, dtype in types]
 
-    def loop(self, loop: Any, places: Sequence[View | None]) -> None:
-        """Write a loop whose arrays are in these places."""
+    def loop(self, loop: Any, places: Sequence[View | None], times: float | None = None) -> None:
+        """Write a loop whose arrays are in these places; `times` are its trips, as `repeated` counts them."""
         condition, body = (region.blocks[0] for region in loop.regions)
         starts = []
         for place, x in zip(places, loop.operands):
@@ -230,13 +230,14 @@ class Body:
         results = f"{result}:{len(types)} = " if types else ""
         lines.append(f"{results}scf.while ({carried}) : ({joined}) -> ({joined}) {{")
         typed = f" : {joined}" if types else ""
-        with self.nests.apart():
-            (goes_on,) = self.block(condition, _forms(places, dtypes, names[0]))
-            lines.append(f"scf.condition({self.number(goes_on)}) {', '.join(names[0])}{typed}")
-        arguments = ", ".join(f"{a}: {t}" for a, t in zip(names[1], types))
-        lines += ["} do {", *([f"^bb0({arguments}):"] if types else [])]
-        with self.nests.apart():
-            self._trip(body, places, _forms(places, dtypes, names[1]), typed)
+        with self.out.repeated(most_trips(loop) if times is None else times):
+            with self.nests.apart():
+                (goes_on,) = self.block(condition, _forms(places, dtypes, names[0]))
+                lines.append(f"scf.condition({self.number(goes_on)}) {', '.join(names[0])}{typed}")
+            arguments = ", ".join(f"{a}: {t}" for a, t in zip(names[1], types))
+            lines += ["} do {", *([f"^bb0({arguments}):"] if types else [])]
+            with self.nests.apart():
+                self._trip(body, places, _forms(places, dtypes, names[1]), typed)
         lines.append("}")
         for x, form in zip(loop.results, _forms(places, dtypes, [f"{result}#{i}" for i in range(len(types))])):
             self.set(x, form)

@@ -6,23 +6,28 @@ import math
 from typing import Any
 
 from veery_lowering.kernels import _control, _indexed, _moves, _sliding, _sums  # noqa: F401  (each registers what it writes)
+from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Uniform, View, whole
+from veery_lowering.kernels._nests import CPU, Machine
 from veery_lowering.kernels._placing import move_out
 
 
 class BufferedKernel:
-    """A loop as an executable that reads and writes buffers.
+    """A loop as an executable that reads and writes buffers, in one thread.
+
+    Attributes:
+        rounds, steps: of a trip, those of the loops within it counted.
+        once: the rounds before the first trip.
 
     Raises:
         Unfit: the loop cannot be written so.
     """
 
-    form = "in buffers"
-
-    def __init__(self, loop: Any) -> None:
-        self.loop, self.body = loop, Body()
+    def __init__(self, loop: Any, machine: Machine = CPU) -> None:
+        self.form = "in buffers" if machine.has_vectors else "in one invocation"
+        self.loop, self.body = loop, Body(machine)
         used = [any(True for _ in x.uses) for x in loop.results]
         types = [checked(x) for x in loop.operands]
         self.outputs = {
@@ -35,7 +40,11 @@ class BufferedKernel:
             else:
                 places.append(whole(self.outputs[i], shape) if used[i] else self.body.temporary(shape, dtype))
         self.body.invariants(loop)
-        self.body.loop(loop, places)
+        self.body.loop(loop, places, 1)
+        self.rounds, self.steps = self.body.out.last
+        self.once = self.body.out.rounds - self.rounds
+        if self.steps > machine.most_steps:
+            raise Unfit("a trip is too long for one invocation")
         for i, place in enumerate(places):
             if place is None and used[i]:
                 form = self.body.read(loop.results[i])
@@ -43,7 +52,7 @@ class BufferedKernel:
                 self.body.nests.store(form.name, whole(self.outputs[i], (1,)), Affine(), 0, 1)
 
         self.executable = Executable(
-            self.body.out, self.body.inputs, list(self.outputs.values()), scratch=self.body.scratch
+            self.body.out, self.body.inputs, list(self.outputs.values()), scratch=self.body.scratch, group=machine.group
         )
 
     def replace(self, module: Any, name: str) -> None:

@@ -17,7 +17,7 @@ class Decision:
         kind: one of these words.
         locations: where its operations come from, the first one's first, as MLIR has it.
         kernel: the name of the kernel that was made of it; "" if IREE makes its dispatches.
-        form: of a kernel, which: "in registers", "in buffers", "in one piece".
+        form: of a kernel, which: "in registers", "in buffers", "in invocations", "in one invocation", "in one piece".
         workgroups: of a kernel, how many run it.
         reasons: why it has no kernel, or not one of the forms tried before.
     """

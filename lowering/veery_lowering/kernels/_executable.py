@@ -12,6 +12,9 @@ from veery_lowering.kernels._forms import Buffer
 from veery_lowering.kernels._placing import MOST_BINDINGS, packed, unpacked
 from veery_lowering.mlir import ir
 
+# How IREE compiles a shader that is written out: as it is.
+_SHADER = "#iree_gpu.spirv_pipeline<BaseLowering>"
+
 
 class Executable:
     """What was written, as a dispatch.
@@ -22,6 +25,7 @@ class Executable:
         outputs: the buffers of the results.
         workgroups: how many run it.
         scratch: memory beyond the stack.
+        group: the invocations of a workgroup, on GPUs; 0 on the CPU.
 
     Raises:
         Unfit: it has more buffers than a dispatch may have.
@@ -34,13 +38,13 @@ class Executable:
         outputs: Sequence[Buffer],
         workgroups: int = 1,
         scratch: Sequence[Buffer] = (),
+        group: int = 0,
     ) -> None:
-        self.out, self.inputs, self.workgroups, self.scratch = out, inputs, workgroups, scratch
+        self.out, self.inputs, self.workgroups, self.scratch, self.group = out, inputs, workgroups, scratch, group
         self.taken, self.made = bindings(inputs.values()), bindings(outputs)
-        if len(self.taken) + len(self.made) + bool(scratch) > MOST_BINDINGS:
-            taken, made = (bindings(given, shared=True) for given in (inputs.values(), outputs))
-            self.taken, self.made = taken, made
-        if len(self.taken) + len(self.made) + bool(scratch) > MOST_BINDINGS:
+        if self._count > MOST_BINDINGS and not group:
+            self.taken, self.made = (bindings(given, shared=True) for given in (inputs.values(), outputs))
+        if self._count > MOST_BINDINGS:
             raise Unfit("more buffers than a dispatch has")
 
     def call(self, module: Any, name: str, before: Any, results: Mapping[Buffer, Any]) -> None:
@@ -69,6 +73,8 @@ class Executable:
         access = ["ReadOnly|Indirect"] * len(inputs) + ["Indirect"] * len(outputs)
         listed = ", ".join(f'#hal.pipeline.binding<storage_buffer, "{flags}">' for flags in access)
         layout = f"#hal.pipeline.layout<bindings = [{listed}], flags = Indirect>"
+        lowering = f"#iree_codegen.translation_info<pipeline = {_SHADER} workgroup_size = [{self.group}, 1, 1]>"
+        how = f" attributes {{translation_info = {lowering}}}" if self.group else ""
         return f"""
 hal.executable.source private @{name}_code {{
   hal.executable.export public @{name}_run ordinal(0) layout({layout})
@@ -78,7 +84,7 @@ hal.executable.source private @{name}_code {{
     hal.return %count, %one, %one : index, index, index
   }}
   builtin.module {{
-    func.func @{name}_run() {{
+    func.func @{name}_run(){how} {{
 {chr(10).join(self._lines(layout, [*inputs, *outputs]))}
       return
     }}
@@ -90,8 +96,14 @@ func.func private @{name}({given}) -> ({made}) {{
 }}
 """
 
+    @property
+    def _count(self) -> int:
+        return len(self.taken) + len(self.made) + len(self._scratch())
+
     def _scratch(self) -> list[Binding]:
-        """The memory beyond the stack as one binding."""
+        """The memory beyond the stack: as one binding, but shaders have no views of other types."""
+        if self.group:
+            return bindings(self.scratch)
         return [Binding("i8", tuple(self.scratch))] if self.scratch else []
 
     def _lines(self, layout: str, given: Sequence[Binding]) -> list[str]:

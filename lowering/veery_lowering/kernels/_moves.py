@@ -13,7 +13,6 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Unfit, elementwise
 from veery_lowering.kernels._body import Body, checked, is_last_use, writes
 from veery_lowering.kernels._forms import Affine, Form, Lazy, Uniform, View, changed, leaves
-from veery_lowering.kernels._nests import chunks
 from veery_lowering.kernels._reading import integers, static_shape
 from veery_lowering.mlir import ir
 
@@ -85,7 +84,7 @@ def _iota(body: Body, op: Any) -> Form:
     shape, dtype = checked(op.results[0])
     axis = ir.IntegerAttr(op.attributes["iota_dimension"]).value
     numbers, line = np.arange(shape[axis]).astype(dtype), body.temporary(shape[axis : axis + 1], dtype)
-    for width, starts in chunks(shape[axis], dtype, False):
+    for width, starts in body.nests.chunks(shape[axis], dtype, False):
         for start in starts:
             name = body.out.constants(numbers[start : start + width])
             body.nests.store(name, line, Affine(start), 1, width)

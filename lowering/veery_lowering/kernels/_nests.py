@@ -47,13 +47,38 @@ _UNROLLED = 4
 # Rows of a sum that are added up at the same time: what they share is read once.
 _ROWS = 4
 _MOST_LINES = 6000
-# Above these a trip is so much work that IREE's own dispatches are worth their 2 us, and use all cores: 20 products of
-# 256x256 take 23 ms here, 10 ms as dispatches, 50 of 128x128 2.7 and 3.5 ms.
-_MOST_ELEMENTS = 1 << 15
-_MOST_TERMS = 1 << 21
 # In instructions: reading one element for all lanes, and adding up the lanes.
 _READ_OF_ALL = 0.5
 _SUM_OF_LANES = 8
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What nests are written for.
+
+    Attributes:
+        has_vectors: whether several elements are taken at once.
+        stack: bytes of it that a kernel may take; the rest is memory that the dispatch is given.
+        group: the invocations of a workgroup; 0 on the CPU.
+        most_elements, most_terms: of a nest, and of a sum; above these it is so much work that dispatches of IREE's are
+            worth what they cost.
+        most_steps: of a trip; likewise.
+    """
+
+    has_vectors: bool
+    stack: int
+    group: int
+    most_elements: int
+    most_terms: int
+    most_steps: float = math.inf
+
+
+# A dispatch costs 2 us, and uses all cores: 20 products of 256x256 take 23 ms here, 10 ms as dispatches, 50 of 128x128
+# 2.7 and 3.5 ms. IREE allows 32 kB of stack.
+CPU = Machine(True, 16 << 10, 0, 1 << 15, 1 << 21)
+# One invocation of a shader. A step takes llvmpipe 4 ns and a GPU 5 to 20, a trip that is several dispatches, and a
+# condition that the host reads, 60 to 200 us: 100 trips of `tanh(h @ w)`, h of 16, take 0.5 ms for 20.
+INVOCATION = Machine(False, 0, 1, 1 << 10, 1 << 12, 1 << 13)
 
 Step = Callable[[str, "Point"], str]  # from what was added up so far, and a point, to the next
 
@@ -170,10 +195,11 @@ class Nests:
 
     Args:
         out: where the lines go.
+        machine: what they are written for.
     """
 
-    def __init__(self, out: Lines) -> None:
-        self.out = out
+    def __init__(self, out: Lines, machine: Machine = CPU) -> None:
+        self.out, self.machine = out, machine
         self._known: list[dict[object, str]] = [{}]
         self._workgroups, self._workgroup = 1, ""
 
@@ -302,18 +328,18 @@ class Nests:
 
     # Nests.
 
-    def fill(self, target: View, form: Form, most: int = _MOST_ELEMENTS) -> None:
+    def fill(self, target: View, form: Form, most: int = 0) -> None:
         """Write a value to memory, element by element.
 
         Args:
             target: where it goes.
             form: the value, an expression of arrays of the target's shape.
-            most: the number of elements from which on IREE's own dispatches are faster.
+            most: the number of elements from which on IREE's own dispatches are faster, if that is not the machine's.
 
         Raises:
             Unfit: it has more.
         """
-        if math.prod(target.shape) > most:
+        if math.prod(target.shape) > (most or self.machine.most_elements):
             raise Unfit("a large array")
         views = [target, *leaves(form)]
         axes = merged(target.shape, views)
@@ -327,7 +353,7 @@ class Nests:
 
         def row(place: Sequence[tuple[Axis, Affine]]) -> None:
             strided = lane is not None and abs(lane.strides[0]) != 1
-            for width, starts in chunks(lane.size if lane else 1, form.dtype, strided):
+            for width, starts in self.chunks(lane.size if lane else 1, form.dtype, strided):
                 each = self._part if lane is shared and self._workgroups > 1 else self.each
                 each(starts, lambda start, width=width: write(width, start, place))  # type: ignore[misc]
 
@@ -347,7 +373,7 @@ class Nests:
             point.store(self._alternating([point.vector(form) for form in forms], first.dtype, width), first, count)
 
         def row(place: Sequence[tuple[Axis, Affine]]) -> None:
-            for width, starts in chunks(lane.size, first.dtype, True):
+            for width, starts in self.chunks(lane.size, first.dtype, True):
                 each = self._part if lane is shared and self._workgroups > 1 else self.each
                 each(starts, lambda start, width=width: write(width, start, place))  # type: ignore[misc]
 
@@ -370,6 +396,17 @@ class Nests:
             length *= 2
         type_, order = spelled(dtype, f"{length}x"), [k * width + i for i in range(width) for k in range(count)]
         return self.out.add(f"vector.shuffle {rest[0]}, {rest[1]} {order} : {type_}, {type_}")
+
+    def chunks(self, size: int, dtype: np.dtype, strided: bool) -> list[tuple[int, range]]:
+        """Widths of vectors that cover an axis, and where they start."""
+        if not self.machine.has_vectors:
+            return [(1, range(size))] if size else []
+        register = _REGISTER // dtype.itemsize if dtype.itemsize > 1 else _REGISTER // 4
+        whole = size - size % register
+        counts = (1,) if strided else _REGISTERS
+        width = next((register * k for k in counts if whole and whole % (register * k) == 0), 0)
+        parts = [(width, range(0, whole, width))] if width else []
+        return parts + ([(size - whole, range(whole, size, size - whole))] if size > whole else [])
 
     def _shared(self, axes: Sequence[Axis], lane: Axis | None) -> Axis | None:
         """The axis along which a nest is divided between workgroups: the first that is long enough for all of them."""
@@ -413,7 +450,7 @@ class Nests:
         index, out = self.out.new(), self.out
         first, last, step = map(out.index, (numbers.start, numbers.stop, numbers.step))
         out.lines.append(f"scf.for {index} = {first} to {last} step {step} {{")
-        with self.region():
+        with self.region(), out.repeated(len(numbers)):
             body(Affine.of(index))
         out.lines.append("}")
 
@@ -440,7 +477,7 @@ class Nests:
             combine: makes one of two sums of a shape ("" or "8x").
             kind: how `vector.reduction` calls that; None if it cannot.
         """
-        if math.prod(shape) > _MOST_TERMS:
+        if math.prod(shape) > self.machine.most_terms:
             raise Unfit("a large sum")
         views = [target, *{id(v): v for form in forms for v in leaves(form)}.values()]
         axes = merged(shape, views)
@@ -455,7 +492,9 @@ class Nests:
         dtype = target.dtype
 
         def block(count: int, row: Affine, place: Sequence[tuple[Axis, Affine]]) -> None:
-            for width, starts in chunks(lane.size if lane else 1, dtype, lane is not None and lane.strides[0] != 1):
+            for width, starts in self.chunks(
+                lane.size if lane else 1, dtype, lane is not None and lane.strides[0] != 1
+            ):
 
                 def write(start_at: Affine, width: int = width) -> None:
                     base = Point(self, views, width, lane).moved([*place, *([(lane, start_at)] if lane else [])])
@@ -502,7 +541,7 @@ class Nests:
         types = ", ".join([type_] * len(totals))
         bounds = f"{index} = {first} to {last} step {step}"
         out.lines.append(f"{result}:{len(totals)} = scf.for {bounds} iter_args({carried}) -> ({types}) {{")
-        with self.region():
+        with self.region(), out.repeated(len(numbers)):
             ends = body(Affine.of(index), inside)
         out.lines += [f"scf.yield {', '.join(ends)} : {types}", "}"]
         return [f"{result}#{i}" for i in range(len(totals))]
@@ -524,7 +563,7 @@ class Nests:
 
         def write(place: Sequence[tuple[Axis, Affine]]) -> None:
             total = start
-            for width, starts in chunks(lane.size, dtype, False):
+            for width, starts in self.chunks(lane.size, dtype, False):
                 first = Point(self, views, width, lane).moved([*place, (lane, Affine(starts.start))])
                 begin = self.spread(self.out.constant(NEUTRAL[kind](dtype), dtype, ""), dtype, width)
                 over = Axis(len(starts), tuple(s * starts.step for s in lane.strides))
@@ -587,13 +626,3 @@ def _lane(axes: Sequence[Axis], may_sum: bool) -> Axis | None:
         return reads / width + result / depth
 
     return min((axis for axis in axes if may_sum or axis.strides[0]), key=cost, default=None)
-
-
-def chunks(size: int, dtype: np.dtype, strided: bool) -> list[tuple[int, range]]:
-    """Widths of vectors that cover an axis, and where they start."""
-    register = _REGISTER // dtype.itemsize if dtype.itemsize > 1 else _REGISTER // 4
-    whole = size - size % register
-    counts = (1,) if strided else _REGISTERS
-    width = next((register * k for k in counts if whole and whole % (register * k) == 0), 0)
-    parts = [(width, range(0, whole, width))] if width else []
-    return parts + ([(size - whole, range(whole, size, size - whole))] if size > whole else [])

@@ -9,7 +9,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 
-# Buffers of a dispatch on the CPU.
+# Buffers of a dispatch.
 MOST_BINDINGS = 32
 
 

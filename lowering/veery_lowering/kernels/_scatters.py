@@ -23,7 +23,7 @@ from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Uniform, View, changed, leaves, whole
 from veery_lowering.kernels._indexed import combination, replaces, scattered
 from veery_lowering.kernels._joins import JOINS, computed, erase
-from veery_lowering.kernels._nests import Axis, Point, chunks, merged
+from veery_lowering.kernels._nests import Axis, Point, merged
 from veery_lowering.kernels._reading import static_shape
 from veery_lowering.kernels._windows import Cut, Opaque, Parts, Window
 from veery_lowering.mlir import maker
@@ -112,7 +112,7 @@ class ScatterKernel:
                 number, update = (self._lane(name, form, width, k) for name, form in zip(names, forms))
                 self._add(number, numbers, Uniform(update, self.dtype), lambda at: View(self.target, (1,), (1,), at))
 
-        for width, starts in chunks(self.points, numbers.dtype, True):
+        for width, starts in self.body.nests.chunks(self.points, numbers.dtype, True):
             nests.each(starts, lambda begin, width=width: add(width, begin))  # type: ignore[misc]
         nests.forget()
 

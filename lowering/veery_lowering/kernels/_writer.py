@@ -15,6 +15,7 @@ from veery_lowering.kernels._arithmetic import ELEMENTWISE, Lines, Unfit, elemen
 from veery_lowering.kernels._forms import Buffer, row_major, stored
 from veery_lowering.kernels._indexed import gathered
 from veery_lowering.kernels._reading import detail_of, integers, static_shape
+from veery_lowering.kernels._rounds import most_trips
 
 _MOST_LINES = 4000
 # Operations that are moved out of the loop where they depend on nothing in it.
@@ -35,7 +36,8 @@ class Writer:
 
     Attributes:
         lanes: the number of elements of the arrays that are kept in vectors; others have one.
-        width: of these vectors; those of a trip over all elements begin at the index %start.
+        width: of these vectors; those of a trip over all elements begin at the index %start. 0 where the text is for
+            one element.
         inputs: what is used from outside, with its name in the text.
         tables: arrays from outside in which elements are looked up.
         before: operations in the loop that depend on nothing in it and are to be moved out.
@@ -81,7 +83,7 @@ class Writer:
         return spelled(value.dtype, self._shape(value.lanes))
 
     def _shape(self, lanes: bool) -> str:
-        return f"{self.width}x" if lanes else ""
+        return f"{self.width}x" if lanes and self.width else ""
 
     def _from_outside(self, value: Any) -> Cells:
         return self.splat(value) or self.input(value)
@@ -150,8 +152,8 @@ class Writer:
         if op not in self.before:
             self.before.append(op)
 
-    def loop(self, op: Any, starts: Sequence[Cells]) -> list[Cells]:
-        """Write a loop; returns its results."""
+    def loop(self, op: Any, starts: Sequence[Cells], times: float | None = None) -> list[Cells]:
+        """Write a loop; returns its results. `times` are its trips, as `repeated` counts them."""
         condition, body = (region.blocks[0] for region in op.regions)
         types = [self.type(value) for value in starts for _ in names_of(value)]
         joined, lines = ", ".join(types), self.out.lines
@@ -160,12 +162,13 @@ class Writer:
         result = self.out.new()
         carried = ", ".join(f"{a} = {b}" for a, b in pairs)
         lines.append(f"{result}:{len(types)} = scf.while ({carried}) : ({joined}) -> ({joined}) {{")
-        (goes_on,) = self.block(condition, before)
-        names = ", ".join(itertools.chain(*map(names_of, before)))
-        lines.append(f"scf.condition({self.scalar(goes_on)}) {names} : {joined}")
-        arguments = ", ".join(f"{a}: {t}" for a, t in zip(itertools.chain(*map(names_of, inside)), types))
-        lines += ["} do {", f"^bb0({arguments}):"]
-        ends = [self.read(x) for x in self.block(body, inside)]
+        with self.out.repeated(most_trips(op) if times is None else times):
+            (goes_on,) = self.block(condition, before)
+            names = ", ".join(itertools.chain(*map(names_of, before)))
+            lines.append(f"scf.condition({self.scalar(goes_on)}) {names} : {joined}")
+            arguments = ", ".join(f"{a}: {t}" for a, t in zip(itertools.chain(*map(names_of, inside)), types))
+            lines += ["} do {", f"^bb0({arguments}):"]
+            ends = [self.read(x) for x in self.block(body, inside)]
         for start, end in zip(starts, ends):
             if start.lanes != end.lanes:
                 raise Unfit("a value changes its form")
@@ -196,7 +199,7 @@ class Writer:
     def _spread(self, x: Cells) -> str:
         """A value as a vector."""
         name = str(x.names.item())
-        if x.lanes:
+        if x.lanes or not self.width:
             return name
         vector = spelled(x.dtype, self._shape(True))
         return self.out.add(f"vector.broadcast {name} : {spelled(x.dtype)} to {vector}")
@@ -247,13 +250,21 @@ class Writer:
         if (stride := row_major(limits)[axis]) != 1:
             factor = self.out.constant(stride, wide, vector)
             place = elementwise(self.out, "multiply", "", [place, factor], wide, wide, vector)
-        held, flags = stored(dtype), np.dtype(bool)
+        held = stored(dtype)
+        name = self._looked_up(buffer, place, held)
+        name = elementwise(self.out, "convert", "", [name], held, dtype, vector)
+        return Cells(np.array(name, object), dtype, True)
+
+    def _looked_up(self, buffer: Buffer, place: str, held: np.dtype) -> str:
+        """The elements of a buffer at places of type int32."""
+        wide, flags, vector = np.dtype(np.int32), np.dtype(bool), self._shape(True)
+        if not vector:
+            index = self.out.add(f"arith.index_cast {place} : i32 to index")
+            return self.out.add(f"memref.load {buffer.name}[{index}] : {buffer.type}")
         every, none = self.out.constant(True, flags, vector), self.out.constant(0, held, vector)
         types = f"{buffer.type}, {spelled(wide, vector)}, {spelled(flags, vector)}, {spelled(held, vector)}"
         read = f"vector.gather {buffer.name}[{self.out.index(0)}] [{place}], {every}, {none} : {types}"
-        name = self.out.add(f"{read} into {spelled(held, vector)}")
-        name = elementwise(self.out, "convert", "", [name], held, dtype, vector)
-        return Cells(np.array(name, object), dtype, True)
+        return self.out.add(f"{read} into {spelled(held, vector)}")
 
     def to_store(self, name: str, dtype: np.dtype, lanes: bool) -> str:
         return elementwise(self.out, "convert", "", [name], dtype, stored(dtype), self._shape(lanes))

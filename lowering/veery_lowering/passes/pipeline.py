@@ -198,7 +198,7 @@ PASSES = (
     # Loops in functions are seen now; `settle` is for those that are left to IREE.
     Pass(
         Stage.SIMPLIFIED, fuse_loops, "a trip of a loop costs a dispatch",
-        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, about="while",
+        lambda s: s.backend in ("cpu", "vulkan") and s.fusion is Fusion.FULL, lambda s: (s.backend,), about="while",
     ),
     Pass(
         Stage.SIMPLIFIED, fuse_pieces, "each reduction, product and join is a dispatch, however small",

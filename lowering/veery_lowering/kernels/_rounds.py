@@ -1,0 +1,114 @@
+"""How many rounds a loop makes, and loops that make a part of their rounds at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.mlir import ir, maker, terminator
+from veery_lowering.stablehlo import Value
+
+
+def most_trips(loop: Any) -> float:
+    """The trips of a loop, where they are not known infinity."""
+    trips = trips_of(loop)
+    return math.inf if trips is None else trips
+
+
+def trips_of(loop: Any) -> int | None:
+    """The trips of a loop that counts from one known integer to another; None for other loops."""
+    condition, body = (region.blocks[0] for region in loop.regions)
+    (goes_on,) = terminator(condition).operands
+    if maker(goes_on) != "stablehlo.compare" or hlo.direction_of(goes_on.owner) != "LT":
+        return None
+    test = goes_on.owner
+    places = [i for i, argument in enumerate(condition.arguments) if argument == test.operands[0]]
+    if not places or hlo.dtype_of(test.operands[1]).kind not in "iu":
+        return None
+    start, end = loop.operands[places[0]], test.operands[1]
+    step = _step(body, places[0])
+    numbers = [hlo.splat_of(x) for x in (start, end)]
+    if step is None or any(number is None for number in numbers):
+        return None
+    first, last = (int(number) for number in numbers if number is not None)
+    trips = max(0, math.ceil((last - first) / step))
+    return trips if first + trips * step <= np.iinfo(hlo.dtype_of(end)).max else None
+
+
+def _step(body: Any, place: int) -> int | None:
+    """What a trip adds to a number that the loop carries."""
+    argument, result = body.arguments[place], terminator(body).operands[place]
+    if maker(result) != "stablehlo.add":
+        return None
+    others = [x for x in result.owner.operands if x != argument]
+    step = hlo.splat_of(others[0]) if len(others) == 1 else None
+    return int(step) if step is not None and int(step) > 0 else None
+
+
+class LoopInParts:
+    """A loop of which each trip makes many of another loop's, in front of that one.
+
+    Attributes:
+        inner: the loop within it that makes them.
+    """
+
+    def __init__(self, loop: Any, trips: int) -> None:
+        self._loop = loop
+        condition, body = (_function(region.blocks[0]) for region in loop.regions)
+
+        def part(*values: Value) -> list[Value]:
+            *state, goes_on = values
+            none, one, most = (hlo.constant(np.array(n, np.int32)) for n in (0, 1, trips))
+
+            def trip(*values: Value) -> list[Value]:
+                *state, number, _ = values
+                after = body(state)
+                return [*after, hlo.add(number, one), *condition(after)]
+
+            test: Callable[..., Value] = lambda *values: hlo.and_(values[-1], hlo.compare(values[-2], most, "LT"))
+            *after, _, still = hlo.while_([*state, none, goes_on], test, trip)
+            self.inner: Any = still.owner
+            return [*after, still]
+
+        with loop.location, ir.InsertionPoint(loop):
+            starts = list(loop.operands)
+            self._results = hlo.while_([*starts, *condition(starts)], lambda *values: values[-1], part)
+
+    def take_place(self) -> None:
+        """Have it do what the other loop does."""
+        for old, new in zip(self._loop.results, self._results):
+            old.replace_all_uses_with(new)
+        self._loop.operation.erase()
+
+    def undo(self) -> None:
+        """Leave the other loop as it is."""
+        self._results[0].owner.erase()
+
+
+def _function(block: Any) -> Callable[[Sequence[Value]], list[Value]]:
+    """A function that writes the operations of a block where it is called, and returns what the block does."""
+
+    def write(arguments: Sequence[Value]) -> list[Value]:
+        values = dict(zip(block.arguments, arguments, strict=True))
+        *operations, last = block.operations
+        for op in operations:
+            copy = op.operation.clone()
+            _exchange(copy, values)
+            values.update(zip(op.results, copy.results))
+        return [values.get(x, x) for x in last.operands]
+
+    return write
+
+
+def _exchange(op: Any, values: dict[Value, Value]) -> None:
+    """Put other values in the place of operands of an operation, and of all in its regions."""
+    for i, operand in enumerate(op.operands):
+        op.operands[i] = values.get(operand, operand)
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                _exchange(inner, values)
