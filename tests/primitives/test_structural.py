@@ -242,6 +242,15 @@ def test_indices_of_narrow_types_reach_everywhere() -> None:
         assert lax.dynamic_index_in_dim(x, np.uint8(200), keepdims=False) == 200
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("cases", [1, 2, 3, 300])
+def test_selectors_of_all_integer_types_choose_the_nearest_case(dtype: str, cases: int) -> None:
+    which = np.array([1, 0, -1, 2, 200, 2**40, -(2**40)]).astype(dtype)
+    with enable_x64(True), numpy_evaluation():
+        chosen = lax.select_n(which, *(np.full(which.shape, i) for i in range(cases)))
+        np.testing.assert_array_equal(chosen, np.clip(which.astype(object), 0, cases - 1).astype(int))
+
+
 # Errors: type and words as in JAX 0.10.
 
 
@@ -338,6 +347,17 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: lax.index_in_dim(f(3), 3), IndexError, "index 3 is out of bounds for axis 0 with size 3"),
     (lambda: lax.dynamic_slice(f(3), (0, 0), (1,)), ValueError, "Length of slice indices must match number of operand"),
     (lambda: lax.dynamic_slice(f(3), (0,), (4,)), TypeError, "slice slice_sizes must be less than or equal to operand"),
+    (
+        lambda: lax.dynamic_slice(f(3, 4), (np.int32(0), np.int8(1)), (1, 1)),
+        TypeError,
+        "index arguments to dynamic_slice must be integers of the same type, got: int32, int8",
+    ),
+    (
+        lambda: lax.dynamic_update_slice(f(3, 4), f(1, 1), (0, np.uint8(1))),
+        TypeError,
+        "index arguments to dynamic_update_slice must be integers of the same type, got: int64, uint8",
+    ),
+    (lambda: lax.dynamic_slice(f(3), (True,), (1,)), TypeError, "must be integers of the same type, got: bool"),
     (
         lambda: lax.dynamic_slice(f(3), (np.float32(0),), (1,)),
         TypeError,

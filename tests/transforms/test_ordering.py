@@ -33,7 +33,7 @@ def test_tokens(in_numpy):
 
 
 def test_composite(in_numpy):
-    scaled = lax.composite(lambda x, y, *, k: {"out": lax.add(lax.mul(x, k), y)}, "my.scaled", version=2)
+    scaled = lax.composite(lambda x, y, *, k: {"out": lax.add(x * k, y)}, "my.scaled", version=2)
     np.testing.assert_allclose(scaled(X, X, k=3.0)["out"], 4 * X, rtol=1e-6)
     assert "name=my.scaled" in str(veery.make_jaxpr(lambda x: scaled(x, x, k=2.0))(X))
     np.testing.assert_allclose(veery.vmap(lambda x: scaled(x, np.float32(1), k=2.0)["out"])(X), 2 * X + 1, rtol=1e-6)

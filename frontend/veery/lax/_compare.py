@@ -122,8 +122,8 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     """Choose each element from one of several arrays.
 
     Args:
-        which: bool (with at most two cases, False chooses the first) or int32 indices into cases; of the shape of the
-            cases, or of rank 0. Indices beyond the cases choose the nearest.
+        which: bool (with at most two cases, False chooses the first) or integers, the indices into cases; of the shape
+            of the cases, or of rank 0. Indices beyond the cases choose the nearest.
         *cases: arrays of one shape and dtype.
 
     Returns:
@@ -139,8 +139,7 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     """
     if not cases:
         raise ValueError("select_n() must have at least one case")
-    (selector,) = adopt_dtype("select_n", [which])
-    return select_n_p.bind(selector, *adopt_dtype("select_n", cases))
+    return _select(which, cases)
 
 
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
@@ -158,7 +157,23 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
     >>> lax.select(jnp.array([True, False]), jnp.array([1, 2]), jnp.array([3, 4]))
     Array([1, 4], dtype=int32)
     """
-    return select_n(pred, on_false, on_true)
+    return _select(pred, (on_false, on_true))
+
+
+def _select(which: ArrayLike, cases: Sequence[ArrayLike]) -> Array:
+    (selector,) = adopt_dtype("select_n", [which])
+    return select_n_p.bind(_as_selector(selector, len(cases)), *adopt_dtype("select_n", cases))
+
+
+def _as_selector(which: Any, cases: int) -> Any:
+    """Integers of any width as int32, in which each beyond the cases still chooses the nearest."""
+    dtype = dtypes.dtype_of(which)
+    if dtype == np.int32 or not dtypes.issubdtype(dtype, np.integer):
+        return which
+    from veery.lax._convert import convert_element_type  # which builds on this module
+
+    last = np.asarray(min(cases - 1, dtypes.iinfo(dtype).max), dtype)
+    return convert_element_type(clamp(np.zeros((), dtype), which, last), np.int32)
 
 
 def _select_n_aval(which: ShapedArray, *cases: ShapedArray) -> ShapedArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from veery._core import dtypes
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of, check_operand
 from veery._core.primitive import Primitive
+from veery._core.source import is_internal
 from veery._core.trace import Tracer
 from veery.lax import _shape
 
@@ -23,6 +25,8 @@ _WIDTH: dict[type, int] = {int: 1, float: 2, complex: 3}  # of the kinds of numb
 def apply(primitive: Primitive, *operands: ArrayLike, **params: Any) -> Array:
     """Bind an elementwise primitive to operands, Python scalars among them in the dtype of the arrays beside them.
 
+    It is called by the public functions themselves.
+
     Raises:
         TypeError: an operand is no array, or the primitive refuses the shapes or dtypes.
     """
@@ -31,6 +35,10 @@ def apply(primitive: Primitive, *operands: ArrayLike, **params: Any) -> Array:
 
 def adopt_dtype(name: str, operands: Sequence[ArrayLike]) -> list[Any]:
     """The operands, Python scalars among them in the dtype of the first that is an array.
+
+    This is for veery's own rules, where 2 may stand beside any dtype. A user's scalars have the dtypes of their kinds,
+    as in JAX, and the primitive refuses what differs. Whose they are tells the frame that called the public function,
+    which is the caller's caller.
 
     Args:
         name: of the public function.
@@ -44,7 +52,12 @@ def adopt_dtype(name: str, operands: Sequence[ArrayLike]) -> list[Any]:
     xs = [x.__jax_array__() if hasattr(x, "__jax_array__") else x for x in operands]
     for position, x in enumerate(xs):
         check_operand(name, position, x)
-    like = next((x for x in xs if not dtypes.is_python_scalar(x)), None)
+    scalars = [dtypes.is_python_scalar(x) for x in xs]
+    like = next((x for x, is_scalar in zip(xs, scalars) if not is_scalar), None)
+    dtype = dtypes.dtype_of(xs[0] if like is None else like)
+    if any(is_scalar and dtypes.dtype_of(x) != dtype for x, is_scalar in zip(xs, scalars)):
+        if not is_internal(sys._getframe(3).f_code):
+            return xs
     if like is None:  # the widest kind among them, as Python itself would have it: derivative rules meet them
         kinds = [dtypes.scalar_type_of(x) for x in xs]
         if bool in kinds:
@@ -52,7 +65,7 @@ def adopt_dtype(name: str, operands: Sequence[ArrayLike]) -> list[Any]:
         widest = max(kinds, key=_WIDTH.__getitem__)
         return [widest(x) for x in xs]
     aval = aval_of(like)
-    return [scalar_like(x, aval) if dtypes.is_python_scalar(x) else x for x in xs]
+    return [scalar_like(x, aval) if is_scalar else x for x, is_scalar in zip(xs, scalars)]
 
 
 def scalar_like(value: complex, aval: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from veery._core.dimensions import is_symbolic, is_symbolic_dim
 from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_shapelike
+from veery._core.source import is_internal
 from veery._transforms.batching import move_batch
 from veery._transforms.explicit import over_batch
 from veery.lax import _arithmetic, _compare, _convert, _shape
@@ -208,25 +210,28 @@ def dynamic_slice(
 
     Args:
         operand: array of any shape.
-        start_indices: an integer scalar for each dimension, or one vector of them. Those that would let the slice
-            reach over the edge are moved back.
+        start_indices: an integer scalar for each dimension, all of one dtype, or one vector of them. Those that would
+            let the slice reach over the edge are moved back.
         slice_sizes: the shape of the result.
         allow_negative_indices: whether negative indices count from the end, for all or for each.
 
     Raises:
         ValueError: there is not one index for each dimension.
-        TypeError: the slice is larger than the operand, or an index is not an integer.
+        TypeError: the slice is larger than the operand, or the indices are not integers of one dtype.
 
     >>> from veery import lax
     >>> lax.dynamic_slice(lax.iota("int32", 6), (2,), (3,)).tolist()
     [2, 3, 4]
     """
-    starts = _normalize_indices(np.shape(operand), start_indices, allow_negative_indices)
+    starts = _normalize_indices("dynamic_slice", np.shape(operand), start_indices, allow_negative_indices)
     return dynamic_slice_p.bind(operand, *starts, slice_sizes=canonicalize_shape(slice_sizes))
 
 
-def _normalize_indices(shape: Shape, indices: Any, allow_negative: bool | Sequence[bool]) -> list[Any]:
-    """One scalar for each dimension, all of one dtype, counted from the start."""
+def _normalize_indices(name: str, shape: Shape, indices: Any, allow_negative: bool | Sequence[bool]) -> list[Any]:
+    """One scalar for each dimension, all of one dtype, counted from the start.
+
+    Those that a user gives to the public function of that name, the caller, are of one dtype already, as in JAX.
+    """
     if not isinstance(indices, (tuple, list)):
         if np.ndim(indices) != 1:
             raise ValueError(f"Slice indices must be a 1D sequence, got {np.shape(indices)}")
@@ -234,6 +239,9 @@ def _normalize_indices(shape: Shape, indices: Any, allow_negative: bool | Sequen
     if len(indices) != len(shape):
         raise ValueError(f"Length of slice indices must match number of operand dimensions ({len(indices)} vs {shape})")
     indices = [provided.operations.dimension_value(i) if is_symbolic_dim(i) else i for i in indices]
+    given = [dtypes.dtype_of(i) for i in indices]
+    if len(set(given)) > 1 and not is_internal(sys._getframe(2).f_code):
+        raise _not_of_one_dtype(name, given)
     negative = [allow_negative] * len(shape) if isinstance(allow_negative, bool) else list(allow_negative)
     dtype = _index_dtype(shape, indices)
     return [_normalize_index(i, d, allow, dtype) for i, d, allow in zip(indices, shape, negative, strict=True)]
@@ -249,7 +257,7 @@ def _index_dtype(shape: Shape, indices: Sequence[Any]) -> Any:
 
 
 def _normalize_index(index: Any, size: int, allow_negative: bool, dtype: Any) -> Any:
-    if isinstance(index, (int, np.integer)):
+    if isinstance(index, (int, np.integer)) and not isinstance(index, bool):
         if index < 0 and not allow_negative:
             raise ValueError(f"Index {index} is out of bounds for dimension {size} if allow_negative_indices=False")
         if index < 0 and is_symbolic_dim(size):
@@ -292,10 +300,14 @@ def _clip_to_dtype(index: int, dtype: Any) -> Any:
 def _check_indices(name: str, indices: tuple[ShapedArray, ...]) -> None:
     if any(i.ndim != 0 for i in indices):
         raise TypeError(f"start_indices arguments to {name} must be scalars, got indices {indices}")
-    integral = all(dtypes.issubdtype(i.dtype, np.integer) for i in indices)
-    if not integral or len({i.dtype for i in indices}) > 1:
-        names = ", ".join(i.dtype.name for i in indices)
-        raise TypeError(f"index arguments to {name} must be integers of the same type, got: {names}")
+    given = [i.dtype for i in indices]
+    if len(set(given)) > 1 or not all(dtypes.issubdtype(dtype, np.integer) for dtype in given):
+        raise _not_of_one_dtype(name, given)
+
+
+def _not_of_one_dtype(name: str, given: Sequence[Any]) -> TypeError:
+    names = ", ".join(dtype.name for dtype in given)
+    return TypeError(f"index arguments to {name} must be integers of the same type, got: {names}")
 
 
 def _dynamic_slice_abstract_eval(x: ShapedArray, *indices: ShapedArray, slice_sizes: Shape) -> ShapedArray:
@@ -410,7 +422,7 @@ def dynamic_update_slice(
     >>> lax.dynamic_update_slice(lax.full((4,), 0), lax.full((2,), 7), (1,)).tolist()
     [0, 7, 7, 0]
     """
-    starts = _normalize_indices(np.shape(operand), start_indices, allow_negative_indices)
+    starts = _normalize_indices("dynamic_update_slice", np.shape(operand), start_indices, allow_negative_indices)
     return dynamic_update_slice_p.bind(operand, update, *starts)
 
 
