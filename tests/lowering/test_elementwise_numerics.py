@@ -198,7 +198,7 @@ def pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
 def test_powers_by_halves(dtype: str, limit: float, halves: Sequence[int]) -> None:
     x, _ = pairs(dtype)
     with veery.enable_x64():
-        lowered = veery.jit(lambda x: [lax.pow(x, n / 2) for n in halves]).lower(x)
+        lowered = veery.jit(lambda x: [lax.pow(x, np.asarray(n / 2, dtype)) for n in halves]).lower(x)
         results = lowered.compile()(x)
     assert "math.pow_minus_1_halves" in lowered.as_text() and "math.pow_f" not in lowered.as_text()
     for n, result in zip(halves, results, strict=True):

@@ -97,7 +97,7 @@ def test_arrays_that_change_places(dtype: str) -> None:
 @pytest.fixture
 def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """IREE runs the trips of all loops."""
-    monkeypatch.setattr(kernels, "_make_kernel", lambda loop, module: False)
+    monkeypatch.setattr(kernels, "_make_kernel", lambda loop, module, forms: False)
 
 
 @pytest.mark.usefixtures("without_kernels")

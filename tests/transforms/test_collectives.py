@@ -93,7 +93,7 @@ def test_derivatives_against_numerical_differences(in_numpy, name):
 def test_collectives_inside_loops_and_branches(in_numpy):
     def fun(x):
         y, _ = lax.scan(lambda c, _: (lax.mul(lax.psum(c, "i"), 0.1), None), x, None, length=3)
-        return lax.cond(lax.gt(lax.axis_index("i"), 1), lambda: y, lambda: lax.neg(lax.pmax(y, "i")))
+        return lax.cond(lax.gt(lax.axis_index("i"), np.int32(1)), lambda: y, lambda: lax.neg(lax.pmax(y, "i")))
 
     y = X
     for _ in range(3):

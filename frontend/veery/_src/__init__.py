@@ -26,6 +26,7 @@ USED = {
     "dtypes.finfo": "flax",
     "dtypes.supports_inf": "flax",
     "flatten_util.ravel_pytree": "blackjax",
+    "interpreters.ad.CustomVJPException": "the tests of diffrax",
     "state.types.AbstractRef": "flax",
     "traceback_util._exclude_paths": "flax",
     "traceback_util.api_boundary": "flax",

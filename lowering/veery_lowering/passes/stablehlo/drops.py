@@ -21,7 +21,7 @@ _OURS = "veery.drops"  # of scatters of rows, of which those with the number -1 
 
 def mark_dropping(scatter: Any) -> None:
     """Say of a scatter that rows of it may have the number -1."""
-    scatter.attributes[_OURS] = ir.UnitAttr.get()
+    scatter.attributes[_OURS] = ir.BoolAttr.get(True)  # portable artifacts have no units
 
 
 def redirect_dropped(module: Any) -> None:

@@ -1,0 +1,3 @@
+from veery._transforms import custom_rules
+
+CustomVJPException = custom_rules.CustomRuleError
