@@ -284,6 +284,35 @@ def test_symbolic_zeros(in_numpy, wrap):
     assert seen[-2:] == [(True, False), [False, True]]
 
 
+BATCHED = {
+    "grad of vmap": lambda f, x, y: veery.grad(lambda x, y: veery.vmap(f)(x, y).sum(), (0, 1))(x, y),
+    "one of two": lambda f, x, y: (veery.grad(lambda x: veery.vmap(f)(x, y).sum())(x), np.sin(x)),
+    "of jit": lambda f, x, y: veery.grad(lambda x, y: veery.vmap(veery.jit(f))(x, y).sum(), (0, 1))(x, y),
+    "vmap of grad": lambda f, x, y: veery.vmap(veery.grad(f, (0, 1)))(x, y),
+    "twice": lambda f, x, y: [
+        g[0] for g in veery.grad(lambda *xs: veery.vmap(veery.vmap(f))(*xs).sum(), (0, 1))(x[None], y[None])
+    ],
+}
+
+
+@pytest.mark.parametrize("batched", BATCHED.values(), ids=BATCHED)
+def test_residuals_that_are_numbers_stay_numbers_in_batches(in_numpy, batched):
+    """Rules ask which arguments are perturbed, in Python."""
+    f = veery.custom_vjp(lambda x, y: lax.mul(lax.sin(x), y))
+
+    def forward(x, y):
+        return f(x.value, y.value), (x.value, y.value, x.perturbed, y.perturbed, 2.0)
+
+    def backward(residuals, ct):
+        x, y, of_x, of_y, half = residuals
+        return ct * lax.cos(x) * y * (half / 2) if of_x else None, ct * lax.sin(x) if of_y else None
+
+    f.defvjp(forward, backward, symbolic_zeros=True)
+    x, y = np.array([0.5, 1.5, 2.5]), np.array([1.0, 2.0, 3.0])
+    for actual, expected in zip(batched(f, x, y), (np.cos(x) * y, np.sin(x)), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
 def test_zeros_and_integers_in_vjps(in_numpy):
     f = veery.custom_vjp(lambda x, n: lax.mul(x, lax.convert_element_type(n, np.float64)))
     f.defvjp(lambda x, n: (f(x, n), n), lambda n, ct: (lax.mul(ct, 7.0), None))

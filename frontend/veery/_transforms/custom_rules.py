@@ -171,7 +171,8 @@ class CustomVJPCall:
 
         def bwd(*xs: Any) -> list[Any]:
             n = self.num_outs()
-            in_dims = [*const_dims, *[0] * (len(xs) - len(const_dims) - n), *places.found(n)]
+            residuals = xs[len(const_dims) : len(xs) - n]
+            in_dims = [*const_dims, *(0 if np.ndim(x) else None for x in residuals), *places.found(n)]
             cts, ct_dims = _batch_maybe_zeros(self.bwd, axis, xs, in_dims, origin)
             return [_unbatch_cotangent(ct, d, want, axis) for ct, d, want in zip(cts, ct_dims, arg_dims, strict=True)]
 
@@ -251,6 +252,11 @@ def _unbatched_zero(x: Any, dim: int | None) -> Any:
     return None
 
 
+# Where residuals are batched: in front, but numbers that are the same for the whole batch stay numbers. A rule may ask
+# what they are.
+_RESIDUAL = -1
+
+
 class _Places:
     """Where the outputs of a batched call have their batch dimension: in front, or nowhere (None).
 
@@ -284,8 +290,8 @@ class _Places:
         return [*places, *places]
 
     def of_first(self, dims: Sequence[int | None], count: int) -> list[int | None]:
-        """The same for outputs that residuals follow, which are all batched in front."""
-        return [*self.of_outputs(dims[:count]), *[0] * (len(dims) - count)]
+        """The same for outputs that residuals follow."""
+        return [*self.of_outputs(dims[:count]), *[_RESIDUAL] * (len(dims) - count)]
 
 
 def _batched(
@@ -306,8 +312,9 @@ def _batched(
 
 
 def _placed(x: Any, dim: int | None, to: int | None, axis: AxisData) -> Any:
-    if to is None:
+    if to is None or (to == _RESIDUAL and dim is None and np.ndim(x) == 0):
         return x
+    to = max(to, 0)
     return _batched_zero(x, axis) if _is_zero(x) else move_batch(x, dim, to, axis.size, axis.explicit)
 
 
