@@ -54,9 +54,9 @@ class ShaderKernel:
 
     def replace(self, module: Any, name: str) -> None:
         """Put calls of the kernel in the place of the loop."""
+        self.kernel.replace(module, name)
         if self.parts is not None:
             self.parts.take_place()
-        self.kernel.replace(module, name)
 
 
 def for_one_invocation(loop: Any) -> BufferedKernel:
