@@ -13,11 +13,11 @@ from typing import Any
 from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._buffered import BufferedKernel
 from veery_lowering.kernels._executable import Executable
-from veery_lowering.kernels._forms import Buffer, stored
+from veery_lowering.kernels._forms import Buffer
 from veery_lowering.kernels._nests import INVOCATION
-from veery_lowering.kernels._placing import move_out
+from veery_lowering.kernels._registers import RegisterKernel
 from veery_lowering.kernels._rounds import LoopInParts, most_trips
-from veery_lowering.kernels._writer import Cells, Writer, names_of
+from veery_lowering.kernels._writer import Cells, names_of
 
 # Invocations of a workgroup.
 _GROUP = 64
@@ -64,39 +64,16 @@ def for_one_invocation(loop: Any) -> BufferedKernel:
     return BufferedKernel(loop, INVOCATION)
 
 
-class InvocationKernel:
-    """A loop as an executable whose invocations have an element of each array, and all numbers.
-
-    Attributes:
-        rounds: of a trip, those of the loops within it counted.
-        once: the rounds before the first trip.
-    """
+class InvocationKernel(RegisterKernel):
+    """A loop as an executable whose invocations have an element of each array, and all numbers."""
 
     form = "in invocations"
-    once = 0
+    width, group = 0, _GROUP
 
-    def __init__(self, loop: Any, lanes: int) -> None:
-        self.loop, self.writer = loop, Writer(lanes, 0)
-        results = self.writer.loop(loop, [self.writer.read(x) for x in loop.operands], 1)
-        self.rounds, _ = self.writer.out.last
-        used = [i for i, x in enumerate(loop.results) if any(True for _ in x.uses)]
-        inputs = {value: self._buffer(f"%in_{k}", form) for k, (value, form) in enumerate(self.writer.inputs.items())}
-        self.outputs = {i: self._buffer(f"%out_{i}", results[i]) for i in used}
-        self._write(list(inputs.values()), [results[i] for i in used])
-        groups = -(-lanes // _GROUP)
-        taken = {**inputs, **self.writer.tables}
-        self.executable = Executable(self.writer.out, taken, list(self.outputs.values()), groups, group=_GROUP)
+    def _workgroups(self) -> int:
+        return -(-self.writer.lanes // _GROUP)
 
-    def replace(self, module: Any, name: str) -> None:
-        """Put a call of the kernel in the place of the loop."""
-        move_out(self.writer.before, self.loop)
-        self.executable.call(module, name, self.loop, {b: self.loop.results[i] for i, b in self.outputs.items()})
-        self.loop.operation.erase()
-
-    def _buffer(self, name: str, form: Cells) -> Buffer:
-        return Buffer(name, form.dtype, self.writer.lanes if form.lanes else form.names.size)
-
-    def _write(self, inputs: Sequence[Buffer], results: Sequence[Cells]) -> None:
+    def _write(self, inputs: Sequence[Buffer], results: Sequence[Cells], workgroups: int) -> None:
         """Put the loop, which is written, behind what reads its values and before what writes its results."""
         writer, out = self.writer, self.writer.out
         loop, out.lines = out.lines, []
@@ -107,7 +84,8 @@ class InvocationKernel:
         out.lines.append(f"scf.if {inside} {{")
         for buffer, form in zip(inputs, writer.inputs.values()):
             for i, cell in enumerate(names_of(form)):
-                self._load(cell, buffer, lane if form.lanes else out.index(i))
+                place = lane if form.lanes else out.index(i)
+                self._name(cell, form, f"memref.load {buffer.name}[{place}] : {buffer.type}")
         out.lines += loop
         arrays = [(buffer, form) for buffer, form in zip(self.outputs.values(), results) if form.lanes]
         numbers = [(buffer, form) for buffer, form in zip(self.outputs.values(), results) if not form.lanes]
@@ -125,12 +103,3 @@ class InvocationKernel:
     def _store(self, name: str, form: Cells, buffer: Buffer, place: str) -> None:
         value = self.writer.to_store(name, form.dtype, form.lanes)
         self.writer.out.lines.append(f"memref.store {value}, {buffer.name}[{place}] : {buffer.type}")
-
-    def _load(self, name: str, buffer: Buffer, place: str) -> None:
-        """Give an element in memory the name under which the loop knows it."""
-        out, memory = self.writer.out, stored(buffer.dtype)
-        read = f"memref.load {buffer.name}[{place}] : {buffer.type}"
-        if buffer.dtype.kind == "b":
-            zero = out.constant(0, memory, "")
-            read = f"arith.cmpi ne, {out.add(read)}, {zero} : i8"
-        out.lines.append(f"{name} = {read}")

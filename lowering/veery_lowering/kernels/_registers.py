@@ -45,20 +45,31 @@ def lanes_of(loop: Any) -> int:
 
 
 class RegisterKernel:
-    """A loop as an executable whose workgroups have vectors of their own."""
+    """A loop as an executable whose workgroups have vectors of their own.
+
+    Attributes:
+        rounds: of a trip, those of the loops within it counted.
+        once: the rounds before the first trip.
+    """
 
     form = "in registers"
+    width, group = _WIDTH, 0  # elements of a vector, and invocations of a workgroup
+    once = 0
 
     def __init__(self, loop: Any, lanes: int) -> None:
-        self.loop, self.writer = loop, Writer(lanes, min(lanes, _WIDTH))
-        results = self.writer.loop(loop, [self.writer.read(x) for x in loop.operands])
+        self.loop, self.writer = loop, Writer(lanes, min(lanes, self.width))
+        results = self.writer.loop(loop, [self.writer.read(x) for x in loop.operands], 1)
+        self.rounds, _ = self.writer.out.last
         used = [i for i, x in enumerate(loop.results) if any(True for _ in x.uses)]
         inputs = {value: self._buffer(f"%in_{k}", form) for k, (value, form) in enumerate(self.writer.inputs.items())}
         self.outputs = {i: self._buffer(f"%out_{i}", results[i]) for i in used}
-        workgroups = max(1, min(lanes // _LEAST_SHARE, _MOST_WORKGROUPS))
+        workgroups = self._workgroups()
         self._write(list(inputs.values()), [results[i] for i in used], workgroups)
-        taken = {**inputs, **self.writer.tables}
-        self.executable = Executable(self.writer.out, taken, list(self.outputs.values()), workgroups)
+        taken, made = {**inputs, **self.writer.tables}, list(self.outputs.values())
+        self.executable = Executable(self.writer.out, taken, made, workgroups, group=self.group)
+
+    def _workgroups(self) -> int:
+        return max(1, min(self.writer.lanes // _LEAST_SHARE, _MOST_WORKGROUPS))
 
     def replace(self, module: Any, name: str) -> None:
         """Put a call of the kernel in the place of the loop."""
@@ -110,6 +121,6 @@ class RegisterKernel:
         if form.dtype.kind != "b":
             out.lines.append(f"{name} = {read}")
             return
-        memory, shape = stored(form.dtype), f"{self.writer.width}x" if form.lanes else ""
+        memory, shape = stored(form.dtype), self.writer.shape(form.lanes)
         zero = out.constant(0, memory, shape)
         out.lines.append(f"{name} = arith.cmpi ne, {out.add(read)}, {zero} : {spelled(memory, shape)}")

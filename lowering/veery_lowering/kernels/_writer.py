@@ -80,9 +80,10 @@ class Writer:
         return False
 
     def type(self, value: Cells) -> str:
-        return spelled(value.dtype, self._shape(value.lanes))
+        return spelled(value.dtype, self.shape(value.lanes))
 
-    def _shape(self, lanes: bool) -> str:
+    def shape(self, lanes: bool) -> str:
+        """The vector's part of the type of a value: "8x", or "" of scalars."""
         return f"{self.width}x" if lanes and self.width else ""
 
     def _from_outside(self, value: Any) -> Cells:
@@ -106,7 +107,7 @@ class Writer:
             return None
         shape, dtype = static_shape(value), hlo.dtype_of(value)
         lanes = self.in_lanes(shape, dtype)
-        name = self.out.constant(element, dtype, self._shape(lanes))
+        name = self.out.constant(element, dtype, self.shape(lanes))
         return Cells(np.array(name, object) if lanes else np.full(shape, name, object), dtype, lanes)
 
     # Operations.
@@ -188,7 +189,7 @@ class Writer:
         of = operands[-1].dtype
         if lanes:
             names = [self._spread(x) for x in operands]
-            made = elementwise(self.out, name, detail, names, of, dtype, self._shape(True))
+            made = elementwise(self.out, name, detail, names, of, dtype, self.shape(True))
             return Cells(np.array(made, object), dtype, True)
         if any(x.names.shape not in ((), shape) for x in operands):
             raise Unfit(op.name)
@@ -201,7 +202,7 @@ class Writer:
         name = str(x.names.item())
         if x.lanes or not self.width:
             return name
-        vector = spelled(x.dtype, self._shape(True))
+        vector = spelled(x.dtype, self.shape(True))
         return self.out.add(f"vector.broadcast {name} : {spelled(x.dtype)} to {vector}")
 
     def reshape(self, op: Any) -> Cells:
@@ -242,7 +243,7 @@ class Writer:
             if hlo.is_constant(table):
                 self._move_out(table.owner)
             self.tables[table] = Buffer(f"%table{len(self.tables)}", dtype, math.prod(limits))
-        buffer, wide, vector = self.tables[table], np.dtype(np.int32), self._shape(True)
+        buffer, wide, vector = self.tables[table], np.dtype(np.int32), self.shape(True)
         (axis,) = windows.mapped
         ends = [self.out.constant(min(n, np.iinfo(of).max), of, vector) for n in (0, limits[axis] - 1)]
         place = elementwise(self.out, "clamp", "", [ends[0], index.names.item(), ends[1]], of, of, vector)
@@ -257,7 +258,7 @@ class Writer:
 
     def _looked_up(self, buffer: Buffer, place: str, held: np.dtype) -> str:
         """The elements of a buffer at places of type int32."""
-        wide, flags, vector = np.dtype(np.int32), np.dtype(bool), self._shape(True)
+        wide, flags, vector = np.dtype(np.int32), np.dtype(bool), self.shape(True)
         if not vector:
             index = self.out.add(f"arith.index_cast {place} : i32 to index")
             return self.out.add(f"memref.load {buffer.name}[{index}] : {buffer.type}")
@@ -267,7 +268,7 @@ class Writer:
         return self.out.add(f"{read} into {spelled(held, vector)}")
 
     def to_store(self, name: str, dtype: np.dtype, lanes: bool) -> str:
-        return elementwise(self.out, "convert", "", [name], dtype, stored(dtype), self._shape(lanes))
+        return elementwise(self.out, "convert", "", [name], dtype, stored(dtype), self.shape(lanes))
 
 
 _STRUCTURAL = {name: getattr(Writer, name) for name in ("reshape", "transpose", "broadcast_in_dim", "gather")}
