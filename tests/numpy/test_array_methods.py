@@ -64,6 +64,17 @@ def test_printing():
     assert str(jnp.arange(3)) == "[0 1 2]" and f"{jnp.array(1.5):.2f}" == "1.50"
 
 
+def test_formats_are_those_of_numpy():
+    assert (
+        f"{jnp.float32(1.5):.3e} {jnp.int32(7):03d} {jnp.arange(3)} {jnp.array(True)!s:>5}"
+        == "1.500e+00 007 [0 1 2]  True"
+    )
+    assert f"{veery.random.key(0)}" == str(veery.random.key(0))
+    for spec in ("d", ".2f", ">20"):
+        with pytest.raises(TypeError, match="unsupported format string"):
+            format(jnp.arange(3), spec)
+
+
 def test_tracers_have_the_same_methods():
     def fun(x):
         return x.T, x.sum(0), x.reshape(-1)[1:], x.at[0].add(1.0), -x, abs(x), x**2, 1 / (x + 1), x.astype("int8")

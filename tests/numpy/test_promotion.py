@@ -83,6 +83,49 @@ def test_rank_promotion():
         assert (x + 1.0).shape == (2, 3)
 
 
+@pytest.mark.parametrize(
+    "fun",
+    [
+        lambda x, y: jnp.linspace(x, y, 3),
+        jnp.vecdot,
+        lambda x, y: jnp.piecewise(x, [y > 0], [1.0]),
+    ],
+)
+def test_ranks_that_differ_are_refused_on_request_by_what_broadcasts_later(fun):
+    x, y = jnp.ones((2, 3)), jnp.ones(3)
+    assert fun(x, y).dtype == np.float32
+    with numpy_rank_promotion("raise"):
+        with pytest.raises(ValueError, match=r"for (linspace|vecdot|piecewise) on shapes \(2, 3\) \(3,\)"):
+            fun(x, y)
+        assert fun(x, x).dtype == np.float32
+        assert jnp.linspace(x, 1, 3).shape == (3, 2, 3)
+        assert jnp.piecewise(x, [jnp.array(True)], [2.0]).tolist() == [[2.0] * 3] * 2
+
+
+@pytest.mark.parametrize(
+    ("fun", "stays"),
+    [
+        (jnp.tril, True),
+        (jnp.triu, True),
+        (lambda x: jnp.diag(x[0]), True),
+        (jnp.diagflat, False),
+        (lambda x: jnp.einsum("ij,jk", x, x), True),
+        (lambda x: jnp.einsum("ij->ji", x), True),
+        (lambda x: jnp.einsum("ij,j", x, x[0].astype(x.dtype)), False),
+        (lambda x: jnp.einsum("ij,jk", x, x, preferred_element_type=x.dtype), False),
+        (lambda x: jnp.insert(x, 0, np.float32(1), axis=0), True),
+        (lambda x: jnp.insert(x.astype(x.dtype), 0, 1.0), False),
+        (lambda x: jnp.polyadd(x[0], x[0, :1]), True),
+        (lambda x: jnp.polysub(x[0], x[0].astype(x.dtype)), False),
+        (lambda x: jnp.polymul(x[0], x[0]), True),
+        (lambda x: veery.lax.dynamic_update_slice(x, x, (0, 0)), False),
+    ],
+)
+@pytest.mark.parametrize("value", [0.5, 2])
+def test_results_are_weak_where_those_of_jax_are(fun, stays, value):
+    assert fun(jnp.full((2, 2), value)).weak_type == stays
+
+
 @given(st.lists(st.lists(st.integers(1, 3), max_size=3), min_size=2, max_size=2))
 def test_broadcasting_agrees_with_numpy(shapes):
     x, y = (np.arange(np.prod(s, dtype=int), dtype=np.float32).reshape(s) for s in shapes)

@@ -93,5 +93,8 @@ def test_bits_of_few_words_are_those_of_many(shape, monkeypatch):
 def test_keys_are_checked():
     with pytest.raises(TypeError):
         veery.random.uniform(1.5)
+    for count in (-1, (2, -1)):
+        with pytest.raises(ValueError, match="nonnegative number of keys"):
+            veery.random.split(veery.random.key(0), count)
     with pytest.raises(ValueError, match="single key"):
         veery.random.split(veery.random.split(veery.random.key(0)))

@@ -70,13 +70,14 @@ def test_values_of_all_kinds_make_the_round_trip():
         (np.zeros((), np.int32), "Incorrect output dtype for return value #0: Expected: float32, Actual: int32"),
         ((f32(1), f32(2)), "Mismatched number of outputs from callback. Expected: 1, Actual: 2"),
         (None, "Mismatched number of outputs from callback. Expected: 1, Actual: 0"),
+        ("a", "Dtype <U1 is not a valid array type"),
     ],
 )
 def test_other_results_than_declared_are_refused(returned, words):
     f = lambda x: veery.pure_callback(lambda x: returned, SCALAR, x)
-    with pytest.raises(RuntimeError, match=words):
+    with pytest.raises(veery.errors.JaxRuntimeError, match=words):
         f(X)
-    with pytest.raises(RuntimeError, match=words):
+    with pytest.raises(veery.errors.JaxRuntimeError, match=words):
         veery.jit(f)(X)
 
 

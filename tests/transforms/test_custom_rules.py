@@ -370,6 +370,8 @@ def test_errors_of_jvp_rules(in_numpy, wrap):
         differentiate(lambda p, t: (p[0], (t[0],)))
     with raises(TypeError, r"with corresponding shapes and dtypes. Expected .*float64\[\].* but got .*float64\[2\]"):
         differentiate(lambda p, t: (p[0], np.ones(2)))
+    with raises(TypeError, r"with corresponding shapes and dtypes. Expected .*float64\[\].* but got .*int"):
+        differentiate(lambda p, t: (p[0], 1))
     if wrap is veery.jit:
         with raises(TypeError, r"JVP rule output's first element had container/pytree structure:\s+\(float64\[\],\)"):
             differentiate(lambda p, t: ((p[0],), (t[0],)))

@@ -49,6 +49,8 @@ def test_tangents_that_do_not_match():
         veery.jvp(lambda p: p["a"], ({"a": 1.0},), ({"b": 1.0},))
     with raises(TypeError, "primal dtype float32 and so expected tangent dtype float32, but got tangent dtype int32"):
         veery.jvp(identity, (np.float32(1),), (np.int32(1),))
+    with raises(TypeError, "expected tangent dtype float16, but got tangent dtype float32"):
+        veery.jvp(identity, (np.float16(1),), (1.0,))  # a Python number has a dtype of its own, too
     with raises(ValueError, "different primal and tangent shapes"):
         veery.jvp(identity, (V3,), (V4,))
     with raises(TypeError, "must be tuples or lists"):
@@ -67,6 +69,9 @@ def test_cotangents_that_do_not_match():
         pullback(V3)
     with raises(ValueError, "unexpected JAX type"):
         pullback({"y": V4})
+    for output, cotangent in ((np.float32(1), 1), (np.float16(1), 1.0), (np.complex64(1), 1.0)):
+        with raises(ValueError, "unexpected JAX type"):
+            veery.vjp(identity, output)[1](cotangent)
     with raises(TypeError, "single argument"):
         pullback({"y": V3}, {"y": V3})
 

@@ -104,7 +104,7 @@ def _checked_tangent(primal: Any, tangent: Any, name: str) -> Any:
     expected = aval_of(primal).to_tangent_aval()
     dtype = np.asarray(tangent).dtype if isinstance(tangent, np.ndarray) else getattr(tangent, "dtype", None)
     given = ShapedArray(np.shape(tangent), dtypes.float0) if dtype == dtypes.float0 else aval_of(tangent)
-    if given.dtype != expected.dtype and not (given.weak_type and _weakly_fits(given, expected)):  # type: ignore[attr-defined]
+    if given.dtype != expected.dtype:  # type: ignore[attr-defined]
         raise TypeError(
             f"primal and tangent arguments to jax.{name} do not match; dtypes must be equal, or in case of int/bool "
             f"primal dtype the tangent dtype must be float0. Got primal dtype {aval_of(primal).dtype} and so expected "
@@ -119,10 +119,6 @@ def _checked_tangent(primal: Any, tangent: Any, name: str) -> Any:
     if expected.dtype == dtypes.float0:
         return Zero(expected)
     return tangent
-
-
-def _weakly_fits(given: Any, expected: Any) -> bool:
-    return dtypes.issubdtype(given.dtype, np.floating) and dtypes.issubdtype(expected.dtype, np.floating)
 
 
 @source.api_boundary

@@ -249,7 +249,7 @@ class custom_jvp(Decorated):  # noqa: N801 (a decorator)
         if expected.dtype == dtypes.float0:
             return Zero(expected)
         given = aval_of(tangent)
-        if given.shape != expected.shape or (given.dtype != expected.dtype and not given.weak_type):
+        if given.shape != expected.shape or given.dtype != expected.dtype:
             raise TypeError(
                 "Custom JVP rule must produce primal and tangent outputs with corresponding shapes and dtypes. "
                 f"Expected {_type(expected)} (tangent type of {_type(aval_of(primal))}) but got {_type(given)}. "

@@ -16,7 +16,7 @@ from veery._core.jaxpr import ClosedJaxpr, Jaxpr
 from veery._core.refs import AbstractRef, is_ref
 from veery._core.trace import current_trace, eval_trace
 from veery._transforms.transpose import backward_pass
-from veery.lax import _refs, convert_element_type
+from veery.lax import _refs
 
 
 def float0_zeros(shape: Any) -> np.ndarray:
@@ -270,11 +270,9 @@ def _checked_cotangent(aval: Any, ct: Any, name: str) -> Any:
     if expected.dtype == dtypes.float0:
         return Zero(expected)
     given = aval_of(ct)
-    if given.shape != aval.shape or (given.dtype != expected.dtype and not given.weak_type):  # type: ignore[attr-defined]
+    if given.shape != aval.shape or given.dtype != expected.dtype:  # type: ignore[attr-defined]
         raise ValueError(
             f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function of {name}: got {given}, but expected "
             f"{expected} because the corresponding output of the function {name} had JAX type {aval}"
         )
-    if given.dtype != expected.dtype:  # type: ignore[attr-defined]
-        return convert_element_type(ct, expected.dtype)
     return ct

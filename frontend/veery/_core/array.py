@@ -343,7 +343,9 @@ class ArrayImpl(Array):
         return self._numeric("tobytes").tobytes(order)
 
     def __format__(self, spec: str) -> str:
-        return format(self.to_numpy()[()], spec) if self.ndim == 0 else format(str(self), spec)
+        if isinstance(self.dtype, dtypes.KeyDType):
+            return format(str(self), spec)
+        return format(self.to_numpy()[()] if self.ndim == 0 else self.to_numpy(), spec)
 
     def __str__(self) -> str:
         return str(self.to_numpy()) if not isinstance(self.dtype, dtypes.KeyDType) else repr(self)

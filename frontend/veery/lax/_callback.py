@@ -12,7 +12,7 @@ import numpy as np
 
 from veery._core import dtypes, effects, provided, source, tree
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
-from veery._core.errors import callback_error
+from veery._core.errors import JaxRuntimeError, callback_error
 from veery._core.primitive import Primitive
 from veery._core.trace import eval_trace, set_current_trace
 from veery._transforms.batching import batch_size, move_batch
@@ -118,7 +118,7 @@ class Typed:
         """The results, as devices hold them.
 
         Raises:
-            RuntimeError: their number, shapes or dtypes are not those declared.
+            JaxRuntimeError: their number, shapes or dtypes are not those declared.
         """
         results = self.callback(*values)
         expected = len(self.result_avals)
@@ -134,7 +134,10 @@ class Typed:
     def _checked(self, i: int, x: Any, aval: Any) -> np.ndarray:
         value = np.asarray(x)
         if value.dtype != aval.dtype:
-            dtypes.check_valid_dtype(value.dtype)
+            try:
+                dtypes.check_valid_dtype(value.dtype)
+            except TypeError as error:
+                raise self._error(str(error)) from None
             value = value.astype(dtypes.canonicalize_dtype(value.dtype), copy=False)
         for what, expected, actual in (
             ("shape", aval.shape, value.shape),
@@ -146,9 +149,9 @@ class Typed:
                 )
         return value
 
-    def _error(self, text: str) -> RuntimeError:
+    def _error(self, text: str) -> JaxRuntimeError:
         callback = self.callback
-        error = RuntimeError(text)
+        error = JaxRuntimeError(text)
         error.add_note(f"The callback is {callback}, which {callback.kind} calls from {callback.where}.")
         return error
 

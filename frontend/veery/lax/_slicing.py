@@ -448,7 +448,7 @@ def _dynamic_update_slice_abstract_eval(x: ShapedArray, update: ShapedArray, *in
             f"{update.dtype.name}."
         )
     _check_indices("dynamic_update_slice", indices)
-    return ShapedArray(x.shape, x.dtype, x.weak_type and update.weak_type)
+    return ShapedArray(x.shape, x.dtype)
 
 
 def _dynamic_update_slice_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ from veery._core.dimensions import is_symbolic_dim
 from veery.lax._placement import lays_out
 from veery.numpy._matrices import diagonal
 from veery.numpy._products import contract, sum_along
-from veery.numpy._promotion import check_no_out, ensure_arraylikes, promote_dtypes
+from veery.numpy._promotion import check_no_out, ensure_arraylikes, promote_dtypes, to_dtype
 from veery.numpy._shaping import Array, ArrayLike, as_array
 
 Step = tuple[tuple[int, ...], str]  # positions of the operands, and the contraction as text: "ij,jk->ik"
@@ -120,13 +120,13 @@ def _steps(text: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> tup
 @jit(static_argnames=("steps", "precision", "preferred", "product"), inline=True)
 def _einsum(arrays: list[Array], *, steps: tuple[Step, ...], precision: Any, preferred: Any, product: Any) -> Array:
     pending = [as_array(x) for x in promote_dtypes(*arrays)]
-    dtype = pending[0].dtype if preferred is None else preferred
+    dtype, weak = (pending[0].dtype, pending[0].weak_type) if preferred is None else (preferred, False)
     for positions, subscripts in steps:
         inputs, output = subscripts.split("->")
         chosen = [pending[i] for i in positions]
         pending = [x for i, x in enumerate(pending) if i not in positions]
         pending.append(_step(chosen, inputs.split(","), output, precision, dtype, product))
-    return lax.convert_element_type(pending[0], dtype)
+    return to_dtype(pending[0], dtype, weak)
 
 
 def _step(

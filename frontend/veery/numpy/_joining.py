@@ -519,4 +519,4 @@ def _insert(arr: Array, values: Any, source: Array, *, count: int, axis: int, sc
         values = lax.transpose(values, order)
         shape = tuple(values.shape[axis] if i == axis else d for i, d in enumerate(arr.shape))
     new = broadcast_to(values, shape)
-    return _take(lax.concatenate([arr, new], axis), source, axis)
+    return to_dtype(_take(lax.concatenate([arr, new], axis), source, axis), arr.dtype, arr.weak_type)

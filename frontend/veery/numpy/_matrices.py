@@ -12,7 +12,7 @@ from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.shapes import canonicalize_axis, canonicalize_shape
 from veery._core.trace import Tracer, current_trace, eval_trace
-from veery.numpy._arithmetic import _dtype, choose, power
+from veery.numpy._arithmetic import choose, power
 from veery.numpy._creation import asarray, from_host, ones, place
 from veery.numpy._elementwise import run
 from veery.numpy._promotion import Array, ArrayLike, broadcast_to, constant, ensure_arraylike, to_dtype, unwrap
@@ -113,14 +113,14 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
 def _tril(m: ArrayLike, k: int) -> Array:
     rows, columns = np.shape(m)[-2:]
     mask = _banded(rows, columns, k, lambda i, j: i >= j)
-    return choose(broadcast_to(mask, np.shape(m)), m, constant(0, _dtype(m)))
+    return choose(broadcast_to(mask, np.shape(m)), m, 0)
 
 
 @jit(static_argnames=("k",))
 def _triu(m: ArrayLike, k: int) -> Array:
     rows, columns = np.shape(m)[-2:]
     mask = _banded(rows, columns, k - 1, lambda i, j: i >= j)
-    return choose(broadcast_to(mask, np.shape(m)), constant(0, _dtype(m)), m)
+    return choose(broadcast_to(mask, np.shape(m)), 0, m)
 
 
 _tril._name = "tril"
@@ -152,7 +152,8 @@ def _matrix_of_diagonal(v: Array, *, k: int) -> Array:
     n = v.shape[0] + abs(k)
     column = lax.pad(v, constant(0, v.dtype), [(max(0, -k), max(0, k), 0)])
     mask = lax.eq(lax.broadcasted_iota(np.int32, (n, n), 0) + np.int32(k), lax.broadcasted_iota(np.int32, (n, n), 1))
-    return choose(mask, lax.broadcast_in_dim(column, (n, n), (0,)), constant(0, v.dtype))
+    matrix = choose(mask, lax.broadcast_in_dim(column, (n, n), (0,)), constant(0, v.dtype))
+    return to_dtype(matrix, v.dtype, v.weak_type)
 
 
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
@@ -202,7 +203,7 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
     """
     v = ensure_arraylike("diagflat", v)
     v = asarray(v)
-    return diag(lax.reshape(v, (v.size,)), k)
+    return diag(lax.reshape(to_dtype(v, v.dtype), (v.size,)), k)
 
 
 # Positions of triangles and diagonals.

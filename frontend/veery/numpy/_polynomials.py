@@ -23,6 +23,7 @@ from veery.numpy._promotion import (
     ensure_arraylike,
     promote_dtypes,
     promote_dtypes_inexact,
+    to_dtype,
 )
 from veery.numpy._selection import where
 from veery.numpy._shaping import roll, trim_zeros
@@ -62,7 +63,8 @@ def _aligned(name: str, a1: ArrayLike, a2: ArrayLike) -> list[Array]:
     x, y = map(asarray, promote_dtypes(a1, a2))
     size = max(x.shape[0], y.shape[0])
     rest = lambda v: [(0, 0, 0)] * (v.ndim - 1)
-    return [lax.pad(v, np.zeros((), v.dtype), [(size - v.shape[0], 0, 0), *rest(v)]) for v in (x, y)]
+    zero = to_dtype(0, x.dtype, x.weak_type)
+    return [lax.pad(v, zero, [(size - v.shape[0], 0, 0), *rest(v)]) for v in (x, y)]
 
 
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
@@ -163,7 +165,7 @@ def _polymul(x: Array, y: Array) -> Array:
     """All products of coefficients, summed along the diagonals of equal degree."""
     n, m = x.shape[0], y.shape[0]
     products = multiply(x[:, None], y[None, :])
-    padded = lax.pad(products, np.zeros((), products.dtype), [(0, 0, 0), (0, n, 0)])
+    padded = lax.pad(products, to_dtype(0, products.dtype, products.weak_type), [(0, 0, 0), (0, n, 0)])
     skewed = lax.reshape(lax.reshape(padded, (n * (m + n),))[: n * (m + n - 1)], (n, m + n - 1))
     return lax.reduce_sum(skewed, (0,))
 

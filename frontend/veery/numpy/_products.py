@@ -22,6 +22,7 @@ from veery.numpy._promotion import (
     ArrayLike,
     broadcast_to,
     check_no_out,
+    check_rank_promotion,
     ensure_arraylike,
     ensure_arraylikes,
     promote_dtypes,
@@ -179,6 +180,7 @@ def vecdot(
     [3.0, 3.0]
     """
     (x, y), preferred = _operands("vecdot", x1, x2, preferred=preferred_element_type)
+    check_rank_promotion("vecdot", x, y)
     x, y = _last(x, axis), _last(y, axis)
     if np.shape(x)[-1] != np.shape(y)[-1]:
         raise ValueError(f"vecdot: shapes must match along axis {axis}; got {np.shape(x1)} and {np.shape(x2)}")

@@ -195,13 +195,23 @@ def promote_shapes(name: str, *args: ArrayLike) -> list[Any]:
         ValueError: the shapes do not broadcast, or differ in rank while jax_numpy_rank_promotion is "raise".
     """
     shapes = [np.shape(x) for x in args]
-    ranks = {len(shape) for shape in shapes if shape}
-    if len(ranks) < 2:
+    if not check_rank_promotion(name, *args):
         return list(args)
-    if config.jax_numpy_rank_promotion != "allow":
-        _rank_promotion(name, shapes)
     rank = len(lax.broadcast_shapes(*shapes))
     return [lax.broadcast_to_rank(x, rank) if shape else x for x, shape in zip(args, shapes)]
+
+
+def check_rank_promotion(name: str, *args: ArrayLike) -> bool:
+    """Whether arguments that are not of rank 0 differ in rank.
+
+    Raises:
+        ValueError: they do, while jax_numpy_rank_promotion is "raise".
+    """
+    shapes = [np.shape(x) for x in args]
+    differ = len({len(shape) for shape in shapes if shape}) > 1
+    if differ and config.jax_numpy_rank_promotion != "allow":
+        _rank_promotion(name, shapes)
+    return differ
 
 
 def _rank_promotion(name: str, shapes: Sequence[tuple[int, ...]]) -> None:

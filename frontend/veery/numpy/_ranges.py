@@ -25,6 +25,7 @@ from veery.numpy._promotion import (
     Array,
     ArrayLike,
     broadcast_arrays,
+    check_rank_promotion,
     ensure_arraylike,
     promote_dtypes_inexact,
     to_dtype,
@@ -147,6 +148,7 @@ def linspace(
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     start, stop = ensure_arraylike("linspace", start, stop)
+    check_rank_promotion("linspace", start, stop)
     computed = _inexact_dtype(start, stop)
     dtype = computed if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype, "linspace")
     if not isinstance(start, (ArrayImpl, Tracer)) and not isinstance(stop, (ArrayImpl, Tracer)):

@@ -27,6 +27,7 @@ from veery.numpy._promotion import (
     broadcast_arrays,
     broadcast_to,
     check_no_out,
+    check_rank_promotion,
     ensure_arraylike,
     ensure_arraylikes,
     promote_dtypes,
@@ -204,6 +205,7 @@ def piecewise(
     x = asarray(x)
     conditions = [asarray(c) for c in condlist] if isinstance(condlist, (list, tuple)) else list(asarray(condlist))
     conditions = [c if c.dtype == np.bool_ else to_bool(c) for c in conditions]
+    check_rank_promotion("piecewise", x, *conditions)
     if conditions and all(c.ndim == 0 for c in conditions) and x.ndim and np.ndim(condlist) == 1:
         conditions = [asarray(condlist).astype(bool)]  # type: ignore[arg-type]
     functions = list(funclist)

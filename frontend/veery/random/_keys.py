@@ -276,6 +276,8 @@ def split(key: ArrayLike, num: int | Sequence[int] = 2) -> Array:
         )
     key = check_key("split", key)
     shape = canonicalize_shape(num if isinstance(num, Sequence) else (num,))
+    if any(n < 0 for n in shape):
+        raise ValueError(f"split makes a nonnegative number of keys, or of a shape of such numbers; got {num}")
     return _split(key, shape=shape)
 
 
