@@ -64,6 +64,13 @@ def test_printing():
     assert str(jnp.arange(3)) == "[0 1 2]" and f"{jnp.array(1.5):.2f}" == "1.50"
 
 
+@pytest.mark.parametrize("decimals", [1.5, "a", None])
+def test_numbers_of_decimals_are_whole(decimals):
+    assert jnp.round(jnp.array(1.25), np.int64(1)) == np.float32(1.2)
+    with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+        jnp.round(jnp.array(1.25), decimals)
+
+
 def test_formats_are_those_of_numpy():
     assert (
         f"{jnp.float32(1.5):.3e} {jnp.int32(7):03d} {jnp.arange(3)} {jnp.array(True)!s:>5}"

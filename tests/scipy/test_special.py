@@ -171,6 +171,8 @@ def test_bessel_functions_have_derivatives_and_limits(x64):
         check_forward(lambda t: special.sph_harm_y(np.array([3, 4]), np.array([1, -2]), t, t), [x[2:4]], [0])
     limits = np.asarray(interpreted(lambda x: special.bessel_jn(x, v=1), np.array([0.0, np.inf, np.nan])))
     np.testing.assert_array_equal(limits, [[1, 0, np.nan], [0, 0, np.nan]])
+    with pytest.raises(ValueError, match="greatest order, from 0 on; got -1"):
+        special.bessel_jn(x, v=-1)
 
 
 def test_bernoulli_numbers():

@@ -263,6 +263,8 @@ def test_multivariate_normal(x64):
         check_forward(lambda x, m, c: fun(x, m, c @ c.mT), [x, mean, covs[0]], [0, 1, 2], 1e-5)
     with pytest.raises(ValueError, match="incompatible shapes"):
         fun(x, mean, covs[0][:2])
+    with pytest.raises(ValueError, match="incompatible shapes"):
+        fun(x, mean[:2], covs[0])
     with pytest.raises(NotImplementedError, match="allow_singular"):
         fun(x, mean, covs[0], allow_singular=True)
 

@@ -222,6 +222,7 @@ _AMBIGUOUS = "Contracting dimensions are sharded and it is ambiguous how the out
         (lambda x, w: lax.cond(True, lambda: x, lambda: w), TypeError, r"float32\[2@X,4\].*the shardings do not match"),
         (lambda x, w: veery.vmap(lambda a, b: a + b)(x, w), ValueError, "inconsistent axis specs: X vs None"),
         (lambda x: lax.with_sharding_constraint(x, P("Y")), AssertionError, "did not match the sharding provided"),
+        (lambda x: lax.with_sharding_constraint(x, 3), TypeError, "leaf specifications are expected .*, but got 3"),
         (
             lambda x: veery.shard_map(lambda a: a, in_specs=P("Y"), out_specs=P("Y"))(x),
             ValueError,

@@ -38,6 +38,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
     Raises:
         RuntimeError: a PartitionSpec without a mesh in the context.
+        TypeError: what is no sharding.
         ValueError: no sharding is given, it does not fit a value, or it is about Explicit axes of another mesh.
         AssertionError: values are not laid out as Explicit axes say.
 
@@ -59,6 +60,10 @@ def _constrained(x: Any, place: Any) -> Any:
         )
     aval = aval_of(x)
     sharding = resolved(sharding_of(place, aval.ndim), "with_sharding_constraint shardings", entered=True)
+    if not isinstance(sharding, Sharding):
+        raise TypeError(
+            f"shardings leaf specifications are expected to be PartitionSpec instances or None, but got {place}"
+        )
     check_fits(sharding, aval, "with_sharding_constraint arguments")
     if isinstance(sharding, NamedSharding):
         types = {sharding.mesh._name_to_type[axis] for axis in axes_in(sharding.spec)}

@@ -625,7 +625,7 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """
     a = ensure_arraylike("round", a)
     check_no_out("round", out)
-    return _round(a, decimals=decimals)
+    return _round(a, decimals=operator.index(decimals))
 
 
 @jit(static_argnames=("decimals",))

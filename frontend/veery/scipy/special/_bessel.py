@@ -181,13 +181,15 @@ def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
         Array of one more dimension than z has: the first one, of size v + 1, for the order.
 
     Raises:
-        ValueError: z is complex.
+        ValueError: z is complex, or v negative.
 
     >>> [round(float(j), 4) for j in bessel_jn(1.0, v=2)]
     [0.7652, 0.4401, 0.1149]
     """
     v = concrete_int(v, "Argument v of bessel_jn.")
     n_iter = concrete_int(n_iter, "Argument n_iter of bessel_jn.")
+    if v < 0:
+        raise ValueError(f"Argument v of bessel_jn is the greatest order, from 0 on; got {v}.")
     (x,) = promote_args_inexact("bessel_jn", z)
     if is_complex(x):
         raise ValueError("complex input not supported.")

@@ -40,14 +40,14 @@ def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None =
 @jit
 def _logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike) -> Array:
     x, mean, cov = map(jnp.asarray, promote_dtypes_inexact(x, mean, cov))
+    if mean.ndim and cov.ndim and cov.shape[-2:] != mean.shape[-1:] * 2:
+        raise ValueError("multivariate_normal.logpdf got incompatible shapes")
     y = x - mean
     if mean.ndim == 0:
         return -0.5 * (y * y / cov + _LOG_2PI + jnp.log(cov))
     n = mean.shape[-1]
     if cov.ndim == 0:
         return -0.5 * (jnp.sum(y * y, -1) / cov + n * (_LOG_2PI + jnp.log(cov)))
-    if cov.ndim < 2 or cov.shape[-2:] != (n, n):
-        raise ValueError("multivariate_normal.logpdf got incompatible shapes")
     factor = lax.linalg.cholesky(cov)
     if cov.ndim == 2:  # all points are one right-hand side
         columns = lax.linalg.triangular_solve(factor, y.reshape(-1, n).T, left_side=True, lower=True)
