@@ -64,6 +64,16 @@ def test_calls_with_arrays_print_values(capsys):
     assert capsys.readouterr().out == "JitTracer(float32[4,2]{V:x})\n"
 
 
+def test_types_of_values_that_vary_along_several_axes_print_as_in_jax():
+    mesh = veery.make_mesh((2, 2), ("x", "y"), devices=veery.devices("cpu")[:4])
+    seen = []
+    f = veery.shard_map(
+        lambda a: seen.append(str(veery.typeof(a))) or a, mesh=mesh, in_specs=P("x", "y"), out_specs=P("x", "y")
+    )
+    veery.eval_shape(f, np.ones((4, 2), np.float32))
+    assert seen == ["float32[2,1]{V:(x,y)}"]
+
+
 def test_rules_of_the_users_own_need_not_sum(mesh):
     """JAX refuses a cotangent that varies more than its argument; here it is summed."""
 

@@ -211,7 +211,8 @@ class ShapedArray(AbstractValue):
     def str_short(self, short_dtypes: bool = True) -> str:
         full = "float0" if self.dtype == dtypes.float0 else str(self.dtype)
         name = dtypes.short_dtype_name(self.dtype) if short_dtypes else full
-        varies = f"{{V:{','.join(map(str, sorted(self.varying, key=str)))}}}" if self.varying else ""
+        axes = ",".join(sorted(map(str, self.varying)))
+        varies = f"{{V:{axes if len(self.varying) == 1 else f'({axes})'}}}" if self.varying else ""
         memory = "" if self.memory_space is _DEVICE else f"<{self.memory_space.name.lower()}>"
         return f"{name}{memory}[{','.join(self._sizes())}]{varies}"
 
