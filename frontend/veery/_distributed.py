@@ -137,9 +137,19 @@ def _found_mesh(mesh: Any, args: Sequence[Any]) -> Mesh | None:
         return mesh
     for x in (None, *args):
         found = getattr(layout_of(x), "mesh", None) if isinstance(x, ArrayImpl) else context().concrete
-        if isinstance(found, Mesh) and found.axis_names == mesh.axis_names and found.axis_sizes == mesh.axis_sizes:
+        if isinstance(found, Mesh) and found.shape_tuple == mesh.shape_tuple:
             return found
-    return None
+    around = context()
+    if around.concrete is None or around.abstract is None or around.abstract.shape_tuple != mesh.shape_tuple:
+        return None
+    return _in_form(around.concrete, mesh) if around.concrete.size == mesh.size else None
+
+
+def _in_form(mesh: Mesh, form: Any) -> Mesh:
+    """The devices of a mesh in the form of another one, which `use_abstract_mesh` names, if it is for as many."""
+    if form.shape_tuple == mesh.shape_tuple or form.size != mesh.size:
+        return mesh
+    return Mesh(mesh.devices.reshape(form.axis_sizes), form.axis_names, form.axis_types)
 
 
 def layouts(out_avals: Sequence[Any], given: Sequence[tuple[Any, Any]]) -> list[Sharding | None]:
@@ -156,7 +166,8 @@ def layouts(out_avals: Sequence[Any], given: Sequence[tuple[Any, Any]]) -> list[
     found: list[Sharding | None] = []
     for aval in out_avals:
         alike = {sharding for shape, sharding in named if shape == aval.shape and aval.ndim}
-        typed = whole.update(spec=_spec_of(aval, whole.mesh))
+        mesh = _mesh_of(aval, whole.mesh)
+        typed = whole.update(mesh=mesh, spec=_spec_of(aval, mesh))
         chosen = alike.pop() if len(alike) == 1 else typed
         if explicit_part(chosen, aval.ndim) != aval.divided:
             chosen = typed
@@ -168,6 +179,11 @@ def _in_memory_of(aval: Any, sharding: Any) -> Any:
     """The sharding with the memory that a type tells."""
     kind = kind_of(aval.memory_space)
     return sharding if sharding is None or sharding.memory_kind == kind else sharding.with_memory_kind(kind)
+
+
+def _mesh_of(aval: Any, mesh: Any) -> Any:
+    """The mesh of the arguments or of the context, in the form that the type of a result names."""
+    return _in_form(mesh, getattr(aval.divided, "mesh", mesh)) if isinstance(mesh, Mesh) else mesh
 
 
 def _spec_of(aval: Any, mesh: Any) -> PartitionSpec:
@@ -219,14 +235,6 @@ def _spread_in_context(outs: list[ArrayImpl], args: Sequence[ArrayImpl]) -> list
     meshes = [_mesh_of(x.aval, mesh) for x in outs]
     shardings = (NamedSharding(of, _spec_of(x.aval, of)) for x, of in zip(outs, meshes))
     return [_spread(x, place) if x._buffer.device in devices else x for x, place in zip(outs, shardings)]
-
-
-def _mesh_of(aval: Any, mesh: Mesh) -> Mesh:
-    """The mesh of the context, in the form that the type of a result names (`use_abstract_mesh`)."""
-    form = getattr(aval.divided, "mesh", mesh)
-    if form.shape_tuple == mesh.shape_tuple or form.size != mesh.size:
-        return mesh
-    return Mesh(mesh.devices.reshape(form.axis_sizes), form.axis_names, form.axis_types)
 
 
 def partitioned(

@@ -338,8 +338,21 @@ def test_axes_of_another_type_or_form_within(mesh):
 
     with veery.set_mesh(mesh):
         out = elsewhere(numbers)
+        laid_out = reshard(numbers, P("X", "Y"))
+        again = elsewhere(laid_out)
+        with veery.sharding.use_abstract_mesh(other):
+            eager = reshard(laid_out, P(None, "A"))
+            with pytest.raises(AssertionError, match="did not match the sharding provided"):
+                lax.with_sharding_constraint(jnp.ones((2, 4)), P(None, "A"))
+        with veery.sharding.use_abstract_mesh(AbstractMesh((2,), ("A",), (AxisType.Explicit,))):
+            with pytest.raises(ValueError, match="nothing tells which devices"):
+                reshard(laid_out, P(None, "A"))
     assert str(veery.typeof(out)) == "float32[2,4@A]" and out.sharding.shard_shape((2, 4)) == (2, 1)
     np.testing.assert_array_equal(out, 2 * numbers)
+    np.testing.assert_array_equal(again, 2 * numbers)
+    np.testing.assert_array_equal(eager, numbers)
+    assert again.sharding == out.sharding == eager.sharding
+    assert list(again.sharding.mesh.devices.flat) == list(mesh.devices.flat)
 
 
 def test_types_of_arrays_outside_of_meshes_lay_nothing_out(mesh):

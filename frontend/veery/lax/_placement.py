@@ -110,7 +110,9 @@ def resolved(place: Any, what: str, entered: bool = False) -> Any:
     """
     if not isinstance(place, PartitionSpec):
         return place
-    mesh = context().concrete or context().abstract
+    concrete, abstract = context().concrete, context().abstract
+    within = abstract is not None and concrete is not None and abstract.axis_names != concrete.axis_names
+    mesh: Any = abstract if within else concrete or abstract
     if mesh is None and entered:
         mesh = current_mesh()
     if mesh is None or not mesh.axis_names:
