@@ -34,13 +34,13 @@ def _restore_settings():
 def _vulkan_stays_closed(request):
     """Mesa's software device polls on two cores once it is open: all else would take three times as long.
 
-    The tests of Vulkan come last, therefore: `make test` keeps pytest-xdist from running large groups first.
+    The tests that open it come last, therefore: `make test` keeps pytest-xdist from running large groups first.
     """
     is_open = lambda: "vulkan" in getattr(sys.modules.get("veery_runtime.discovery"), "_gpus", ())
     before = is_open()
     yield
     may_open = before or "vulkan" in request.node.nodeid or isinstance(request.node, pytest.DoctestItem)
-    assert may_open or not is_open(), "open Vulkan in tests/vulkan, or in a process of its own"
+    assert may_open or not is_open(), "open Vulkan in tests/gpu or tests/vulkan, or in a process of its own"
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +65,10 @@ def references():
 
     with numpy_evaluation() as trace:
         yield trace
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: "tests/gpu/" in item.nodeid)  # see `_vulkan_stays_closed`
 
 
 def pytest_report_header() -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from veery_runtime import completion, effects, iree, vulkan, workers
+from veery_runtime import completion, cuda, effects, iree, vulkan, workers
 from veery_runtime.cpu_device import CpuDevice
 from veery_runtime.device import Device
 from veery_runtime.errors import DeviceUnavailableError
@@ -99,7 +99,8 @@ def _open_gpus(platform: str) -> list[Device]:
             # Without its properties a device is not usable: code for another one computes wrongly, without an error.
             target = targets[str(info["path"])] if platform == "vulkan" else platform
             open = functools.partial(driver.create_device, info["device_id"])
-            opened.append(GpuDevice(i, platform, str(info.get("name", platform)), open, target))
+            enter = cuda.Context(i).enter if platform == "cuda" else lambda: None
+            opened.append(GpuDevice(i, platform, str(info.get("name", platform)), open, target, enter))
         return opened
     except Exception as error:  # whatever a driver does wrong must not take the CPU away
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]

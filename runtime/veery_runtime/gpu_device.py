@@ -23,8 +23,18 @@ class GpuDevice(Device):
     host_visible = False
     lost: ClassVar[Callable[[], None] | None] = None  # what to call after a loss
 
-    def __init__(self, id: int, platform: str, kind: str, open: Callable[[], iree.HalDevice], target: str) -> None:
+    def __init__(
+        self,
+        id: int,
+        platform: str,
+        kind: str,
+        open: Callable[[], iree.HalDevice],
+        target: str,
+        enter: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`enter` is called by each thread that reaches for the device."""
         self.platform = platform
+        self._enter = enter
         self.target = target
         super().__init__(id, kind)
         self._open = open
@@ -35,6 +45,7 @@ class GpuDevice(Device):
     def hal(self) -> iree.HalDevice:
         if self._generation != completion.generation:
             raise ForkedProcessError(f"{self!r}: a forked child cannot use the parent's device")
+        self._enter()
         hal = self._hal
         if hal is None:
             with self._lock:

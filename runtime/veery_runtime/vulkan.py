@@ -30,6 +30,7 @@ class Properties:
     compute, storage: IREE's names of the types that shaders can compute with and load from buffers.
     subgroup_operations: IREE's names of what the invocations of a subgroup can do together.
     max_buffer_range: the bytes of a buffer that a shader can reach.
+    keeps_nan: IREE's names of the floats for which shaders can ask that NaN, infinities and signs of zeros are kept.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Properties:
     max_counts: tuple[int, int, int]
     shared_memory: int
     max_buffer_range: int
+    keeps_nan: tuple[str, ...]
 
     @property
     def target(self) -> str:
@@ -58,6 +60,7 @@ class Properties:
             "sizes": "x".join(map(str, self.max_sizes)),
             "counts": "x".join(map(str, self.max_counts)),
             "memory": str(self.shared_memory),
+            "nan": "+".join(self.keeps_nan) or "none",
         }
         return "vulkan:" + ",".join(f"{key}={value}" for key, value in fields.items())
 
@@ -117,6 +120,10 @@ _Creation = _structure(
 _Properties2 = _structure("_Properties2", 1000059001, ("identity", _Identity))
 _IdProperties = _structure("_IdProperties", 1000071004, ("uuid", ctypes.c_uint8 * 16), ("_0", _u32 * 8))
 _Subgroup = _structure("_Subgroup", 1000094000, ("size", _u32), ("stages", _u32), ("operations", _u32), ("quads", _u32))
+_FloatControls = _structure(
+    "_FloatControls", 1000197000, ("_0", _u32 * 2), ("float16", _u32), ("float32", _u32), ("float64", _u32),
+    ("_1", _u32 * 12),
+)  # fmt: skip
 # VkPhysicalDeviceFeatures is 55 switches: float64, int64 and int16 are 39 to 41.
 _Features2 = _structure("_Features2", 1000059000, ("switches", _u32 * 55))
 _Storage16 = _structure("_Storage16", 1000083000, ("buffer", _u32), ("_0", _u32 * 3))
@@ -169,7 +176,8 @@ def query() -> list[Properties]:
 
 
 def _describe(library: ctypes.CDLL, device: ctypes.c_void_p) -> Properties:
-    subgroup: Any = _Subgroup()
+    controls: Any = _FloatControls()
+    subgroup: Any = _Subgroup(controls)
     identifier: Any = _IdProperties(subgroup)
     properties: Any = _Properties2(identifier)
     library.vkGetPhysicalDeviceProperties2(device, ctypes.byref(properties))
@@ -200,4 +208,5 @@ def _describe(library: ctypes.CDLL, device: ctypes.c_void_p) -> Properties:
         max_counts=tuple(limits.max_compute_work_group_count),
         shared_memory=limits.max_compute_shared_memory_size,
         max_buffer_range=limits.max_storage_buffer_range,
+        keeps_nan=tuple(f"fp{bits}" for bits in (16, 32, 64) if getattr(controls, f"float{bits}")),
     )

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.passes import leave_out
 
 import veery
 import veery.numpy as jnp
+import veery_lowering
 from veery import _dispatch, lax
 
 _F32 = np.float32
@@ -34,6 +36,21 @@ def test_programs_compile_for_an_architecture(name: str, architecture: str) -> N
     closed = veery.make_jaxpr(fun)(*args)
     program = _dispatch.lower_jaxpr(closed, name, f"cuda:{architecture}", (False,) * len(args)).compile()
     assert program.backend == "cuda" and architecture.encode() in program.vmfb
+
+
+def test_slices_of_constants_that_are_reduced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IREE takes them for zeros: when this fails, `compute_sliced_constants` can go."""
+    mask = lambda: lax.slice(jnp.asarray(np.eye(6, dtype=bool)), (0, 0), (5, 6))
+    closed = veery.make_jaxpr(lambda x, y: jnp.where(mask(), x[:5], 0).sum(1) * y)(np.ones((6, 6), _F32), _F32(2))
+
+    def loads() -> int:
+        """How often the code reads memory."""
+        program = veery_lowering.compile(closed, target="cuda", options=veery_lowering.Options(cache=False))
+        return program.vmfb.count(b"ld.global")
+
+    assert loads() > 1
+    leave_out(monkeypatch, "compute_sliced_constants")
+    assert loads() == 1  # that of y
 
 
 def test_unknown_architectures_are_refused_by_name() -> None:

@@ -1,4 +1,4 @@
-"""Where programs run: on the CPU or Vulkan, by IREE alone, by XLA, or saved to a file that the runtime loads."""
+"""Where programs run: on the CPU or a GPU, by IREE alone, by XLA, or saved to a file that the runtime loads."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from veery._core.jaxpr import ClosedJaxpr, Jaxpr, subjaxprs
 
 Arrays = Sequence[np.ndarray]
 TARGETS = (
-    *("cpu", "iree", "vulkan", "xla", "cpu+xla", "artifact"),
-    *("stablehlo", "stablehlo-iree", "stablehlo-vulkan", "stablehlo-xla"),
-    *("triples", "triples-iree", "triples-vulkan", "triples-xla"),
+    *("cpu", "iree", "vulkan", "cuda", "xla", "cpu+xla", "artifact"),
+    *("stablehlo", "stablehlo-iree", "stablehlo-vulkan", "stablehlo-cuda", "stablehlo-xla"),
+    *("triples", "triples-iree", "triples-vulkan", "triples-cuda", "triples-xla"),
 )
 _RUNTIME = Path(__file__).parents[2] / "runtime"
 _VULKAN_TYPES = ("bool", "int32", "uint32", "float32", "complex64")
@@ -85,6 +85,15 @@ class Vulkan(Target):
     @contextmanager
     def device(self) -> Iterator[None]:
         with jax.default_device(jax.devices("vulkan")[0]):
+            yield
+
+
+class Cuda(Target):
+    """The first GPU of NVIDIA's driver."""
+
+    @contextmanager
+    def device(self) -> Iterator[None]:
+        with jax.default_device(jax.devices("cuda")[0]):
             yield
 
 
@@ -175,7 +184,9 @@ def target_named(name: str) -> Target:
         raise ValueError(f"no such target: {name!r}")
     if "+" in name:
         return Beside({part: target_named(part) for part in name.split("+")})
-    return {"iree": Iree, "vulkan": Vulkan, "xla": Xla, "artifact": Artifact}.get(name.rpartition("-")[2], Target)()
+    return {"iree": Iree, "vulkan": Vulkan, "cuda": Cuda, "xla": Xla, "artifact": Artifact}.get(
+        name.rpartition("-")[2], Target
+    )()
 
 
 def run_program(program: Program, target: Target) -> tuple[ClosedJaxpr, dict[str, list[np.ndarray]]]:

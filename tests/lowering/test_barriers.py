@@ -62,6 +62,15 @@ def test_barriers_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
         graph.run(options=FRESH)
 
 
+def test_cuda_binds_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = many_arrays(30, False)
+    options = veery_lowering.Options(cache=False, flags=("--iree-dispatch-creation-fuse-multi-use=true",))
+    compiled = lambda: veery_lowering.compile(graph.closed(), target="cuda", options=options).metadata
+    assert "fallback" not in compiled()
+    leave_out(monkeypatch, "split_wide_fusions")
+    assert "devices bind 16" in compiled()["fallback"]
+
+
 def test_few_arrays_need_none() -> None:
     assert "optimization_barrier" not in many_arrays(6, True).text()
 

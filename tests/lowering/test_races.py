@@ -16,7 +16,7 @@ from veery_lowering.targets import Traits, resolve
 
 TARGET = (
     "vulkan:vulkan=1.3,compute=fp32+fp16+fp64+int64+int32+int16+int8,storage=b64+b32+b16+b8,subgroup=8,"
-    "operations=shuffle+arithmetic,threads=1024,sizes=1024x1024x1024,counts=65535x65535x65535,memory=32768"
+    "operations=shuffle+arithmetic,threads=1024,sizes=1024x1024x1024,counts=65535x65535x65535,memory=32768,nan=fp32"
 )
 WIDENED = (
     "func.func @main(%m: tensor<9x70xi8>, %w: tensor<9x70xf32>) -> tensor<70xf32> {",

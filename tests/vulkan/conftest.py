@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,10 +15,3 @@ def vulkan() -> Any:
         return veery.devices("vulkan")[0]
     except RuntimeError as error:
         pytest.skip(str(error))
-
-
-@pytest.fixture
-def on_vulkan(vulkan: Any) -> Iterator[Any]:
-    """New arrays and computations go to the Vulkan device."""
-    with veery.default_device(vulkan):
-        yield vulkan

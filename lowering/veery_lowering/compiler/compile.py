@@ -19,6 +19,7 @@ from veery_lowering.mlir import COMPILER_VERSION, operations
 from veery_lowering.passes import pipeline as passes
 from veery_lowering.passes.pipeline import Fusion, Situation, Stage
 from veery_lowering.passes.simplification import SETTLED, inlined
+from veery_lowering.passes.spirv.nan import keep_nan
 from veery_lowering.passes.spirv.races import has_race
 from veery_lowering.passes.stream.overwriting import refuse_unsafe
 from veery_lowering.program import Options
@@ -31,7 +32,7 @@ RACE = "IREE has made a shader that reads memory which another invocation writes
 T = TypeVar("T")
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "65"
+_KEY_FORMAT = "66"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -77,6 +78,8 @@ def compiler_of(options: Options, target: Target) -> Run:
     deadline = isolation.Deadline(options.time_limit)
     run = functools.partial(isolation.run_pipeline, deadline=deadline) if isolated else run_pipeline
     run = functools.partial(run, prelude=SETTLED)
+    if target.keeps_nan:
+        run = functools.partial(run, shaders=functools.partial(keep_nan, floats=target.keeps_nan))
     return functools.partial(_run_without_races, run) if target.backend == "vulkan" else run
 
 
@@ -206,7 +209,7 @@ def _compile(
                 continue
 
             def attempt(module: Prepared, check: Check | None) -> tuple[Prepared, bytes, list[Diagnostic]] | None:
-                changes = tuple(p.function for p in passes.chosen(Stage.CODE, code_situation(emission, target, module)))
+                changes = passes.changes_of_code(code_situation(emission, target, module))
                 arguments = module.code, flags  # noqa: B023
                 program, failed[:] = run(*arguments, changes=changes, check=check, shortly=shortly)  # noqa: B023
                 return None if program is None else (module, program, failed)  # noqa: B023

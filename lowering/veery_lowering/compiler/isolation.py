@@ -245,6 +245,7 @@ def run_pipeline(
     locations: bool = False,
     shortly: bool = False,
     parts: str | None = None,
+    shaders: Callable[[Any], Any] | None = None,
     *,
     deadline: Deadline | None = None,
 ) -> Any:
@@ -252,7 +253,7 @@ def run_pipeline(
 
     Args:
         module, flags, phase: as there.
-        changes, check: as there; importable functions.
+        changes, check, shaders: as there; importable functions.
         prelude, locations, shortly, parts: as there.
         deadline: when it must be done.
 
@@ -264,7 +265,7 @@ def run_pipeline(
     """
     from veery_lowering.compiler import sessions
 
-    arguments = module, flags, phase, changes, prelude, check, locations, shortly, parts
+    arguments = module, flags, phase, changes, prelude, check, locations, shortly, parts, shaders
     # A session that writes into a folder of this call's serves no other call, and one made ahead would make the folder
     # again, after it was removed.
     lasting = () if any(flag.startswith("--iree-hal-dump-") for flag in flags) else flags

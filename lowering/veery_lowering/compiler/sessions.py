@@ -20,6 +20,7 @@ from veery_lowering.compiler.dispatches import RunPasses
 from veery_lowering.compiler.managers import Managers
 from veery_lowering.errors import CacheWarning
 from veery_lowering.mlir import Invocation, Output, Session, bytecode, ctypes_dl, ir
+from veery_lowering.passes.spirv import nan
 from veery_lowering.passes.vm.allocation import allocate_memory
 from veery_lowering.store.cache import DiskCache
 
@@ -113,6 +114,7 @@ def run_pipeline(
     locations: bool = False,
     shortly: bool = False,
     parts: str | None = None,
+    shaders: Callable[[ir.Module], Any] | None = None,
     threads: bool = True,
 ) -> tuple[bytes | None, list[Diagnostic]]:
     """Compile a module with a session for the given flags.
@@ -130,6 +132,7 @@ def run_pipeline(
         locations: whether IR has the user's files and lines.
         shortly: whether the short pipeline compiles it (short.py), to the end and for the CPU.
         parts: the folder on disk from which it takes, and to which it adds, dispatches of programs.
+        shaders: a function that changes shaders before they are encoded.
         threads: whether the compiler may have threads of its own.
 
     Returns:
@@ -180,6 +183,11 @@ def run_pipeline(
                     return None, diagnostics
                 tiles.choose_tiles(parsed)
                 reached = tiles.PHASE
+            if shaders is not None and phase in (None, "hal", "vm"):
+                if not _advance(invocation, parsed, run, flags, reached, nan.PHASE):
+                    return None, diagnostics
+                shaders(parsed)
+                reached = nan.PHASE
             if not _advance(invocation, parsed, run, flags, reached, phase):
                 return None, diagnostics
             if phase is not None:

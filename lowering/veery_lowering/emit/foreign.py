@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
+from veery_lowering.emit.registry import BY_IREE
 from veery_lowering.emit.translation import translate
 from veery_lowering.errors import LoweringError
 from veery_lowering.mlir import context, ir, operations
 from veery_lowering.program import Signature
 from veery_lowering.types import tensor_type
-
-_BY_IREE = ("cpu", "vulkan", "cuda")
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class ForeignByTarget:
         """The module for "cpu", "vulkan", "cuda", or XLA's devices of a kind; LoweringError when there is none."""
         for platform, module in self.modules:
             # IREE's modules are not for XLA, whose algebra takes the steps of their exponentials for nothing.
-            is_other = target == "xla" and platform == hardware and platform not in _BY_IREE
+            is_other = target == "xla" and platform == hardware and platform not in BY_IREE
             if is_other or platform.partition(":")[0] == target:
                 return module
         platforms = ", ".join(platform for platform, _ in self.modules)

@@ -20,6 +20,8 @@ from typing import Any, Protocol
 Value = Any  # an MLIR value; typed loosely so that this module does not load the compiler
 Rule = Callable[..., Any]
 
+BY_IREE = ("cpu", "vulkan", "cuda")  # targets whose programs IREE compiles, so that they may call functions of ours
+
 
 class Emitter(Protocol):
     """What a rule may ask of the module under construction (see module.py)."""

@@ -1,4 +1,4 @@
-"""Loops over small arrays, and what moves elements, as kernels of our own, for the CPU; loops for Vulkan, too.
+"""Loops over small arrays, and what moves elements, as kernels of our own, for the CPU; loops for GPUs, too.
 
 IREE runs each trip of a loop as a dispatch or several: 2 us a trip and more, whatever is computed. A loop over arrays
 that are not large is one dispatch here, in one of two forms, tried in this order:
@@ -9,7 +9,7 @@ that are not large is one dispatch here, in one of two forms, tried in this orde
 - in buffers (`_buffered`): a trip is several loop nests, for products of matrices, reductions, slices, updates,
   branches, loops. 100 trips of `tanh(w @ h)`, 32x32, take 30 us, as dispatches of IREE's 0.52 ms.
 
-Shaders are written in like forms (`_invocations`), in which a trip of a loop cost 60 to 200 us.
+Kernels for GPUs are written in like forms (`_invocations`); there a trip of a loop costs 60 to 200 us.
 
 What the loop writes in part is copied before, so that no argument is ever changed.
 
@@ -18,6 +18,7 @@ Joins and lookups (`_joins`) and scatters (`_scatters`) are one dispatch each wi
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,7 @@ from veery_lowering.kernels._decisions import Decision as Decision, decided, dec
 from veery_lowering.kernels._invocations import InvocationKernel, ShaderKernel, for_one_invocation
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, is_crossed, root_of
 from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwritten
+from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
 from veery_lowering.kernels._scatters import ScatterKernel
 from veery_lowering.mlir import base_name
@@ -214,10 +216,14 @@ def _on_the_cpu(loop: Any) -> Iterator[Callable[[], RegisterKernel | BufferedKer
     yield lambda: BufferedKernel(loop)
 
 
-def _in_shaders(loop: Any) -> Iterator[Callable[[], ShaderKernel]]:
+def _in_shaders(loop: Any, most_bindings: int) -> Iterator[Callable[[], ShaderKernel]]:
     if lanes := lanes_of(loop):
-        yield lambda: ShaderKernel(loop, lambda loop: InvocationKernel(loop, lanes))
-    yield lambda: ShaderKernel(loop, for_one_invocation)
+        yield lambda: ShaderKernel(loop, lambda loop: InvocationKernel(loop, lanes), most_bindings)
+    yield lambda: ShaderKernel(loop, for_one_invocation, most_bindings)
 
 
-_FORMS: dict[str, Forms] = {"cpu": _on_the_cpu, "vulkan": _in_shaders}
+_FORMS: dict[str, Forms] = {
+    "cpu": _on_the_cpu,
+    "vulkan": functools.partial(_in_shaders, most_bindings=MOST_BINDINGS),
+    "cuda": functools.partial(_in_shaders, most_bindings=FEWEST_BINDINGS),
+}

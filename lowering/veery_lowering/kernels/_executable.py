@@ -42,9 +42,23 @@ class Executable:
     ) -> None:
         self.out, self.inputs, self.workgroups, self.scratch, self.group = out, inputs, workgroups, scratch, group
         self.taken, self.made = bindings(inputs.values()), bindings(outputs)
-        if self._count > MOST_BINDINGS and not group:
-            self.taken, self.made = (bindings(given, shared=True) for given in (inputs.values(), outputs))
-        if self._count > MOST_BINDINGS:
+        if not group:
+            self.join(MOST_BINDINGS)
+        elif self._count > MOST_BINDINGS:
+            raise Unfit("more buffers than a dispatch has")
+
+    def join(self, most: int) -> None:
+        """Have small buffers share bindings if there are more than so many. (In SPIR-V a buffer has no parts.)
+
+        Raises:
+            Unfit: there are more even so.
+        """
+        if self._count > most:
+            self.taken, self.made = (
+                bindings([buffer for binding in each for buffer in binding.buffers], shared=True)
+                for each in (self.taken, self.made)
+            )
+        if self._count > most:
             raise Unfit("more buffers than a dispatch has")
 
     def call(self, module: Any, name: str, before: Any, results: Mapping[Buffer, Any]) -> None:

@@ -15,6 +15,7 @@ from veery_lowering.kernels._buffered import BufferedKernel
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Buffer
 from veery_lowering.kernels._nests import INVOCATION
+from veery_lowering.kernels._placing import MOST_BINDINGS
 from veery_lowering.kernels._registers import RegisterKernel
 from veery_lowering.kernels._rounds import LoopInParts, most_trips
 from veery_lowering.kernels._writer import Cells, names_of
@@ -27,22 +28,35 @@ _MOST_ROUNDS = 1 << 15
 class ShaderKernel:
     """A loop as calls of a kernel, each of no more rounds than a shader may make.
 
+    Args:
+        make: makes the kernel of a loop.
+        most: how many bindings it may have.
+
     Raises:
-        Unfit: a single trip makes more, or nobody knows how many.
+        Unfit: a single trip makes more rounds, or nobody knows how many, or there are more bindings.
     """
 
-    def __init__(self, loop: Any, make: Callable[[Any], InvocationKernel | BufferedKernel]) -> None:
+    def __init__(
+        self, loop: Any, make: Callable[[Any], InvocationKernel | BufferedKernel], most: int = MOST_BINDINGS
+    ) -> None:
         self.kernel, self.parts = make(loop), None
-        rounds, most = self.kernel.rounds, _MOST_ROUNDS - self.kernel.once
-        if rounds > most:
+        rounds, most_rounds = self.kernel.rounds, _MOST_ROUNDS - self.kernel.once
+        if rounds > most_rounds:
             raise Unfit("a trip has more rounds than a shader may")
-        if most_trips(loop) * rounds > most:
-            self.parts = LoopInParts(loop, int(most // rounds))
+        if most_trips(loop) * rounds <= most_rounds:
+            self._bind(most)
+        else:
+            self.parts = LoopInParts(loop, int(most_rounds // rounds))
             try:
                 self.kernel = make(self.parts.inner)
+                self._bind(most)
             except Unfit:
                 self.parts.undo()
                 raise
+
+    def _bind(self, most: int) -> None:
+        if most < MOST_BINDINGS:
+            self.executable.join(most)
 
     @property
     def form(self) -> str:

@@ -9,8 +9,8 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 
-# Buffers of a dispatch.
-MOST_BINDINGS = 32
+# Buffers of a dispatch, and of one of CUDA's.
+MOST_BINDINGS, FEWEST_BINDINGS = 32, 16
 
 
 def packed(value: Any, shape: Sequence[int]) -> Any:

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from veery_lowering.kernels import fuse_loops, fuse_moves, fuse_pieces
+from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS
 from veery_lowering.mlir import base_name, operations
 from veery_lowering.passes.stablehlo.aliasing import protect_arguments
 from veery_lowering.passes.stablehlo.barriers import (
@@ -27,6 +28,7 @@ from veery_lowering.passes.stablehlo.bfloat16 import round_bfloat16
 from veery_lowering.passes.stablehlo.columns import part_columns
 from veery_lowering.passes.stablehlo.constants import (
     compute_constants,
+    compute_sliced_constants,
     drop_unused_constants,
     hide_complex_updates,
     keep_halves,
@@ -109,6 +111,11 @@ class Situation:
     large: bool = False
     branches: bool = False
 
+    @property
+    def most_bindings(self) -> int:
+        """How many buffers a dispatch has at most."""
+        return FEWEST_BINDINGS if self.backend == "cuda" else MOST_BINDINGS
+
 
 class Pass(NamedTuple):
     """A pass, and when it is run.
@@ -136,6 +143,7 @@ class Pass(NamedTuple):
 
 
 _on_vulkan: Callable[[Situation], bool] = lambda s: s.backend == "vulkan"
+_on_gpus: Callable[[Situation], bool] = lambda s: s.backend in ("vulkan", "cuda")
 _for_xla: Callable[[Situation], bool] = lambda s: s.backend == "xla"
 _by_iree: Callable[[Situation], bool] = lambda s: not _for_xla(s)
 _each_apart: Callable[[Situation], bool] = lambda s: s.fusion is Fusion.NONE
@@ -144,7 +152,7 @@ PASSES = (
     Pass(Stage.EMITTED, drop_unused_constants, "literals that a rule folded into something else"),
     Pass(
         Stage.EMITTED, fold_unsigned_extremes, "the minimum of signed integers is wrong in small groups",
-        _on_vulkan, about="reduce",
+        _on_gpus, about="reduce",
     ),
     Pass(Stage.EMITTED, split_reductions, "drivers end long loops of a shader", _on_vulkan, about="reduce"),
     Pass(Stage.EMITTED, split_contractions, "drivers end long loops of a shader", _on_vulkan, about="dot_general"),
@@ -177,7 +185,10 @@ PASSES = (
     ),
     Pass(Stage.EMITTED, mark_donors, "XLA copies what it may overwrite", _for_xla, lambda s: (s.donated,)),
     # Before `protect_arguments`, which looks through barriers.
-    Pass(Stage.EMITTED, split_wide_fusions, "a dispatch of more than 32 buffers cannot be loaded", _by_iree),
+    Pass(
+        Stage.EMITTED, split_wide_fusions, "a dispatch of more than 32 buffers cannot be loaded",
+        _by_iree, lambda s: (s.most_bindings,),
+    ),
     Pass(
         Stage.EMITTED, protect_arguments, "IREE updates arguments in place that nobody gave away",
         lambda s: s.protect and _by_iree(s), lambda s: (s.donated,),
@@ -194,11 +205,15 @@ PASSES = (
         about="dynamic_update_slice",
     ),
     Pass(Stage.SIMPLIFIED, compute_constants, "sums of what constants give forget how many they sum"),
+    Pass(
+        Stage.SIMPLIFIED, compute_sliced_constants, "slices of constants are zeros where they are reduced",
+        lambda s: s.backend == "cuda", about="slice",
+    ),
     Pass(Stage.SIMPLIFIED, round_bfloat16, "what is fused of bfloat16 is not rounded"),
     # Loops in functions are seen now; `settle` is for those that are left to IREE.
     Pass(
         Stage.SIMPLIFIED, fuse_loops, "a trip of a loop costs a dispatch",
-        lambda s: s.backend in ("cpu", "vulkan") and s.fusion is Fusion.FULL, lambda s: (s.backend,), about="while",
+        lambda s: s.fusion is Fusion.FULL and _by_iree(s), lambda s: (s.backend,), about="while",
     ),
     Pass(
         Stage.SIMPLIFIED, fuse_pieces, "each reduction, product and join is a dispatch, however small",
@@ -264,7 +279,10 @@ PASSES = (
         Stage.SIMPLIFIED, reuse_donated, "results in the memory of donated arguments",
         lambda s: s.kept is not None, lambda s: (s.donated, s.kept),
     ),
-    Pass(Stage.CODE, refuse_wide_dispatches, "a program with a dispatch of more than 32 buffers cannot be loaded"),
+    Pass(
+        Stage.CODE, refuse_wide_dispatches, "a program with a dispatch of more than 32 buffers cannot be loaded",
+        given=lambda s: (s.most_bindings,),
+    ),
     Pass(Stage.CODE, separate, "a value passed twice to a block empties a register", lambda s: s.branches),
     Pass(
         Stage.CODE, free_no_parts, "what a loop carried is given back though it is a part of an allocation",
@@ -282,6 +300,22 @@ PASSES = (
 def chosen(stage: Stage, situation: Situation) -> list[Pass]:
     """The passes that change a module at a stage."""
     return [p for p in PASSES if p.stage is stage and p.when(situation)]
+
+
+class Change(NamedTuple):
+    """A pass with what it is told, which pickles."""
+
+    function: Callable[..., Any]
+    given: tuple[Any, ...]
+
+    def __call__(self, module: Any) -> Any:
+        """Change a module in place."""
+        return self.function(module, *self.given)
+
+
+def changes_of_code(situation: Situation) -> tuple[Change, ...]:
+    """What changes IREE's code before it is encoded."""
+    return tuple(Change(p.function, tuple(p.given(situation))) for p in chosen(Stage.CODE, situation))
 
 
 def run(stage: Stage, module: Any, situation: Situation) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from veery_lowering.targets.fusion import fusion_flags
-from veery_lowering.targets.target import COMMON_FLAGS, Flags, Target, Traits
+from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
+from veery_lowering.targets.target import COMMON_FLAGS, Flags, Target
 
 _DEFAULT_CHIP = "sm_80"
 # sm_90 is in the compiler's help and fails for every module (`missing GPU target in #hal.executable.target`).
@@ -15,9 +15,6 @@ def target(chip: str) -> Target:
     chip = chip or _DEFAULT_CHIP
     if chip not in _CHIPS:
         raise ValueError(f"compile: unknown CUDA architecture {chip!r}; known are {', '.join(sorted(_CHIPS))}")
-    flags: Flags = (*COMMON_FLAGS, "--iree-hal-target-device=cuda", f"--iree-cuda-target={chip}")
-
-    def attempts(traits: Traits) -> list[Flags]:
-        return [(*flags, *fusion_flags(traits.is_rowwise))]
-
-    return Target(f"cuda:{chip}", "cuda", attempts)
+    device = "--iree-hal-target-device=cuda", f"--iree-cuda-target={chip}"
+    flags: Flags = (*COMMON_FLAGS, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION, *device)
+    return Target(f"cuda:{chip}", "cuda", lambda traits: [flags])

@@ -42,6 +42,7 @@ class Target:
     machine: what the code depends on beside the name (the CPU's features); enters the cache key.
     compiles_shortly: whether the short pipeline (compiler/short.py) is right for options.
     hardware: what the programs run on: the backend, but for XLA, which has several.
+    keeps_nan: bits of the floats whose NaN its drivers keep if they are asked to.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Target:
     machine: str = ""
     compiles_shortly: Callable[[Flags], bool] = lambda flags: False
     hardware: str = ""
+    keeps_nan: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.hardware:

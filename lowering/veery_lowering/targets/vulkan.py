@@ -16,12 +16,14 @@ _CHIPS = frozenset(
     "ampere ada turing rdna2 rdna3 rdna4 valhall valhall4 valhall4_1 adreno apple m1 rtx2080 rtx3070 rtx3080 rtx4080"
     " rtx4090 a100 rx6800 rx6800xt rx7800xt rx7900xtx".split()
 )
+_MOBILE = frozenset("valhall valhall4 valhall4_1 adreno apple m1".split())
 _FLAGS: Flags = (*COMMON_FLAGS, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION)
 # The features that devices may lack, with the dtypes that need them. IREE's emulation of 64-bit integers splits random
 # keys wrongly, so it is not relied on.
 _WIDE = {"fp64": ("float64", "complex128"), "int64": ("int64", "uint64"), "fp16": ("float16",)}
+_FLOATS = {"fp16": 16, "fp32": 32, "fp64": 64}
 _SPIRV = {"1.0": "1.0", "1.1": "1.3", "1.2": "1.5"}
-_FIELDS = frozenset("vulkan compute storage subgroup operations threads sizes counts memory".split())
+_FIELDS = frozenset("vulkan compute storage subgroup operations threads sizes counts memory nan".split())
 
 
 def target(chip: str) -> Target:
@@ -31,10 +33,12 @@ def target(chip: str) -> Target:
     """
     chip = chip or _DEFAULT_CHIP
     missing: frozenset[str] = frozenset()
+    keeps_nan = frozenset(_FLOATS) if chip not in _MOBILE else frozenset()
     if "=" in chip:
         fields = _fields(chip)
         device = f"--iree-hal-target-device=device={_device(fields)}"
         missing = frozenset(_WIDE) - frozenset(fields["compute"].split("+"))
+        keeps_nan = frozenset(fields["nan"].split("+"))
         flags: Flags = (*_FLAGS, device)
     elif chip in _CHIPS:
         flags = (*_FLAGS, "--iree-hal-target-device=device=vulkan", f"--iree-vulkan-target={chip}")
@@ -51,7 +55,8 @@ def target(chip: str) -> Target:
                     )
         return [flags]
 
-    return Target(f"vulkan:{chip}", "vulkan", attempts)
+    kept = tuple(bits for name, bits in _FLOATS.items() if name in keeps_nan)
+    return Target(f"vulkan:{chip}", "vulkan", attempts, keeps_nan=kept)
 
 
 def _fields(description: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Linear algebra: LAPACK by a call of the host on the CPU; loops elsewhere, in saved programs, and of small matrices.
+"""Linear algebra: LAPACK by a call of the host; loops in saved programs, and of small matrices.
 
 IREE compiles neither stablehlo.cholesky nor stablehlo.triangular_solve, and StableHLO has no other factorisations. A
 call of the host costs 10 to 20 us on the CPU, each trip of a loop 2 us and more unless the loop is a kernel, which it
@@ -9,6 +9,9 @@ filter that solves 2x2 systems take 630 ms with calls, 0.07 ms without. On the h
 34, 82, 82, 172 and 2.0, 3.8, 6.2, 9.4, 17 (128x128: 220 and 160); solutions of triangular systems 36, 23, 99, 102, 88
 and 1.3, 2.0, 2.1, 4.2, 5.3; inverses 103, 95, 159, 188, 311 and 3.3, 7.1, 11, 62, 137; QR 60, 58, 67, 127, 174 and 2.1,
 5.5, 10, 30, 101. What is a call of LAPACK and little else is not compiled (see veery._eager.libraries).
+
+On GPUs a trip of a loop that is no kernel takes 60 to 200 us, and IREE has no library there: on an H200 the factor of
+one matrix of 200x200 took 100 ms by such loops, its inverse 920.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from veery_lowering.emit.composition import composed, on_host
-from veery_lowering.emit.registry import Context, Value, rule
+from veery_lowering.emit.registry import BY_IREE, Context, Value, rule
 from veery_lowering.errors import LoweringError
 
 _COMPOSED = (
@@ -43,6 +46,11 @@ _MOST_ITERATED, _LARGEST_ITERATED = 512, 16
 
 def _on_cpu(ctx: Context, *operands: Value, **params: Any) -> list[Value]:
     return (composed if _is_composed(ctx) else on_host)(ctx, *operands, **params)
+
+
+def _on_gpu(ctx: Context, *operands: Value, **params: Any) -> list[Value]:
+    small = ctx.emitter.in_loop() and _is_composed(ctx)
+    return (composed if small else on_host)(ctx, *operands, **params)
 
 
 def _is_composed(ctx: Context) -> bool:
@@ -79,10 +87,13 @@ def _is_held(aval: Any) -> bool:
 
 for _name in _COMPOSED:
     rule(_name, target="cpu")(_on_cpu)
+    rule(_name, target="vulkan")(_on_gpu)
+    rule(_name, target="cuda")(_on_gpu)
     rule(_name)(composed)
 
 for _name in ("eig", "schur"):
-    rule(_name, target="cpu")(on_host)
+    for _target in BY_IREE:
+        rule(_name, target=_target)(on_host)
 
 
 @rule("schur")
@@ -90,5 +101,5 @@ for _name in ("eig", "schur"):
 def _eigenvalues(ctx: Context, *operands: Value, **params: Any) -> list[Value]:
     raise LoweringError(
         f"{ctx.primitive}: eigenvalues and Schur forms of general matrices are computed by LAPACK on the host: in "
-        "programs for the CPU that are not saved, as in JAX."
+        "programs that are not saved."
     )

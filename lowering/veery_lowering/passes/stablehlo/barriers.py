@@ -1,9 +1,9 @@
 """End what IREE fuses, by optimization barriers.
 
-Problem: IREE 3.13 fuses elementwise expressions however many arrays they read. A dispatch of more than 32 buffers
-compiles, and fails when it is loaded ("binding count 33 > 32"). Example: the sum of 80 arrays. Fix: a barrier behind a
-partial result ends the dispatch before that. The same barriers are the last resort where IREE fails with what it fuses:
-one behind each value, which is slow, but compiles. Test: tests/lowering/test_barriers.py.
+Problem: IREE 3.13 fuses elementwise expressions however many arrays they read. A dispatch of more than 32 buffers, 16
+for CUDA, compiles, and fails when it is loaded ("binding count 33 > 32"). Example: the sum of 80 arrays. Fix: a barrier
+behind a partial result ends the dispatch before that. The same barriers are the last resort where IREE fails with what
+it fuses: one behind each value, which is slow, but compiles. Test: tests/lowering/test_barriers.py.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ from typing import Any
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.mlir import ir, maker, operations
-
-# Half of the 32: the fused consumers of a value may add as many buffers again.
-_MOST = 16
 
 _NOT_FUSED = frozenset(
     (
@@ -29,16 +26,20 @@ _APART = frozenset(
 _BLOCKS = frozenset(("func.func", "stablehlo.while", "stablehlo.case", "stablehlo.if"))
 
 
-def split_wide_fusions(module: ir.Module) -> None:
-    """Put barriers into expressions that read more than 16 arrays."""
+def split_wide_fusions(module: ir.Module, bindings: int) -> None:
+    """Put barriers into expressions that read more arrays than half of what a dispatch binds.
+
+    The fused consumers of a value may add as many again.
+    """
+    most = bindings // 2
     for function in module.body.operations:
         for region in function.operation.regions:
             for block in region.blocks:
-                if _may_be_wide(block):
-                    _split_block(block)
+                if _may_be_wide(block, most):
+                    _split_block(block, most)
 
 
-def _may_be_wide(block: Any) -> bool:
+def _may_be_wide(block: Any, most: int) -> bool:
     """Whether there may be expressions of too many arrays: those of a function without control flow are its arguments,
     what is not fused, and what that reads.
     """
@@ -49,7 +50,7 @@ def _may_be_wide(block: Any) -> bool:
         name, results = op.operation.name, op.operation.results
         if (not _fused(op.operation) or len(results) != 1) and name not in _WRITTEN:
             count += len(op.operation.operands) + len(results)
-    return count > _MOST
+    return count > most
 
 
 def compute_each(module: Any) -> None:
@@ -128,7 +129,7 @@ def clone_at_barriers(module: Any) -> None:
                 op.erase()
 
 
-def _split_block(block: Any) -> None:
+def _split_block(block: Any, most: int) -> None:
     """Walk down a block with the set of buffers that each value's fused expression reads."""
     buffers: dict[ir.Value, frozenset[ir.Value]] = {}
     for op in list(block.operations):
@@ -136,12 +137,12 @@ def _split_block(block: Any) -> None:
         for region in op.regions:
             if op.name in ("stablehlo.while", "stablehlo.case", "stablehlo.if"):
                 for inner in region.blocks:
-                    _split_block(inner)
+                    _split_block(inner, most)
         if op.name in _NOT_FUSED or len(op.results) != 1 or not _is_array(op.results[0]):
             continue
         reads = {x: buffers.get(x, _source(x)) for x in op.operands if _is_array(x)}
         union: frozenset[ir.Value] = frozenset().union(*reads.values())
-        while len(union) > _MOST:
+        while len(union) > most:
             widest = max(reads, key=lambda x: len(reads[x]))
             if len(reads[widest]) <= 1:
                 break

@@ -101,6 +101,17 @@ def compute_constants(module: Any) -> None:
             behind_barrier(op)
 
 
+def compute_sliced_constants(module: Any) -> None:
+    """Put barriers behind slices of constants, in place.
+
+    In IREE's code for CUDA they are zeros where a reduction reads them: the eigenvalues of 5x5 matrices were 0, which
+    are summed from the first rows of a 6x6 matrix and of a mask that is a constant.
+    """
+    for op in operations(module):
+        if op.name == "stablehlo.slice" and _spreads_constant(op.operands[0]):
+            behind_barrier(op)
+
+
 def _keeps_places(op: Any) -> bool:
     return op.name == "stablehlo.broadcast_in_dim" or is_elementwise(op)
 

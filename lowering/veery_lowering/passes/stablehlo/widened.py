@@ -4,7 +4,7 @@ Problem: IREE 3.13 computes a value that is wider than everything it is made of 
 dispatch that uses it. Where the value cannot be part of the dispatch's own loop, the invocations of a workgroup write
 it to shared memory, each a part, and read each other's parts without waiting for them. That is so where the value is an
 operand of a product, is broadcast, has another use, or comes from a reduction. Example: `w @ mask.astype(float32)`
-beside `(mask * w).sum(0)`. Fix: a barrier behind such a value. Test: tests/vulkan/test_shader_races.py.
+beside `(mask * w).sum(0)`. Fix: a barrier behind such a value. Test: tests/gpu/test_gpu_races.py.
 """
 
 from __future__ import annotations

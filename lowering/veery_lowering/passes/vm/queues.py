@@ -15,7 +15,7 @@ Memory of loops. Problem: IREE 3.13 gives back the memory of what a loop or a br
 of an allocation. Vulkan's driver refuses that ("queue_dealloca buffer was not returned by Vulkan queue_alloca"), and
 CUDA's takes it for the whole allocation. Fix: such memory is left to its last reference.
 
-Test: tests/vulkan/test_programs.py.
+Test: tests/gpu/test_programs.py.
 """
 
 from __future__ import annotations

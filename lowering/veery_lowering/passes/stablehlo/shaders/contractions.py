@@ -2,7 +2,7 @@
 
 Problem: llvmpipe ends the loops of a shader after 65535 rounds in all, without a word. Example: the product of two
 vectors of 2**17 ones is 65535. Fix: parts of the longest contracted axis are multiplied first, and summed. Test:
-tests/vulkan/test_programs.py.
+tests/gpu/test_programs.py.
 """
 
 from __future__ import annotations

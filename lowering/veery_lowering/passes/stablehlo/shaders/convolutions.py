@@ -2,7 +2,7 @@
 
 Problem: llvmpipe ends the loops of a shader after 65535 rounds in all, without a word. A kernel is long in the
 derivative by the kernel, where it is the image. Fix: parts of the kernel are convolved with the image, shifted by
-paddings that may be negative, and summed. Test: tests/vulkan/test_programs.py.
+paddings that may be negative, and summed. Test: tests/gpu/test_programs.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Problem: IREE 3.13 fuses reductions with what reads their results. Two in one dispatch, as in a softmax, may not compile
 ("failed to legalize operation 'arith.constant'", of a vector of the tile's size). A sum of 40 numbers that scales 10**6
 others becomes one dispatch, in which one invocation loops over all of them. Fix: barriers. Test:
-tests/vulkan/test_programs.py.
+tests/gpu/test_programs.py.
 """
 
 from __future__ import annotations

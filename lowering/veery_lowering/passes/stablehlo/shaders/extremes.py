@@ -2,7 +2,7 @@
 
 Problem: IREE 3.13 fills the idle invocations of a reduction to a signed extreme with the neutral element of the
 unsigned one. Example: the minimum of 24 positive numbers is -1 on a device with subgroups of 8. Fix: the sign bit is
-flipped, which keeps the order, and the extreme is that of unsigned numbers. Test: tests/vulkan/test_programs.py.
+flipped, which keeps the order, and the extreme is that of unsigned numbers. Test: tests/gpu/test_programs.py.
 """
 
 from __future__ import annotations

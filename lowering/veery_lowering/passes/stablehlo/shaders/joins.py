@@ -2,7 +2,7 @@
 
 Problem: IREE's loop over the elements of the result reads a column from another place. Example: of x[:, 1:2], in an
 `all` over two columns, it reads x[1:, 0]; the result is wrong from the sixth of seven rows on. Fix: the parts are
-written into one array, one after the other. Test: tests/vulkan/test_programs.py.
+written into one array, one after the other. Test: tests/gpu/test_programs.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Let each loop start from arrays of its own, where shapes are symbolic.
 
 Problem: of two loops that start from one array the one writes into the other's, or frees it ("queued for
-deallocation"). Fix: barriers before what loops start from. Test: tests/vulkan/test_symbolic.py.
+deallocation"). Fix: barriers before what loops start from. Test: tests/gpu/test_many_sizes.py.
 """
 
 from __future__ import annotations

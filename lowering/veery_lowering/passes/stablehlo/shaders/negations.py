@@ -2,7 +2,7 @@
 
 Problem: IREE 3.13 subtracts what is negated before it is summed, and of a difference it finds no neutral element: an
 error. Fix: in programs with reductions floats are multiplied by -1, which gives the same bits. Test:
-tests/vulkan/test_programs.py.
+tests/gpu/test_programs.py.
 """
 
 from __future__ import annotations

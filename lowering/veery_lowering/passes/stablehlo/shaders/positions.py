@@ -2,7 +2,7 @@
 
 Problem: IREE 3.13 does not compile reductions into which an iota is fused ("failed to legalize 'memref.alloc'").
 Example: `argmax`. Fix: positions are arrays of their own in programs with reductions. Test:
-tests/vulkan/test_programs.py.
+tests/gpu/test_programs.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Problem: llvmpipe ends the loops of a shader after 65535 rounds in all, without a word. Example: a sum of 2**20 ones is
 65535. Fix: parts of the longest axis are folded first, until what is left is short. Test:
-tests/vulkan/test_programs.py.
+tests/gpu/test_programs.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Write the updates of a scatter by parts.
 
 Problem: one invocation does all updates in order, and llvmpipe ends the loops of a shader after 65535 rounds in all.
-Fix: a loop of the program writes a part in each trip. Test: tests/vulkan/test_programs.py.
+Fix: a loop of the program writes a part in each trip. Test: tests/gpu/test_programs.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Primitives compiled for a Vulkan device: values equal the NumPy references, one row a primitive and dtype."""
+"""Primitives compiled for a GPU: values equal the NumPy references, one row a primitive and dtype."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from primitives import table_elementwise as elementwise, table_structural as structural
 from support.compiled import assert_close, results
+from support.features import has
 from support.numpy_trace import numpy_evaluation
 
 import veery
@@ -57,40 +58,36 @@ def _params(row: elementwise.Row) -> dict[str, Any]:
 
 
 ELEMENTWISE = [
-    pytest.param(row, name, id=f"{name}-{row.name}", marks=pytest.mark.xdist_group(f"vulkan-elementwise-{name}"))
+    pytest.param(row, name, id=f"{name}-{row.name}", marks=pytest.mark.xdist_group(f"gpu-elementwise-{name}"))
     for name in DTYPES
     for row in _elementwise_rows(name)
 ]
 STRUCTURAL = [
-    pytest.param(row, name, id=f"{name}-{row.primitive}", marks=pytest.mark.xdist_group(f"vulkan-structural-{name}"))
+    pytest.param(row, name, id=f"{name}-{row.primitive}", marks=pytest.mark.xdist_group(f"gpu-structural-{name}"))
     for name in DTYPES
     for row in _structural_rows(name)
 ]
 
 
-def _selected(request: pytest.FixtureRequest, test: str) -> dict[str, list[Any]]:
-    """By dtype: the rows of a test that are to run."""
-    found: dict[str, list[Any]] = {}
-    for item in request.session.items:
-        if getattr(item, "originalname", "") == test:
-            case = item.callspec.params  # type: ignore[attr-defined]
-            found.setdefault(case["name"], []).append(case["row"])
-    return found
+def _selected(request: pytest.FixtureRequest, test: str, name: str, gpu: Any) -> list[Any]:
+    """The rows of a test that are to run in a dtype on a GPU."""
+    items = [item for item in request.session.items if getattr(item, "originalname", "") == test]
+    cases = [item.callspec.params for item in items]  # type: ignore[attr-defined]
+    return [case["row"] for case in cases if (case["name"], case["gpu"]) == (name, gpu.platform)]
 
 
 @pytest.fixture(scope="module")
 def elementwise_results(request: pytest.FixtureRequest) -> Any:
-    """From a dtype to the results of its selected rows, compiled at once."""
-    selected = _selected(request, "test_elementwise_values_equal_the_reference")
+    """From a dtype and a GPU to the results of its selected rows, compiled at once."""
 
     @functools.cache
-    def of_dtype(name: str) -> dict[str, Any]:
+    def of_dtype(name: str, gpu: Any) -> dict[str, Any]:
         dtype = elementwise.dtype_of(name)
+        rows = _selected(request, "test_elementwise_values_equal_the_reference", name, gpu)
         calls = [
-            (functools.partial(row.primitive.bind, **_params(row)), elementwise.samples(row, dtype))
-            for row in selected[name]
+            (functools.partial(row.primitive.bind, **_params(row)), elementwise.samples(row, dtype)) for row in rows
         ]
-        return {row.name: out for row, out in zip(selected[name], results(calls), strict=True)}
+        return {row.name: out for row, out in zip(rows, results(calls), strict=True)}
 
     return of_dtype
 
@@ -98,12 +95,12 @@ def elementwise_results(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture(scope="module")
 def structural_results(request: pytest.FixtureRequest) -> Any:
     """As `elementwise_results`."""
-    selected = _selected(request, "test_structural_values_equal_the_reference")
 
     @functools.cache
-    def of_dtype(name: str) -> dict[str, Any]:
-        outs = results([(row.fun, row.cast(name)) for row in selected[name]])
-        return {row.primitive: out for row, out in zip(selected[name], outs, strict=True)}
+    def of_dtype(name: str, gpu: Any) -> dict[str, Any]:
+        rows = _selected(request, "test_structural_values_equal_the_reference", name, gpu)
+        outs = results([(row.fun, row.cast(name)) for row in rows])
+        return {row.primitive: out for row, out in zip(rows, outs, strict=True)}
 
     return of_dtype
 
@@ -112,10 +109,10 @@ def structural_results(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
 @pytest.mark.parametrize(("row", "name"), ELEMENTWISE)
 def test_elementwise_values_equal_the_reference(
-    row: elementwise.Row, name: str, elementwise_results: Any, on_vulkan: Any
+    row: elementwise.Row, name: str, elementwise_results: Any, on_gpu: Any
 ) -> None:
-    _skip_without(on_vulkan, name)
-    actual = elementwise_results(name)[row.name]
+    _skip_without(on_gpu, name)
+    actual = elementwise_results(name, on_gpu)[row.name]
     if isinstance(actual, Exception):
         raise actual
     operands = elementwise.samples(row, elementwise.dtype_of(name))
@@ -127,10 +124,10 @@ def test_elementwise_values_equal_the_reference(
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
 @pytest.mark.parametrize(("row", "name"), STRUCTURAL)
 def test_structural_values_equal_the_reference(
-    row: structural.Row, name: str, structural_results: Any, on_vulkan: Any
+    row: structural.Row, name: str, structural_results: Any, on_gpu: Any
 ) -> None:
-    _skip_without(on_vulkan, name)
-    actual = structural_results(name)[row.primitive]
+    _skip_without(on_gpu, name)
+    actual = structural_results(name, on_gpu)[row.primitive]
     if isinstance(actual, Exception):
         raise actual
     with numpy_evaluation():
@@ -147,7 +144,7 @@ def test_structural_values_equal_the_reference(
 
 
 def _skip_without(device: Any, name: str) -> None:
-    if name == "float16" and "fp16" not in device.target:
+    if name == "float16" and not has(device, "fp16"):
         pytest.skip(f"{device.device_kind} does not compute with float16")
 
 
@@ -157,7 +154,7 @@ def _spread(row: elementwise.Row, dtype: Any) -> tuple[np.ndarray, ...]:
 
 
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
-def test_integers_of_every_width_in_vectors_of_one_element(on_vulkan: Any) -> None:
+def test_integers_of_every_width_in_vectors_of_one_element(on_gpu: Any) -> None:
     """Of which IREE compiles no unsigned division, and makes one of a division of what is not negative."""
     names = [f"{kind}{bits}" for bits in (8, 16, 32, 64) for kind in ("int", "uint")]
     rows = [row for row in elementwise.ROWS if row.name in ("clz", "div", "population_count", "rem")]
@@ -170,7 +167,7 @@ def test_integers_of_every_width_in_vectors_of_one_element(on_vulkan: Any) -> No
         assert_close(out, row.primitive.reference(*operands), 0, operands)
 
 
-def test_divisions_of_what_is_not_negative(on_vulkan: Any) -> None:
+def test_divisions_of_what_is_not_negative(on_gpu: Any) -> None:
     x, y = np.arange(64, dtype=np.int32), np.arange(64, dtype=np.int32) * 5
     parts = lambda x, y: (x & 77, y & 7 | 1)
     both = lambda x, y: operator.floordiv(*parts(x, y)) + operator.mod(*parts(x, y))
@@ -179,7 +176,7 @@ def test_divisions_of_what_is_not_negative(on_vulkan: Any) -> None:
     np.testing.assert_array_equal(compiled(x, y), both(x, y))
 
 
-def test_remainders_of_float32_in_vectors_of_one_element(on_vulkan: Any) -> None:
+def test_remainders_of_float32_in_vectors_of_one_element(on_gpu: Any) -> None:
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal(64) * 10.0 ** rng.integers(-30, 38, 64) for _ in range(2))
     x, y = x.astype(np.float32), y.astype(np.float32)

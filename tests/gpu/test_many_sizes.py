@@ -1,4 +1,4 @@
-"""Symbolic shapes on a Vulkan device: one program for many sizes, those too at which its drivers go wrong."""
+"""Symbolic shapes on a GPU: one program for many sizes, those too at which its drivers go wrong."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def attention(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("function", [network, indexing, recurrent, joined, attention])
-def test_one_program_for_all_sizes(function: Callable[..., Any], on_vulkan: Any) -> None:
+def test_one_program_for_all_sizes(function: Callable[..., Any], on_gpu: Any) -> None:
     compiled = veery.jit(lambda x: function(x), dynamic_shapes={"x": "b, ..."})
     for b in (1, 7, 40):
         x = rng.standard_normal((b, 5)).astype(np.float32)
@@ -71,7 +71,7 @@ def test_one_program_for_all_sizes(function: Callable[..., Any], on_vulkan: Any)
     assert compiled._cache_size() == 1
 
 
-def test_long_sums(on_vulkan: Any) -> None:
+def test_long_sums(on_gpu: Any) -> None:
     """llvmpipe ends the loops of a shader after 65535 rounds."""
     compiled = veery.jit(lambda x: (x.sum(), x @ x, jnp.argmax(x), x.astype(int).min()), dynamic_shapes={"x": "n"})
     for n in (3, 100_003):

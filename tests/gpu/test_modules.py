@@ -1,4 +1,4 @@
-"""Operations of StableHLO modules from elsewhere, compiled for a Vulkan device."""
+"""Operations of StableHLO modules from elsewhere, compiled for a GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.operations import CASES, X, windows, wrong
 NAMES = "powers", "padded windows of the least", "a stable sort", "lookups outside", "overlapping windows", "a loop"
 
 
-def test_operations(on_vulkan: Any) -> None:
+def test_operations(on_gpu: Any) -> None:
     """Among them dilated windows, which are wrong from SPIR-V as they stand."""
     dilated = windows(
         X,

@@ -13,7 +13,7 @@ import veery
 import veery.numpy as jnp
 from veery import lax
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("vulkan-races")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("gpu-races")]
 
 _rng = np.random.default_rng(0)
 MASK = _rng.random((9, 70)) < 0.5
@@ -46,7 +46,7 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], np.ndarray]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_all_calls_are_right(name: str, on_vulkan: Any) -> None:
+def test_all_calls_are_right(name: str, on_gpu: Any) -> None:
     fun, reference, x = CASES[name]
     compiled = veery.jit(fun)
     expected = reference(x.astype(np.float64) if x.dtype != bool else x)

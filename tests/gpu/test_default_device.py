@@ -1,4 +1,4 @@
-"""Ordinary programs in one process with a Vulkan device as the default: it is not lost, and the values are right."""
+"""Ordinary programs in one process with a GPU as the default: it is not lost, and the values are right."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special
+from support.features import has
 
 import veery
 import veery.numpy as jnp
 from veery import lax, random
 
 # One process, so that what one program does to the device is felt by the next.
-pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("vulkan-default-device")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("gpu-default-device")]
 
 _rng = np.random.default_rng(0)
 A = (_rng.standard_normal((65, 65)) / 8).astype(np.float32)
@@ -30,11 +32,11 @@ def _assert_close(actual: Any, expected: Any, tolerance: float = 2e-6) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _on_one_device(on_vulkan: Any) -> Any:
+def _on_one_device(on_gpu: Any) -> Any:
     """The device is the one that it was: nothing of this loses it."""
-    before = on_vulkan.hal
+    before = on_gpu.hal
     yield
-    assert on_vulkan.hal is before
+    assert on_gpu.hal is before
 
 
 def test_powers() -> None:
@@ -74,14 +76,16 @@ def test_entmax() -> None:
     _assert_close(gradient, [0.7, -0.7, 0, 0, 0])  # (I - 1/2) 2 (p - target) on the two that are not zero
 
 
-def test_random_numbers(on_vulkan: Any) -> None:
-    if "int64" not in on_vulkan.target:
-        pytest.skip(f"{on_vulkan.device_kind} has no 64-bit integers, of which keys are made")
+def test_random_numbers(on_gpu: Any) -> None:
+    if not has(on_gpu, "int64"):
+        pytest.skip(f"{on_gpu.device_kind} has no 64-bit integers, of which keys are made")
     draw = lambda key: random.normal(key, (1000,))
     got = veery.jit(draw)(random.key(0))
     with veery.default_device(veery.devices("cpu")[0]):
         expected = veery.jit(draw)(random.key(0))
-    _assert_close(got, expected, 1e-6)
+    _assert_close(got, expected, 1e-3)
+    # What is far out hangs on the last digits of the uniform numbers that it is made of.
+    _assert_close(special.erf(got / np.sqrt(2)), special.erf(expected / np.sqrt(2)), 3e-7)
 
 
 def test_scans_and_their_gradients() -> None:

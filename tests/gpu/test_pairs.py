@@ -1,4 +1,4 @@
-"""Pairs of steps compiled for a Vulkan device: conversions into products, and a part of all pairs, another each day."""
+"""Pairs of steps compiled for a GPU: conversions into products, and a part of all pairs, another each day."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from combinations.checking import combined, faults, seed
 from combinations.steps import CONVERSIONS, ENDS, MIDDLES, PRODUCTS, program
+from support.features import has
 
 DTYPES = ("bool", "int8", "uint8", "int32", "uint32", "float16", "float32")
 _AMONG = [step for step in CONVERSIONS if step.name.removeprefix("to ") in DTYPES]
@@ -17,11 +18,11 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
-def dtypes(on_vulkan: Any, x64: Any) -> list[str]:
+def dtypes(on_gpu: Any, x64: Any) -> list[str]:
     """Those of the table that the device has; indices are of 64 bits, in which the reference is written."""
-    if "int64" not in on_vulkan.target:
-        pytest.skip(f"{on_vulkan.device_kind} has no 64-bit integers")
-    return [name for name in DTYPES if name != "float16" or "fp16" in on_vulkan.target]
+    if not has(on_gpu, "int64"):
+        pytest.skip(f"{on_gpu.device_kind} has no 64-bit integers")
+    return [name for name in DTYPES if name != "float16" or has(on_gpu, "fp16")]
 
 
 @pytest.mark.parametrize("part", range(3))
