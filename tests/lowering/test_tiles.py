@@ -69,6 +69,43 @@ def test_tiles_of_columns(columns: int, registers: int, monkeypatch: pytest.Monk
     assert divided % (registers * lanes) == 0 and "enable_loop_peeling" not in after
 
 
+@pytest.mark.parametrize("columns", [2, 3, 7])
+def test_few_columns_are_one_vector(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, after = configured(monkeypatch, f"3000x{columns}", "0", str(columns), True)
+    assert f"distribution = [{columns}, 0], vector_common_parallel = [{columns}, 0], vector_reduction = [0, 1]" in after
+
+
+@pytest.mark.parametrize(
+    "fun",
+    [lambda x: (x * x).sum(0), lambda x: (x * x[:, :1]).sum(0) * 2, lambda x: ((x - 1.5) ** 2).sum(0)],
+)
+@pytest.mark.parametrize("columns", [64, 50, 5])
+def test_products_of_columns_are_added_up_in_vectors(fun: Callable[[Any], Any], columns: int) -> None:
+    code = veery.jit(fun).lower(np.zeros((900, columns), np.float32)).as_text("llvm")
+    products = [line for line in code.splitlines() if " = fmul contract " in line]
+    assert products and all(" x float> " in line for line in products)
+
+
+@pytest.mark.parametrize(
+    ("shape", "last", "peeled"),
+    [("100000", 4000, False), ("131072", 4096, False), ("100003", 4096, True), ("1003", None, False)]
+    + [("1000x100", 100, True), ("30x100", None, False), ("100x1600", 3200, False)],
+)
+def test_tiles_of_elements(shape: str, last: int | None, peeled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workgroups compute whole vectors where their number allows it; a rest is peeled where there are many elements."""
+    dims = shape.split("x")
+    module = f"""func.func @main(%x: tensor<{shape}xf32>, %y: tensor<{dims[-1]}xf32>) -> tensor<{shape}xf32> {{
+  %b = stablehlo.broadcast_in_dim %y, dims = [{len(dims) - 1}] : (tensor<{dims[-1]}xf32>) -> tensor<{shape}xf32>
+  %s = stablehlo.add %x, %b : tensor<{shape}xf32>
+  %r = stablehlo.sqrt %s : tensor<{shape}xf32>
+  return %r : tensor<{shape}xf32>
+}}"""
+    after = unrolled(module, monkeypatch)
+    if last:
+        assert int(after.split("distribution = [")[1].split("]")[0].split(",")[-1]) == min(last, int(dims[-1]))
+    assert ("enable_loop_peeling" in after) == peeled
+
+
 @pytest.mark.parametrize(
     ("a", "b", "result", "steps"),
     [
@@ -135,6 +172,8 @@ REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "sums of the middle": lambda np_, x: x.sum(tuple(range(1, x.ndim))),
     "sum": lambda np_, x: x.sum(),
     "norms": lambda np_, x: (x * x).sum(-1) + x.max(-1),
+    "squares of columns": lambda np_, x: (wide(x) * x).sum(0),
+    "products of columns": lambda np_, x: ((wide(x) - 1) * x[:1] * x).sum(-2) + wide(x).max(-2),
     "places": lambda np_, x: x.argmax(-1).astype(of(np_, x)),
     "counts": lambda np_, x: ((x > 0).sum(-1) + (x > 1).sum(0).sum()).astype(of(np_, x)),
     "any": lambda np_, x: (x > 2).any(-1).astype(of(np_, x)) + (x < 2).all(-1).astype(of(np_, x)),
@@ -281,3 +320,25 @@ def test_what_moves_elements(name: str) -> None:
     found = results([(functools.partial(MOVED[name], jnp), (x,)) for x in arrays])
     for x, actual in zip(arrays, found, strict=True):
         np.testing.assert_array_equal(actual, MOVED[name](np, x), err_msg=str(x.shape))
+
+
+# Of so many elements that rests are peeled: of one axis and of rows, in every dtype whose vectors have another length.
+ELEMENTS: dict[str, Callable[[Any, Any], Any]] = {
+    "itself": lambda np_, x: x * 2 + 1,
+    "by the row": lambda np_, x: x * x[..., :1] + x.reshape(-1)[: x.shape[-1]],
+    "chosen": lambda np_, x: np_.where(x > 3, x, -x) // 2,
+    "as others": lambda np_, x: (x.astype(np.int32) * 3 > 2, x.astype(np.float32) / 2, x.astype(np.int8)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "int32"])
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_what_is_computed_by_elements(name: str, dtype: str) -> None:
+    shapes = [(100000,), (100003,), (65537,), (1000, 100), (129, 513), (2, 3, 11111), (70001, 1), (4099, 17)]
+    arrays = [(np.arange(np.prod(shape)) % 11 - 4).reshape(shape).astype(dtype) for shape in shapes]
+    with veery.enable_x64(dtype == "float64"):
+        found = results([(functools.partial(ELEMENTS[name], jnp), (x,)) for x in arrays])
+    for x, outs in zip(arrays, found, strict=True):
+        expected = ELEMENTS[name](np, x)
+        for actual, right in zip(veery.tree.leaves(outs), veery.tree.leaves(expected), strict=True):
+            np.testing.assert_array_equal(actual, right, err_msg=str(x.shape))

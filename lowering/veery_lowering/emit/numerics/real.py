@@ -75,23 +75,39 @@ def _mantissa_bits(x: Expr) -> int:
 
 def scale_by_power_of_two(x: Expr, exponent: Expr) -> Expr:
     """x * 2**exponent for integer exponents of x's width, in two steps: neither the factors nor the way overflow."""
+    return _scale(x, exponent + 2 * _bias(x))
+
+
+def _bias(x: Expr) -> int:
+    """What is added to exponents in the bits of x."""
+    return (1 << (x.dtype.itemsize * 8 - 2 - _mantissa_bits(x))) - 1
+
+
+def _scale(x: Expr, shifted: Expr) -> Expr:
+    """x * 2**(shifted - 2 * bias), in two steps; the bits of `shifted` above an exponent and a sign do not count."""
     shift = _mantissa_bits(x)
-    bias = (1 << (x.dtype.itemsize * 8 - 2 - shift)) - 1
-    half = exponent >> 1
-    return x * ((half + bias) << shift).bitcast(x.dtype) * ((exponent - half + bias) << shift).bitcast(x.dtype)
+    half = shifted >> 1
+    return x * (half << shift).bitcast(x.dtype) * ((shifted - half) << shift).bitcast(x.dtype)
 
 
-def _reduce_by_ln2(x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
-    """x = k ln 2 + r + c with |r| <= ln(2) / 2, c below r's precision: (k as a float, k as an integer, r, c)."""
+def _nearest(x: Expr, offset: int = 0) -> tuple[Expr, Expr]:
+    """The nearest integer k as a float, and an integer whose low bits are those of k + offset, as `_scale` takes it."""
     # Adding 1.5 * 2**mantissa rounds to nearest and leaves k in the low bits: no conversion that NaN could upset.
-    magic = 1.5 * 2.0 ** _mantissa_bits(x)
-    shifted = x * (1 / _LN2) + magic
-    k = shifted - magic
-    exponent = shifted.bits - int(x.dtype.type(magic).view(f"i{x.dtype.itemsize}"))
+    shifted = x + (_magic(x) + offset)
+    return shifted - (_magic(x) + offset), shifted.bits
+
+
+def _magic(x: Expr) -> float:
+    return float(1.5 * 2.0 ** _mantissa_bits(x))
+
+
+def _reduce_by_ln2(x: Expr, offset: int) -> tuple[Expr, Expr, Expr]:
+    """x = k ln 2 + r + c with |r| <= ln(2) / 2, c below r's precision: (k + offset in the low bits, r, c)."""
+    k, shifted = _nearest(x * (1 / _LN2), offset)
     high, low = _LN2_PARTS[x.dtype.itemsize]
     leading, trailing = x - k * high, k * low
     r = leading - trailing
-    return k, exponent, r, (leading - r) - trailing
+    return shifted, r, (leading - r) - trailing
 
 
 def _exp_limits(x: Expr) -> tuple[float, float]:
@@ -101,9 +117,10 @@ def _exp_limits(x: Expr) -> tuple[float, float]:
 def exp(x: Expr, exponent_offset: int = 0) -> Expr:
     """e**x * 2**exponent_offset."""
     low, high = _exp_limits(x)
-    _, exponent, r, c = _reduce_by_ln2(clip(x, low, high) if exponent_offset else maximum(x, low))
+    bounded = clip(x, low, high) if exponent_offset else maximum(x, low)
+    shifted, r, c = _reduce_by_ln2(bounded, 2 * _bias(x) + exponent_offset)
     value = 1.0 + (r + (c + r * r * polynomial(r, EXP_COEFFICIENTS[x.dtype.itemsize])))
-    scaled = scale_by_power_of_two(value, exponent + exponent_offset)
+    scaled = _scale(value, shifted)
     return scaled if exponent_offset else overflowing(scaled, x > EXP_MOST[x.dtype.itemsize])
 
 
@@ -114,26 +131,37 @@ def overflowing(product: Expr, overflows: Expr) -> Expr:
 
 def exp2(x: Expr) -> Expr:
     """2**x, exact for integers."""
-    magic = 1.5 * 2.0 ** _mantissa_bits(x)
     overflows = x >= float(np.finfo(x.dtype).maxexp)
     x = maximum(x, -160.0 if x.dtype == np.float32 else -1100.0)
-    shifted = x + magic
-    exponent = shifted.bits - int(x.dtype.type(magic).view(f"i{x.dtype.itemsize}"))
-    r = (x - (shifted - magic)) * _LN2
+    k, shifted = _nearest(x, 2 * _bias(x))
+    r = (x - k) * _LN2
     value = 1.0 + (r + r * r * polynomial(r, EXP_COEFFICIENTS[x.dtype.itemsize]))
-    return overflowing(scale_by_power_of_two(value, exponent), overflows)
+    return overflowing(_scale(value, shifted), overflows)
 
 
 def expm1(x: Expr, exponent_offset: int = 0) -> Expr:
     """(e**x - 1) * 2**exponent_offset."""
     low = -20.0 if x.dtype == np.float32 else -40.0
-    _, exponent, r, c = _reduce_by_ln2(clip(x, low, _exp_limits(x)[1]))
-    shift = _mantissa_bits(x)
-    bias = (1 << (x.dtype.itemsize * 8 - 2 - shift)) - 1
+    bias, shift = _bias(x), _mantissa_bits(x)
+    offset = 2 * bias + exponent_offset
+    shifted, r, c = _reduce_by_ln2(clip(x, low, _exp_limits(x)[1]), offset)
     # 2**-k vanishes beside 1 beyond k = 64, and would leave the exponent's range further on
-    inverse = ((bias - minimum(exponent, 64)) << shift).bitcast(x.dtype)
-    core = (1.0 - inverse) + (r + (c + r * r * polynomial(r, EXP_COEFFICIENTS[x.dtype.itemsize])))
-    return copy_sign(scale_by_power_of_two(core, exponent + exponent_offset), x)
+    most = int(x.dtype.type(_magic(x) + offset + 64).view(f"i{x.dtype.itemsize}"))
+    inverse = ((bias + offset - minimum(shifted, most)) << shift).bitcast(x.dtype)
+    return copy_sign(_scale(_less_one(inverse, r, c), shifted), x)
+
+
+def _less_one(inverse: Expr, r: Expr, c: Expr) -> Expr:
+    """e**(r + c) - 2**-k, of the latter and what `_reduce_by_ln2` gives."""
+    return (1.0 - inverse) + (r + (c + r * r * polynomial(r, EXP_COEFFICIENTS[r.dtype.itemsize])))
+
+
+def _expm1_within_range(x: Expr) -> Expr:
+    """e**x - 1 for 0 <= x < 64 ln 2 or NaN, where 2**k needs no second step."""
+    bias, shift = _bias(x), _mantissa_bits(x)
+    shifted, r, c = _reduce_by_ln2(x, bias)
+    core = _less_one(((2 * bias - shifted) << shift).bitcast(x.dtype), r, c)
+    return core * (shifted << shift).bitcast(x.dtype)
 
 
 def split_exponent(x: Expr) -> tuple[Expr, Expr]:
@@ -202,7 +230,7 @@ def cosh(x: Expr) -> Expr:
 
 def tanh(x: Expr) -> Expr:
     """The hyperbolic tangent."""
-    t = expm1(2.0 * clip(abs(x), 0.0, 22.0))
+    t = _expm1_within_range(2.0 * minimum(abs(x), 22.0))
     return copy_sign(t / (t + 2.0), x)
 
 
