@@ -29,7 +29,7 @@ from veery_lowering.kernels._buffered import BufferedKernel
 from veery_lowering.kernels._complex import LoopOfParts, holds_complex
 from veery_lowering.kernels._decisions import Decision as Decision, decided, decisions as decisions, locations
 from veery_lowering.kernels._invocations import InvocationKernel, ShaderKernel, for_one_invocation
-from veery_lowering.kernels._joins import ROOTS, JoinKernel, is_crossed, root_of
+from veery_lowering.kernels._joins import ROOTS, JoinKernel, is_crossed, is_halved, roots_of
 from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwritten
 from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
@@ -112,13 +112,14 @@ def fuse_moves(module: Any) -> int:
 def _fuse_moves(block: Any, module: Any) -> int:
     operations = list(block.operations)
     count = sum(_fuse_moves(inner, module) for op in operations for region in op.regions for inner in region.blocks)
-    rest = [op.results[0] for op in operations if op.name in (*ROOTS, "stablehlo.scatter") or is_crossed(op)]
+    moves = (*ROOTS, "stablehlo.scatter")
+    rest = [op.results[0] for op in operations if op.name in moves or is_crossed(op) or is_halved(op)]
     places = {x: number for number, op in enumerate(operations) for x in op.results} if rest else {}
     refused: dict[Any, str] = {}  # as long as the block stays as it is
     while rest:
         op = rest.pop().owner.operation
         reasons: list[str] = []
-        kind = _KINDS[base_name(op.name)]
+        kind = _KINDS.get(base_name(op.name), "complex")
         kernel = _kernel(op, places, refused, reasons)
         if kernel is None:
             decided(Decision(kind, [op.location], reasons=reasons))
@@ -147,7 +148,7 @@ def _kernel(
     `refused` are the operations of which no kernel is made, with the reasons: several moves may have one in common.
     """
     make = ScatterKernel if op.name == "stablehlo.scatter" else JoinKernel
-    for root in dict.fromkeys([op] if make is ScatterKernel else [root_of(op), op]):
+    for root in [op] if make is ScatterKernel else roots_of(op, places):
         if root not in refused:
             try:
                 kernel = make(root, places)

@@ -47,7 +47,8 @@ class Binding:
     def tensor(self) -> str:
         """Its type outside of the kernel."""
         if self.single is not None:
-            return f"tensor<{self.single.size}x{self.element}>"
+            element = f"complex<{self.element}>" if self.single.is_paired else self.element
+            return f"tensor<{self.single.length}x{element}>"
         itemsize = 1 if self.element == "i8" else stored(self.buffers[0].dtype).itemsize
         return f"tensor<{self.nbytes // itemsize}x{self.element}>"
 
@@ -82,7 +83,7 @@ def bindings(buffers: Iterable[Buffer], shared: bool = False) -> list[Binding]:
     groups: defaultdict[Any, list[Buffer]] = defaultdict(list)
     for buffer in buffers:
         element = spelled(stored(buffer.dtype))
-        groups[element if shared and buffer.size <= _SMALL else buffer].append(buffer)
+        groups[element if shared and buffer.size <= _SMALL and not buffer.is_paired else buffer].append(buffer)
     return [Binding(spelled(stored(group[0].dtype)), tuple(group)) for group in groups.values()]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Lines, Unfit, spelled, supported
-from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Taken, Uniform, View, leaves, whole
+from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Taken, Uniform, View, half, leaves, whole
 from veery_lowering.kernels._nests import CPU, Machine, Nests, Point
 from veery_lowering.kernels._reading import detail_of, read_later, static_shape
 from veery_lowering.kernels._rounds import most_trips
@@ -85,6 +85,14 @@ class Body:
         name = self.nests.load(whole(buffer, (1,)), Affine(), 0, 1)
         self.out.lines = lines
         return Uniform(name, dtype)
+
+    def half(self, value: Any, part: int) -> Form:
+        """The real (0) or imaginary parts (1) of complex numbers from outside."""
+        shape, dtype = static_shape(value), hlo.dtype_of(value)
+        if value not in self.inputs:
+            name, size = f"%in{len(self.inputs)}", 2 * math.prod(shape)
+            self.inputs[value] = Buffer(name, np.dtype(f"f{dtype.itemsize // 2}"), size, is_paired=True)
+        return half(self.inputs[value], shape, part)
 
     def memory(self, value: Any) -> View | Uniform:
         """A value that lies in memory, or has equal elements."""

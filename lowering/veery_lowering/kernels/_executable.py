@@ -70,7 +70,7 @@ class Executable:
             for op in (executable, function):
                 module.regions[0].blocks[0].append(op.operation.detach_from_parent())
             with ir.InsertionPoint(before):
-                values = {buffer: packed(value, (buffer.size,)) for value, buffer in self.inputs.items()}
+                values = {buffer: packed(value, (buffer.length,)) for value, buffer in self.inputs.items()}
                 given = [binding.joined(values) for binding in self.taken]
                 for binding, made in zip(self.made, hlo.call(name, given, types)):
                     for buffer, part in binding.parts(made):

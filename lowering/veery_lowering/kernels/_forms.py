@@ -37,11 +37,17 @@ class Affine:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of a kernel, one after the other."""
+    """Memory of a kernel, one after the other; if it is paired, each two elements are a complex number outside."""
 
     name: str
     dtype: np.dtype
     size: int
+    is_paired: bool = False
+
+    @property
+    def length(self) -> int:
+        """How many numbers it is outside."""
+        return self.size // 2 if self.is_paired else self.size
 
     @property
     def type(self) -> str:
@@ -94,7 +100,11 @@ class View:
         if [n for n in shape if n != 1] == [n for n in self.shape if n != 1]:
             rest = iter(s for n, s in zip(self.shape, self.strides) if n != 1)
             return self._with(shape, [next(rest) if n != 1 else 0 for n in shape], self.offset)
-        return self._with(shape, row_major(shape), self.offset) if self.is_contiguous else None
+        kept = [(n, s) for n, s in zip(self.shape, self.strides) if n != 1]
+        apart = kept[-1][1] if kept else 1
+        if [s for _, s in kept] != [apart * s for s in row_major([n for n, _ in kept])]:
+            return None
+        return self._with(shape, [apart * s for s in row_major(shape)], self.offset)
 
     def _with(self, shape: Sequence[int], strides: Sequence[int], offset: Affine) -> View:
         return View(self.buffer, tuple(shape), tuple(strides), offset)
@@ -148,6 +158,11 @@ def whole(buffer: Buffer, shape: Sequence[int]) -> View:
     return View(buffer, tuple(shape), row_major(shape))
 
 
+def half(buffer: Buffer, shape: Sequence[int], part: int) -> View:
+    """The real (0) or imaginary parts (1) of complex numbers."""
+    return View(buffer, tuple(shape), tuple(2 * s for s in row_major(shape)), Affine(part))
+
+
 def changed(form: Form, change: Callable[[View], View]) -> Form:
     """A value computed from other views."""
     made: dict[int, Form] = {}
@@ -172,8 +187,8 @@ def leaves(form: Form) -> list[View]:
     return [x for x in nodes(form) if isinstance(x, View)]
 
 
-def nodes(form: Form) -> list[Form]:
-    """All that a value is computed from, and it, each once."""
+def nodes(*forms: Form) -> list[Form]:
+    """All that values are computed from, and they, each once."""
     found: dict[int, Form] = {}
 
     def visit(x: Form) -> None:
@@ -184,7 +199,8 @@ def nodes(form: Form) -> list[Form]:
             for operand in x.operands if isinstance(x, Lazy) else (x.base, *x.numbers):
                 visit(operand)
 
-    visit(form)
+    for form in forms:
+        visit(form)
     return list(found.values())
 
 

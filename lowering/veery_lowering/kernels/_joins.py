@@ -5,6 +5,8 @@ what is elementwise of the whole is another; it computes each number of an index
 into the parts that are computed in one way each, with all that is elementwise before and after, and with slices of the
 result. us, on two cores, of float32, by IREE and so: a join, padding and slices of 1000x1000 990 and 140, three arrays
 of 300x300 stacked 119 and 52, 10 elements of each of 1000 rows 58 and 11, 50 rows of 100 6.7 and 5.5.
+
+Complex numbers are written and read as pairs of real ones (`_halves`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from veery_lowering.kernels import _indexed, _moves  # noqa: F401  (each registe
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit, is_half
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
-from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, nodes, whole
+from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, half, nodes, whole
+from veery_lowering.kernels._halves import IN_HALVES, is_complex, real_of
 from veery_lowering.kernels._nests import ALTERNATING
 from veery_lowering.kernels._reading import integers, static_shape
 from veery_lowering.kernels._windows import CHEAP, Opaque, Parts, work_at, work_of
@@ -38,6 +41,8 @@ _MOST_WORKGROUPS = 64
 _MANY = 1 << 14
 # Elements from which on what is read backwards or by steps is worth a kernel.
 _LEAST_CROSSED = 1 << 12
+# Work with complex numbers, in operations, that is worth a kernel which computes them as pairs of real ones.
+_LEAST_HALVED = 1 << 13
 
 
 class JoinKernel:
@@ -59,38 +64,44 @@ class JoinKernel:
         if not _fits(root):
             raise Unfit(root.name)
         shape, dtype = static_shape(self.result), hlo.dtype_of(self.result)
-        if dtype.kind == "b" or math.prod(shape) == 1:
+        size, is_pair = math.prod(shape), is_complex(self.result)
+        if dtype.kind == "b" or size == 1:
             raise Unfit(f"{dtype} of shape {shape}")
         outside: set[Any] = set()
         while True:
             self.inside = computed(root, places, outside)
-            self.body, output = Body(), Buffer("%out", dtype, math.prod(shape))
+            self.body, output = Body(), Buffer("%out", real_of(dtype), size << is_pair, is_pair)
+            targets = [half(output, shape, part) for part in range(2)] if is_pair else [whole(output, shape)]
             try:
-                written = Parts(self.body, set(self.inside)).of(self.result, whole(output, shape))
+                written = Parts(self.body, set(self.inside)).of(self.result, *targets)
             except Opaque as opaque:
                 outside.add(opaque.value)
                 continue
-            computed_here = [value for value in self.inside if base_name(value.owner.name) not in _VIEWS]
+            groups = _alternating(written)
+            computed_here = [value for value in self.inside if base_name(value.owner.name) not in _READ]
             repeated = [value for value in computed_here if value != self.result and len(_users(value)) > 1]
-            work = sum(work_at(form) * math.prod(place.shape) for place, form in written)
+            work = sum(work_at(*(form for _, form in group)) * math.prod(group[0][0].shape) for group in groups)
             if not repeated or work <= _MOST_REPEATED * sum(map(work_of, self.inside)):
                 break
             outside.update(repeated)
-        if sum(len(nodes(form)) for _, form in written) > _MOST_NODES:
+        if sum(len(nodes(*(form for _, form in group))) for group in groups) > _MOST_NODES:
             raise Unfit("many operations in many parts")
         made = {value.owner.name for value in self.inside}
-        if made.isdisjoint(ROOTS) and not any(is_crossed(value.owner) for value in self.inside):
+        halved = work + size >= _LEAST_HALVED and any(is_halved(value.owner) for value in self.inside)
+        if made.isdisjoint(ROOTS) and not halved and not any(is_crossed(value.owner) for value in self.inside):
             raise Unfit("nothing is joined or looked up")
+        if is_pair and not halved:
+            raise Unfit("complex numbers that are moved alone")
         if root.name in JOINS and "stablehlo.gather" not in made and all(place.is_contiguous for place, _ in written):
             computes = any(isinstance(form, Lazy) for _, form in written)
             given = not computes and all(isinstance(x.owner, ir.Block) for x in self.body.inputs)
-            if not given and (math.prod(shape) >= _MANY or not computes):
+            if not given and (size >= _MANY or not computes):
                 raise Unfit("what IREE writes to its place")
-        workgroups = max(1, min(math.prod(shape) // _LEAST_SHARE, _MOST_WORKGROUPS))
+        workgroups = max(1, min(size // _LEAST_SHARE, _MOST_WORKGROUPS))
         self.body.nests.divide(workgroups)
-        for group in _alternating(written):
+        for group in groups:
             if len(group) == 1:
-                self.body.nests.fill(*group[0], math.prod(shape))
+                self.body.nests.fill(*group[0], size)
             else:
                 self.body.nests.interleave(*zip(*group))
         self.output = output
@@ -119,6 +130,11 @@ def is_crossed(op: Any) -> bool:
     return 1 < integers(op.attributes["strides"])[rows[-1]] <= ALTERNATING[-1]
 
 
+def is_halved(op: Any) -> bool:
+    """Whether an operation computes complex numbers, as IREE does one by one, or reads a half of them."""
+    return base_name(op.name) in IN_HALVES and any(map(is_complex, (*op.operands, *op.results))) and _fits(op)
+
+
 def _alternating(parts: Sequence[tuple[View, Form]]) -> list[list[tuple[View, Form]]]:
     """The parts in groups that fill adjacent elements in turn, in the order of these; those of all others are alone."""
     rest, groups = list(parts), []
@@ -135,23 +151,46 @@ def _alternating(parts: Sequence[tuple[View, Form]]) -> list[list[tuple[View, Fo
     return groups
 
 
-def root_of(join: Any) -> Any:
-    """The operation up to which what is made of a join is computed with it."""
-    op = join
-    while True:
-        users = _users(op.results[0])
-        if len(users) != 1:
-            return op
-        (user,) = users
-        name = base_name(user.name)
-        if user.block != op.operation.block or not (name in ELEMENTWISE or name in ("slice", "reverse", *_JOINED)):
-            return op
-        if not _fits(user):
-            return op
-        op = user
+def roots_of(join: Any, places: Mapping[Any, int]) -> list[Any]:
+    """Operations up to which what is made of a join may be computed with it, the last one first."""
+    roots = [join]
+    while len(users := _users(roots[-1].results[0])) == 1 and _follow(users, join):
+        roots += users
+    if is_halved(join):
+        roots += _where_ways_meet(roots[-1], places)
+    return list(dict.fromkeys([roots[-1], join]))
+
+
+def _where_ways_meet(op: Any, places: Mapping[Any, int]) -> list[Any]:
+    """The last operation on all ways from one, such as from the parts of a number to its modulus, if there is one."""
+    found, rest = [], {op}
+    for _ in range(_MOST_NODES):
+        first = min(rest, key=lambda x: places.get(x.results[0], math.inf))
+        rest.remove(first)
+        if not rest:
+            found = [first]
+        users = _users(first.results[0])
+        if not users or not _follow(users, op):
+            break
+        rest |= users
+    return found
+
+
+def _follow(users: set[Any], op: Any) -> bool:
+    """Whether a kernel may compute operations with what they read, as it computes another one of their block."""
+    return all(user.block == op.block and _follows(user) for user in users)
+
+
+def _follows(op: Any) -> bool:
+    """Whether a kernel may compute an operation with what it reads."""
+    name = base_name(op.name)
+    return (name in _COMPUTED or name in ("slice", "reverse", *_JOINED)) and _fits(op)
 
 
 _JOINED = frozenset(map(base_name, JOINS))
+_COMPUTED = ELEMENTWISE | IN_HALVES
+# What costs nothing, wherever it is used.
+_READ = _VIEWS | {"real", "imag"}
 
 
 def erase(values: Iterable[Any]) -> None:
@@ -183,14 +222,14 @@ def _may_compute(value: Any, found: dict[Any, None]) -> bool:
     if len(op.results) != 1 or hlo.is_constant(value) or not _fits(op):
         return False
     shape = static_shape(value)
-    if name in _VIEWS:
+    if name in _READ:
         return name != "transpose" or _keeps_rows(op) or math.prod(shape) < _MANY
     users = _users(value)
     if any(user.name == "stablehlo.gather" and user.operands[0] == value for user in users):
         return False  # it is read where it lies
     if not all(user.results and user.results[0] in found for user in users):
         return False
-    if op.name not in ROOTS and name not in ELEMENTWISE:
+    if op.name not in ROOTS and name not in _COMPUTED:
         return False
     return name in CHEAP or math.prod(shape) == 1 or not any(map(_enlarges, users))
 
@@ -198,11 +237,17 @@ def _may_compute(value: Any, found: dict[Any, None]) -> bool:
 def _fits(op: Any) -> bool:
     """Whether a kernel can hold what an operation reads and gives: half precision where it is moved alone."""
     name = base_name(op.name)
-    computes = not (name in _VIEWS or op.name in ROOTS or name == "select")
+    moves = name in _VIEWS or op.name in ROOTS
     try:
-        return not any(computes and is_half(dtype) for _, dtype in map(checked, (*op.results, *op.operands)))
+        for x in (*op.results, *op.operands):
+            if is_complex(x):
+                if 0 in static_shape(x) or not (moves or name in IN_HALVES):
+                    return False
+            elif is_half(checked(x)[1]) and not (moves or name == "select"):
+                return False
     except Unfit:
         return False
+    return True
 
 
 def _users(value: Any) -> set[Any]:

@@ -15,6 +15,7 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import Body
 from veery_lowering.kernels._forms import Form, Lazy, Taken, Uniform, View, changed, leaves, nodes
+from veery_lowering.kernels._halves import Halves, in_halves, is_complex, work_in_halves
 from veery_lowering.kernels._indexed import gathered
 from veery_lowering.kernels._reading import detail_of, integers, static_shape
 from veery_lowering.mlir import base_name, ir, maker
@@ -104,23 +105,27 @@ class Parts:
 
     def __init__(self, body: Body, inside: Collection[Any]) -> None:
         self.body, self.inside = body, inside
+        self.halves = Half(self, 0), Half(self, 1)
         self._made: dict[tuple[Any, Window], Form] = {}
         self._ends: dict[Any, tuple[int, list[int]]] = {}
 
-    def of(self, value: Any, target: View) -> list[tuple[View, Form]]:
-        """The parts of a value, each with its place in memory.
+    def of(self, value: Any, *targets: View) -> list[tuple[View, Form]]:
+        """The parts of a value, each with its place in memory; of complex ones each half with its own.
 
         Raises:
             Opaque: a value has to be outside.
             Unfit: there are too many parts.
         """
-        rest, found = [(Window.whole(static_shape(value)), target)], []
+        rest = [(Window.whole(static_shape(value)), targets)]
+        found: list[tuple[View, Form]] = []
+        makers = self.halves if is_complex(value) else (self,)
         while rest:
-            window, place = rest.pop()
+            window, places = rest.pop()
             try:
-                found.append((place, self.form(value, window)))
+                found += zip(places, [maker.form(value, window) for maker in makers])
             except Cut as cut:
-                rest += cut.divided(window, place)
+                for divided in zip(*(cut.divided(window, place) for place in places)):
+                    rest.append((divided[0][0], tuple(place for _, place in divided)))
             if len(rest) + len(found) > _MOST_PARTS:
                 raise Unfit("many parts")
         return found[::-1]
@@ -139,18 +144,31 @@ class Parts:
 
     def _form(self, value: Any, window: Window) -> Form:
         if value not in self.inside:
-            return self._constant(value, window) or _part(self.body.read(value), window)
+            return self._constant(value, window) or _part(self.read(value), window)
         op = value.owner
         name = base_name(op.name)
         if name == "optimization_barrier":
             return self.form(op.operands[ir.OpResult(value).result_number], window)
         if (copied := _copied(op)) is not None:
             return self.form(copied, window)
-        if name in ELEMENTWISE:
-            dtype = hlo.dtype_of(value)
-            forms = [self._operand(x, window) for x in op.operands]
-            return Lazy(name, detail_of(op), tuple(forms), dtype)
-        return _PARTS[name](self, op, window)
+        if name in _PARTS:
+            return _PARTS[name](self, op, window)
+        return self._elementwise(op, window)
+
+    def _elementwise(self, op: Any, window: Window) -> Form:
+        if is_complex(op.operands[0]):
+            return in_halves(op, self._in_halves(op, window))[0]
+        forms = [self._operand(x, window) for x in op.operands]
+        return Lazy(base_name(op.name), detail_of(op), tuple(forms), hlo.dtype_of(op.results[0]))
+
+    def _in_halves(self, op: Any, window: Window) -> list[Halves]:
+        """The operands of an operation, complex ones in halves."""
+        each: Callable[[Any], Sequence[Parts]] = lambda x: self.halves if is_complex(x) else (self,)
+        return [tuple(maker._operand(x, window) for maker in each(x)) for x in op.operands]
+
+    def read(self, value: Any) -> Form:
+        """A value from outside."""
+        return self.body.read(value)
 
     def ends(self, join: Any) -> tuple[int, list[int]]:
         """The axis along which a concatenation joins its operands, and where each of these ends."""
@@ -176,14 +194,36 @@ class Parts:
         return Uniform(self.body.out.constant(element, dtype, ""), dtype)
 
 
+class Half(Parts):
+    """Computes the real (0) or imaginary parts (1) of complex values; other values are those of `given`."""
+
+    def __init__(self, given: Parts, number: int) -> None:
+        self._given, self._number = given, number
+        self.body, self.inside, self._made = given.body, given.inside, {}
+
+    def form(self, value: Any, window: Window) -> Form:
+        return super().form(value, window) if is_complex(value) else self._given.form(value, window)
+
+    def read(self, value: Any) -> Form:
+        return self.body.half(value, self._number) if is_complex(value) else self.body.read(value)
+
+    def ends(self, join: Any) -> tuple[int, list[int]]:
+        return self._given.ends(join)
+
+    def _elementwise(self, op: Any, window: Window) -> Form:
+        return in_halves(op, self._given._in_halves(op, window))[self._number]
+
+
 def work_of(value: Any) -> int:
     """How much it is to compute all elements of a value, in cheap operations."""
-    return _cost(base_name(value.owner.name)) * math.prod(static_shape(value))
+    op, size = value.owner, math.prod(static_shape(value))
+    name = base_name(op.name)
+    return size * (work_in_halves(name) if any(map(is_complex, op.operands)) else _cost(name))
 
 
-def work_at(form: Form) -> int:
-    """How much it is to compute one element of a form."""
-    found = nodes(form)
+def work_at(*forms: Form) -> int:
+    """How much it is to compute one element of each of some forms."""
+    found = nodes(*forms)
     return sum(_cost(x.name) if isinstance(x, Lazy) else isinstance(x, Taken) for x in found)
 
 
@@ -286,7 +326,7 @@ def _pad(parts: Parts, op: Any, window: Window) -> Form:
         end, phase = start + (size - 1) * step, (start - low) % (k + 1)
         fixed = size == 1 or step % apart == 0
         if not n or end < low or start > last or (fixed and phase):
-            return _part(parts.body.read(op.operands[1]), window)
+            return _part(parts.read(op.operands[1]), window)
         if start < low:
             cuts.append(Cut(axis, -(-(low - start) // step)))
         elif end > last:
@@ -301,7 +341,7 @@ def _pad(parts: Parts, op: Any, window: Window) -> Form:
 
 def _gather(parts: Parts, op: Any, window: Window) -> Form:
     windows, sizes = gathered(op), integers(op.attributes["slice_sizes"])
-    source, limits = parts.body.read(op.operands[0]), static_shape(op.operands[0])
+    source, limits = parts.read(op.operands[0]), static_shape(op.operands[0])
     if not isinstance(source, View):
         return source
     numbered = [axis for axis in range(len(window.sizes)) if axis not in windows.window]

@@ -222,7 +222,9 @@ PASSES = (
     # What loops are left is seen now.
     Pass(
         Stage.SIMPLIFIED, fuse_moves, "each part of a join, and each step of a scatter, is a dispatch of its own",
-        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, about="concatenate gather pad reverse scatter slice",
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL,
+        about="add compare complex concatenate gather imag multiply negate pad real reverse scatter select slice"
+        " subtract",
     ),
     Pass(
         Stage.SIMPLIFIED, redirect_dropped, "scatters write outside of their operands",
