@@ -290,7 +290,8 @@ def test_paths_with_is_leaf():
 
 def test_all_leaves_and_one_level():
     assert tree_util.all_leaves([1, "a"]) and not tree_util.all_leaves([1, [2]]) and not tree_util.all_leaves([None])
-    assert tree_util.flatten_one_level({"b": 1, "a": [2]}) == ([[2], 1], ("a", "b"))
+    assert tree_util.flatten_one_level({"b": 1, "a": [2]}) == (([2], 1), ("a", "b"))
+    assert tree_util.flatten_one_level([1, (2,)]) == ([1, (2,)], None)
     assert tree_util.flatten_one_level_with_keys([5])[0] == ((SequenceKey(0), 5),)
     assert tree_util.default_registry.flatten_one_level(1) is None
     for flatten in (tree_util.flatten_one_level, tree_util.flatten_one_level_with_keys):

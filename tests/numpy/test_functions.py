@@ -201,6 +201,11 @@ def test_eager_samples():
     check(jnp.put(x, jnp.array([0, 5]), -1.0, inplace=False).ravel()[5], -1.0, "put")
     check(jnp.fill_diagonal(x, 9.0, inplace=False)[1, 1], 9.0, "fill_diagonal")
     check(jnp.piecewise(x, [x < 0, x >= 0], [lambda v: -v, lambda v: 2 * v]), np.where(F < 0, -F, 2 * F), "piecewise")
+    for conditions in (np.array([False, True, False]), [False, True, False], jnp.array([False, True, False])):
+        each = jnp.piecewise(x, conditions, [lambda v: -v, lambda v: 10 * v, 3.0])
+        check(each, 10 * F, "piecewise over the whole range")
+    with pytest.raises(ValueError, match="either 4 or 5 functions are expected; got 2"):
+        jnp.piecewise(jnp.arange(4), jnp.arange(4) > 1, [1, 2])
     check(jnp.vectorize(lambda u, v: (u * v).sum(), signature="(n),(n)->()")(x, g), F @ G, "vectorize")
     check(jnp.apply_along_axis(lambda v: v - v.max(), 1, x), F - F.max(1, keepdims=True), "apply_along_axis")
     check(jnp.frompyfunc(lambda u, v: u + v, 2, 1).reduce(x), F.sum(0), "frompyfunc")

@@ -59,6 +59,11 @@ def test_roots() -> None:
     assert np.isnan(np.asarray(jnp.roots(np.zeros(3), strip_zeros=False))).all()
 
 
+def test_a_number_is_the_only_zero_of_a_polynomial() -> None:
+    for zero in (3, 3.0, np.float32(3), jnp.array(3)):
+        assert jnp.poly(zero).tolist() == [1.0, -3.0]
+
+
 def test_derivatives() -> None:
     check = lambda fun, *xs: (check_forward(fun, xs, range(len(xs)), 1e-5), check_backward(fun, xs, range(len(xs))))
     check(lambda x, y: jnp.polyfit(x, y, 2), _x, _y[:, 0])

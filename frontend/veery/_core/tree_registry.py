@@ -385,7 +385,7 @@ def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Any]:
     level = one_level(tree)
     if level is None:
         raise ValueError(f"can't tree-flatten type: {type(tree)}")
-    return level.children, level.metadata
+    return level.children if isinstance(tree, list) else tuple(level.children), level.metadata
 
 
 def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[KeyEntry, Any]], Any]:

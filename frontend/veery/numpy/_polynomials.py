@@ -210,6 +210,7 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
     seq_of_zeros = ensure_arraylike("poly", seq_of_zeros)
     (zeros,) = promote_dtypes_inexact(seq_of_zeros)
     zeros = asarray(zeros)
+    zeros = zeros[None] if zeros.ndim == 0 else zeros
     if zeros.ndim == 2 and zeros.shape[0] == zeros.shape[1] != 0:
         zeros = linalg.eigvals(zeros)
     if zeros.ndim != 1:

@@ -192,7 +192,7 @@ def piecewise(
 
     Args:
         x: array.
-        condlist: bools, an array for each function.
+        condlist: bools, an array for each function, or one that holds for all elements.
         funclist: functions of scalars, or values; one more than conditions if there is a default (else 0).
         *args: further arguments of the functions.
         **kw: further keyword arguments.
@@ -206,8 +206,6 @@ def piecewise(
     conditions = [asarray(c) for c in condlist] if isinstance(condlist, (list, tuple)) else list(asarray(condlist))
     conditions = [c if c.dtype == np.bool_ else to_bool(c) for c in conditions]
     check_rank_promotion("piecewise", x, *conditions)
-    if conditions and all(c.ndim == 0 for c in conditions) and x.ndim and np.ndim(condlist) == 1:
-        conditions = [asarray(condlist).astype(bool)]  # type: ignore[arg-type]
     functions = list(funclist)
     if len(functions) == len(conditions) + 1:
         default, functions = functions[-1], functions[:-1]
