@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import veery
 import veery.numpy as jnp
+import veery_lowering
 from veery import lax
 
 
@@ -50,3 +52,15 @@ def test_float32_functions_need_no_float64(vulkan: Any) -> None:
     program = veery.jit(lambda x, y: (jnp.sin(x), jnp.cos(x), jnp.tan(x), lax.pow(x, y), lax.rem(x, y)))
     text = program.lower(*[veery.device_put(np.ones(3, np.float32), vulkan)] * 2).as_text()
     assert "math.sin" in text and "f64" not in text
+
+
+@pytest.mark.parametrize(
+    ("target", "floats"), [("vulkan", (32, 64)), ("vulkan:ampere", (32, 64)), ("vulkan:adreno", ())]
+)
+def test_shaders_ask_that_nan_is_kept(target: str, floats: tuple[int, ...]) -> None:
+    """In SPIR-V's words: the execution mode SignedZeroInfNanPreserve, 4461, of floats of so many bits."""
+    with veery.enable_x64(True):
+        closed = veery.make_jaxpr(lambda x: jnp.where(x > 1, 1, x).astype(float).sum())(np.ones(3, np.float32))
+    options = veery_lowering.Options(cache=False)
+    code = veery_lowering.compile(closed, target=target, options=options).vmfb
+    assert tuple(bits for bits in (16, 32, 64) if struct.pack("<II", 4461, bits) in code) == floats
