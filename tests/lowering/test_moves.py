@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -210,3 +211,13 @@ def test_what_is_costly_is_computed_once() -> None:
     module = veery.jit(lambda x: (lambda y: jnp.roll(y, 1, 1) + y)(jnp.tanh(x))).lower(X)
     text = module.as_text("flow")
     assert text.count("flow.dispatch @") == 2
+
+
+def test_kernels_of_the_same_text_are_compiled_once() -> None:
+    pair = lambda x: jnp.stack([x, x * 2], -1)
+    again = lambda x, y: (pair(x), pair(y) * 3, pair(y[:40]))
+    called = lambda fun: re.findall(r"flow.dispatch @(\w+)_code", veery.jit(fun).lower(X, X).as_text("flow"))
+    assert called(lambda x, y: (pair(x), pair(y))) == ["veery_move_0"] * 2
+    assert len(set(called(again))) == 3
+    y = array(X.shape, np.float32)
+    agree([(lambda x, y: (pair(x), pair(y)), (X, y)), (again, (X, y))])

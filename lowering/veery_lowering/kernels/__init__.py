@@ -106,12 +106,15 @@ _MOST_TRIES = 20
 
 def fuse_moves(module: Any) -> int:
     """Make kernels of what joins arrays, looks elements up or scatters them, in place; returns how many."""
-    return sum(_fuse_moves(block, module) for region in module.regions for block in region.blocks)
+    known: dict[str, str] = {}
+    return sum(_fuse_moves(block, module, known) for region in module.regions for block in region.blocks)
 
 
-def _fuse_moves(block: Any, module: Any) -> int:
+def _fuse_moves(block: Any, module: Any, known: dict[str, str]) -> int:
+    """Make kernels in a block; `known` has the names of those that are written, by their texts."""
     operations = list(block.operations)
-    count = sum(_fuse_moves(inner, module) for op in operations for region in op.regions for inner in region.blocks)
+    inner = [each for op in operations for region in op.regions for each in region.blocks]
+    count = sum(_fuse_moves(each, module, known) for each in inner)
     moves = (*ROOTS, "stablehlo.scatter")
     rest = [op.results[0] for op in operations if op.name in moves or is_crossed(op) or is_halved(op)]
     places = {x: number for number, op in enumerate(operations) for x in op.results} if rest else {}
@@ -124,7 +127,7 @@ def _fuse_moves(block: Any, module: Any) -> int:
         if kernel is None:
             decided(Decision(kind, [op.location], reasons=reasons))
             continue
-        name = _unused(module, "veery_move")
+        name = known.setdefault(kernel.executable.text("kernel"), _unused(module, "veery_move"))
         made = locations([op, *(value.owner for value in kernel.inside)])
         kernel.replace(module, name)
         decided(Decision(kind, made, name, kernel.form, kernel.executable.workgroups))

@@ -62,13 +62,13 @@ class Executable:
             raise Unfit("more buffers than a dispatch has")
 
     def call(self, module: Any, name: str, before: Any, results: Mapping[Buffer, Any]) -> None:
-        """Put a call in front of an operation, and what it gives in the place of values."""
+        """Put a call in front of an operation, and what it gives in the place of values.
+
+        If the module has a function of this name, it is the same kernel.
+        """
         with before.location:
-            parsed = ir.Module.parse(self.text(name), module.context)
-            executable, function = parsed.body.operations
+            function = self._written(module, name) or self._write(module, name)
             types = list(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).results)
-            for op in (executable, function):
-                module.regions[0].blocks[0].append(op.operation.detach_from_parent())
             with ir.InsertionPoint(before):
                 values = {buffer: packed(value, (buffer.length,)) for value, buffer in self.inputs.items()}
                 given = [binding.joined(values) for binding in self.taken]
@@ -76,6 +76,17 @@ class Executable:
                     for buffer, part in binding.parts(made):
                         result = results[buffer]
                         result.replace_all_uses_with(unpacked(part, list(hlo.shape_of(result)), hlo.dtype_of(result)))
+
+    def _written(self, module: Any, name: str) -> Any:
+        functions = [op for op in module.regions[0].blocks[0] if op.operation.name == "func.func"]
+        return next((f for f in functions if ir.StringAttr(f.attributes["sym_name"]).value == name), None)
+
+    def _write(self, module: Any, name: str) -> Any:
+        parsed = ir.Module.parse(self.text(name), module.context)
+        executable, function = parsed.body.operations
+        for op in (executable, function):
+            module.regions[0].blocks[0].append(op.operation.detach_from_parent())
+        return function
 
     def text(self, name: str) -> str:
         """The executable, and the function of this name that calls it."""
