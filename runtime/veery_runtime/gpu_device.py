@@ -30,7 +30,7 @@ class GpuDevice(Device):
         kind: str,
         open: Callable[[], iree.HalDevice],
         target: str,
-        enter: Callable[[], None] = lambda: None,
+        enter: Callable[[], None],
     ) -> None:
         """`enter` is called by each thread that reaches for the device."""
         self.platform = platform

@@ -44,13 +44,8 @@ _ITERATED = frozenset(("eigh", "svd"))
 _MOST_ITERATED, _LARGEST_ITERATED = 512, 16
 
 
-def _on_cpu(ctx: Context, *operands: Value, **params: Any) -> list[Value]:
+def _by_kernel_or_host(ctx: Context, *operands: Value, **params: Any) -> list[Value]:
     return (composed if _is_composed(ctx) else on_host)(ctx, *operands, **params)
-
-
-def _on_gpu(ctx: Context, *operands: Value, **params: Any) -> list[Value]:
-    small = ctx.emitter.in_loop() and _is_composed(ctx)
-    return (composed if small else on_host)(ctx, *operands, **params)
 
 
 def _is_composed(ctx: Context) -> bool:
@@ -60,7 +55,8 @@ def _is_composed(ctx: Context) -> bool:
     shape = ctx.avals_in[0].shape
     if ctx.primitive == "lu_pivots_to_permutation":  # of vectors
         shape = (*shape, 1)
-    wanted = ctx.emitter.in_loop() or (ctx.emitter.kernels and _is_direct(ctx.primitive, shape))
+    outside = ctx.target == "cpu" and ctx.emitter.kernels  # the kernels of GPUs are loops alone
+    wanted = ctx.emitter.in_loop() or (outside and _is_direct(ctx.primitive, shape))
     return wanted and _is_quick(ctx.primitive, shape)
 
 
@@ -86,13 +82,12 @@ def _is_held(aval: Any) -> bool:
 
 
 for _name in _COMPOSED:
-    rule(_name, target="cpu")(_on_cpu)
-    rule(_name, target="vulkan")(_on_gpu)
-    rule(_name, target="cuda")(_on_gpu)
     rule(_name)(composed)
 
-for _name in ("eig", "schur"):
-    for _target in BY_IREE:
+for _target in BY_IREE:
+    for _name in _COMPOSED:
+        rule(_name, target=_target)(_by_kernel_or_host)
+    for _name in ("eig", "schur"):
         rule(_name, target=_target)(on_host)
 
 

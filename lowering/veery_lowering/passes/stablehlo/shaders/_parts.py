@@ -23,15 +23,6 @@ def count_of(sizes: Sequence[Any]) -> float:
     return math.prod(size if is_static(size) else math.inf for size in sizes)
 
 
-def opaque(x: Value) -> Value:
-    """Floats that the driver's algebra does not look through: NaN with all bits set is another NaN."""
-    dtype = hlo.dtype_of(x)
-    bits = hlo.bitcast_convert(x, FLOATS[dtype])
-    integers: Any = np.dtype(FLOATS[dtype])
-    highest = hlo.full_like(bits, np.iinfo(integers).max - 1)
-    return hlo.bitcast_convert(hlo.minimum(bits, highest), dtype)
-
-
 def replace(operation: Any, values: Sequence[Value]) -> None:
     for old, new in zip(operation.results, values):
         old.replace_all_uses_with(new)

@@ -7,9 +7,14 @@ one pattern of NaN, keeps the driver from looking through. Test: tests/gpu/test_
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from veery_lowering import stablehlo as hlo
 from veery_lowering.mlir import ir, maker, operations
-from veery_lowering.passes.stablehlo.shaders._parts import FLOATS, opaque
+from veery_lowering.passes.stablehlo.shaders._parts import FLOATS
+from veery_lowering.stablehlo import Value
 
 _SUMS = ("stablehlo.add", "stablehlo.subtract")
 
@@ -23,4 +28,12 @@ def keep_roundings(module: ir.Module) -> None:
         for i, x in enumerate(operation.operands):
             if maker(x) in _SUMS or (alike and i == 0):
                 with ir.InsertionPoint(operation), operation.location:
-                    operation.operands[i] = opaque(x)
+                    operation.operands[i] = _opaque(x)
+
+
+def _opaque(x: Value) -> Value:
+    dtype = hlo.dtype_of(x)
+    bits = hlo.bitcast_convert(x, FLOATS[dtype])
+    integers: Any = np.dtype(FLOATS[dtype])
+    highest = hlo.full_like(bits, np.iinfo(integers).max - 1)
+    return hlo.bitcast_convert(hlo.minimum(bits, highest), dtype)
