@@ -94,6 +94,27 @@ def test_factors_of_matrices(shape: tuple[int, ...], dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [*SQUARE, (200, 12, 12)])
+def test_determinants(shape: tuple[int, ...], dtype: str) -> None:
+    for x in layouts(sample(shape, dtype)):
+        found = reference.determinant(x)
+        assert type(found) is np.ndarray and found.dtype == dtype and found.shape == shape[:-2]
+        expected = np.linalg.det(x.astype(np.result_type(dtype, np.float64)))
+        np.testing.assert_allclose(found, expected, rtol=1e-3 if dtype in ("float32", "complex64") else 1e-9)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [4, 12, 40])
+def test_determinants_without_an_inverse(n: int, dtype: str) -> None:
+    x = sample((5, n, n), dtype)
+    x[0, :, 1], x[1, 0, 0], x[2, 2], x[3] = 0, np.nan, np.inf, np.eye(n)[::-1]
+    found = reference.determinant(x)
+    assert found[0] == 0 and np.isnan(found[1]) and not np.isfinite(found[2])
+    assert np.isclose(found[3], (-1) ** (n * (n - 1) // 2), rtol=1e-6)
+    assert np.isfinite(found[4])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SQUARE)
 def test_triangular_systems(shape: tuple[int, ...], dtype: str) -> None:
     n = shape[-1]

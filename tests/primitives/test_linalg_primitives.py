@@ -15,6 +15,7 @@ from support.samples import normal_samples
 import veery
 from veery import lax
 from veery.lax import _linalg_loops as loops, _linalg_reduction_loops as reductions, _linalg_reference as lapack, linalg
+from veery.lax._linalg_determinant import determinant
 from veery.lax._matrix import adjoint, matmul
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("x64")]
@@ -267,6 +268,7 @@ for _name, _c in (("real", False), ("complex", True)):
             lambda a, b: _solve(a, b, transpose_a=True, conjugate_a=True, unit_diagonal=True),
             (_x, _b.T.copy()),
         ),
+        f"determinant-{_name}": (determinant, (_x,)),
         f"lu-{_name}": (lambda x: linalg.lu(x)[0], (_x,)),
         f"lu-tall-{_name}": (lambda x: linalg.lu(x)[0], (_tall,)),
         f"lu-wide-{_name}": (lambda x: linalg.lu(x)[0], (_wide,)),
@@ -360,7 +362,7 @@ def test_saved_programs_do_without_the_host(tmp_path: Path) -> None:
         v, w = linalg.eigh(y)
         factor = linalg.cholesky(x)
         solution = linalg.triangular_solve(factor, x, left_side=True, lower=True)
-        return [factor, solution, *linalg.lu(x), linalg.svd(x, full_matrices=False)[1], w, lax.abs(v)]
+        return [factor, solution, determinant(x), *linalg.lu(x), linalg.svd(x, full_matrices=False)[1], w, lax.abs(v)]
 
     def reflect(x: Any, y: Any) -> list[Any]:
         reduced, taus = linalg.hessenberg(y)

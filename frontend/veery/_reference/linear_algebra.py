@@ -10,7 +10,7 @@ from veery._reference.interpreter import Interpreter, rule
 from veery._reference.leaves import leaf
 from veery._reference.samples import Value, each, shared
 
-_MATRIXWISE = ("cholesky", "lu", "qr", "eigh", "svd", "eig", "schur", "hessenberg", "tridiagonal")
+_MATRIXWISE = ("cholesky", "lu", "qr", "eigh", "svd", "eig", "schur", "hessenberg", "tridiagonal", "determinant")
 _ELEMENTWISE = ("triangular_solve", "tridiagonal_solve", "householder_product", "ormqr")
 _ULPS = 2.0
 

@@ -182,6 +182,17 @@ def _permutations(pivots: np.ndarray, m: int) -> np.ndarray:
     return order.reshape(*batch, m)
 
 
+def determinant(x: np.ndarray) -> np.ndarray:
+    if _is_small(x) and x.dtype.char in "fF":  # NumPy computes it by logarithms, for which double precision is enough
+        found = _looped("det", x)
+        if found is not None:
+            return np.asarray(found)
+    factors, pivots, _ = lu(x)
+    odd = (pivots != np.arange(x.shape[-1], dtype=np.int32)).sum(-1) & 1
+    found = silently(np.prod, factors.diagonal(axis1=-2, axis2=-1), -1, x.dtype)
+    return np.asarray(np.where(odd, -found, found), x.dtype)
+
+
 def lu_solution(
     factors: np.ndarray, pivots: np.ndarray, permutation: np.ndarray, b: np.ndarray, *, transposed: bool
 ) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 from veery import lax
 from veery._api.custom_derivatives import custom_jvp
 from veery.lax import _linalg_loops
+from veery.lax._linalg_determinant import determinant, signed_diagonal
 from veery.lax._linalg_triangular import permute_rows
 from veery.numpy import _arithmetic, _matrices, _products, _reductions
 from veery.numpy._arithmetic import is_kind
@@ -153,26 +154,15 @@ def _det(a: Array) -> Array:
     if a.shape[-1] == 3:
         minor = lambda i, j: e(1, i) * e(2, j) - e(1, j) * e(2, i)
         return e(0, 0) * minor(1, 2) - e(0, 1) * minor(0, 2) + e(0, 2) * minor(0, 1)
-    return _det_by_factors(a)
-
-
-def _signed_diagonal(factors: Array, pivots: Array) -> Array:
-    """The diagonal of U, its first element with the sign of the permutation."""
-    d = _matrices.diagonal(factors, 0, -2, -1)
-    places = np.arange(pivots.shape[-1], dtype=np.int32)
-    moved = lax.ne(pivots, broadcast_to(places, pivots.shape))
-    swaps = _reductions.sum(lax.convert_element_type(moved, np.int32), axis=-1, dtype=np.int32)
-    sign = lax.convert_element_type(1 - 2 * (swaps & np.int32(1)), d.dtype)
-    return lax.concatenate([d[..., :1] * sign[..., None], d[..., 1:]], d.ndim - 1) if d.shape[-1] else d
+    return _det_by_elimination(a)
 
 
 @custom_jvp
-def _det_by_factors(a: Array) -> Array:
-    factors, pivots, _ = lax.linalg.lu(a)
-    return _reductions.prod(_signed_diagonal(factors, pivots), axis=-1)
+def _det_by_elimination(a: Array) -> Array:
+    return determinant(a)
 
 
-@_det_by_factors.defjvp
+@_det_by_elimination.defjvp
 def _det_jvp(primals: Any, tangents: Any) -> Any:
     (a,), (t,) = primals, tangents
     out, adjugate_times_t = _cofactor_solve(a, t)
@@ -189,7 +179,7 @@ def _cofactor_solve(a: Array, b: Array) -> tuple[Array, Array]:
     if not n:
         return _reductions.prod(_matrices.diagonal(a, 0, -2, -1), axis=-1), b
     factors, pivots, permutation = lax.linalg.lu(a)
-    partial = lax.cumprod(_signed_diagonal(factors, pivots), axis=a.ndim - 2)
+    partial = lax.cumprod(signed_diagonal(factors, pivots), axis=a.ndim - 2)
     determinant = partial[..., -1]
     d = partial[..., -2] if n > 1 else lax.full_like(determinant, 1)
     z = lax.linalg.triangular_solve(factors, _take_rows(b, permutation), left_side=True, lower=True, unit_diagonal=True)
@@ -250,7 +240,7 @@ def _slogdet_jvp(fun: Any) -> Any:
 @custom_jvp
 def _slogdet_lu(a: Array) -> tuple[Array, Array]:
     factors, pivots, _ = lax.linalg.lu(a)
-    return _of_diagonal(_signed_diagonal(factors, pivots))
+    return _of_diagonal(signed_diagonal(factors, pivots))
 
 
 @custom_jvp

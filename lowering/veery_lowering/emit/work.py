@@ -120,7 +120,7 @@ def _equation_work(eqn: Any) -> int:
 # roughly; and how many such products it computes while IREE's kernels do one operation, or touch a byte.
 _TERMS = {
     "cholesky": 1, "lu": 1, "triangular_solve": 1, "qr": 4, "householder_product": 2, "eigh": 10, "svd": 20, "eig": 40,
-    "schur": 40, "hessenberg": 4, "tridiagonal": 4,
+    "schur": 40, "hessenberg": 4, "tridiagonal": 4, "determinant": 1,
 }  # fmt: skip
 _LAPACK_SPEED = 8
 
