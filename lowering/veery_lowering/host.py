@@ -67,6 +67,7 @@ def _sorted(x: np.ndarray, axis: int) -> np.ndarray:
 
 _PART = 8  # elements, of which the largest may be one of the k largest
 _MANY = 1 << 14  # elements for which that is worth it: of 200 rows of 1000 the 5 largest take 370 us for 540
+_SHORT = 1 << 7  # rows up to which all are sorted: the 3 largest of 10 in 10^4 rows take 500 us for 1760
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,23 @@ class HostTopK:
     reads_only: ClassVar[bool] = True
 
     def __call__(self, x: np.ndarray) -> list[np.ndarray]:
-        key = _key_of_largest(x)
         n = x.shape[-1]
+        if x.ndim > 1 and n <= _SHORT and self.k and x.size and (order := _as_int32(_key(x))) is not None:
+            index = self._of_short_rows(order)
+            flat = index.reshape(-1, self.k) + np.arange(0, x.size, n)[:, None]
+            return [x.reshape(-1).take(flat).reshape(index.shape), index.astype(self.index_dtype)]
+        key = _key_of_largest(x)
         whole = 4 * self.k > n or not self.k or x.size <= _FEW
         index = _descending(key)[..., : self.k] if whole else self._from_partition(key)
         return [x[index] if x.ndim == 1 else np.take_along_axis(x, index, axis=-1), index.astype(self.index_dtype)]
+
+    def _of_short_rows(self, order: np.ndarray) -> np.ndarray:
+        """By sorting numbers that have the place in a row, counted from its end, in their lower half."""
+        n = order.shape[-1]
+        pairs = order.astype(np.int64) << 32 | np.arange(n - 1, -1, -1)
+        pairs.sort(axis=-1)
+        largest: np.ndarray = n - 1 - (pairs[..., n - self.k :][..., ::-1] & 0xFFFFFFFF)
+        return largest
 
     def _from_partition(self, key: np.ndarray) -> np.ndarray:
         """Without a full sort, but for rows with ties at the end: 10 of 10^4 in 100 rows take 8 ms instead of 100."""
@@ -146,6 +159,22 @@ class HostTopK:
 
 def _lowest(dtype: np.dtype) -> np.ndarray:
     return np.array(-np.inf if dtype.kind == "f" else np.iinfo(dtype).min if dtype.kind in "iu" else False, dtype)
+
+
+def _as_int32(key: np.ndarray) -> np.ndarray | None:
+    """Integers that are ordered as numbers are, NaN last and -0.0 before 0.0; None of numbers of more bits."""
+    if key.dtype.kind == "u" and key.itemsize == 4:
+        return (key ^ np.uint32(1 << 31)).view(np.int32)
+    if key.dtype.kind in "iub" and key.itemsize <= 4:
+        return key.astype(np.int32)
+    if key.dtype.kind != "f" or key.itemsize > 4:
+        return None
+    bits = key.astype(np.float32).view(np.int32)
+    most = np.int32(np.iinfo(np.int32).max)
+    order: np.ndarray = bits ^ (bits >> 31 & most)
+    if np.isnan(key.max()):
+        order[np.isnan(key)] = most
+    return order
 
 
 def _key_of_largest(x: np.ndarray) -> np.ndarray:

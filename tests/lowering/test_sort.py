@@ -96,6 +96,7 @@ def test_the_host_is_asked_for_many_elements(target: str) -> None:
 def test_top_k_of_long_rows_with_ties(dtype: type, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By partition where k is small; ties at its end go to the lowest index, NaN come first."""
     monkeypatch.setattr(host, "_FEW", 0)
+    monkeypatch.setattr(host, "_SHORT", 0)
     values = np.random.default_rng(0).integers(-9, 9, (2, 3, 40)).astype(dtype)
     if np.dtype(dtype).kind in "fcV":
         values[0, 1, 5:8] = np.nan
@@ -110,18 +111,19 @@ def test_top_k_of_long_rows_with_ties(dtype: type, k: int, monkeypatch: pytest.M
         np.testing.assert_array_equal(HostTopK(k, "int32")(row)[1], place)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint8", "int64", "bool"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint8", "uint32", "int64", "bool"])
+@pytest.mark.parametrize("n", [4001, 90])
 @pytest.mark.parametrize("kind", ["plain", "ties", "special", "few"])
-def test_top_k_of_many(dtype: str, kind: str) -> None:
-    """By the largest of parts, where there are neither NaN nor many ties."""
+def test_top_k_of_many(dtype: str, kind: str, n: int) -> None:
+    """By the largest of parts, where there are neither NaN nor many ties; of short rows by a sort of all."""
     rng = np.random.default_rng(len(dtype) + len(kind))
-    x = 30 * rng.normal(size=(3, 2, 4001))
+    x = 30 * rng.normal(size=(3, 2, n))
     if kind == "ties":
         x = np.round(x / 20)
     elif kind == "special":
         x[rng.random(x.shape) < 0.01] = np.inf
-        x[0, 0, 4000], x[0, 1, 17], x[1, 0, :] = np.nan, np.nan, -np.inf
-        x[2, 0] = np.where(rng.random(4001) < 0.5, 0.0, -0.0)
+        x[0, 0, n - 1], x[0, 0, 7], x[0, 1, 17], x[1, 0, :] = np.nan, -np.nan, np.nan, -np.inf
+        x[2, 0] = np.where(rng.random(n) < 0.5, 0.0, -0.0)
     elif kind == "few":
         x = np.where(rng.random(x.shape) < 0.002, 1.0, -x * x)
     x = (
@@ -133,12 +135,12 @@ def test_top_k_of_many(dtype: str, kind: str) -> None:
         top, index = HostTopK(k, "int32")(x)
         order = [
             sorted(
-                range(4001), key=lambda i, row=row: (not np.isnan(row[i]), -float(row[i]), np.signbit(float(row[i])), i)
+                range(n), key=lambda i, row=row: (not np.isnan(row[i]), -float(row[i]), np.signbit(float(row[i])), i)
             )
-            for row in x.reshape(-1, 4001)
+            for row in x.reshape(-1, n)
         ]
         expected = np.array(order)[:, :k].reshape(3, 2, k)
         np.testing.assert_array_equal(index, expected)
         np.testing.assert_array_equal(top, np.take_along_axis(x, expected, -1))
-        for row, found in zip(x.reshape(-1, 4001), index.reshape(-1, k)):
+        for row, found in zip(x.reshape(-1, n), index.reshape(-1, k)):
             np.testing.assert_array_equal(HostTopK(k, "int32")(row)[1], found)
