@@ -12,6 +12,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Lines, Unfit, elementwise, is_half, spelled, supported
+from veery_lowering.kernels._endings import flag_of, own_ending
 from veery_lowering.kernels._forms import Buffer, row_major, stored
 from veery_lowering.kernels._indexed import gathered
 from veery_lowering.kernels._reading import detail_of, integers, static_shape
@@ -51,6 +52,7 @@ class Writer:
         self.before: list[Any] = []
         self._env: dict[Any, Cells] = {}
         self._inside: set[Any] = set()
+        self._endings: set[Any] = set()
 
     # Values.
 
@@ -156,6 +158,8 @@ class Writer:
     def loop(self, op: Any, starts: Sequence[Cells], times: float | None = None) -> list[Cells]:
         """Write a loop; returns its results. `times` are its trips, as `repeated` counts them."""
         condition, body = (region.blocks[0] for region in op.regions)
+        if self.width and (ending := own_ending(op)) is not None:
+            self._endings.add(ending)
         types = [self.type(value) for value in starts for _ in names_of(value)]
         joined, lines = ", ".join(types), self.out.lines
         before, inside = ([self._renamed(value) for value in starts] for _ in range(2))
@@ -256,6 +260,20 @@ class Writer:
         name = elementwise(self.out, "convert", "", [name], held, dtype, vector)
         return Cells(np.array(name, object), dtype, True)
 
+    def reduce(self, op: Any) -> Cells:
+        """Whether any element of the vector goes on, in a loop whose vectors may end on their own."""
+        flags = self.read(flag_of(op)) if op in self._endings else None
+        if flags is None or not flags.lanes:
+            raise Unfit("reduce")
+        name, vector = flags.names.item(), self.type(flags)
+        if self.lanes % self.width:  # behind the last element are none
+            rest = self.out.add(f"arith.subi {self.out.index(self.lanes)}, %start : index")
+            name = self.out.add(
+                f"arith.andi {name}, {self.out.add(f'vector.create_mask {rest} : {vector}')} : {vector}"
+            )
+        name, dtype = self.out.add(f"vector.reduction <or>, {name} : {vector} into i1"), hlo.dtype_of(op.results[0])
+        return Cells(np.array(elementwise(self.out, "convert", "", [name], flags.dtype, dtype, ""), object), dtype)
+
     def _looked_up(self, buffer: Buffer, place: str, held: np.dtype) -> str:
         """The elements of a buffer at places of type int32."""
         wide, flags, vector = np.dtype(np.int32), np.dtype(bool), self.shape(True)
@@ -271,7 +289,7 @@ class Writer:
         return elementwise(self.out, "convert", "", [name], dtype, stored(dtype), self.shape(lanes))
 
 
-_STRUCTURAL = {name: getattr(Writer, name) for name in ("reshape", "transpose", "broadcast_in_dim", "gather")}
+_STRUCTURAL = {name: getattr(Writer, name) for name in ("reshape", "transpose", "broadcast_in_dim", "gather", "reduce")}
 
 
 def names_of(value: Cells) -> list[str]:
