@@ -33,13 +33,13 @@ def _stacked(
     return results
 
 
-_TINY = 16 * 16  # numbers of a matrix
+_SMALL = 32 * 32  # numbers of a matrix
 
 
-def _is_tiny(x: np.ndarray) -> bool:
-    """Whether matrices are so small that NumPy takes less time between Python and LAPACK: 4 to 12 us instead of 12 to
-    26 for the decompositions of one of 4x4."""
-    return 0 < x.shape[-2] * x.shape[-1] <= _TINY and bool(np.isfinite(x).all())
+def _is_small(x: np.ndarray) -> bool:
+    """Whether matrices are so small that NumPy, whose loops are in C, takes less time between Python and LAPACK:
+    cholesky of one of 24x24 12 us instead of 16, of 200 of 12x12 145 instead of 330."""
+    return 0 < x.shape[-2] * x.shape[-1] <= _SMALL and bool(np.isfinite(x).all())
 
 
 # NumPy's loops over stacks, without what its functions do before and after: eigenvalues of 4x4 take 2 us for 6. They
@@ -55,13 +55,6 @@ def _looped(name: str, *operands: np.ndarray) -> Any:
     found = silently(loop, *map(widen, operands))
     narrow = lambda x: x.astype(dtype if x.dtype.kind == dtype.kind else np.finfo(dtype).dtype, copy=False)
     return tuple(map(narrow, found)) if isinstance(found, tuple) else narrow(found)
-
-
-def _is_small(x: np.ndarray) -> bool:
-    """Whether NumPy, whose loops are in C, is faster: cholesky of 200 matrices of 12x12 takes 145 us instead of 330."""
-    m, n = x.shape[-2:]
-    few = 0 < m * n <= (1024 if x.size > m * n else _TINY)
-    return few and bool(np.isfinite(x).all())
 
 
 def _columns(x: np.ndarray) -> np.ndarray:
@@ -105,8 +98,8 @@ def cholesky(x: np.ndarray) -> np.ndarray:
     with lapack.threads_for(n, n):
         lapack.call("lacpy", x.dtype, count, b"U", n, n, np.ascontiguousarray(x), n, factor, n)
         lapack.call("potrf", x.dtype, count, b"U", n, factor, n, info)
-    diagonal = factor.diagonal(axis1=-2, axis2=-1)
-    _nan_where((info != 0) | np.isnan(diagonal).any(-1), factor)  # LAPACK goes on where a NaN was given
+    # LAPACK goes on where a NaN was given, which comes to the last element of the diagonal.
+    _nan_where((info != 0) | np.isnan(factor[..., -1, -1]), factor)
     return factor
 
 
@@ -144,16 +137,21 @@ _OTHER_SIDE = {b"N": b"T", b"T": b"N"}
 
 def lu(x: np.ndarray) -> list[np.ndarray]:
     m, n = x.shape[-2:]
-    k = min(m, n)
-    pivots = np.zeros((*x.shape[:-2], k), np.int32)
     if not x.size:
-        pivots[...] = np.arange(k)
+        pivots = np.zeros((*x.shape[:-2], min(m, n)), np.int32) + np.arange(min(m, n), dtype=np.int32)
         return [x.copy(), pivots, lu_pivots_to_permutation(pivots, permutation_size=m)]
-    factors = _columns(x)
+    factors, pivots = _factors(x)
+    return [factors.swapaxes(-1, -2), pivots - np.int32(1), _permutations(pivots, m)]
+
+
+def _factors(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What `lu` gives, as LAPACK has it: columns in sequence, and pivots counted from 1."""
+    m, n = x.shape[-2:]
+    factors, pivots = _columns(x), np.empty((*x.shape[:-2], min(m, n)), np.int32)
     with lapack.threads_for(m, n):
         lapack.call("getrf", x.dtype, _count(x), m, n, factors, m, pivots, lapack.IGNORED)
     np.maximum(pivots, 1, out=pivots)  # of NaN OpenBLAS may give others
-    return [factors.swapaxes(-1, -2), pivots - np.int32(1), _permutations(pivots, m)]
+    return factors, pivots
 
 
 def lu_pivots_to_permutation(pivots: np.ndarray, *, permutation_size: int) -> np.ndarray:
@@ -187,10 +185,12 @@ def determinant(x: np.ndarray) -> np.ndarray:
         found = _looped("det", x)
         if found is not None:
             return np.asarray(found)
-    factors, pivots, _ = lu(x)
-    odd = (pivots != np.arange(x.shape[-1], dtype=np.int32)).sum(-1) & 1
-    found = silently(np.prod, factors.diagonal(axis1=-2, axis2=-1), -1, x.dtype)
-    return np.asarray(np.where(odd, -found, found), x.dtype)
+    if not x.size:
+        return np.ones(x.shape[:-2], x.dtype)
+    factors, pivots = _factors(x)
+    odd = np.count_nonzero(pivots != np.arange(1, x.shape[-1] + 1, dtype=np.int32), -1) & 1
+    product = silently(np.multiply.reduce, factors.diagonal(axis1=-2, axis2=-1), -1, x.dtype)
+    return np.asarray(np.where(odd, -product, product), x.dtype)
 
 
 def lu_solution(
@@ -308,7 +308,7 @@ def eigh(x: np.ndarray, *, lower: bool) -> list[np.ndarray]:
     values = np.zeros(x.shape[:-1], x.real.dtype)
     if not x.size:
         return [x.copy(), values]
-    found = _looped("eigh_lo" if lower else "eigh_up", x) if _is_tiny(x) else None
+    found = _looped("eigh_lo" if lower else "eigh_up", x) if _is_small(x) else None
     if found is not None:
         return [found[1], found[0]]
     failed = _not_finite(x, np.tril if lower else np.triu)
@@ -334,7 +334,7 @@ def svd(x: np.ndarray, *, full_matrices: bool, compute_uv: bool) -> list[np.ndar
     if not x.size:
         identity = lambda a, b: np.broadcast_to(np.eye(a, b, dtype=x.dtype), (*batch, a, b)).copy()
         return [values, identity(m, rows), identity(columns, n)] if compute_uv else [values]
-    found = _looped("svd" if not compute_uv else "svd_f" if full_matrices else "svd_s", x) if _is_tiny(x) else None
+    found = _looped("svd" if not compute_uv else "svd_f" if full_matrices else "svd_s", x) if _is_small(x) else None
     if found is not None:
         return [found[1], found[0], found[2]] if compute_uv else [found]
     failed = _not_finite(x)
