@@ -63,6 +63,7 @@ from veery_lowering.passes.stablehlo.shaders.roundings import keep_roundings
 from veery_lowering.passes.stablehlo.shaders.scatters import split_scatters
 from veery_lowering.passes.stablehlo.stages import reduce_in_stages
 from veery_lowering.passes.stablehlo.strides import compute_strided
+from veery_lowering.passes.stablehlo.terms import write_terms_out
 from veery_lowering.passes.stablehlo.updates import part_updates
 from veery_lowering.passes.stablehlo.widened import compute_widened
 from veery_lowering.passes.vm.allocation import allocate_memory
@@ -225,6 +226,11 @@ PASSES = (
         lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL,
         about="add compare complex concatenate gather imag multiply negate pad real reverse scatter select slice"
         " subtract",
+    ),
+    # Behind the kernels, which have what is small.
+    Pass(
+        Stage.SIMPLIFIED, write_terms_out, "few terms are reduced without vectors",
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, about="reduce",
     ),
     Pass(
         Stage.SIMPLIFIED, redirect_dropped, "scatters write outside of their operands",
