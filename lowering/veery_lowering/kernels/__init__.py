@@ -29,7 +29,7 @@ from veery_lowering.kernels._buffered import BufferedKernel
 from veery_lowering.kernels._complex import LoopOfParts, holds_complex
 from veery_lowering.kernels._decisions import Decision as Decision, decided, decisions as decisions, locations
 from veery_lowering.kernels._invocations import InvocationKernel, ShaderKernel, for_one_invocation
-from veery_lowering.kernels._joins import ROOTS, JoinKernel, is_crossed, is_halved, roots_of
+from veery_lowering.kernels._joins import ROOTS, JoinKernel, TooLittle, is_crossed, is_halved, roots_of
 from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwritten
 from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
@@ -150,12 +150,17 @@ def _kernel(
 
     `refused` are the operations of which no kernel is made, with the reasons: several moves may have one in common.
     """
+    if op in refused:
+        reasons.append(refused[op])
+        return None
     make = ScatterKernel if op.name == "stablehlo.scatter" else JoinKernel
     for root in [op] if make is ScatterKernel else roots_of(op, places):
         if root not in refused:
             try:
                 kernel = make(root, places)
                 kernel.executable.text("kernel")
+            except TooLittle as unfit:
+                refused.update(dict.fromkeys((value.owner.operation for value in unfit.inside), str(unfit)))
             except Unfit as unfit:
                 refused[root] = str(unfit)
             except Exception as error:

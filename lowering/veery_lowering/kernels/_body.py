@@ -25,6 +25,8 @@ from veery_lowering.mlir import ir
 _MOST_SCRATCH = 4 << 20
 # Elements of an array that a loop begins with. IREE updates larger ones in place, which costs less than the copy.
 _MOST_COPIED = 1 << 18
+# Elementwise operations in a row that are computed where the last one is used: what writes them calls itself for each.
+MOST_IN_A_ROW = 100
 
 OPERATIONS: dict[str, Callable[[Body, Any], Form | None]] = {}
 
@@ -172,29 +174,35 @@ class Body:
         shape, _ = checked(op.results[0])
         if any(view.buffer.name in self.in_place for view in leaves(form)):
             return self.copied(form, shape) if math.prod(shape) > 1 else self.kept(form, shape)
-        if isinstance(form, Lazy) and leaves(form) and math.prod(shape) > 1 and self._user(op) is not None:
-            return form
+        if isinstance(form, Lazy) and form.depth < MOST_IN_A_ROW and leaves(form) and math.prod(shape) > 1:
+            return form if self._user(op) is not None else self.kept(form, shape)
         return self.kept(form, shape)
 
     def _user(self, op: Any) -> Any:
         """The one operation for which a result is computed there; None if there is none such."""
-        (result,) = op.results
-        if result not in self._users:
-            users = {self._computed_for(op, use.owner, use.operand_number) for use in result.uses}
-            self._users[result] = users.pop() if len(users) == 1 else None
-        return self._users[result]
+        waiting = [op]
+        while waiting:  # users first; there may be more in a row than Python calls functions within functions
+            (result,) = waiting[-1].results
+            known = result in self._users
+            unknown = [] if known else [x for x in _passing(waiting[-1]) if x.results[0] not in self._users]
+            if unknown:
+                waiting += unknown
+            else:
+                waiting.pop()
+                if result not in self._users:
+                    users = {self._computed_for(result, use.owner, use.operand_number) for use in result.uses}
+                    self._users[result] = users.pop() if len(users) == 1 else None
+        return self._users[op.results[0]]
 
-    def _computed_for(self, op: Any, user: Any, number: int) -> Any:
-        if user.operation.block != op.operation.block:
+    def _computed_for(self, value: Any, user: Any, number: int) -> Any:
+        if user.operation.block != value.owner.operation.block:
             return None
         name = user.name.partition(".")[2]
         if name == "return":
             return "return", number
         (result,) = list(user.results)[:1]
-        if name in ELEMENTWISE:
-            return self._user(user) or result
-        if name in _LAZY_MOVES and len(list(op.results[0].uses)) == 1:
-            return self._user(user) or result
+        if _passes_on(value, user):
+            return self._users[result] or result
         reads_once = (name == "reduce" and number == 0) or name == "concatenate"
         return result if reads_once or (name == "dynamic_update_slice" and number == 1) else None
 
@@ -279,6 +287,19 @@ class Body:
 
 _UPDATES = frozenset(("stablehlo.dynamic_update_slice", "stablehlo.scatter"))
 _LAZY_MOVES = frozenset("reshape transpose slice reverse".split())
+
+
+def _passes_on(value: Any, user: Any) -> bool:
+    """Whether an operation that reads a value is computed where its own result is used."""
+    name = user.name.partition(".")[2]
+    return name in ELEMENTWISE or (name in _LAZY_MOVES and len(list(value.uses)) == 1)
+
+
+def _passing(op: Any) -> list[Any]:
+    """The operations in the same block that pass on what an operation computes."""
+    (result,) = op.results
+    users = [use.owner for use in result.uses]
+    return [user for user in users if user.operation.block == op.operation.block and _passes_on(result, user)]
 
 
 def checked(value: Any) -> tuple[tuple[int, ...], np.dtype]:

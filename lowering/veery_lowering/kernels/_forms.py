@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -126,6 +127,11 @@ class Lazy:
     detail: str
     operands: tuple[Form, ...]
     dtype: np.dtype
+
+    @functools.cached_property
+    def depth(self) -> int:
+        """How many elementwise operations it is, one after the other."""
+        return 1 + max((x.depth for x in self.operands if isinstance(x, Lazy)), default=0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,13 +12,13 @@ Complex numbers are written and read as pairs of real ones (`_halves`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels import _indexed, _moves  # noqa: F401  (each registers what it writes)
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit, is_half
-from veery_lowering.kernels._body import Body, checked
+from veery_lowering.kernels._body import MOST_IN_A_ROW, Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, half, nodes, whole
 from veery_lowering.kernels._halves import IN_HALVES, is_complex, real_of
@@ -43,6 +43,21 @@ _MANY = 1 << 14
 _LEAST_CROSSED = 1 << 12
 # Work with complex numbers, in operations, that is worth a kernel which computes them as pairs of real ones.
 _LEAST_HALVED = 1 << 13
+
+
+_NOTHING = "nothing is joined or looked up"
+
+
+class TooLittle(Unfit):
+    """Nothing is joined or looked up, and there is little to compute.
+
+    Attributes:
+        inside: the values that would be computed.
+    """
+
+    def __init__(self, inside: Sequence[Any]) -> None:
+        super().__init__(_NOTHING)
+        self.inside = inside
 
 
 class JoinKernel:
@@ -70,6 +85,8 @@ class JoinKernel:
         outside: set[Any] = set()
         while True:
             self.inside = computed(root, places, outside)
+            if not _moves_elements(self.inside) and _most_work(self.inside) + size < _LEAST_HALVED:
+                raise TooLittle(self.inside)
             self.body, output = Body(), Buffer("%out", real_of(dtype), size << is_pair, is_pair)
             targets = [half(output, shape, part) for part in range(2)] if is_pair else [whole(output, shape)]
             try:
@@ -88,8 +105,8 @@ class JoinKernel:
             raise Unfit("many operations in many parts")
         made = {value.owner.name for value in self.inside}
         halved = work + size >= _LEAST_HALVED and any(is_halved(value.owner) for value in self.inside)
-        if made.isdisjoint(ROOTS) and not halved and not any(is_crossed(value.owner) for value in self.inside):
-            raise Unfit("nothing is joined or looked up")
+        if not _moves_elements(self.inside) and not halved:
+            raise Unfit(_NOTHING)
         if is_pair and not halved:
             raise Unfit("complex numbers that are moved alone")
         if root.name in JOINS and "stablehlo.gather" not in made and all(place.is_contiguous for place, _ in written):
@@ -111,6 +128,18 @@ class JoinKernel:
         """Put a call of the kernel in the place of what it computes."""
         self.executable.call(module, name, self.root, {self.output: self.result})
         erase(self.inside)
+
+
+def _moves_elements(values: Iterable[Any]) -> bool:
+    """Whether what computes values joins, looks up, or reads many elements backwards or by steps."""
+    return any(value.owner.name in ROOTS or is_crossed(value.owner) for value in values)
+
+
+def _most_work(values: Sequence[Any]) -> float:
+    """How much it may be, at most, to compute the first of some values by the others, where these are repeated."""
+    size = math.prod(static_shape(values[0]))
+    each = (work_of(value) * max(1, size / max(1, math.prod(static_shape(value)))) for value in values)
+    return _MOST_REPEATED * sum(each)
 
 
 def is_crossed(op: Any) -> bool:
@@ -202,18 +231,20 @@ def erase(values: Iterable[Any]) -> None:
 
 def computed(root: Any, places: Mapping[Any, int], outside: set[Any]) -> list[Any]:
     """The values that a kernel computes: that of the root, and what nothing else reads; users come before."""
-    found = {root.results[0]: None}
+    depths = {root.results[0]: 0}
     rest = set(root.operands)
     while rest:
         value = max(rest, key=lambda x: places.get(x, -1))
         rest.remove(value)
-        if value in places and value not in outside and _may_compute(value, found):
-            found[value] = None
-            rest.update(value.owner.operands)
-    return list(found)
+        if value in places and value not in outside and _may_compute(value, depths):
+            depth = 1 + max(depths.get(x, 0) for user in _users(value) for x in user.results)
+            if depth < MOST_IN_A_ROW:
+                depths[value] = depth
+                rest.update(value.owner.operands)
+    return list(depths)
 
 
-def _may_compute(value: Any, found: dict[Any, None]) -> bool:
+def _may_compute(value: Any, found: Collection[Any]) -> bool:
     """Whether a value is computed where it is used, all of its users being known."""
     op = value.owner
     name = base_name(op.name)

@@ -206,6 +206,8 @@ class _Flow:
 
     def _may_be(self, value: ir.Value, neutral: float) -> bool:
         """Whether the compiler could find out that all elements of `value` are `neutral`."""
+        while maker(value) in ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert"):
+            value = value.owner.operands[0]
         owner = value.owner
         if isinstance(owner, ir.Block):
             return any(self._may_be(origin, neutral) for origin in self._origins(value) if not origin == value)
@@ -215,18 +217,20 @@ class _Flow:
                 return True
             number = hlo.splat_attribute(value)
             return number is not None and (not isinstance(number, ir.FloatAttr) or number.value == neutral)
-        if op.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert"):
-            return self._may_be(op.operands[0], neutral)
-        return not self._depends_on_arguments(op, set())
+        return not _depends_on_arguments(op)
 
-    def _depends_on_arguments(self, op: Any, seen: set[Any]) -> bool:
-        if op in seen:
-            return False
-        seen.add(op)
-        for operand in op.operands:
-            if isinstance(operand.owner, ir.Block) or self._depends_on_arguments(operand.owner.operation, seen):
-                return True
-        return bool(op.regions)
+
+def _depends_on_arguments(op: Any) -> bool:
+    """Whether an operation, or what it reads, may be known only when the program runs."""
+    seen, waiting = {op}, [op]
+    while waiting:
+        op = waiting.pop()
+        if op.regions or any(isinstance(x.owner, ir.Block) for x in op.operands):
+            return True
+        makers = {x.owner.operation for x in op.operands} - seen
+        seen |= makers
+        waiting += makers
+    return False
 
 
 def _is_integer(value: ir.Value) -> bool:
