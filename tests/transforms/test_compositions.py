@@ -280,6 +280,28 @@ def test_value_and_grad_with_auxiliary_output(in_numpy):
     close(both, (5.0, 2.0))
 
 
+def test_tangents_are_arrays_where_values_are():
+    """Of the value's weak type; a number that is passed on stays one, as the value does."""
+    is_weak_array = lambda x: isinstance(x, veery.Array) and x.weak_type
+    for fun in (lambda x: x + 1, lambda x: x + 0, lambda x: 1 - x):
+        y, t = veery.jvp(fun, (1.0,), (1.0,))
+        assert is_weak_array(y)
+        assert is_weak_array(t)
+    assert veery.jvp(lambda x: x, (1.0,), (2.0,)) == (1.0, 2.0)
+    assert type(veery.jvp(lambda x: x, (1.0,), (2.0,))[1]) is float
+    for x in (np.float32(1), np.ones((), np.float32), veery.numpy.float32(1)):
+        y, t = veery.jvp(lambda x: -x, (x,), (1.0,))
+        assert not y.weak_type
+        assert isinstance(t, veery.Array)
+        assert not t.weak_type
+        assert isinstance(veery.linear_transpose(lambda x: x + 1, x)(x)[0], veery.Array)
+        value, t = veery.jvp(veery.grad(lambda x: x + 1), (x,), (x,))  # the gradient is a constant
+        assert isinstance(value, veery.Array)
+        assert isinstance(t, veery.Array)
+    batched = veery.vmap(lambda t: veery.jvp(lambda x: 2 * x, (1.0,), (t,))[1])(np.ones(3, np.float32))
+    assert batched.weak_type
+
+
 def test_linear_transpose(in_numpy):
     matrix = np.arange(6.0).reshape(2, 3)
     fun = lambda x: lax.dot(matrix, x)

@@ -153,3 +153,27 @@ def test_reverse_mode_of_loops_of_unknown_length():
     doubled = lambda x: lax.while_loop(lambda y: lax.lt(y, np.float32(10)), lambda y: lax.mul(y, np.float32(2)), x)
     with raises(ValueError, "Reverse-mode differentiation does not work for lax.while_loop"):
         veery.grad(doubled)(1.0)
+
+
+def test_transposes_of_what_is_not_linear():
+    with raises(NotImplementedError, "Transpose rule .* for 'integer_pow' not implemented"):
+        veery.linear_transpose(lambda x: x**2, 3.0)(2.0)
+    for fun in (lambda x: x * x, lambda x: 1 / x, lambda x: jnp.where(x > 0, x, 0.0)):
+        with raises(TypeError, "is not linear in what it is given, .*only linear functions are transposed"):
+            veery.linear_transpose(fun, 3.0)(2.0)
+    with raises(TypeError, r"functions, but got \[dtype\('bool'\)\] -> \[dtype\('bool'\)\]"):
+        veery.linear_transpose(identity, True)(True)
+
+
+def test_tangents_of_integers_that_a_rule_gives():
+    @veery.custom_jvp
+    def first(x):
+        return jnp.argmax(x), x.sum()
+
+    first.defjvp(lambda p, t: (first(*p), (wrong, t[0].sum())))
+    wrong = np.float32(1)
+    with raises(TypeError, r"Expected float0\[\] \(tangent type of int32\[\]\) but got float32\[\]"):
+        veery.jvp(first, (V3,), (V3,))
+    wrong = np.zeros((), veery.float0)
+    (_, total), (tangent, _) = veery.jvp(first, (V3,), (V3,))
+    assert (float(total), tangent.dtype) == (3.0, veery.float0)

@@ -16,11 +16,13 @@ from veery._api.pullback import VJP as VJP, LinearMap, as_output, float0_zeros a
 from veery._api.vectorize import vmap
 from veery._core import dtypes, source, tree
 from veery._core.ad import UndefinedPrimal, Zero, zeros_like_aval
+from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
 from veery._core.flat import FlatFunction
 from veery._core.jaxpr import eval_jaxpr
 from veery._core.memory import MemorySpace
 from veery._core.refs import is_ref
+from veery._core.trace import Tracer
 from veery._core.tree_registry import Partial
 from veery._transforms import explicit, jvp as forward, linearize as linearization
 from veery._transforms.batching import batched_aval
@@ -76,10 +78,19 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
     flat = FlatFunction(fun, in_tree, has_aux)
     outs, out_tangents = forward.jvp(flat, flat_primals, flat_tangents)
     out_tree = flat.out_tree
-    # Tangents that are passed through stay Python numbers, as primals do.
-    found = [t if type(t) in (int, float, complex) else as_output(t) for t in out_tangents]
+    found = [_beside(y, t) for y, t in zip(outs, out_tangents)]
     results = tree.tree_unflatten(out_tree, outs), tree.tree_unflatten(out_tree, found)
     return (*results, _strip(flat.aux)) if has_aux else results
+
+
+def _beside(out: Any, tangent: Any) -> Any:
+    """The tangent of an output as the user sees it: an array where that is one, a number where both were passed on."""
+    if isinstance(out, (Tracer, ArrayImpl)) and type(tangent) is not Zero:
+        aval: Any = aval_of(tangent)
+        weak = getattr(aval_of(out), "weak_type", False)
+        if not isinstance(tangent, (Tracer, ArrayImpl)) or getattr(aval, "weak_type", False) != weak:
+            return lax.convert_element_type_p.bind(tangent, new_dtype=aval.dtype, weak_type=weak)
+    return tangent if type(tangent) in (int, float, complex) else as_output(tangent)
 
 
 def _strip(aux: Any) -> Any:
@@ -277,13 +288,10 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
     """
     leaves, in_tree = tree.tree_flatten(primals)
     avals = [ShapedArray(x.shape, x.dtype) if maybe_aval_of(x) is None else aval_of(x) for x in leaves]
-    if not all(is_inexact(a) for a in avals) and any(is_inexact(a) for a in avals):
-        raise TypeError(
-            "linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer functions"
-        )
     flat = FlatFunction(fun, in_tree)
     closed = stage(flat, avals)
-    if {is_inexact(a) for a in avals} ^ {is_inexact(a) for a in closed.out_avals} and avals and closed.out_avals:
+    kinds = [{_linear_kind(a) for a in given} for given in (avals, closed.out_avals)]
+    if avals and closed.out_avals and (kinds[0] != kinds[1] or len(kinds[0]) > 1 or None in kinds[0]):
         raise TypeError(
             "linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer "
             f"functions, but got {[a.dtype for a in avals]} -> {[a.dtype for a in closed.out_avals]}."
@@ -304,6 +312,13 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
         return tree.tree_unflatten(in_tree, list(map(as_output, cts)))
 
     return Partial(transposed)
+
+
+def _linear_kind(aval: Any) -> str | None:
+    """Of which kind of numbers a linear function is; None for what it cannot be of."""
+    if is_inexact(aval):
+        return "inexact"
+    return "integer" if dtypes.issubdtype(aval.dtype, np.integer) else None
 
 
 # Gradients.

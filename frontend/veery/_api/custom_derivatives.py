@@ -246,16 +246,14 @@ class custom_jvp(Decorated):  # noqa: N801 (a decorator)
         if isinstance(tangent, SymbolicZero):
             return Zero(tangent.aval)
         expected = aval_of(primal).to_tangent_aval()
-        if expected.dtype == dtypes.float0:
-            return Zero(expected)
-        given = aval_of(tangent)
+        given: Any = tangent.aval if type(tangent) is Zero else aval_of(tangent)
         if given.shape != expected.shape or given.dtype != expected.dtype:
             raise TypeError(
                 "Custom JVP rule must produce primal and tangent outputs with corresponding shapes and dtypes. "
                 f"Expected {_type(expected)} (tangent type of {_type(aval_of(primal))}) but got {_type(given)}. "
                 f"The rule is {name}, of function {function_name(self.fun)}."
             )
-        return _converted(tangent, expected)
+        return Zero(expected) if expected.dtype == dtypes.float0 else _converted(tangent, expected)
 
 
 def _type(aval: Any) -> str:

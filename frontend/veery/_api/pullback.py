@@ -28,9 +28,17 @@ def as_output(t: Any) -> Any:
     """A tangent or cotangent as the user sees it: arrays in place of symbolic zeros."""
     if type(t) is Zero:
         t = float0_zeros(t.aval.shape) if t.aval.dtype == dtypes.float0 else instantiate_zeros(t)
-    if isinstance(t, (int, float, complex, np.generic)) and current_trace() is eval_trace:
-        return _dispatch.as_array(t)
+    if isinstance(t, (int, float, complex, np.generic, np.ndarray)) and not _is_staged():
+        return t if aval_of(t).dtype == dtypes.float0 else _dispatch.as_array(t)  # type: ignore[attr-defined]
     return t
+
+
+def _is_staged() -> bool:
+    """Whether operations become equations, of which numbers are literals."""
+    trace: Any = current_trace()
+    while trace.parent is not None:
+        trace = trace.parent
+    return trace is not eval_trace
 
 
 def is_inexact(aval: Any) -> bool:

@@ -81,7 +81,15 @@ def _transpose_eqn(eqn: JaxprEqn, values: dict[Var, Any], linear_vars: set[Var],
             f"Transpose rule (for reverse-mode differentiation) for '{eqn.primitive}' not implemented"
         )
     ct = ct_outs if eqn.primitive.multiple_results else ct_outs[0]
-    found: Sequence[Any] = eqn.primitive.transpose(ct, *operands, **eqn.params)
+    try:
+        found: Sequence[Any] = eqn.primitive.transpose(ct, *operands, **eqn.params)
+    except TypeError as error:
+        if UndefinedPrimal.__name__ not in str(error):
+            raise
+        raise TypeError(
+            f"{eqn.primitive} is not linear in what it is given, {', '.join(str(a.aval) for a in eqn.invars)}: only "
+            "linear functions are transposed. Compute what does not depend on their arguments outside."
+        ) from error
     for atom in (*eqn.invars, *eqn.outvars):
         if atom.aval.divided is not None:
             return [x if x is None or type(x) is Zero else explicit.alike(x, a.aval) for x, a in zip(found, eqn.invars)]

@@ -601,7 +601,6 @@ pow_p: Primitive = Primitive(
 integer_pow_p: Primitive = Primitive(
     "integer_pow", checks=("nan",), host=_power_on_host, abstract_eval=_integer_pow_aval, jvp=(_integer_pow_jvp,),
     reference=quiet(_integer_pow_reference),
-    transpose=lambda ct, x, *, y: [ct],  # linear for y = 1 alone
     batch=lambda args, dims, **params: batch_elementwise(integer_pow_p, args, dims, params),
 )  # fmt: skip
 square_p = unary(
