@@ -51,6 +51,9 @@ from veery._core import dtypes, tree
 from veery._core.avals import ShapedArray, aval_of
 from veery._core.dimensions import SymbolicScope, is_symbolic, is_symbolic_dim, may_fit, parse_shape, scope_of
 from veery._core.jaxpr import eval_jaxpr
+from veery._core.mesh import AbstractMesh, AxisType, Mesh
+from veery._core.partition_spec import PartitionSpec
+from veery._core.sharding import NamedSharding
 from veery._core.tree import tree_leaves_with_path
 from veery._core.tree_registry import keystr
 from veery._transforms.foreign import Types, avals_of, call_module_p
@@ -71,7 +74,7 @@ __all__ = [
 ]
 
 _PLATFORMS = ("cpu", "vulkan", "cuda")
-_MAGIC = b"veery-export-3\n"
+_MAGIC = b"veery-export-4\n"
 
 # JAX's numbers for modules whose functions take the arguments alone.
 minimum_supported_calling_convention_version = 9
@@ -130,6 +133,8 @@ class Exported:
     _called: list[Any] = field(default_factory=list, repr=False, compare=False)
     disabled_safety_checks: tuple[DisabledSafetyCheck, ...] = ()
     nr_devices: int = 1
+    _in_named_shardings: tuple[NamedSharding | None, ...] = field(default=(), repr=False)
+    _out_named_shardings: tuple[NamedSharding | None, ...] = field(default=(), repr=False)
 
     @property
     def mlir_module_serialized(self) -> bytes:
@@ -149,6 +154,28 @@ class Exported:
     module_kept_var_idx = property(lambda self: tuple(range(len(self.in_avals))))
     in_shardings_hlo = property(lambda self: (None,) * len(self.in_avals))
     out_shardings_hlo = property(lambda self: (None,) * len(self.out_avals))
+
+    _has_named_shardings = property(lambda self: True)
+
+    def in_shardings_jax(self, mesh: Mesh) -> tuple[NamedSharding | None, ...]:
+        """How the flat arguments were divided over a mesh like this one; None where the function was not told so.
+
+        Raises:
+            ValueError: they were divided over a mesh of other axes.
+
+        >>> import veery, veery.numpy as jnp
+        >>> from veery import export
+        >>> mesh = veery.make_mesh((1,), ("i",))
+        >>> rows = veery.NamedSharding(mesh, veery.P("i"))
+        >>> exported = export.export(veery.jit(jnp.add, in_shardings=(rows, None)))(jnp.ones(3), 1.0)
+        >>> exported.in_shardings_jax(mesh) == (rows, None)
+        True
+        """
+        return _over(mesh, self._in_named_shardings)
+
+    def out_shardings_jax(self, mesh: Mesh) -> tuple[NamedSharding | None, ...]:
+        """How the flat results were divided; see `in_shardings_jax`."""
+        return _over(mesh, self._out_named_shardings)
 
     def mlir_module(self, platform: str | None = None) -> str:
         """The StableHLO module as text, for the first platform or the one named; ValueError for one without."""
@@ -193,6 +220,9 @@ class Exported:
             "constraints": scope_of(a.shape for a in self.in_avals).constraints,
             "platforms": self.platforms,
             "devices": self.nr_devices,
+            "shardings": [
+                list(map(_described_sharding, x)) for x in (self._in_named_shardings, self._out_named_shardings)
+            ],
             "modules": [base64.b64encode(m).decode() for m in self._modules],
             "vjp": base64.b64encode(self.vjp().serialize(vjp_order - 1)).decode() if vjp_order else None,
         }
@@ -384,15 +414,55 @@ def export(
         return Exported(
             inner.name, traced.in_tree, avals, traced.out_tree, outs, chosen, modules, vjp,
             disabled_safety_checks=checks, nr_devices=_device_count(traced),
+            _in_named_shardings=_named(traced.in_shardings), _out_named_shardings=_named(_out_shardings(traced)),
         )  # fmt: skip
 
     return exporter
 
 
+def _out_shardings(traced: Any) -> list[Any]:
+    return [getattr(x, "sharding", None) for x in tree.tree_leaves(traced.out_info)]
+
+
 def _device_count(traced: Any) -> int:
     """How many devices the shardings of a traced function are over."""
-    outs = [getattr(x, "sharding", None) for x in tree.tree_leaves(traced.out_info)]
-    return max((s.num_devices for s in (*traced.in_shardings, *outs) if s is not None), default=1)
+    return max((s.num_devices for s in (*traced.in_shardings, *_out_shardings(traced)) if s is not None), default=1)
+
+
+def _named(shardings: Sequence[Any]) -> tuple[NamedSharding | None, ...]:
+    """Shardings over a mesh without its devices; None for others."""
+    return tuple(s.update(mesh=s.mesh.abstract_mesh) if isinstance(s, NamedSharding) else None for s in shardings)
+
+
+def _over(mesh: Mesh, shardings: Sequence[NamedSharding | None]) -> tuple[NamedSharding | None, ...]:
+    for s in filter(None, shardings):
+        if (s.mesh.shape_tuple, s.mesh.axis_types) != (mesh.shape_tuple, mesh.axis_types):
+            raise ValueError(
+                f"NamedSharding new mesh {mesh} does not match the mesh used for export {s.mesh}. Give one with axes "
+                "of these names, sizes and types."
+            )
+    return tuple(s and s.update(mesh=mesh) for s in shardings)
+
+
+def _described_sharding(s: NamedSharding | None) -> Any:
+    """A sharding as JSON holds it."""
+    if s is None:
+        return None
+    axes = [[name, size, kind.name] for (name, size), kind in zip(s.mesh.shape_tuple, s.mesh.axis_types)]
+    entries = [list(x) if isinstance(x, tuple) else x for x in s.spec]
+    names = [name for name, *_ in axes] + [name for x in entries for name in (x if isinstance(x, list) else [x])]
+    if not all(name is None or isinstance(name, str) for name in names):
+        raise ValueError(f"serialize: axes of a mesh are stored by names that are text, but {s} has others")
+    return {"axes": axes, "spec": entries, "memory": s.memory_kind}
+
+
+def _sharding_of(content: Any) -> NamedSharding | None:
+    if content is None:
+        return None
+    names, sizes, kinds = zip(*content["axes"]) if content["axes"] else ((), (), ())
+    mesh = AbstractMesh(tuple(sizes), tuple(names), axis_types=tuple(AxisType[kind] for kind in kinds))
+    spec = PartitionSpec(*(tuple(x) if isinstance(x, list) else x for x in content["spec"]))
+    return NamedSharding(mesh, spec, memory_kind=content["memory"])
 
 
 def _constant(value: Any) -> np.ndarray:
@@ -445,4 +515,6 @@ def deserialize(blob: bytes | bytearray) -> Exported:
         tuple(content["platforms"]), tuple(base64.b64decode(m) for m in content["modules"]),
         None if nested is None else lambda: deserialize(base64.b64decode(nested)),
         disabled_safety_checks=tuple(map(DisabledSafetyCheck, content["disabled"])), nr_devices=content["devices"],
+        _in_named_shardings=tuple(map(_sharding_of, content["shardings"][0])),
+        _out_named_shardings=tuple(map(_sharding_of, content["shardings"][1])),
     )  # fmt: skip

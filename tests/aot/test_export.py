@@ -145,7 +145,7 @@ def test_registrations_that_are_refused(registered):
         identity.serialize()
     body = registered.serialize()[47:].replace(b"tests.Range", b"tests.Wrong")
     with pytest.raises(ValueError, match="Cannot deserialize a PyTreeDef .* unregistered type `tests.Wrong`"):
-        export.deserialize(b"veery-export-3\n" + hashlib.sha256(body).digest() + body)
+        export.deserialize(b"veery-export-4\n" + hashlib.sha256(body).digest() + body)
 
 
 def test_platforms_that_are_not_here():
@@ -174,6 +174,24 @@ def test_meshes_that_are_not_here():
         exported = export.deserialize(export.export(fun)(given).serialize())
         assert exported.nr_devices == 4 and exported.in_avals[0].shape == (8,)
         np.testing.assert_array_equal(exported.call(np.arange(8, dtype=np.float32)), 2 * np.arange(8))
+
+
+def test_shardings_are_kept():
+    mesh, other = (veery.make_mesh((1, 1), names) for names in (("x", "y"), ("x", "z")))
+    rows, both = (veery.NamedSharding(mesh, veery.P(*entries)) for entries in (["x"], [("x", "y"), None]))
+    fun = veery.jit(lambda a, b, c: (a + b, c), in_shardings=(rows, None, both), out_shardings=(None, both))
+    x = np.ones((2, 2), np.float32)
+    exported = export.export(fun)(x, x, x)
+    for e in (exported, export.deserialize(exported.serialize())):
+        assert e.in_shardings_jax(mesh) == (rows, None, both)
+        assert e.out_shardings_jax(mesh) == (None, both)
+        for wrong in (other, veery.make_mesh((1,), ("x",))):
+            with pytest.raises(ValueError, match="NamedSharding new mesh .* does not match the mesh used for export"):
+                e.in_shardings_jax(wrong)
+    assert export.export(veery.jit(jnp.sin))(x).in_shardings_jax(other) == (None,)
+    named = veery.NamedSharding(veery.make_mesh((1,), (0,)), veery.P(0))
+    with pytest.raises(ValueError, match="axes of a mesh are stored by names that are text"):
+        export.export(veery.jit(jnp.sin, in_shardings=named))(x).serialize()
 
 
 def test_safety_checks_that_are_disabled():

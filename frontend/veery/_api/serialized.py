@@ -29,14 +29,14 @@ class Description:
     fun_name: str
     in_tree: Any
     out_tree: Any
-    in_avals: tuple[Any, ...]
-    out_avals: tuple[Any, ...]
+    _in_types: tuple[Any, ...]
+    _out_types: tuple[Any, ...]
     donated: tuple[bool, ...]
     _no_kwargs: bool = False
 
     @property
     def in_shardings(self) -> tuple[Any, ...]:
-        return (None,) * len(self.in_avals)
+        return (None,) * len(self._in_types)
 
     @property
     def arg_names(self) -> tuple[str, ...]:
@@ -44,11 +44,11 @@ class Description:
 
     @property
     def out_info(self) -> Any:
-        return out_struct(self.out_avals, self.out_tree)
+        return out_struct(self._out_types, self.out_tree)
 
     @property
     def args_info(self) -> Any:
-        return tree.tree_unflatten(self.in_tree, list(map(ArgInfo, self.in_avals, self.donated)))
+        return tree.tree_unflatten(self.in_tree, list(map(ArgInfo, self._in_types, self.donated)))
 
     @property
     def donate_argnums(self) -> tuple[int, ...]:
@@ -79,7 +79,7 @@ class Deserialized(Compiled):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program; see `Compiled.__call__`."""
         arrays = [_dispatch.as_array(x) for x in (*self._consts, *self._checked(args, kwargs))]
-        outs = self._run(arrays, self._traced.out_avals)
+        outs = self._run(arrays, self._traced._out_types)
         _dispatch.check_special(outs, f"jit({self._traced.fun_name})")
         return tree.tree_unflatten(self.out_tree, outs)
 
@@ -87,7 +87,7 @@ class Deserialized(Compiled):
     def output_shardings(self) -> Any:
         """Where the results are: a pytree like the output."""
         here = SingleDeviceSharding(self._device)
-        return tree.tree_unflatten(self.out_tree, [here] * len(self._traced.out_avals))
+        return tree.tree_unflatten(self.out_tree, [here] * len(self._traced._out_types))
 
     def save(self, path: str | Path, *, weights: str | Path | None = None) -> None:
         """Refused: a file for `veery_runtime` is made of the function that was serialized.
@@ -127,7 +127,7 @@ def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
         constants=tuple(_dispatch.as_array(c).to_numpy() for c in inner.consts),
     )
     platform = None if compiled._device is None else compiled._device.platform
-    rest = (inner.name, traced.in_avals, traced.out_avals, traced._donated, platform)
+    rest = (inner.name, traced._in_types, traced._out_types, traced._donated, platform)
     costs = compiled.cost_analysis(), compiled.memory_analysis()
     payload = pickle.dumps((_FORMAT, _dispatch.artifact_bytes([entry]), made, rest, costs))
     return payload, traced.in_tree, traced.out_tree
@@ -141,7 +141,7 @@ def _refusal(compiled: Compiled) -> str | None:
         return "is for several devices"
     if holds_float0(closed):
         return "takes or returns arrays of float0, which carry nothing"
-    if any(not isinstance(n, int) for aval in traced.in_avals for n in aval.shape):
+    if any(not isinstance(n, int) for aval in traced._in_types for n in aval.shape):
         return "has symbolic shapes, for which `veery.aot.compile` and `veery.export` make files"
     if compiled._program.backend == "xla" and compiled._program.host_calls:
         return "calls Python functions"

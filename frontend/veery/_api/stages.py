@@ -70,10 +70,13 @@ class Traced:
     def fun_name(self) -> str:
         return self._traced.name
 
+    _in_types = property(lambda self: tuple(self._signature.avals))
+    _out_types = property(lambda self: tuple(self._traced.closed.out_avals))
+
     @property
-    def in_avals(self) -> tuple[Any, ...]:
-        """The types of the flat arguments."""
-        return tuple(self._signature.avals)
+    def in_avals(self) -> Any:
+        """The types of the arguments, in the tree of (args, kwargs)."""
+        return tree.tree_unflatten(self.in_tree, self._in_types)
 
     @property
     def _no_kwargs(self) -> bool:
@@ -85,12 +88,13 @@ class Traced:
     def arg_names(self) -> tuple[str, ...]:
         """A name for each flat argument, with the path of a leaf in it."""
         info = self._traced.closed.jaxpr.debug_info
-        return tuple(info.arg_names[-len(self.in_avals) :]) if self.in_avals else ()
+        count = len(self._in_types)
+        return tuple(info.arg_names[-count:]) if count else ()
 
     @property
-    def out_avals(self) -> tuple[Any, ...]:
-        """The types of the flat results."""
-        return tuple(self._traced.closed.out_avals)
+    def out_avals(self) -> Any:
+        """The types of the results, in the output's tree."""
+        return tree.tree_unflatten(self.out_tree, self._out_types)
 
     @property
     def out_tree(self) -> Any:
@@ -155,7 +159,7 @@ class Lowered:
         self._lowered = lowered
         self._device = device
 
-    in_avals = property(lambda self: tree.tree_unflatten(self.in_tree, self._traced.in_avals))
+    in_avals = property(lambda self: tree.tree_unflatten(self.in_tree, self._traced._in_types))
     in_tree = property(lambda self: self._traced.in_tree)
     out_tree = property(lambda self: self._traced.out_tree)
     out_info = property(lambda self: self._traced.out_info)
@@ -278,7 +282,7 @@ class Compiled:
         self._executable = executable
         self._device = device
 
-    in_avals = property(lambda self: tree.tree_unflatten(self.in_tree, self._traced.in_avals))
+    in_avals = property(lambda self: tree.tree_unflatten(self.in_tree, self._traced._in_types))
     in_tree = property(lambda self: self._traced.in_tree)
     out_tree = property(lambda self: self._traced.out_tree)
     out_info = property(lambda self: self._traced.out_info)
@@ -396,26 +400,26 @@ class Compiled:
     @property
     def output_shardings(self) -> Any:
         """Where the results are: a pytree like the output."""
-        out_avals = self._traced.out_avals
+        out_avals = self._traced._out_types
         shardings = self._traced._function._options.shardings
         wanted: list[Any] = [None] * len(out_avals)
         if shardings is not None:
             structs = out_struct(out_avals, self.out_tree)
             wanted = shardings.of_results(self.out_tree, tree.tree_leaves(structs))
-        found = _distributed.layouts(out_avals, list(zip(self._traced.in_avals, self._places())))
+        found = _distributed.layouts(out_avals, list(zip(self._traced._in_types, self._places())))
         return tree.tree_unflatten(self.out_tree, [w or f for w, f in zip(wanted, found)])
 
     @property
     def input_formats(self) -> Any:
         """The layouts and shardings of the arguments: a pytree of (args, kwargs)."""
-        formats = [Format(row_by_row(a.ndim), s) for a, s in zip(self._traced.in_avals, self._places())]
+        formats = [Format(row_by_row(a.ndim), s) for a, s in zip(self._traced._in_types, self._places())]
         return tree.tree_unflatten(self.in_tree, formats)
 
     @property
     def output_formats(self) -> Any:
         """The layouts and shardings of the results: a pytree like the output."""
         shardings = tree.tree_leaves(self.output_shardings)
-        formats = [Format(row_by_row(a.ndim), s) for a, s in zip(self._traced.out_avals, shardings)]
+        formats = [Format(row_by_row(a.ndim), s) for a, s in zip(self._traced._out_types, shardings)]
         return tree.tree_unflatten(self.out_tree, formats)
 
     def _checked(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
@@ -435,7 +439,7 @@ class Compiled:
         names = self._traced.arg_names
         wrong = [
             (name, want, given)
-            for name, given, want in zip(names, map(aval_of, leaves), self._traced.in_avals)
+            for name, given, want in zip(names, map(aval_of, leaves), self._traced._in_types)
             if not may_fit(given.shape, want.shape) or given.dtype != want.dtype
         ]
         if wrong:
@@ -481,8 +485,8 @@ class Compiled:
     def _repr_html_(self) -> str:
         title = f"{self._traced.fun_name} for {self._program.target}"
         rows = {
-            "arguments": ", ".join(aval.str_short() for aval in self._traced.in_avals),
-            "results": ", ".join(aval.str_short() for aval in self._traced.out_avals),
+            "arguments": ", ".join(aval.str_short() for aval in self._traced._in_types),
+            "results": ", ".join(aval.str_short() for aval in self._traced._out_types),
             "code, bytes": f"{len(self._program.vmfb):,}",
             **{name: f"{cost:,}" for name, cost in total_costs(self._traced.jaxpr.jaxpr).items()},
             "queue": self.cost_analysis().get("queue", "not loaded"),
