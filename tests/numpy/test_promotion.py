@@ -171,3 +171,24 @@ def test_x64():
     assert jnp.array(1.0).dtype == np.float32
     with pytest.warns(UserWarning, match="Explicitly requested dtype float64"):
         jnp.zeros(2, "float64")
+
+
+def test_weak_types_that_constants_and_joins_take_away():
+    """As in JAX, of which these are recorded: numbers keep a weak type where arrays lose it."""
+    weak = lambda *shape: jnp.full(shape, 1.5)
+    kinds = lambda fun, *shapes: [fun(weak(*shape)).weak_type for shape in shapes]
+    for name in ("deg2rad", "rad2deg", "degrees", "radians", "sinc"):
+        assert kinds(getattr(jnp, name), (), (1,), (0,), (2, 2)) == [True, False, False, False], name
+    for name in ("isinf", "isposinf", "isneginf", "signbit"):
+        assert kinds(getattr(jnp, name), (), (2,)) == [False, False], name
+    assert not jnp.signbit(3).weak_type
+    assert kinds(jnp.angle, (), (2,)) == [False, True]
+    for name, expected in (("hypot", [0, 0, 0, 1]), ("logaddexp2", [0, 0, 0, 1]), ("heaviside", [0, 1, 0, 1])):
+        pairs = [((2,), ()), ((), (2,)), ((2,), (2,)), ((), ())]
+        assert [getattr(jnp, name)(weak(*a), weak(*b)).weak_type for a, b in pairs] == expected, name
+    assert [jnp.cross(weak(*a), weak(*b)).weak_type for a, b in (((2,), (2,)), ((3,), (3,)), ((4, 3), (3,)))] == [
+        1,
+        0,
+        0,
+    ]
+    assert kinds(lambda x: veery.lax.associative_scan(jnp.add, x), (0,), (1,), (2,), (5,)) == [True, True, False, False]

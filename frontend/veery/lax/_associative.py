@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import source, tree
+from veery._core import dtypes, source, tree
 from veery._core.shapes import canonicalize_axis
-from veery.lax import _shape, _slicing
+from veery.lax import _convert, _shape, _slicing
 
 Combine = Callable[[list[Any], list[Any]], list[Any]]
 
@@ -53,6 +53,8 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         return tree.tree_leaves(fn(tree.tree_unflatten(treedef, a), tree.tree_unflatten(treedef, b)))
 
     scanned = _scan(combine, turned(leaves), axis)
+    if count > 1:  # of what is joined, a weak type is no more
+        scanned = [_convert.convert_element_type(x, dtypes.dtype_of(x)) for x in scanned]
     return tree.tree_unflatten(treedef, turned(scanned))
 
 

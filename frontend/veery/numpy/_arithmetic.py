@@ -526,7 +526,8 @@ def _angle(z: ArrayLike) -> Array:
     if is_kind(z, np.complexfloating):
         return lax.atan2(lax.imag(z), lax.real(z))
     (re,) = promote_dtypes_inexact(z)
-    re = to_dtype(re, _dtype(re))
+    if not (np.ndim(z) and is_kind(z, np.floating)):  # the weak types are JAX's
+        re = to_dtype(re, _dtype(re))
     return lax.atan2(lax.full_like(re, 0), re)
 
 

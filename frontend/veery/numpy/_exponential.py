@@ -20,6 +20,7 @@ from veery.numpy._promotion import (
     promote_args_inexact,
     promote_dtypes_inexact,
     promote_shapes,
+    strong_array,
     to_dtype,
 )
 from veery.numpy._ufunc import binary_ufunc
@@ -180,7 +181,7 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> logaddexp2(np.array([0.0, 1000.0]), 1000.0)
     Array([1000., 1001.], dtype=float32)
     """
-    return _logaddexp2(*_broadcast(*promote_args_inexact("logaddexp2", x1, x2)))
+    return strong_array(_logaddexp2(*_broadcast(*promote_args_inexact("logaddexp2", x1, x2))))
 
 
 def _broadcast(*xs: Array) -> list[Array]:
@@ -345,7 +346,7 @@ def deg2rad(x: ArrayLike, /) -> Array:
     Array([3.1415927], dtype=float32)
     """
     (x,) = promote_args_inexact("deg2rad", x)
-    return lax.mul(x, np.pi / 180)
+    return strong_array(lax.mul(x, np.pi / 180))
 
 
 @elementwise
@@ -356,7 +357,7 @@ def rad2deg(x: ArrayLike, /) -> Array:
     Array([180.], dtype=float32)
     """
     (x,) = promote_args_inexact("rad2deg", x)
-    return lax.mul(x, 180 / np.pi)
+    return strong_array(lax.mul(x, 180 / np.pi))
 
 
 radians = named("radians", deg2rad)
@@ -385,7 +386,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     is_zero = lax.eq(longer, 0)
     ratio = lax.div(shorter, choose(is_zero, 1, longer))
     length = choose(is_zero, longer, lax.mul(longer, lax.sqrt(lax.add(lax.square(ratio), 1))))
-    return choose(infinite, np.inf, length)
+    return strong_array(choose(infinite, np.inf, length))
 
 
 # The cardinal sine: sin(pi x) / (pi x), 1 at 0.
@@ -402,7 +403,7 @@ def sinc(x: ArrayLike, /) -> Array:
     is_zero = lax.eq(x, 0)
     angle = lax.mul(x, np.pi)
     safe = choose(is_zero, 1, angle)
-    return choose(is_zero, _sinc_series(0)(angle), lax.div(lax.sin(safe), safe))
+    return strong_array(choose(is_zero, _sinc_series(0)(angle), lax.div(lax.sin(safe), safe)))
 
 
 def _sinc_series(order: int) -> Callable[[Array], Array]:

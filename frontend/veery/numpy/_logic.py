@@ -25,6 +25,7 @@ from veery.numpy._promotion import (
     promote_dtypes,
     promote_dtypes_inexact,
     promote_shapes,
+    strong_array,
     to_dtype,
     unwrap,
 )
@@ -269,13 +270,17 @@ def isinf(x: ArrayLike, /) -> Array:
     x = ensure_arraylike("isinf", x)
     if is_kind(x, np.complexfloating):
         return lax.bitwise_or(*(lax.eq(lax.abs(part), np.inf) for part in (lax.real(x), lax.imag(x))))
-    return lax.eq(lax.abs(x), np.inf) if is_kind(x, np.floating) else lax.full(np.shape(x), False, np.dtype(bool))
+    if not is_kind(x, np.floating):
+        return lax.full(np.shape(x), False, np.dtype(bool))
+    return to_dtype(lax.eq(lax.abs(x), np.inf), np.dtype(bool))
 
 
 def _is_infinity(x: ArrayLike, infinity: float) -> Array:
     if is_kind(x, np.complexfloating):
         raise ValueError("isposinf/isneginf are not well defined for complex types")
-    return lax.eq(x, infinity) if is_kind(x, np.floating) else lax.full(np.shape(x), False, np.dtype(bool))
+    if not is_kind(x, np.floating):
+        return lax.full(np.shape(x), False, np.dtype(bool))
+    return to_dtype(lax.eq(x, infinity), np.dtype(bool))
 
 
 @elementwise
@@ -331,7 +336,7 @@ def signbit(x: ArrayLike, /) -> Array:
     if _dtype(x) == np.bool_ or is_kind(x, np.unsignedinteger):
         return lax.full(np.shape(x), False, np.dtype(bool))
     if is_kind(x, np.integer):
-        return lax.lt(x, 0)
+        return to_dtype(lax.lt(x, 0), np.dtype(bool))
     integer = np.dtype(f"int{dtypes.itemsize_bits(_dtype(x))}")
     return lax.lt(lax.bitcast_convert_type(x, integer), 0)
 
@@ -385,7 +390,8 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """
     x1, x2 = promote_args_inexact("heaviside", x1, x2)
     otherwise = choose(lax.gt(x1, 0), 1, choose(lax.ne(x1, x1), x1, x2))
-    return choose(lax.lt(x1, 0), 0, otherwise)
+    result = choose(lax.lt(x1, 0), 0, otherwise)
+    return strong_array(result) if np.ndim(x1) else result
 
 
 @elementwise

@@ -26,6 +26,7 @@ from veery.numpy._promotion import (
     ensure_arraylike,
     ensure_arraylikes,
     promote_dtypes,
+    strong_array,
     to_dtype,
     unwrap,
 )
@@ -386,7 +387,7 @@ def _cross(a: Array, b: Array) -> Array:
     if a.shape[-1] == b.shape[-1] == 2:
         return last
     rows = [minor(a1, b2, a2, b1), minor(a2, b0, a0, b2), last]
-    return lax.concatenate([lax.expand_dims(r, (r.ndim,)) for r in rows], len(batch))
+    return strong_array(lax.concatenate([lax.expand_dims(r, (r.ndim,)) for r in rows], len(batch)))
 
 
 def contract(

@@ -201,6 +201,11 @@ def promote_shapes(name: str, *args: ArrayLike) -> list[Any]:
     return [lax.broadcast_to_rank(x, rank) if shape else x for x, shape in zip(args, shapes)]
 
 
+def strong_array(x: Array) -> Array:
+    """An array without a weak type; a number keeps it. So are JAX's results of functions with constants in them."""
+    return to_dtype(x, dtypes.dtype_of(x)) if np.ndim(x) else x
+
+
 def check_rank_promotion(name: str, *args: ArrayLike) -> bool:
     """Whether arguments that are not of rank 0 differ in rank.
 
