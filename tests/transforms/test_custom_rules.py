@@ -295,6 +295,45 @@ BATCHED = {
 }
 
 
+def test_residuals_that_are_not_batched_stay_so(in_numpy):
+    @veery.custom_vjp
+    def scaled(x, w):
+        return lax.mul(x, lax.reduce_sum(w, (0,)))
+
+    def bwd(residuals, ct):
+        x, w, ones = residuals
+        seen.append([type(r).__name__ == "VmapTracer" for r in residuals])
+        return lax.mul(ct, lax.reduce_sum(w, (0,))), lax.mul(ones, lax.broadcast(lax.mul(ct, x), (4,)))
+
+    seen = []
+    scaled.defvjp(lambda x, w: (scaled(x, w), (x, w, np.ones(4))), bwd)
+    x, w = np.arange(3.0), np.arange(4.0)
+    once, twice = veery.vmap(scaled, (0, None)), veery.vmap(veery.vmap(scaled, (0, None)), (None, 0))
+    for jitted in (lambda f: f, veery.jit):
+        of_x, of_w = veery.vjp(jitted(once), x, w)[1](np.ones(3))
+        close(of_x, np.full(3, 6.0))
+        close(of_w, np.full(4, 3.0))
+        of_x, of_w = veery.vjp(jitted(twice), x, np.stack([w, w]))[1](np.ones((2, 3)))
+        close(of_x, np.full(3, 12.0))
+        close(of_w, np.full((2, 4), 3.0))
+    assert seen == 2 * [[True, False, False], [True, True, False]]
+
+
+def test_residuals_that_are_batched_according_to_what_is_perturbed(in_numpy):
+    @veery.custom_vjp
+    def f(x, w):
+        return lax.mul(x, lax.reduce_sum(w, (0,)))
+
+    fwd = lambda x, w: (f(x.value, w.value), x.value if x.perturbed else w.value)
+    f.defvjp(fwd, lambda r, ct: (ct, lax.broadcast(ct, (3,))), symbolic_zeros=True)
+    x, w = np.arange(3.0), np.arange(3.0)
+    batch = veery.jit(veery.vmap(f, (0, None)))
+    _, of_x = veery.vjp(lambda x: batch(x, w), x)
+    with pytest.raises(NotImplementedError, match="fwd rule gives residuals of the same types, once batched and once"):
+        veery.vjp(lambda w: batch(x, w), w)
+    close(of_x(np.ones(3)), (np.ones(3),))
+
+
 @pytest.mark.parametrize("batched", BATCHED.values(), ids=BATCHED)
 def test_residuals_that_are_numbers_stay_numbers_in_batches(in_numpy, batched):
     """Rules ask which arguments are perturbed, in Python."""

@@ -167,12 +167,19 @@ class CustomVJPCall:
         places = _Places(dims)
         const_dims, arg_dims = dims[: self.num_consts], dims[self.num_consts :]
         fun = _batched(self.fun, axis, dims, places.of_outputs, origin)
-        fwd = _batched(self.fwd, axis, dims, lambda out_dims: places.of_first(out_dims, self.num_outs()), origin)
+        leaks.exempt([] if origin is None else [origin])
+
+        def fwd(*xs: Any, **options: Any) -> list[Any]:
+            outs, out_dims = _batch_maybe_zeros(self.fwd, axis, xs, dims, origin, **options)
+            n = self.num_outs()
+            to = [*places.of_outputs(out_dims[:n]), *(None if d is None else 0 for d in out_dims[n:])]
+            placed = [_placed(x, d, place, axis) for x, d, place in zip(outs, out_dims, to, strict=True)]
+            places.keep(placed[n:], to[n:])
+            return placed
 
         def bwd(*xs: Any) -> list[Any]:
             n = self.num_outs()
-            residuals = xs[len(const_dims) : len(xs) - n]
-            in_dims = [*const_dims, *(0 if np.ndim(x) else None for x in residuals), *places.found(n)]
+            in_dims = [*const_dims, *places.of_residuals(xs[len(const_dims) : len(xs) - n]), *places.found(n)]
             cts, ct_dims = _batch_maybe_zeros(self.bwd, axis, xs, in_dims, origin)
             return [_unbatch_cotangent(ct, d, want, axis) for ct, d, want in zip(cts, ct_dims, arg_dims, strict=True)]
 
@@ -252,21 +259,17 @@ def _unbatched_zero(x: Any, dim: int | None) -> Any:
     return None
 
 
-# Where residuals are batched: in front, but numbers that are the same for the whole batch stay numbers. A rule may ask
-# what they are.
-_RESIDUAL = -1
-
-
 class _Places:
     """Where the outputs of a batched call have their batch dimension: in front, or nowhere (None).
 
     If no argument is batched, an output is only where the function closes over batches; whichever of the function and
-    its rule runs first says which outputs those are.
+    its rule runs first says which outputs those are. Residuals that are the same for the whole batch stay so.
     """
 
     def __init__(self, dims: Sequence[int | None]):
         self._all = any(d is not None for d in dims)
         self._places: list[int | None] | None = None
+        self._residuals: dict[tuple[Any, ...], list[int | None]] = {}
 
     def found(self, count: int) -> list[int | None]:
         return [0] * count if self._all or self._places is None else self._places
@@ -289,9 +292,22 @@ class _Places:
         places = self.of_outputs([a if b is None else b for a, b in zip(dims[:half], dims[half:])])
         return [*places, *places]
 
-    def of_first(self, dims: Sequence[int | None], count: int) -> list[int | None]:
-        """The same for outputs that residuals follow."""
-        return [*self.of_outputs(dims[:count]), *[_RESIDUAL] * (len(dims) - count)]
+    def keep(self, residuals: Sequence[Any], places: list[int | None]) -> None:
+        """Remember where residuals are batched. A rule that is told what is perturbed may give others each time."""
+        if self._residuals.setdefault(_types(residuals), places) != places:
+            raise NotImplementedError(
+                "vmap of a custom_vjp function whose fwd rule gives residuals of the same types, once batched and once "
+                "not, according to what is perturbed. Let it return the same residuals in all cases."
+            )
+
+    def of_residuals(self, residuals: Sequence[Any]) -> list[int | None]:
+        """Where residuals of these types are batched."""
+        return self._residuals[_types(residuals)]
+
+
+def _types(xs: Sequence[Any]) -> tuple[Any, ...]:
+    avals: list[Any] = [x.aval if type(x) is Zero else x if _is_zero(x) else aval_of(x) for x in xs]
+    return tuple([(aval.shape, aval.dtype) for aval in avals])
 
 
 def _batched(
@@ -312,9 +328,8 @@ def _batched(
 
 
 def _placed(x: Any, dim: int | None, to: int | None, axis: AxisData) -> Any:
-    if to is None or (to == _RESIDUAL and dim is None and np.ndim(x) == 0):
+    if to is None:
         return x
-    to = max(to, 0)
     return _batched_zero(x, axis) if _is_zero(x) else move_batch(x, dim, to, axis.size, axis.explicit)
 
 
