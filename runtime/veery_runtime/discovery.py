@@ -24,6 +24,8 @@ _devices: list[Device] | None = None
 _absent: dict[str, str] = {}
 _cpu_count: int | None = None
 
+# What the host reads of a GPU, and writes for it, is kept for the next such; CUDA takes a millisecond to make it.
+_ALLOCATORS: dict[str, list[str]] = {"vulkan": [], "cuda": ["caching:host_cached=*;256mib;64,host_visible=*;256mib;64"]}
 _LOOKED_FOR = {
     "vulkan": "looked for the Vulkan loader (libvulkan.so.1 or vulkan-1.dll) and devices of its installed drivers",
     "cuda": "looked for NVIDIA's driver library (libcuda.so.1 or nvcuda.dll) and its devices",
@@ -98,7 +100,7 @@ def _open_gpus(platform: str) -> list[Device]:
         for i, info in enumerate(found):
             # Without its properties a device is not usable: code for another one computes wrongly, without an error.
             target = targets[str(info["path"])] if platform == "vulkan" else platform
-            open = functools.partial(driver.create_device, info["device_id"])
+            open = functools.partial(driver.create_device, info["device_id"], allocators=_ALLOCATORS[platform])
             enter = cuda.Context(i).enter if platform == "cuda" else lambda: None
             opened.append(GpuDevice(i, platform, str(info.get("name", platform)), open, target, enter))
         return opened

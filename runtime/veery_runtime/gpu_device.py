@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -12,6 +13,9 @@ from veery_runtime import completion, iree
 from veery_runtime.buffer import Spec
 from veery_runtime.device import Device
 from veery_runtime.errors import ForkedProcessError, tells_of_loss
+
+# The host reads slowly what its cache does not keep.
+_STAGING = (iree.MemoryType.HOST_LOCAL, iree.MemoryType.HOST_CACHED, iree.MemoryType.DEVICE_VISIBLE)
 
 
 class GpuDevice(Device):
@@ -81,7 +85,7 @@ class GpuDevice(Device):
     def read_view(self, view: iree.HalBufferView, spec: Spec) -> np.ndarray[Any, Any]:
         hal = self.hal
         staging = hal.allocator.allocate_buffer(
-            memory_type=int(iree.MemoryType.HOST_LOCAL) | int(iree.MemoryType.DEVICE_VISIBLE),
+            memory_type=functools.reduce(operator.or_, map(int, _STAGING)),
             allowed_usage=int(iree.BufferUsage.TRANSFER_TARGET) | int(iree.BufferUsage.MAPPING_SCOPED),
             allocation_size=spec.nbytes,
         )

@@ -203,6 +203,31 @@ def test_sums_that_begin_with_the_same_zeros(gpu: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
+def test_products_of_many_shapes(gpu: Any) -> None:
+    """Tiles that divide what is multiplied, and that do not, of batches and of transposed operands."""
+    sizes = [(128, 64, 192), (131, 70, 67), (16, 301, 300), (5, 4, 33), (97, 130, 4), (4, 5, 6), (70, 1, 70)]
+    plain = [(_normal(m, k), _normal(k, n)) for m, k, n in sizes]
+    pairs = [*plain, (_normal(3, 50, 40), _normal(3, 40, 60)), (_normal(9, 33, 17), _normal(9, 17, 35))]
+    subscripts = ["mk,nk->mn", "km,kn->mn", "km,nk->mn", "bmk,bnk->bmn", "mbk,bkn->bmn", "bhqd,bkhd->bhqk"]
+    shapes = [((65, 40), (70, 40)), ((40, 65), (40, 70)), ((40, 65), (70, 40)), ((3, 33, 16), (3, 34, 16))]
+    shapes += [((33, 3, 16), (3, 16, 34)), ((2, 3, 20, 16), (2, 24, 3, 16))]
+    others = [(_normal(*a), _normal(*b)) for a, b in shapes]
+    bias = _normal(192)
+
+    def program(pairs: Any, others: Any, bias: Any) -> Any:
+        (a, b), *_ = pairs
+        fused = [jnp.maximum(a @ b + bias, 0), jnp.tanh(a) @ b, (a @ b).sum(1)]
+        return [x @ y for x, y in pairs], [jnp.einsum(s, x, y) for s, (x, y) in zip(subscripts, others)], fused
+
+    _, found = _everywhere(gpu, program, pairs, others, bias)
+    a, b = (x.astype(np.float64) for x in pairs[0])
+    expected = [x.astype(np.float64) @ y for x, y in pairs]
+    expected += [np.einsum(s, x.astype(np.float64), y) for s, (x, y) in zip(subscripts, others)]
+    expected += [np.maximum(a @ b + bias, 0), np.tanh(a) @ b, (a @ b).sum(1)]
+    for c, right in zip(found, expected, strict=True):
+        np.testing.assert_allclose(c, right, rtol=1e-4, atol=2e-4)
+
+
 def test_products_of_matrices(gpu: Any) -> None:
     shapes = [(64, 64, 64), (33, 257, 65), (1, 512, 256), (256, 512, 1), (7, 5, 3)]
     pairs = [(_normal(m, k), _normal(k, n)) for m, k, n in shapes]

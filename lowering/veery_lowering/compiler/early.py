@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from veery_lowering.compiler import dispatches
 from veery_lowering.compiler.dispatches import RunPasses
 from veery_lowering.mlir import ir
+from veery_lowering.passes.flow.sources import part_sources
 from veery_lowering.targets.target import SYNCHRONOUS
 
 # Dialects that passes load which are run later, and with which the patterns of earlier ones would be collected anew.
@@ -82,9 +83,13 @@ def form_dispatches(module: ir.Module, run: RunPasses, device: str, flags: Seque
     if not dispatches.create_dispatches(module, run, flags):
         return False
     dispatches.refuse_sums_of_nothing(module)
-    if not _is_plain(module):
-        return run(_FLOW)
-    return run(_OUTLINE) and run(_CLEAN_PLAIN if _is_plain(module) else _FLOW)
+    if _is_plain(module):
+        outlined = run(_OUTLINE) and run(_CLEAN_PLAIN if _is_plain(module) else _FLOW)
+    else:
+        outlined = run(_FLOW)
+    if outlined:
+        part_sources(module)
+    return outlined
 
 
 def _is_plain(module: ir.Module) -> bool:

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veery_lowering.compiler import device_functions, dispatches, early, linking, short, steps, tiles
+from veery_lowering.compiler import cuda_tiles, device_functions, dispatches, early, linking, short, steps, tiles
 from veery_lowering.compiler.dispatches import RunPasses
 from veery_lowering.compiler.managers import Managers
 from veery_lowering.errors import CacheWarning
 from veery_lowering.mlir import Invocation, Output, Session, bytecode, ctypes_dl, ir
+from veery_lowering.passes.flow import sources
 from veery_lowering.passes.spirv import nan
 from veery_lowering.passes.vm.allocation import allocate_memory
 from veery_lowering.store.cache import DiskCache
@@ -182,6 +183,7 @@ def run_pipeline(
                 if not _advance(invocation, parsed, run, flags, reached, tiles.PHASE):
                     return None, diagnostics
                 tiles.choose_tiles(parsed)
+                cuda_tiles.choose_tiles(parsed)
                 reached = tiles.PHASE
             if shaders is not None and phase in (None, "hal", "vm"):
                 if not _advance(invocation, parsed, run, flags, reached, nan.PHASE):
@@ -302,7 +304,12 @@ def _advance(
         dispatches.refuse_sums_of_nothing(module)
         if end == dispatches.PHASE:
             return True
-        start = dispatches.PHASE
+        if not _execute(invocation, dispatches.PHASE, sources.PHASE):
+            return False
+        sources.part_sources(module)
+        if end == sources.PHASE:
+            return True
+        start = sources.PHASE
     return _execute(invocation, start, end)
 
 

@@ -63,8 +63,10 @@ from veery_lowering.passes.stablehlo.shaders.roundings import keep_roundings
 from veery_lowering.passes.stablehlo.shaders.scatters import split_scatters
 from veery_lowering.passes.stablehlo.stages import reduce_in_stages
 from veery_lowering.passes.stablehlo.strides import compute_strided
+from veery_lowering.passes.stablehlo.tallies import reduce_scatters
 from veery_lowering.passes.stablehlo.terms import write_terms_out
 from veery_lowering.passes.stablehlo.updates import part_updates
+from veery_lowering.passes.stablehlo.wholes import complete_products
 from veery_lowering.passes.stablehlo.widened import compute_widened
 from veery_lowering.passes.vm.allocation import allocate_memory
 from veery_lowering.passes.vm.branches import separate
@@ -166,7 +168,7 @@ PASSES = (
     # Behind all that makes reductions.
     Pass(
         Stage.EMITTED, end_dispatches_after_reductions, "two reductions in a dispatch do not compile",
-        _on_vulkan, about="reduce",
+        _on_gpus, lambda s: (s.backend,), about="reduce",
     ),
     Pass(Stage.EMITTED, end_dispatches_before_wide_broadcasts, "one invocation computes what many could", _on_vulkan),
     Pass(Stage.EMITTED, materialize_positions, "reductions of positions do not compile", _on_vulkan, about="reduce"),
@@ -241,10 +243,19 @@ PASSES = (
         Stage.SIMPLIFIED, convert_factors, "products convert each element as often as they multiply it",
         lambda s: s.backend == "cpu", about="dot_general",
     ),
+    Pass(
+        Stage.SIMPLIFIED, complete_products, "products of odd sizes, and of what is transposed, are slow",
+        lambda s: s.backend == "cuda" and not _each_apart(s), about="dot_general",
+    ),
+    Pass(
+        Stage.SIMPLIFIED, reduce_scatters, "one thread writes all updates of a scatter",
+        lambda s: s.backend == "cuda" and not _each_apart(s), about="scatter",
+    ),
     # Behind what takes loops for kernels, which run in one thread, and what looks at the sums of products.
     Pass(
         Stage.SIMPLIFIED, reduce_in_stages, "one core sums a whole array",
-        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, about="reduce dot_general",
+        lambda s: s.backend in ("cpu", "cuda") and s.fusion is Fusion.FULL, lambda s: (s.backend,),
+        about="reduce dot_general",
     ),
     Pass(
         Stage.SIMPLIFIED, part_columns, "workgroups that have rows reduce all columns, each of them",

@@ -10,8 +10,8 @@ time without, a layernorm of 300x700 0.3, a softmax 1.3. Elsewhere it brings as 
 takes 0.7 of the time without, the gradient of a convolution 0.9, a transformer's gradient 1.5, an n-body gradient 2.
 
 For GPUs both are off. Fused with what else reads its result, a product is read before it is written, so that a gradient
-of two dense layers was wrong by a tenth on Vulkan, and not by the same on each call; and a sum of windows was added to
-the zeros that others began with, and itself 0, on CUDA.
+of two dense layers was wrong by a tenth on Vulkan, and not by the same on each call. On CUDA softmax takes as long with
+aggressive fusion, logsumexp 1.2 times as long.
 """
 
 from __future__ import annotations

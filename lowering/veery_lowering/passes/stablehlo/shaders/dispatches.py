@@ -22,14 +22,16 @@ _BROADCASTING = (
 )
 
 
-def end_dispatches_after_reductions(module: ir.Module) -> None:
+def end_dispatches_after_reductions(module: ir.Module, backend: str) -> None:
     """Keep a reduction out of the dispatch of its consumers: two in one (a softmax) may fail to compile.
 
-    `failed to legalize operation 'arith.constant'`, of a vector of the tile's size.
+    `failed to legalize operation 'arith.constant'`, of a vector of the tile's size. For CUDA the compiler crashes where
+    complex results are fused (`x + x.sum()`): there is no memory for them that a workgroup shares.
     """
     for operation in operations(module.operation):
         if operation.name == "stablehlo.reduce":
-            behind_barrier(operation)
+            if backend == "vulkan" or any(hlo.dtype_of(result).kind == "c" for result in operation.results):
+                behind_barrier(operation)
 
 
 def end_dispatches_before_wide_broadcasts(module: ir.Module) -> None:

@@ -1,0 +1,96 @@
+"""Have what dispatches make of nothing made anew for each that may overwrite it.
+
+Problem: a value that two dispatches overwrite is copied for them. What a dispatch makes without reading memory IREE
+3.13 makes anew instead of copying it, and then finds that one dispatch does the same as the other and leaves it out:
+both write to one place, and nobody to that which the second result is read from. Example: sums of two windows of five
+elements, which begin with the same zeros, on CUDA. Fix: what is made for the second is made by an executable of
+another name, and so another dispatch. Test: tests/lowering/test_sources.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from veery_lowering.mlir import ir, operations
+
+PHASE = "flow"  # of IREE's, after which this is done
+
+_DISPATCH, _RESHAPE = "flow.dispatch", "flow.tensor.reshape"
+_EXECUTABLES = ("flow.executable", "hal.executable.source")
+_READERS = ("util.return", "hal.tensor.export", "flow.tensor.load", "flow.tensor.slice")
+
+
+def part_sources(module: ir.Module) -> None:
+    """Change a module in place that has dispatches, which are not scheduled yet."""
+    for source in list(_sources(module.operation)):
+        for result in source.results:
+            writers = [path for path in _paths(result) if not _only_reads(path[-1])]
+            # The first may have the value itself if it is the only one that has it.
+            for i, path in enumerate(writers):
+                if i or len(writers) < len(list(_paths(result))):
+                    _make_anew(module, source, result.result_number, path, i)
+
+
+def _sources(op: Any) -> Iterator[Any]:
+    """The dispatches within an operation that read no memory."""
+    for region in op.regions:
+        for block in region:
+            for inner in block.operations:
+                found = inner.operation
+                if found.name == _DISPATCH:
+                    if not any(isinstance(x.type, ir.RankedTensorType) for x in found.operands):
+                        yield found
+                elif found.name not in _EXECUTABLES:
+                    yield from _sources(found)
+
+
+def _paths(value: Any) -> Iterator[list[Any]]:
+    """The uses of a value: of each the reshapes on the way to it, as uses, and itself."""
+    for use in value.uses:
+        op = use.owner.operation
+        if op.name == _RESHAPE:
+            yield from ([use, *path] for path in _paths(op.results[0]))
+        else:
+            yield [use]
+
+
+def _only_reads(use: Any) -> bool:
+    op = use.owner.operation
+    if op.name != _DISPATCH:
+        return op.name in _READERS
+    workload, *_ = op.attributes["operandSegmentSizes"]
+    tied = op.attributes["tied_operands"] if "tied_operands" in op.attributes else ()
+    return use.operand_number - workload not in [int(i.value) for i in tied]
+
+
+def _make_anew(module: Any, source: Any, number: int, path: list[Any], copy: int) -> None:
+    """Put a result of another executable at the end of a path."""
+    executable, export = source.attributes["entry_points"][0].value
+    names = {old: f"{old}_again_{number}_{copy}" for old in (executable, export)}
+    (original,) = (
+        op.operation
+        for op in module.body.operations
+        if op.operation.name == "flow.executable" and op.attributes["sym_name"].value == executable
+    )
+    with ir.InsertionPoint(original):
+        _rename(original.clone(), names)
+    with ir.InsertionPoint.after(source):
+        made = source.clone()
+        made.attributes["entry_points"] = ir.ArrayAttr.get([ir.SymbolRefAttr.get([*names.values()])])
+    value, place = made.results[number], made
+    for use in path[:-1]:
+        with ir.InsertionPoint.after(place):
+            place = use.owner.operation.clone()
+        place.operands[0] = value
+        value = place.results[0]
+    path[-1].owner.operation.operands[path[-1].operand_number] = value
+
+
+def _rename(executable: Any, names: dict[str, str]) -> None:
+    """Give an executable, what it exports and the function that is meant other names."""
+    for op in operations(executable):
+        for attribute in ("sym_name", "function_ref"):
+            if attribute in op.attributes and op.attributes[attribute].value in names:
+                made = ir.StringAttr.get if attribute == "sym_name" else ir.FlatSymbolRefAttr.get
+                op.attributes[attribute] = made(names[op.attributes[attribute].value])
