@@ -4,7 +4,8 @@ IREE's own sort is not used: it is quadratic (10^4 float32: 0.1 s), unstable, in
 fused with what makes its operands. NumPy sorts (10^4: 0.02 ms and 3 to 5 us for the call); in programs that must do
 without the host, and in those for many shapes, a bitonic network with the position as the last key, so that it is
 stable. On an H200 that took 12 ms for 10^6 numbers, since each of its trips is a dispatch and a condition that the host
-reads. Few elements are counted instead.
+reads. Few elements are counted instead: each goes to the place whose number is how many precede it; for CUDA they may
+be more, whose threads all count.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from veery_lowering.types import is_static
 # Comparisons of a sort by counting at most: as many take a core a few us, as a call of the host does. In a loop, which
 # such a call would keep from being a kernel, they may be more.
 _MOST_COMPARISONS, _MOST_IN_LOOPS = 1 << 14, 1 << 15
+_MOST_FOR_CUDA = 1 << 30  # whose threads compare as many in the time that a call of the host takes, 0.2 ms
 # Of other types a loop is no kernel anyway.
 _OF_KERNELS = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64".split()
@@ -83,9 +85,12 @@ def _top_k_without_host(ctx: Context, x: Value, k: int, axis: int) -> list[Value
 
 
 def _is_counted(ctx: Context, axis: int) -> bool:
-    """Whether a sort is of so few elements that each of them is compared with each, in a kernel."""
+    """Whether a sort is of so few elements that each of them is compared with each."""
     shape, dtypes = ctx.avals_in[0].shape, [np.dtype(aval.dtype) for aval in ctx.avals_in]
-    most = _MOST_IN_LOOPS if ctx.emitter.in_loop() else _MOST_COMPARISONS if ctx.emitter.kernels else 0
+    if ctx.target == "cuda":
+        most = _MOST_FOR_CUDA
+    else:
+        most = _MOST_IN_LOOPS if ctx.emitter.in_loop() else _MOST_COMPARISONS if ctx.emitter.kernels else 0
     return math.prod(shape) * shape[axis] <= most and all(dtype.name in _OF_KERNELS for dtype in dtypes)
 
 
