@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import platform
+from typing import Any
 
+import numpy as np
 import pytest
 
-from veery_lowering.compiler import early, sessions
+import veery
+from veery import numpy as jnp
+from veery_lowering.compiler import early, isolation, sessions
 from veery_lowering.compiler.managers import Managers
 from veery_lowering.mlir import ctypes_dl, ir
 from veery_lowering.targets import Traits, resolve
@@ -62,6 +66,15 @@ MODULES = {
         %y = "stablehlo.if"(%c) ({ %n = stablehlo.negate %x : tensor<4x6xf32>
                stablehlo.return %n : tensor<4x6xf32> }, { stablehlo.return %x : tensor<4x6xf32> })
              : (tensor<i1>) -> tensor<4x6xf32>""",
+    "a composed function": """%e = chlo.erf %x : tensor<4x6xf32> -> tensor<4x6xf32>
+        %y = stablehlo.add %e, %x : tensor<4x6xf32>""",
+    "calls": """%one = call @ones() : () -> tensor<4x6xf32>
+        %s = stablehlo.subtract %one, %x : tensor<4x6xf32>
+        %z = call @twice(%s) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+        %y = call @twice(%z) : (tensor<4x6xf32>) -> tensor<4x6xf32>""",
+    "what is empty": """%e = stablehlo.slice %x [0:0, 0:6] : (tensor<4x6xf32>) -> tensor<0x6xf32>
+        %n = stablehlo.negate %e : tensor<0x6xf32>
+        %y = stablehlo.concatenate %x, %n, dim = 0 : (tensor<4x6xf32>, tensor<0x6xf32>) -> tensor<4x6xf32>""",
     "a loop": """%n = stablehlo.constant dense<3> : tensor<i32>
         %one = stablehlo.constant dense<1> : tensor<i32>
         %i, %y = stablehlo.while(%j = %n, %z = %x) : tensor<i32>, tensor<4x6xf32>
@@ -71,6 +84,13 @@ MODULES = {
              %w = stablehlo.add %z, %z : tensor<4x6xf32>
              stablehlo.return %k, %w : tensor<i32>, tensor<4x6xf32> }""",
 }
+FUNCTIONS = """
+    func.func private @ones() -> tensor<4x6xf32> {
+        %c = stablehlo.constant dense<1.0> : tensor<4x6xf32>
+        return %c : tensor<4x6xf32> }
+    func.func private @twice(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
+        %y = stablehlo.add %x, %x : tensor<4x6xf32>
+        return %y : tensor<4x6xf32> }"""
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -78,8 +98,33 @@ MODULES = {
 def test_the_module_is_that_of_the_phases(name: str, model: tuple[str, ...]) -> None:
     body = MODULES[name].replace("BYTES", "".join(f"{n:08x}" for n in range(36)))
     text = f"func.func @main(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {{ {body}\n return %y : tensor<4x6xf32> }}"
-    flags = (*FLAGS, *model)
-    expected, diagnostics = sessions.run_pipeline(text.encode(), flags, "flow")
+    compare(text + FUNCTIONS * ("call @" in body), (*FLAGS, *model))
+
+
+@pytest.mark.parametrize(
+    "fun",
+    [
+        lambda x: veery.lax.fori_loop(0, 9, lambda i, y: jnp.sin(y) - (1 - y) * i, x),  # a loop
+        lambda x: jnp.pad(jnp.stack([x, 1 - x], -1), 1)[::2],  # what is moved
+    ],
+)
+def test_modules_with_kernels_are_those_of_the_phases(fun: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def noted(module: bytes, flags: tuple[str, ...], *, deadline: Any, **options: Any) -> Any:
+        given.append((module, flags))
+        return sessions.run_pipeline(module, flags, **options)
+
+    given: list[tuple[bytes, tuple[str, ...]]] = []
+    monkeypatch.setattr(isolation, "run_pipeline", noted)
+    veery.config.update("jax_enable_compilation_cache", False)
+    veery.jit(fun).lower(np.ones((10, 8), np.float32)).compile()
+    ((module, flags),) = given
+    assert b"veery_" in module
+    compare(module, flags)
+
+
+def compare(text: str | bytes, flags: tuple[str, ...]) -> None:
+    """Assert that a module's dispatches are those of IREE's phases."""
+    expected, diagnostics = sessions.run_pipeline(text.encode() if isinstance(text, str) else text, flags, "flow")
     assert expected is not None, diagnostics
     sessions.prepare(flags, True)
     ready = sessions._idle[sessions.of_session(flags)][-1]
@@ -90,6 +135,30 @@ def test_the_module_is_that_of_the_phases(name: str, model: tuple[str, ...]) -> 
             run = lambda passes: ready.managers.run(module, passes, verifies=True)
             assert early.form_dispatches(module, run, ready.device, flags), diagnostics
         assert str(module) == str(ir.Module.parse(expected))
+
+
+def test_what_is_not_known_to_be_plain_takes_all_passes() -> None:
+    add = "%y = stablehlo.add %x, %x : tensor<3xf32>"
+    session = sessions._new(FLAGS).session
+    session.context.get_dialect_descriptor("stablehlo")
+    with session.context, ir.Location.unknown():
+        for body, plain in (
+            (add, True),
+            ("%y = call @f(%x) : (tensor<3xf32>) -> tensor<3xf32>", True),
+            ("%y = math.exp %x : tensor<3xf32>", False),
+            ("%y = chlo.erf %x : tensor<3xf32> -> tensor<3xf32>", False),
+            ('%y = stablehlo.composite "c.d" %x {decomposition = @f} : (tensor<3xf32>) -> tensor<3xf32>', False),
+            (
+                "%t = stablehlo.tuple %x : tuple<tensor<3xf32>>\n"
+                "%y = stablehlo.get_tuple_element %t[0] : (tuple<tensor<3xf32>>) -> tensor<3xf32>",
+                False,
+            ),
+        ):
+            functions = [
+                f"func.func {name}(%x: tensor<3xf32>) -> tensor<3xf32> {{ {text}\n return %y : tensor<3xf32> }}"
+                for name, text in (("@main", body), ("private @f", add))
+            ]
+            assert early._is_plain_input(ir.Module.parse("\n".join(functions))) is plain
 
 
 def test_modules_with_globals_or_several_functions_are_not_plain() -> None:

@@ -16,6 +16,7 @@ from lowering.test_short import FLAGS, some
 import veery
 from veery import numpy as jnp
 from veery_lowering.compiler import isolation, machine_code, sessions, short
+from veery_lowering.mlir import context, ir
 
 pytestmark = pytest.mark.skipif(
     (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="there it is that machine's alone"
@@ -28,18 +29,27 @@ def in_this_process(*arguments: Any, deadline: Any, **options: Any) -> Any:
 
 def test_threads_make_the_same_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By one thread and by three; then of what is known, with and without new dispatches."""
+
+    def noted(*arguments: Any) -> Any:
+        shares.append(share(*arguments))
+        return shares[-1]
+
+    shares: list[Any] = []
+    share = machine_code._shares
     monkeypatch.setattr(isolation, "run_pipeline", in_this_process)
+    monkeypatch.setattr(machine_code, "_WORTH", 1)
+    monkeypatch.setattr(machine_code, "_shares", noted)
     fun, operands = (lambda x: [jnp.exp(x[:n] * n).sum() for n in range(3, 16)]), [some(20)]
     _, (count, _) = compiled(fun, *operands)
     assert count >= 4, "too few dispatches for three threads"
     found = {}
     for processors in (1, 3):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=processors: set(range(n)))
-        assert len(machine_code._shares(["f"] * count)) == processors
         folder = tmp_path / str(processors)
         veery.config.update("jax_compilation_cache_dir", str(folder))
         found[processors], (_, known) = compiled(fun, *operands)
         assert not known
+        assert len(shares[-1]) == processors
         forget_programs(folder)
         again, (_, known) = compiled(fun, *operands)
         assert known == count
@@ -62,6 +72,7 @@ def test_no_files_are_left(fails: bool, tmp_path: Path, monkeypatch: pytest.Monk
     seen: list[Path] = []
     read = Path.read_bytes
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(machine_code, "_WORTH", 1)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(Path, "read_bytes", noted)
     module = b"""func.func @main(%x: tensor<9xf32>, %y: tensor<5xf32>) -> (tensor<9xf32>, tensor<5xf32>) {
@@ -74,13 +85,28 @@ def test_no_files_are_left(fails: bool, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("count", "processors", "sizes"),
-    [(0, 8, [0]), (1, 8, [1]), (2, 8, [1, 1]), (5, 8, [2, 2, 1]), (9, 2, [5, 4]), (43, 4, [11, 11, 11, 10])],
+    ("count", "processors", "operations", "sizes"),
+    [
+        (0, 8, 1, [0]),
+        (1, 8, 9000, [1]),
+        (2, 8, 9000, [1, 1]),
+        (5, 8, 9000, [2, 2, 1]),
+        (9, 2, 9000, [5, 4]),
+        (43, 4, 9000, [11, 11, 11, 10]),
+        (43, 4, 1600, [15, 14, 14]),
+        (43, 4, 1001, [22, 21]),
+        (43, 4, 900, [43]),  # for which a second thread would take longer than it brings
+        (43, 1, 9000, [43]),
+    ],
 )
-def test_shares(count: int, processors: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shares(
+    count: int, processors: int, operations: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
     names = [f"f{k}" for k in range(count)]
-    shares = machine_code._shares(names)
+    with context():
+        executable = ir.Module.parse("\n".join(f"func.func private @g{k}()" for k in range(operations - 1)))
+        shares = machine_code._shares(names, executable.operation)
     assert [len(share) for share in shares] == sizes
     assert sorted(name for share in shares for name in share) == sorted(names)
 

@@ -5,7 +5,9 @@ takes. So each thread gets a module of its own, in which the functions that othe
 linker puts together what they make, as it does with dispatches that are known (parts.py). The code is the same.
 
 Measured on two cores: of the 43 dispatches of a step of training a block of a transformer 470 instead of 730 ms, the
-whole program 1220 instead of 1485. A thread more takes 10 ms for what LLVM compiles each time.
+whole program 1220 instead of 1485. A thread more takes 20 ms for what IREE does and LLVM compiles each time, as long as
+500 operations take. So a program has no more threads than have as much to do: the sum of a large array, two dispatches
+of 106 operations, takes 24 ms by one thread and by two 41.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from veery_lowering.mlir import Invocation, ir
 from veery_lowering.store.machine import processors
 
 Execute = Callable[[Invocation, str | None, str | None], bool]
+
+_WORTH = 500  # operations of LLVM's dialect for which a thread is worth what it takes
 
 
 def machine_code(
@@ -54,7 +58,7 @@ def machine_code(
     module = ir.Module.create()
     module.body.append(executable)
     functions = [function for function in _exports(_variant(module.operation)) if function not in parts.known]
-    shares = _shares(functions) if threads else [functions]
+    shares = _shares(functions, executable) if threads else [functions]
     files = [file.with_stem(f"{file.stem}{k or ''}") for k in range(len(shares))]
     modules = [module.operation, *(module.operation.clone() for _ in shares[1:])]
     if len(shares) > 1:
@@ -86,10 +90,24 @@ def machine_code(
     return code
 
 
-def _shares(functions: Sequence[str]) -> list[Sequence[str]]:
+def _shares(functions: Sequence[str], executable: Any) -> list[Sequence[str]]:
     """Which functions each thread compiles."""
-    count = min(processors(), 1 + len(functions) // 2)
+    most = min(processors(), 1 + len(functions) // 2)
+    count = max(1, _size(executable, most * _WORTH) // _WORTH)
     return [functions[k::count] for k in range(count)]
+
+
+def _size(op: Any, most: int) -> int:
+    """How many operations an operation has, counted up to a number."""
+    count = 0
+
+    def visit(_: Any) -> ir.WalkResult:
+        nonlocal count
+        count += 1
+        return ir.WalkResult.ADVANCE if count < most else ir.WalkResult.INTERRUPT
+
+    op.walk(visit)
+    return count
 
 
 def _each(function: Callable[[Any], bool], modules: Sequence[Any]) -> list[bool]:
