@@ -26,6 +26,7 @@ _cpu_count: int | None = None
 
 # What the host reads of a GPU, and writes for it, is kept for the next such; CUDA takes a millisecond to make it.
 _ALLOCATORS: dict[str, list[str]] = {"vulkan": [], "cuda": ["caching:host_cached=*;256mib;64,host_visible=*;256mib;64"]}
+_OF_IREE = ("cpu", "vulkan", "cuda")
 _LOOKED_FOR = {
     "vulkan": "looked for the Vulkan loader (libvulkan.so.1 or vulkan-1.dll) and devices of its installed drivers",
     "cuda": "looked for NVIDIA's driver library (libcuda.so.1 or nvcuda.dll) and its devices",
@@ -157,13 +158,18 @@ def devices(platform: str | None = None) -> list[Device]:
     if platform == "gpu":
         found = _platform("cuda") or _platform("vulkan")
         return found or _missing("gpu", "; ".join(f"{name}: {cause}" for name, cause in _absent.items()))
-    if platform not in ("cpu", "vulkan", "cuda"):
+    if platform not in _OF_IREE:
         found = plugins()
         if found.is_platform(platform):
             return [*found.devices(platform)]
-        known = ", ".join(["cpu", "vulkan", "cuda", *found.platforms()])
+        known = ", ".join([*_OF_IREE, *found.platforms()])
         raise DeviceUnavailableError(f"Unknown backend {platform!r}; veery knows {known}")
     return _platform(platform) or _missing(platform, _absent.get(platform, "no device"))
+
+
+def is_platform(name: str) -> bool:
+    """Whether devices may be of that platform; none need be here."""
+    return name in ("gpu", *_OF_IREE) or bool(plugins().is_platform(name))
 
 
 def device_of(platform: str, id: int) -> Device:

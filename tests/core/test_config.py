@@ -115,6 +115,7 @@ def test_unknown_names_are_answered_with_close_ones():
         ("jax_numpy_rank_promotion", "x", r"must be in \['allow', 'warn', 'raise'\], got x"),
         ("jax_default_matmul_precision", "x", "must be None or in"),
         ("jax_default_device", 3, "must be passed either a Device object"),
+        ("jax_default_device", "foo", "a platform name string like .cpu. or .gpu., got: .foo."),
         ("jax_num_cpu_devices", "x", "must be of type int"),
         ("jax_compilation_cache_dir", 3, "must be None or of type str"),
         ("jax_traceback_filtering", "x", "must be in"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from veery import _dispatch
-from veery._core.config import config
+from veery._core.config import check_platforms_by, config
 
 _GPUS = ("cuda", "vulkan")
+
+check_platforms_by(lambda name: name in ("cpu", "gpu", *_GPUS) or _dispatch.runtime().discovery.is_platform(name))
 
 
 def devices(backend: str | None = None) -> list[Any]:

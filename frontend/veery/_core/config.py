@@ -71,8 +71,17 @@ def _one_of(*choices: str, optional: bool = False) -> Check:
     return check
 
 
+_is_platform: Callable[[str], bool] = lambda name: True
+
+
+def check_platforms_by(is_platform: Callable[[str], bool]) -> None:
+    """Ask a function whether a platform is known, where a default device is named by one."""
+    global _is_platform
+    _is_platform = is_platform
+
+
 def _device(value: Any) -> Any:
-    if value is None or isinstance(value, str) or hasattr(value, "platform"):
+    if value is None or hasattr(value, "platform") or isinstance(value, str) and _is_platform(value):
         return value
     raise ValueError(
         "veery.default_device must be passed either a Device object (e.g. `veery.devices('cpu')[0]`) "
