@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -14,8 +13,9 @@ from veery_runtime.buffer import Spec
 from veery_runtime.device import Device
 from veery_runtime.errors import ForkedProcessError, tells_of_loss
 
-# The host reads slowly what its cache does not keep.
-_STAGING = (iree.MemoryType.HOST_LOCAL, iree.MemoryType.HOST_CACHED, iree.MemoryType.DEVICE_VISIBLE)
+# The host reads slowly what its cache does not keep, as CUDA's memory for it is unless it is asked for.
+_STAGING = int(iree.MemoryType.HOST_LOCAL) | int(iree.MemoryType.DEVICE_VISIBLE)
+_CACHED = {"cuda": int(iree.MemoryType.HOST_CACHED)}
 
 
 class GpuDevice(Device):
@@ -85,7 +85,7 @@ class GpuDevice(Device):
     def read_view(self, view: iree.HalBufferView, spec: Spec) -> np.ndarray[Any, Any]:
         hal = self.hal
         staging = hal.allocator.allocate_buffer(
-            memory_type=functools.reduce(operator.or_, map(int, _STAGING)),
+            memory_type=_STAGING | _CACHED.get(self.platform, 0),
             allowed_usage=int(iree.BufferUsage.TRANSFER_TARGET) | int(iree.BufferUsage.MAPPING_SCOPED),
             allocation_size=spec.nbytes,
         )
