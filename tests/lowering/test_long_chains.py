@@ -59,7 +59,7 @@ def test_kernels_of_long_chains(name: str, caplog: pytest.LogCaptureFixture) -> 
     assert not caplog.records  # nothing failed unforeseen
 
 
-@pytest.mark.parametrize("n", [MOST_IN_A_ROW - 1, MOST_IN_A_ROW, MOST_IN_A_ROW + 1, 5 * MOST_IN_A_ROW])
+@pytest.mark.parametrize("n", [99, 100, 101, MOST_IN_A_ROW - 1, MOST_IN_A_ROW, MOST_IN_A_ROW + 1, 5 * MOST_IN_A_ROW])
 def test_chains_are_computed_in_parts(n: int, caplog: pytest.LogCaptureFixture) -> None:
     """Also where other operations read what is computed on the way."""
     loop = looped(lambda x: added(x, n)[::-1] + added(x, 2) * 0.125)

@@ -26,7 +26,8 @@ _MOST_SCRATCH = 4 << 20
 # Elements of an array that a loop begins with. IREE updates larger ones in place, which costs less than the copy.
 _MOST_COPIED = 1 << 18
 # Elementwise operations in a row that are computed where the last one is used: what writes them calls itself for each.
-MOST_IN_A_ROW = 100
+# Fewer would part what random numbers are made of, whose products and sums are then rounded in other places.
+MOST_IN_A_ROW = 200
 
 OPERATIONS: dict[str, Callable[[Body, Any], Form | None]] = {}
 

@@ -18,7 +18,7 @@ from typing import Any
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels import _indexed, _moves  # noqa: F401  (each registers what it writes)
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit, is_half
-from veery_lowering.kernels._body import MOST_IN_A_ROW, Body, checked
+from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, half, nodes, whole
 from veery_lowering.kernels._halves import IN_HALVES, is_complex, real_of
@@ -34,6 +34,8 @@ _VIEWS = frozenset("broadcast_in_dim reshape reverse slice transpose".split())
 _MOST_REPEATED = 1.5
 # Operations and operands of all parts: what has more takes long to compile.
 _MOST_NODES = 400
+# Operations in a row, since what writes them calls itself for each, several times.
+_MOST_IN_A_ROW = 100
 # Elements for which a workgroup is worth its start, and how many there are at most.
 _LEAST_SHARE = 1 << 13
 _MOST_WORKGROUPS = 64
@@ -238,7 +240,7 @@ def computed(root: Any, places: Mapping[Any, int], outside: set[Any]) -> list[An
         rest.remove(value)
         if value in places and value not in outside and _may_compute(value, depths):
             depth = 1 + max(depths.get(x, 0) for user in _users(value) for x in user.results)
-            if depth < MOST_IN_A_ROW:
+            if depth < _MOST_IN_A_ROW:
                 depths[value] = depth
                 rest.update(value.owner.operands)
     return list(depths)
