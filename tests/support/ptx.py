@@ -1,7 +1,7 @@
 """CUDA's assembler (PTX), run by NumPy: what a kernel computes, on machines without a GPU.
 
 Threads of a workgroup go on together where they are at one place, and wait for each other at barriers. Memory is
-buffers; an access outside of them, or of what was not written, is an error. Only what products need is known.
+buffers; an access outside of them, or of what was not written, is an error. Tensor cores are not known.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
+Array = np.ndarray[Any, Any]
 
 _DTYPES = (
     {
@@ -24,18 +26,105 @@ _DTYPES = (
 )
 
 
-def _quotient(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _quotient(x: Array, y: Array) -> Array:
     """Towards zero."""
     return (x - np.fmod(x, y)) // np.where(y == 0, 1, y)
+
+
+def _listed(operand: str) -> list[str]:
+    return [each.strip() for each in operand.strip("{}").split(",")]
+
+
+def _lanes(how: str, by: Array) -> Array:
+    """Which thread each one of a warp of 32 reads from: itself, where that is in no warp of its own."""
+    lane, by = np.arange(len(by)), by.astype(np.int64)
+    found = {"bfly": lane ^ by, "idx": lane // 32 * 32 + by, "down": lane + by, "up": lane - by}[how]
+    inside = (found // 32 == lane // 32) & (found >= 0) & (found < len(by))
+    return np.where(inside, found, lane)
+
+
+def _compared(how: list[str], x: Array, y: Array, also: Array | None) -> Array:
+    kind = how[0]
+    unordered = np.isnan(x) | np.isnan(y) if x.dtype.kind in "fV" else np.zeros(len(x), bool)
+    if kind in ("num", "nan"):
+        found = unordered ^ (kind == "num")
+    elif len(kind) == 3:  # true where one is NaN
+        found = _COMPARE[kind[:2]](x, y) | unordered
+    else:
+        found = _COMPARE[kind](x, y) & ~unordered
+    return found if also is None else _INTEGERS[how[1]](found, also)
+
+
+def _product(is_wide: bool, x: Array, y: Array) -> Array:
+    """Twice as wide as its factors, or the upper half of that."""
+    bits = 8 * x.dtype.itemsize
+    wide = np.dtype(f"{x.dtype.kind}{bits // 4}" if bits < 64 else object)
+    product = x.astype(wide) * y.astype(wide)
+    return product if is_wide else (product >> bits).astype(x.dtype)
+
+
+def _converted(how: list[str], x: Array) -> Array:
+    """As another dtype: floats may be rounded, and become the nearest integer that there is."""
+    wanted = _DTYPES[how[-2]]
+    if x.dtype.kind in "fV" and how[0].endswith("i"):
+        x = {"n": np.rint, "z": np.trunc, "m": np.floor, "p": np.ceil}[how[0][1]](x)
+    if x.dtype.kind in "fV" and wanted.kind in "iu":
+        info = np.iinfo(wanted)
+        x = np.clip(np.nan_to_num(x, nan=0.0), float(info.min), float(info.max))
+    return x.astype(wanted)
+
+
+def _leading_zeros(x: Array) -> Array:
+    return 8 * x.dtype.itemsize - np.array([int(each).bit_length() for each in x])
+
+
+def _ones(x: Array) -> Array:
+    return np.unpackbits(x.view(np.uint8).reshape(len(x), -1), axis=1).sum(1)
+
+
+def _funnel(to_left: bool, low: Array, high: Array, by: Array) -> Array:
+    """Two words, one after the other, are shifted, of which one is left."""
+    both, steps = high.astype(np.uint64) << np.uint64(32) | low, (by & np.uint32(31)).astype(np.uint64)
+    return ((both << steps) >> np.uint64(32) if to_left else both >> steps).astype(np.uint32)
+
+
+def _extracted(x: Array, first: Array, count: Array) -> Array:
+    """So many bits from a position on."""
+    (start,), (width,) = {*first.tolist()}, {*count.tolist()}
+    left = 8 * x.dtype.itemsize - width
+    return (x << (left - start)) >> left
+
+
+def _inserted(x: Array, y: Array, first: Array, count: Array) -> Array:
+    """So many bits of one number in their place in another."""
+    (start,), (width,) = {*first.tolist()}, {*count.tolist()}
+    mask = x.dtype.type(((1 << width) - 1) << start)
+    return (x << x.dtype.type(start)) & mask | y & ~mask
+
+
+def _permuted(x: Array, y: Array, which: Array) -> Array:
+    """Each byte is one of the eight of two words, or all bits are its first."""
+    words, digits = np.stack([x, y], 1).view(np.uint8), which[:, None] >> np.arange(0, 16, 4, dtype=np.uint32) & 15
+    chosen = np.take_along_axis(words, (digits & 7).astype(np.int64), 1)
+    made = np.where(digits > 7, np.where(chosen > 127, 255, 0).astype(np.uint8), chosen)
+    return np.ascontiguousarray(made).view(x.dtype)[:, 0]
 
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
 }  # fmt: skip
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+# With the number of operands that are of the instruction's dtype.
+_OF_BITS: dict[str, tuple[Callable[..., Array], int]] = {
+    "bfe": (_extracted, 1),
+    "bfi": (_inserted, 2),
+    "prmt": (_permuted, 2),
+}
+_COUNTS: dict[str, Callable[[Any], Any]] = {"clz": _leading_zeros, "popc": _ones}
+_INTEGERS: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and,
     "or": np.bitwise_or, "xor": np.bitwise_xor, "shl": np.left_shift, "shr": np.right_shift, "div": _quotient,
-    "rem": np.fmod,
+    "rem": np.fmod, "mad": lambda x, y, z: x * y + z, "not": np.invert, "neg": np.negative, "abs": np.abs,
+    "mov": lambda x: x, "cvta": lambda x: x,
 }  # fmt: skip
 _FLOATS: dict[tuple[str, bool], Callable[..., Any]] = {
     (name, nan): function
@@ -48,8 +137,12 @@ _FLOATS: dict[tuple[str, bool], Callable[..., Any]] = {
         "div": np.divide,
         "rcp": lambda x: 1 / x,
         "sqrt": np.sqrt,
+        "rsqrt": lambda x: 1 / np.sqrt(x),
+        "ex2": np.exp2,
+        "lg2": np.log2,
         "neg": np.negative,
         "abs": np.abs,
+        "copysign": lambda sign, x: np.copysign(x, sign),
         "min": np.minimum if nan else np.fmin,
         "max": np.maximum if nan else np.fmax,
     }.items()
@@ -91,8 +184,8 @@ class Kernel:
                 self.steps.append((match[2], operands, match[1] or ""))
 
     def run(
-        self, grid: tuple[int, ...], buffers: Sequence[np.ndarray[Any, Any]], constants: Sequence[int] = ()
-    ) -> dict[tuple[str, int], np.ndarray[Any, Any]]:
+        self, grid: tuple[int, ...], buffers: Sequence[Array], constants: Sequence[int] = ()
+    ) -> dict[tuple[str, int], Array]:
         """Run workgroups.
 
         Args:
@@ -115,9 +208,9 @@ class _Workgroup:
         self,
         kernel: Kernel,
         group: tuple[int, ...],
-        buffers: Sequence[np.ndarray[Any, Any]],
+        buffers: Sequence[Array],
         constants: Sequence[int],
-        touched: dict[tuple[str, int], np.ndarray[Any, Any]],
+        touched: dict[tuple[str, int], Array],
     ) -> None:
         self.given, self.touched = constants, touched
         self.kernel = kernel
@@ -129,7 +222,7 @@ class _Workgroup:
         # Of each shared byte between which barriers it was last written and read, and by whom; -1: by nobody, by many.
         self.period = 0
         self.last = {op: (np.full(_SHARED_BYTES, -1), np.full(_SHARED_BYTES, -1)) for op in ("ld", "st")}
-        self.registers: dict[str, np.ndarray[Any, Any]] = {}
+        self.registers: dict[str, Array] = {}
         self.at = np.zeros(self.count, np.int64)
         self.waiting = np.zeros(self.count, bool)  # at a barrier
 
@@ -154,10 +247,7 @@ class _Workgroup:
         """One instruction, for the threads that are at it."""
         op, *rest = name
         dtype = _DTYPES.get(rest[-1] if rest else "", np.dtype(bool))
-        if op in ("add", "sub", "mul", "fma", "min", "max", "div", "rcp", "sqrt", "neg", "abs") and dtype.kind in "fV":
-            given = [self.read(each, dtype) for each in operands[1:]]
-            self.write(operands[0], _FLOATS[op, "NaN" in rest](*given).astype(dtype), now)
-        elif op == "bra":
+        if op == "bra":
             self.at[now] = self.kernel.labels[operands[0]]
         elif op == "ret":
             self.at[now] = len(self.kernel.steps)
@@ -165,109 +255,51 @@ class _Workgroup:
             self.waiting |= now
         elif op in ("ld", "st"):
             self.access(op, rest, operands, now, dtype)
-        elif op == "setp":
-            x, y = (self.read(each, dtype) for each in operands[1:3])
-            unordered = np.isnan(x) | np.isnan(y) if dtype.kind in "fV" else np.zeros(self.count, bool)
-            kind = rest[0]
-            if kind in ("num", "nan"):
-                found = unordered ^ (kind == "num")
-            elif len(kind) == 3:  # true where one is NaN
-                found = _COMPARE[kind[:2]](x, y) | unordered
-            else:
-                found = _COMPARE[kind](x, y) & ~unordered
-            if len(operands) == 4:
-                found = _BINARY[rest[1]](found, self.read(operands[3], np.dtype(bool)))
-            self.write(operands[0], found, now)
-        elif op == "bfe":  # so many bits from a position on
-            x, start, count = (self.read(each, np.dtype("u4") if i else dtype) for i, each in enumerate(operands[1:]))
-            (first,), (width,) = {*start.tolist()}, {*count.tolist()}
-            left = 8 * dtype.itemsize - width
-            self.write(operands[0], (x << (left - first)) >> left, now)
-        elif op == "bfi":  # so many bits of one number in their place in another
-            x, y = (self.read(each, dtype) for each in operands[1:3])
-            first, width = ({*self.read(each, np.dtype("u4")).tolist()} for each in operands[3:])
-            mask = dtype.type(((1 << max(width)) - 1) << max(first))
-            self.write(operands[0], (x << dtype.type(max(first))) & mask | y & ~mask, now)
-        elif op in ("neg", "abs"):
-            self.write(operands[0], (np.negative if op == "neg" else np.abs)(self.read(operands[1], dtype)), now)
-        elif op == "clz":
-            bits = [int(x).bit_length() for x in self.read(operands[1], dtype)]
-            self.write(operands[0], (8 * dtype.itemsize - np.array(bits)).astype(np.uint32), now)
-        elif op == "shf":  # of two words, one after the other
-            low, high, by = (self.read(each, np.dtype("u4")).astype(np.uint64) for each in operands[1:])
-            both = high << np.uint64(32) | low
-            by &= np.uint64(31)
-            shifted = (both << by) >> np.uint64(32) if rest[0] == "l" else both >> by
-            self.write(operands[0], shifted.astype(np.uint32), now)
-        elif op == "rsqrt":
-            self.write(operands[0], 1 / np.sqrt(self.read(operands[1], dtype)), now)
-        elif op == "popc":
-            bits = np.unpackbits(self.read(operands[1], dtype).view(np.uint8).reshape(self.count, -1), axis=1)
-            self.write(operands[0], bits.sum(1).astype(np.uint32), now)
-        elif op == "shfl":  # within warps of 32 threads
-            lane, other = np.arange(self.count), self.read(operands[2], np.dtype("u4")).astype(np.int64)
-            assert now.all(), "some threads of a warp are elsewhere"
-            source = {"bfly": lane ^ other, "idx": lane // 32 * 32 + other, "down": lane + other, "up": lane - other}
-            at = source[rest[1]]
-            at = np.where((at // 32 == lane // 32) & (at < self.count) & (at >= 0), at, lane)
-            self.write(operands[0].split("|")[0], self.read(operands[1], dtype)[at], now)
-        elif op == "ex2":
-            self.write(operands[0], np.exp2(self.read(operands[1], dtype)), now)
-        elif op == "lg2":
-            self.write(operands[0], np.log2(self.read(operands[1], dtype)), now)
-        elif op == "not":
-            self.write(operands[0], ~self.read(operands[1], dtype), now)
-        elif op == "selp":
-            x, y = (self.read(each, dtype) for each in operands[1:3])
-            self.write(operands[0], np.where(self.read(operands[3], np.dtype(bool)), x, y), now)
-        elif op == "copysign":
-            sign, x = (self.read(each, dtype) for each in operands[1:])
-            self.write(operands[0], np.copysign(x, sign), now)
-        elif op == "cvta":
-            self.write(operands[0], self.read(operands[1], dtype), now)
         elif op == "mov" and operands[0].startswith("{"):
-            parts = operands[0].strip("{}").split(",")
-            each = self.read(operands[1], dtype).view(f"u{dtype.itemsize // len(parts)}").reshape(self.count, -1)
-            for i, part in enumerate(parts):
-                if part.strip() != "_":
-                    self.write(part.strip(), each[:, i].copy(), now)
-        elif op == "mov" and operands[1].startswith("{"):
-            parts = operands[1].strip("{}").split(",")
-            each = [self.read(part.strip(), np.dtype(f"u{dtype.itemsize // len(parts)}")) for part in parts]
-            self.write(operands[0], np.stack(each, 1).view(dtype)[:, 0], now)
-        elif op == "prmt":  # each byte is one of the eight of two words, or all bits are its first
-            words = np.stack([self.read(each, dtype) for each in operands[1:3]], 1).view(np.uint8)
-            (which,) = {*self.read(operands[3], dtype).tolist()}
-            digits = [which >> 4 * i & 15 for i in range(4)]
-            chosen = words[:, [digit & 7 for digit in digits]]
-            signs = np.array([digit > 7 for digit in digits])
-            made = np.where(signs, np.where(chosen > 127, 255, 0).astype(np.uint8), chosen)
-            self.write(operands[0], np.ascontiguousarray(made).view(dtype)[:, 0], now)
-        elif op == "mov":
-            self.write(operands[0], self.read(operands[1], dtype), now)
-        elif op == "cvt":
-            values, wanted = self.read(operands[1], dtype), _DTYPES[rest[-2]]
-            if dtype.kind in "fV" and rest[0][-1:] == "i":
-                values = {"n": np.rint, "z": np.trunc, "m": np.floor, "p": np.ceil}[rest[0][1]](values)
-            if dtype.kind in "fV" and wanted.kind in "iu":
-                info = np.iinfo(wanted)
-                values = np.clip(np.nan_to_num(values, nan=0.0), float(info.min), float(info.max))
-            self.write(operands[0], values.astype(wanted), now)
-        elif op in ("mul", "mad") and rest[0] in ("wide", "hi"):
-            wide = np.dtype(f"{dtype.kind}{dtype.itemsize * 2}" if dtype.itemsize < 8 else object)
-            x, y = (self.read(each, dtype).astype(wide) for each in operands[1:3])
-            product = x * y if rest[0] == "wide" else ((x * y) >> (8 * dtype.itemsize)).astype(dtype)
-            self.write(operands[0], product + (self.read(operands[3], product.dtype) if op == "mad" else 0), now)
-        elif op == "mad":
-            x, y, z = (self.read(each, dtype) for each in operands[1:])
-            self.write(operands[0], x * y + z, now)
-        elif op in _BINARY:
-            x, y = (self.read(each, dtype) for each in operands[1:])
-            self.write(operands[0], _BINARY[op](x, y).astype(dtype), now)
+            parts = _listed(operands[0])
+            pieces = self.read(operands[1], dtype).view(f"u{dtype.itemsize // len(parts)}").reshape(self.count, -1)
+            for part, piece in zip(parts, pieces.T, strict=True):
+                if part != "_":
+                    self.write(part, piece.copy(), now)
         else:
-            raise NotImplementedError(".".join(name))
+            self.write(operands[0].split("|")[0], self.computed(op, rest, operands[1:], now, dtype), now)
 
-    def read(self, operand: str, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    def computed(self, op: str, rest: list[str], operands: list[str], now: Any, dtype: np.dtype[Any]) -> Any:
+        """What an instruction makes of its operands."""
+        if op == "mov" and operands[0].startswith("{"):
+            parts = _listed(operands[0])
+            narrow = np.dtype(f"u{dtype.itemsize // len(parts)}")
+            return np.stack([self.read(part, narrow) for part in parts], 1).view(dtype)[:, 0]
+        if op == "selp":
+            x, y = (self.read(each, dtype) for each in operands[:2])
+            return np.where(self.read(operands[2], np.dtype(bool)), x, y)
+        if op == "shfl":
+            assert now.all(), "some threads of a warp are elsewhere"
+            return self.read(operands[0], dtype)[_lanes(rest[1], self.read(operands[1], np.dtype("u4")))]
+        if op == "setp":
+            also = self.read(operands[2], np.dtype(bool)) if len(operands) == 3 else None
+            return _compared(rest, *(self.read(each, dtype) for each in operands[:2]), also)
+        if op in ("mul", "mad") and rest[0] in ("wide", "hi"):
+            product = _product(rest[0] == "wide", *(self.read(each, dtype) for each in operands[:2]))
+            return product if op == "mul" else product + self.read(operands[2], product.dtype)
+        if op == "cvt":
+            return _converted(rest, self.read(operands[0], dtype))
+        if op in _OF_BITS:  # whose last operands are words, whatever the others are
+            function, count = _OF_BITS[op]
+            words = [self.read(each, np.dtype("u4")) for each in operands[count:]]
+            return function(*(self.read(each, dtype) for each in operands[:count]), *words)
+        given = [self.read(each, dtype) for each in operands]
+        if dtype.kind in "fV" and (op, "NaN" in rest) in _FLOATS:
+            return _FLOATS[op, "NaN" in rest](*given).astype(dtype)
+        if op == "shf":
+            return _funnel(rest[0] == "l", *given)
+        if op in _COUNTS:
+            return _COUNTS[op](*given).astype(np.uint32)
+        if op in _INTEGERS:
+            return _INTEGERS[op](*given).astype(dtype)
+        raise NotImplementedError(".".join([op, *rest]))
+
+    def read(self, operand: str, dtype: np.dtype[Any]) -> Array:
         """The values of an operand, of each thread."""
         if operand in self.registers:
             found = self.registers[operand]
@@ -295,7 +327,7 @@ class _Workgroup:
         value = np.asarray(int(operand.rstrip("U"), 0) % (1 << 8 * dtype.itemsize), f"u{dtype.itemsize}")
         return np.full(self.count, value).view(dtype)
 
-    def write(self, register: str, values: np.ndarray[Any, Any], now: Any) -> None:
+    def write(self, register: str, values: Array, now: Any) -> None:
         assert register.startswith("%"), register
         if values.dtype.kind == "i":
             raw = values.astype(np.int64).view(np.uint64)
@@ -332,7 +364,7 @@ class _Workgroup:
             if op == "ld":
                 self.write(value, data, now)
 
-    def note(self, op: str, which: int, index: np.ndarray[Any, Any], threads: np.ndarray[Any, Any]) -> None:
+    def note(self, op: str, which: int, index: Array, threads: Array) -> None:
         """Note accesses to bytes of a memory."""
         if which == 0:
             self.share(op, index, threads)
@@ -341,7 +373,7 @@ class _Workgroup:
         else:
             assert op == "ld" or which == len(self.memory) - 1, "constants are not written"
 
-    def share(self, op: str, index: np.ndarray[Any, Any], threads: np.ndarray[Any, Any]) -> None:
+    def share(self, op: str, index: Array, threads: Array) -> None:
         """Note accesses to shared bytes, and see that no others come between which no barrier parts from them."""
         for other in ("st",) if op == "ld" else ("ld", "st"):
             when, who = (kept[index] for kept in self.last[other])
