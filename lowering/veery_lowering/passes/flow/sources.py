@@ -25,11 +25,12 @@ def part_sources(module: ir.Module) -> None:
     """Change a module in place that has dispatches, which are not scheduled yet."""
     for source in list(_sources(module.operation)):
         for result in source.results:
-            writers = [path for path in _paths(result) if not _only_reads(path[-1])]
-            # The first may have the value itself if it is the only one that has it.
-            for i, path in enumerate(writers):
-                if i or len(writers) < len(list(_paths(result))):
-                    _make_anew(module, source, result.result_number, path, i)
+            paths = list(_paths(result))
+            writers = [path for path in paths if not _only_reads(path[-1])]
+            # The first may have the value itself if nothing else reads it.
+            alone = len(writers) == len(paths)
+            for i, path in enumerate(writers[alone:]):
+                _make_anew(module, source, result.result_number, path, i)
 
 
 def _sources(op: Any) -> Iterator[Any]:
