@@ -319,19 +319,38 @@ def test_residuals_that_are_not_batched_stay_so(in_numpy):
     assert seen == 2 * [[True, False, False], [True, True, False]]
 
 
-def test_residuals_that_are_batched_according_to_what_is_perturbed(in_numpy):
+@pytest.mark.parametrize("wrap", [lambda f: f, veery.jit], ids=["plain", "jit"])
+@pytest.mark.parametrize(
+    "residuals",
+    [lambda x, w, of_x: x if of_x else w, lambda x, w, of_x: {"x": x} if of_x else (w, w)],
+    ids=["one type", "other trees"],
+)
+def test_residuals_go_to_the_rule_of_their_own_call(in_numpy, residuals, wrap):
+    """According to what is perturbed they are batched or not, and of one tree or another."""
+
     @veery.custom_vjp
     def f(x, w):
         return lax.mul(x, lax.reduce_sum(w, (0,)))
 
-    fwd = lambda x, w: (f(x.value, w.value), x.value if x.perturbed else w.value)
-    f.defvjp(fwd, lambda r, ct: (ct, lax.broadcast(ct, (3,))), symbolic_zeros=True)
-    x, w = np.arange(3.0), np.arange(3.0)
-    batch = veery.jit(veery.vmap(f, (0, None)))
+    def bwd(residuals, ct):
+        ct = lax.mul(ct, sum(lax.reduce_sum(r, tuple(range(r.ndim))) for r in veery.tree.leaves(residuals)))
+        return ct, lax.broadcast(ct, (3,))
+
+    fwd = lambda x, w: (f(x.value, w.value), residuals(x.value, w.value, x.perturbed))
+    f.defvjp(fwd, bwd, symbolic_zeros=True)
+    x, w, ones = np.arange(3.0), np.arange(1.0, 4.0), np.ones(3)
+    for_w = 18.0 * len(veery.tree.leaves(residuals(x, w, False)))
+    batch = wrap(veery.vmap(f, (0, None)))
     _, of_x = veery.vjp(lambda x: batch(x, w), x)
-    with pytest.raises(NotImplementedError, match="fwd rule gives residuals of the same types, once batched and once"):
-        veery.vjp(lambda w: batch(x, w), w)
-    close(of_x(np.ones(3)), (np.ones(3),))
+    _, of_w = veery.vjp(lambda w: batch(x, w), w)
+    close(of_x(ones), (x,))
+    close(of_w(ones), (np.full(3, for_w),))
+    close(of_x(ones), (x,))
+    close(wrap(veery.vmap(veery.grad(f), (0, None)))(x, w), x)
+    close(wrap(veery.vmap(veery.grad(f, 1), (0, None)))(x, w), np.full((3, 3), for_w / 3))
+    scanned = lambda x, w: lax.scan(lambda c, _: (batch(c, w), None), x, None, length=2)[0]
+    _, of_both = veery.vjp(wrap(scanned), x, w)
+    close(of_both(ones), (6 * x * x, np.full(3, 48.0)))
 
 
 @pytest.mark.parametrize("batched", BATCHED.values(), ids=BATCHED)

@@ -268,18 +268,19 @@ def _custom_vjp(checker: Checker, eqn: JaxprEqn, operands: list[Any], failure: F
     """The checked function keeps its rule: the failure has no cotangents."""
     inner, checked = _checked_call(checker, eqn, operands, failure)
     n, k = eqn.params["num_consts"], len(inner.avals)
-    forward, backward, num_outs = (eqn.params[key] for key in ("fwd", "bwd", "num_outs"))
+    forward, num_outs = eqn.params["fwd"], eqn.params["num_outs"]
 
-    def fwd(*primals: Any, perturbed: Sequence[bool], **options: Any) -> list[Any]:
+    def fwd(*primals: Any, perturbed: Sequence[bool]) -> tuple[list[Any], Callable[..., list[Any]]]:
         outs = checked(*primals)
-        results = forward(*primals[:n], *primals[n + k :], perturbed=perturbed[k:], **options)
-        return [*outs[:k], *results]
+        results, backward = forward(*primals[:n], *primals[n + k :], perturbed=perturbed[k:])
 
-    def bwd(*xs: Any, **options: Any) -> list[Any]:
-        first = len(xs) - num_outs - k
-        return [*[None] * k, *backward(*xs[:first], *xs[first + k :], **options)]
+        def bwd(*xs: Any) -> list[Any]:
+            first = len(xs) - num_outs - k
+            return [*[None] * k, *backward(*xs[:first], *xs[first + k :])]
 
-    call = CustomVJPCall(eqn.params["name"], checked, fwd, bwd, lambda: num_outs + k, eqn.params["symbolic_zeros"], n)
+        return [*outs[:k], *results], bwd
+
+    call = CustomVJPCall(eqn.params["name"], checked, fwd, lambda: num_outs + k, eqn.params["symbolic_zeros"], n)
     return inner.finish(call.bind(*operands[:n], *inner.start, *operands[n:]), failure)
 
 

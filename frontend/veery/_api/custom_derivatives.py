@@ -380,8 +380,7 @@ class custom_vjp(Decorated):  # noqa: N801 (a decorator)
         call = CustomVJPCall(
             name,
             flat,
-            functools.partial(self._flat_fwd, static, in_tree, trees),
-            functools.partial(self._flat_bwd, static, in_tree, avals, trees),
+            functools.partial(self._flat_fwd, static, in_tree, avals, trees),
             lambda: trees["out"].num_leaves,
             self.symbolic_zeros,
         )
@@ -389,8 +388,14 @@ class custom_vjp(Decorated):  # noqa: N801 (a decorator)
         return tree.tree_unflatten(trees["out"], outs)
 
     def _flat_fwd(
-        self, static: dict[int, Any], in_tree: Any, trees: dict[str, Any], *xs: Any, perturbed: Sequence[bool]
-    ) -> list[Any]:
+        self,
+        static: dict[int, Any],
+        in_tree: Any,
+        avals: Sequence[Any],
+        trees: dict[str, Any],
+        *xs: Any,
+        perturbed: Sequence[bool],
+    ) -> tuple[list[Any], Callable[..., list[Any]]]:
         # Rules read x.shape and x.dtype, which a float has not: grad(f)(2.0) calls them too.
         xs = tuple([_dispatch.as_array(x) if isinstance(x, (bool, int, float, complex)) else x for x in xs])
         if self.symbolic_zeros:
@@ -407,18 +412,16 @@ class custom_vjp(Decorated):  # noqa: N801 (a decorator)
         outs, out_tree = tree.tree_flatten(pair[0])
         _check_primal_output(where, "vjp", name, trees, outs, out_tree)
         trees["out"] = out_tree
-        residuals, trees["residuals"] = tree.tree_flatten(pair[1])
-        return [*outs, *residuals]
+        residuals, residual_tree = tree.tree_flatten(pair[1])
 
-    def _flat_bwd(
-        self, static: dict[int, Any], in_tree: Any, avals: Sequence[Any], trees: dict[str, Any], *xs: Any
-    ) -> list[Any]:
-        n = trees["residuals"].num_leaves
-        residuals = tree.tree_unflatten(trees["residuals"], xs[:n])
-        as_seen = [SymbolicZero(ct.aval) if type(ct) is Zero else ct for ct in xs[n:]]
-        cotangent = tree.tree_unflatten(trees["out"], as_seen)
-        cts = self.bwd(*static.values(), residuals, cotangent)  # type: ignore[misc]
-        return self._flat_cotangents(cts, in_tree, avals)
+        def bwd(*xs: Any) -> list[Any]:
+            n = residual_tree.num_leaves
+            as_seen = [SymbolicZero(ct.aval) if type(ct) is Zero else ct for ct in xs[n:]]
+            kept, cotangent = tree.tree_unflatten(residual_tree, xs[:n]), tree.tree_unflatten(out_tree, as_seen)
+            cts = self.bwd(*static.values(), kept, cotangent)  # type: ignore[misc]
+            return self._flat_cotangents(cts, in_tree, avals)
+
+        return [*outs, *residuals], bwd
 
     def _flat_cotangents(self, cts: Any, in_tree: Any, avals: Sequence[Any]) -> list[Any]:
         if isinstance(cts, list):

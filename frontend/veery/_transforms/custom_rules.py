@@ -26,6 +26,7 @@ from veery._transforms.calls import transpose_call
 from veery._transforms.varying import in_order
 
 FlatFun = Callable[..., Sequence[Any]]
+Forward = Callable[..., tuple[list[Any], FlatFun]]
 
 
 class Rule:
@@ -106,18 +107,18 @@ class CustomJVPCall:
 class CustomVJPCall:
     """A call of a function with a vjp rule of its own.
 
-    `fwd` maps flat primals (and `perturbed`, flags that say which of them have tangents) to outputs followed by
-    residuals (`num_outs` says where these begin); `bwd` maps residuals followed by output cotangents (arrays, or maybe
-    symbolic Zeros if `symbolic_zeros`) to a cotangent for each primal (None for zero). All three take `num_consts`
-    further values in front, which they closed over before the call was staged.
+    `fwd` maps flat primals (and `perturbed`, flags that say which of them have tangents) to a pair: outputs followed by
+    residuals (`num_outs` says where these begin), and the rule for these residuals, which may be others each time. It
+    maps residuals followed by output cotangents (arrays, or maybe symbolic Zeros if `symbolic_zeros`) to a cotangent
+    for each primal (None for zero). All three take `num_consts` further values in front, which they closed over before
+    the call was staged.
     """
 
     def __init__(
         self,
         name: str,
         fun: FlatFun,
-        fwd: FlatFun,
-        bwd: FlatFun,
+        fwd: Forward,
         num_outs: Callable[[], int],
         symbolic_zeros: bool = False,
         num_consts: int = 0,
@@ -125,7 +126,6 @@ class CustomVJPCall:
         self.name = name
         self.fun = fun
         self.fwd = fwd
-        self.bwd = bwd
         self.num_outs = num_outs
         self.symbolic_zeros = symbolic_zeros
         self.num_consts = num_consts
@@ -136,7 +136,9 @@ class CustomVJPCall:
 
     def processed_by(self, trace: Trace, args: Sequence[Any]) -> Sequence[Any]:
         """The call in a trace made outside veery."""
-        fun, fwd, bwd = Rule(self.fun, self.name), Rule(self.fwd, "fwd"), Rule(self.bwd, "bwd")
+        results_of, backward = _apart(self.fwd)
+        fun, fwd = Rule(self.fun, self.name), Rule(results_of, "fwd")
+        bwd = Rule(lambda *xs: backward[-1](*xs), "bwd")
         return trace.process_custom_vjp_call(
             custom_vjp_call_p, fun, fwd, bwd, args, out_trees=self.num_outs, symbolic_zeros=self.symbolic_zeros
         )
@@ -145,7 +147,7 @@ class CustomVJPCall:
         """Outputs, and tangents as a linear operation that only transposition understands."""
         tangents = _of_arguments("vjp", tangents, self.num_consts)
         perturbed = tuple(type(t) is not Zero for t in tangents)
-        results = list(self.fwd(*primals, perturbed=perturbed))
+        results, bwd = self.fwd(*primals, perturbed=perturbed)
         n = self.num_outs()
         outs, residuals = results[:n], [*primals[: self.num_consts], *results[n:]]
         out_tangents = custom_lin_p.bind(
@@ -154,7 +156,7 @@ class CustomVJPCall:
             name=self.name,
             num_res=len(residuals),
             perturbed=perturbed,
-            bwd=Rule(self.bwd, "bwd"),
+            bwd=Rule(bwd, "bwd"),
             out_avals=tuple(aval_of(o).to_tangent_aval() for o in outs),
             symbolic_zeros=self.symbolic_zeros,
         )
@@ -169,38 +171,53 @@ class CustomVJPCall:
         fun = _batched(self.fun, axis, dims, places.of_outputs, origin)
         leaks.exempt([] if origin is None else [origin])
 
-        def fwd(*xs: Any, **options: Any) -> list[Any]:
-            outs, out_dims = _batch_maybe_zeros(self.fwd, axis, xs, dims, origin, **options)
+        def fwd(*xs: Any, **options: Any) -> tuple[list[Any], FlatFun]:
+            results_of, backward = _apart(self.fwd)
+            results, result_dims = _batch_maybe_zeros(results_of, axis, xs, dims, origin, **options)
             n = self.num_outs()
-            to = [*places.of_outputs(out_dims[:n]), *(None if d is None else 0 for d in out_dims[n:])]
-            placed = [_placed(x, d, place, axis) for x, d, place in zip(outs, out_dims, to, strict=True)]
-            places.keep(placed[n:], to[n:])
-            return placed
+            to = [*places.of_outputs(result_dims[:n]), *(None if d is None else 0 for d in result_dims[n:])]
+            in_dims = [*const_dims, *to[n:], *to[:n]]
 
-        def bwd(*xs: Any) -> list[Any]:
-            n = self.num_outs()
-            in_dims = [*const_dims, *places.of_residuals(xs[len(const_dims) : len(xs) - n]), *places.found(n)]
-            cts, ct_dims = _batch_maybe_zeros(self.bwd, axis, xs, in_dims, origin)
-            return [_unbatch_cotangent(ct, d, want, axis) for ct, d, want in zip(cts, ct_dims, arg_dims, strict=True)]
+            def bwd(*xs: Any) -> list[Any]:
+                cts, ct_dims = _batch_maybe_zeros(backward[-1], axis, xs, in_dims, origin)
+                return [_unbatch_cotangent(ct, d, w, axis) for ct, d, w in zip(cts, ct_dims, arg_dims, strict=True)]
 
-        call = CustomVJPCall(self.name, fun, fwd, bwd, self.num_outs, self.symbolic_zeros, self.num_consts)
-        outs = call.bind(*vals)
+            return [_placed(x, d, place, axis) for x, d, place in zip(results, result_dims, to, strict=True)], bwd
+
+        outs = CustomVJPCall(self.name, fun, fwd, self.num_outs, self.symbolic_zeros, self.num_consts).bind(*vals)
         return outs, places.found(len(outs))
 
     def stage(self, trace: staging.StagingTrace, args: Sequence[Any]) -> list[Any]:
         """An equation for the call."""
         closed, consts = _stage_function(self.name, self.fun, args)
+
+        def fwd(*xs: Any, **options: Any) -> tuple[list[Any], FlatFun]:
+            results_of, backward = _apart(self.fwd)
+            results = list(_substituting(results_of, consts)(*xs, **options))
+            return results, _substituting(backward[-1], consts)
+
         params = {
             "name": self.name,
             "call_jaxpr": closed,
-            "fwd": Rule(_substituting(self.fwd, consts), "fwd"),
-            "bwd": Rule(_substituting(self.bwd, consts), "bwd"),
+            "fwd": Rule(fwd, "fwd"),
             "num_consts": len(consts) + self.num_consts,
             "num_outs": len(closed.out_avals),
             "symbolic_zeros": self.symbolic_zeros,
         }
         result: list[Any] = trace.process_primitive(custom_vjp_call_p, [*consts, *args], params)
         return result
+
+
+def _apart(fwd: Forward) -> tuple[FlatFun, list[FlatFun]]:
+    """A function for the results of `fwd` alone, and a list that gets the rules that go on from them."""
+    backward: list[FlatFun] = []
+
+    def results_of(*xs: Any, **options: Any) -> list[Any]:
+        results, bwd = fwd(*xs, **options)
+        backward.append(bwd)
+        return results
+
+    return results_of, backward
 
 
 def _instantiated(t: Any) -> Any:
@@ -263,13 +280,12 @@ class _Places:
     """Where the outputs of a batched call have their batch dimension: in front, or nowhere (None).
 
     If no argument is batched, an output is only where the function closes over batches; whichever of the function and
-    its rule runs first says which outputs those are. Residuals that are the same for the whole batch stay so.
+    its rule runs first says which outputs those are.
     """
 
     def __init__(self, dims: Sequence[int | None]):
         self._all = any(d is not None for d in dims)
         self._places: list[int | None] | None = None
-        self._residuals: dict[tuple[Any, ...], list[int | None]] = {}
 
     def found(self, count: int) -> list[int | None]:
         return [0] * count if self._all or self._places is None else self._places
@@ -291,23 +307,6 @@ class _Places:
         half = len(dims) // 2
         places = self.of_outputs([a if b is None else b for a, b in zip(dims[:half], dims[half:])])
         return [*places, *places]
-
-    def keep(self, residuals: Sequence[Any], places: list[int | None]) -> None:
-        """Remember where residuals are batched. A rule that is told what is perturbed may give others each time."""
-        if self._residuals.setdefault(_types(residuals), places) != places:
-            raise NotImplementedError(
-                "vmap of a custom_vjp function whose fwd rule gives residuals of the same types, once batched and once "
-                "not, according to what is perturbed. Let it return the same residuals in all cases."
-            )
-
-    def of_residuals(self, residuals: Sequence[Any]) -> list[int | None]:
-        """Where residuals of these types are batched."""
-        return self._residuals[_types(residuals)]
-
-
-def _types(xs: Sequence[Any]) -> tuple[Any, ...]:
-    avals: list[Any] = [x.aval if type(x) is Zero else x if _is_zero(x) else aval_of(x) for x in xs]
-    return tuple([(aval.shape, aval.dtype) for aval in avals])
 
 
 def _batched(
