@@ -63,6 +63,16 @@ class Static:
     value: int
 
 
+@tree_util.register_pytree_node_class
+class Several(tuple):
+    def tree_flatten(self):
+        return tuple(self), None
+
+    @classmethod
+    def tree_unflatten(cls, aux, children):
+        return cls(children)
+
+
 def ordered(*pairs):
     return collections.OrderedDict(pairs)
 
@@ -209,6 +219,8 @@ def test_map_names_the_place_that_differs(first, second, words):
         (Point(1, 2), (1, 2), "Expected named tuple, got (1, 2)."),
         (Point(1, 2), Other(1), "Named tuple type mismatch: expected type: "),
         (Static(1), Static(2), "Mismatch custom node data: "),
+        (ordered(("a", 1)), ordered(("a", 1), ("b", 2)), "Mismatch custom node data: ('a',) != ('a', 'b'); value: "),
+        (Several([1]), Several([1, 2]), "Custom type arity mismatch: 2 != 1; value: (1, 2)."),
         (Static(1), 5, "Custom node type mismatch: expected type: "),
         (None, 1, "Expected None, got 1.\nNone is a tree without leaves"),
     ],

@@ -158,11 +158,11 @@ def _flatten_up_to(spec: optree.PyTreeSpec, tree: Any, subtrees: list[Any]) -> N
     expected, present = _metadata(spec), level.metadata
     if kind is dict and expected != present:
         raise ValueError(f"Dict key mismatch; expected keys: {[*expected]}; present keys: {[*present]}.")
-    if len(children) != len(level.children):
-        sizes = f"{len(level.children)} != {len(children)}"
-        raise ValueError(f"{kind.__name__.capitalize()} arity mismatch: {sizes}; {kind.__name__}: {tree!r}.")
     if expected != present:
         raise ValueError(f"Mismatch custom node data: {expected!r} != {present!r}; value: {tree!r}.")
+    if len(children) != len(level.children):
+        name, value = (kind.__name__.capitalize(), kind.__name__) if kind in (list, tuple) else ("Custom type", "value")
+        raise ValueError(f"{name} arity mismatch: {len(level.children)} != {len(children)}; {value}: {tree!r}.")
     for child, subtree in zip(children, level.children):
         _flatten_up_to(child, subtree, subtrees)
 
