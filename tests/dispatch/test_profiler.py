@@ -14,6 +14,8 @@ import pytest
 import veery
 import veery.numpy as jnp
 from veery import profiler
+from veery._api import chrome_trace
+from veery._core.recording import HOST, Event, Recorder, Track
 
 pytestmark = pytest.mark.compiler
 
@@ -118,6 +120,25 @@ def test_programs_stand_on_the_queues_of_devices(traced):
     # Each program is joined with its submission.
     begun, ended = ({e["id"] for e in events if e["ph"] == phase} for phase in "sf")
     assert begun == ended and len(begun) >= 6
+
+
+def test_events_stand_in_the_order_that_readers_go_by(traced):
+    """By time, which may be one: what encloses comes first, and arrows begin before they end."""
+    recorder = Recorder()
+    here, there, begin = Track(HOST, "caller"), Track("/device:cpu:0", "inline"), recorder.begin
+    recorder.add(Event("program", "program", there, begin, begin + 3000, {}, 1))
+    recorder.add(Event("submit", "submission", here, begin, begin + 1000, {}, 1))
+    recorder.add(Event("call", "call", here, begin, begin + 4000, {}))
+    written = list(chrome_trace._events(recorder))
+    for events in (written, read(traced)[1]):
+        timed = [e for e in events if e["ph"] != "M"]
+        assert [e["ts"] for e in timed] == sorted(e["ts"] for e in timed)
+        begun = set()
+        for e in timed:
+            if e["ph"] == "s":
+                begun.add(e["id"])
+            assert e["ph"] != "f" or e["id"] in begun
+    assert [e["name"] for e in written if e["ph"] == "X"] == ["call", "program", "submit"]
 
 
 def test_threads_have_rows_of_their_own(traced):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from veery._core.recording import HOST, Event, Recorder
+from veery._core.recording import HOST, Recorder
 
 VIEWER = "https://ui.perfetto.dev"
 _PORT = 9001  # the one that Perfetto's page may read from
@@ -35,18 +35,21 @@ def _events(recorder: Recorder) -> Iterator[dict[str, Any]]:
     for track, tid in tids.items():
         args = {"name": track.thread}
         yield {"ph": "M", "pid": pids[track.process], "tid": tid, "name": "thread_name", "args": args}
+    slices, begins, ends = [], [], []
     for event in events:
-        place = {"pid": pids[event.track.process], "tid": tids[event.track]}
-        yield from _pictured(event, place, recorder.begin)
-
-
-def _pictured(event: Event, place: dict[str, int], origin: int) -> Iterator[dict[str, Any]]:
-    begin, duration = (event.begin - origin) / 1e3, (event.end - event.begin) / 1e3  # microseconds
-    fields = {"name": event.name, "cat": event.category, **place, "ts": begin}
-    yield {"ph": "X", **fields, "dur": duration, "args": event.args}
-    if event.flow is not None:
-        joint = {"ph": "s"} if event.category == "submission" else {"ph": "f", "bp": "e"}
-        yield {**fields, "name": "call", "cat": "call", "id": event.flow, **joint}
+        begin, duration = (event.begin - recorder.begin) / 1e3, (event.end - event.begin) / 1e3  # microseconds
+        place = {"pid": pids[event.track.process], "tid": tids[event.track], "ts": begin}
+        slices.append(
+            {"ph": "X", "name": event.name, "cat": event.category, **place, "dur": duration, "args": event.args}
+        )
+        if event.flow is not None:
+            joint = {"name": "call", "cat": "call", "id": event.flow, **place}
+            if event.category == "submission":
+                begins.append({"ph": "s", **joint})
+            else:
+                ends.append({"ph": "f", "bp": "e", **joint})
+    # readers go by time, and at one time by the order of the file: an arrow ends after it begins, within slices
+    yield from sorted([*slices, *begins, *ends], key=lambda event: event["ts"])
 
 
 def show(path: Path) -> None:
