@@ -115,13 +115,13 @@ def meet(entries: Sequence[tuple[Any, ...]], message: Callable[[], str]) -> tupl
     return named[0] if named else ()
 
 
-def elementwise(avals: Sequence[Any], outs: Sequence[Any], params: dict[str, Any]) -> list[Ways]:
+def elementwise(name: str, avals: Sequence[Any], outs: Sequence[Any], params: dict[str, Any]) -> list[Ways]:
     """The rule of operations whose results have an element for each of their operands', which broadcast."""
     shape = outs[0].shape
     arrays = [aval for aval in avals if aval.ndim == len(shape)]
     message = lambda: (
-        "incompatible shardings for broadcasting: "
-        f"{', '.join(str(aval.divided.spec) for aval in avals if aval.divided is not None)}."
+        f"{name} got incompatible shardings for broadcasting: "
+        f"{', '.join(str(tuple(aval.divided.spec)) for aval in avals if aval.divided is not None)}."
     )
     ways = tuple(
         meet([ways_of(aval)[i] for aval in arrays if aval.shape[i] == size], message) for i, size in enumerate(shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -137,7 +138,8 @@ def nary(
     if arity > 1:
         jvp = tuple(map(_spread, jvp)) if isinstance(jvp, tuple) else jvp
         transpose = transpose and _collect(transpose)
-    rules: dict[str, Any] = dict(jvp=jvp, transpose=transpose, reference=reference, divides=elementwise)
+    divides = functools.partial(elementwise, name)
+    rules: dict[str, Any] = dict(jvp=jvp, transpose=transpose, reference=reference, divides=divides)
     primitive = Primitive(name, abstract_eval=abstract_eval, **rules, **facts)
     primitive.batch = lambda args, dims, **params: batch_elementwise(primitive, args, dims, params)
     return primitive

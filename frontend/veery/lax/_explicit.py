@@ -5,6 +5,7 @@ Operations that need a whole dimension refuse one that is divided, as JAX does; 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -69,7 +70,7 @@ for primitive in (
     _stop_gradient.stop_gradient_p, _shape.copy_p, _compare.select_n_p, _compare.clamp_p, _rng.threefry2x32_p,
     _rng.random_seed_p, _rng.random_clone_p, _rng.random_fold_in_p, pvary_p, name_p, _samples.sample_pow_p,
 ):  # fmt: skip
-    primitive.divides = elementwise
+    primitive.divides = functools.partial(elementwise, str(primitive))
 
 
 @_divides(_barrier.optimization_barrier_p)
@@ -249,7 +250,7 @@ def _sorted(avals: Sequence[Any], outs: Sequence[Any], params: dict[str, Any]) -
     words = "Arguments to sort must be unsharded over the sorting dimension."
     for x in avals:
         _whole(x, [dim], f"{words} Got {{}} and sorting dimension={dim}")
-    return elementwise(avals, outs, params)
+    return elementwise("sort", avals, outs, params)
 
 
 @_divides(_sort.top_k_p)
