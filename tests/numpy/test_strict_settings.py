@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -75,6 +77,32 @@ def test_the_users_own_promotions_are_refused():
     refused = pytest.raises(veery.dtypes.TypePromotionError, match="no available implicit dtype promotion")
     with veery.numpy_dtype_promotion("strict"), refused:
         jnp.add(V, I[:3])
+
+
+LOWER_RANK = {
+    "bernoulli": ("less", lambda k, v, shape: veery.random.bernoulli(k, v, shape)),
+    "lognormal": ("multiply", lambda k, v, shape: veery.random.lognormal(k, v, shape)),
+    "pareto": ("true_divide", lambda k, v, shape: veery.random.pareto(k, v, shape)),
+    "randint": ("bitwise_and", lambda k, v, shape: veery.random.randint(k, shape, 0, v.astype(int))),
+    "t": ("true_divide", lambda k, v, shape: veery.random.t(k, v, shape)),
+    "truncated_normal, lower": ("maximum", lambda k, v, shape: veery.random.truncated_normal(k, v, 9.0, shape)),
+    "truncated_normal, upper": ("minimum", lambda k, v, shape: veery.random.truncated_normal(k, 0.0, v, shape)),
+    "weibull_min": ("power", lambda k, v, shape: veery.random.weibull_min(k, 1.0, v, shape)),
+}
+
+
+@pytest.mark.parametrize("name", LOWER_RANK)
+def test_parameters_of_random_numbers_of_lower_rank_are_refused(name):
+    """Where JAX refuses them."""
+    operation, sample = LOWER_RANK[name]
+    v = np.full(3, 0.5, np.float32)
+    with veery.numpy_rank_promotion("raise"):
+        for shape, parameter in (((2, 3), v[0]), ((3,), v), ((2, 3), v[None])):
+            assert (
+                veery.eval_shape(functools.partial(sample, shape=shape), veery.random.key(0), parameter).shape == shape
+            )
+        with pytest.raises(ValueError, match=f"broadcast together for {operation} on shapes"):
+            sample(veery.random.key(0), v, (2, 3))
 
 
 ON_DEVICE = jnp.asarray(X), jnp.asarray(V)

@@ -212,7 +212,11 @@ def check_rank_promotion(name: str, *args: ArrayLike) -> bool:
     Raises:
         ValueError: they do, while jax_numpy_rank_promotion is "raise".
     """
-    shapes = [np.shape(x) for x in args]
+    return check_ranks(name, *map(np.shape, args))
+
+
+def check_ranks(name: str, *shapes: tuple[int, ...]) -> bool:
+    """The same of arguments of these shapes."""
     differ = len({len(shape) for shape in shapes if shape}) > 1
     if differ and config.jax_numpy_rank_promotion != "allow":
         _rank_promotion(name, shapes)

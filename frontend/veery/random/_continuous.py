@@ -15,7 +15,7 @@ from veery._core.shapes import canonicalize_shape
 from veery.lax import _samples
 from veery.lax._placement import lays_out
 from veery.numpy import linalg
-from veery.numpy._promotion import broadcast_to, promote_dtypes_inexact, promote_shapes, to_dtype
+from veery.numpy._promotion import broadcast_to, check_ranks, promote_dtypes_inexact, promote_shapes, to_dtype
 from veery.random._keys import (
     Array,
     ArrayLike,
@@ -228,7 +228,9 @@ def pareto(
     key = check_key("pareto", key)
     dtype = float_dtype("pareto", dtype)
     check_safe("pareto", dtype, b)
-    return _pareto(key, to_dtype(b, dtype), shape=broadcast_shape("pareto", shape, b), dtype=dtype)
+    shape = broadcast_shape("pareto", shape, b)
+    check_ranks("true_divide", shape, np.shape(b))
+    return _pareto(key, to_dtype(b, dtype), shape=shape, dtype=dtype)
 
 
 @jit(static_argnames=_SHAPED)
@@ -267,7 +269,9 @@ def weibull_min(
     """
     key = check_key("weibull_min", key)
     dtype = float_dtype("weibull_min", dtype)
-    return _weibull_min(key, scale, concentration, shape=canonicalize_shape(shape), dtype=dtype)
+    shape = canonicalize_shape(shape)
+    check_ranks("power", shape, np.shape(concentration))
+    return _weibull_min(key, scale, concentration, shape=shape, dtype=dtype)
 
 
 @jit(static_argnames=_SHAPED)
@@ -343,7 +347,9 @@ def lognormal(
     key = check_key("lognormal", key)
     dtype = float_dtype("lognormal", dtype, np.inexact, "a float or complex")
     check_safe("lognormal", dtype, sigma)
-    return _lognormal(key, to_dtype(sigma, dtype), shape=broadcast_shape("lognormal", shape, sigma), dtype=dtype)
+    shape = broadcast_shape("lognormal", shape, sigma)
+    check_ranks("multiply", shape, np.shape(sigma))
+    return _lognormal(key, to_dtype(sigma, dtype), shape=shape, dtype=dtype)
 
 
 @jit(static_argnames=_SHAPED)

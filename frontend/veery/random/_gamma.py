@@ -17,7 +17,7 @@ from veery._core.shapes import canonicalize_shape
 from veery._transforms import explicit
 from veery.lax import _samples
 from veery.lax._placement import lays_out
-from veery.numpy._promotion import broadcast_to, to_dtype
+from veery.numpy._promotion import broadcast_to, check_ranks, to_dtype
 from veery.random._continuous import exponential_of, power_of, scalar
 from veery.random._keys import (
     Array,
@@ -274,7 +274,9 @@ def t(
     key = check_key("t", key)
     dtype = float_dtype("t", dtype)
     check_safe("t", dtype, df)
-    return _t(key, to_dtype(df, dtype), shape=broadcast_shape("t", shape, df), dtype=dtype)
+    shape = broadcast_shape("t", shape, df)
+    check_ranks("true_divide", np.shape(df), shape)
+    return _t(key, to_dtype(df, dtype), shape=shape, dtype=dtype)
 
 
 @jit(static_argnames=_SHAPED)

@@ -14,7 +14,7 @@ from veery._core.shapes import canonicalize_shape
 from veery.lax._compare import select_n_p
 from veery.lax._dimension import dimension_value
 from veery.lax._placement import laid_out, lays_out
-from veery.numpy._promotion import broadcast_to, ensure_arraylike, to_dtype
+from veery.numpy._promotion import broadcast_to, check_ranks, ensure_arraylike, to_dtype
 from veery.random._keys import (
     Array,
     ArrayLike,
@@ -218,6 +218,8 @@ def truncated_normal(
     key = check_key("truncated_normal", key)
     dtype = float_dtype("truncated_normal", dtype)
     shape = broadcast_shape("truncated_normal", shape, lower, upper)
+    check_ranks("maximum", np.shape(lower), shape)
+    check_ranks("minimum", np.shape(upper), shape)
     return _truncated_normal(key, to_dtype(lower, dtype), to_dtype(upper, dtype), shape=shape, dtype=dtype)
 
 
@@ -270,6 +272,7 @@ def randint(
     dtype = integer_dtype("randint", dtype)
     shape = canonicalize_shape(shape)
     check_shape("randint", shape, np.shape(minval), np.shape(maxval))
+    check_ranks("bitwise_and", np.shape(maxval), shape)
     return _randint(key, _bound(minval), _bound(maxval), shape=shape, dtype=dtype)
 
 
@@ -345,7 +348,9 @@ def bernoulli(
     dtype = dtypes.dtype_of(p)
     if not dtypes.issubdtype(dtype, np.floating):
         raise TypeError(f"bernoulli probability `p` must have a floating dtype, got {dtype}.")
-    return _bernoulli(key, to_dtype(p, dtype), shape=broadcast_shape("bernoulli", shape, p), mode=mode)
+    shape = broadcast_shape("bernoulli", shape, p)
+    check_ranks("less", shape, np.shape(p))
+    return _bernoulli(key, to_dtype(p, dtype), shape=shape, mode=mode)
 
 
 @jit(static_argnames=("shape", "mode"))
