@@ -289,6 +289,14 @@ def test_tangents_are_arrays_where_values_are():
         assert is_weak_array(t)
     assert veery.jvp(lambda x: x, (1.0,), (2.0,)) == (1.0, 2.0)
     assert type(veery.jvp(lambda x: x, (1.0,), (2.0,))[1]) is float
+    for fun in (veery.numpy.asarray, veery.numpy.array, veery.numpy.squeeze, veery.numpy.real, veery.numpy.ravel):
+        y, t = veery.jvp(fun, (1.0,), (2.0,))
+        assert is_weak_array(y)
+        assert is_weak_array(t)
+        assert (y, t) == (1.0, 2.0)
+        y, t = veery.jvp(fun, (np.float32(1),), (np.float32(2),))
+        assert isinstance(y, veery.Array) and not y.weak_type
+        assert isinstance(veery.vjp(fun, 1.0)[0], veery.Array)
     for x in (np.float32(1), np.ones((), np.float32), veery.numpy.float32(1)):
         y, t = veery.jvp(lambda x: -x, (x,), (1.0,))
         assert not y.weak_type

@@ -85,6 +85,14 @@ class Array(metaclass=_ArrayMeta):
         def __ge__(self, other: Any) -> Array: ...
 
 
+def is_array(x: Any) -> bool:
+    """Whether x is an array, and no number of Python's or NumPy's, which tracers of derivatives may stand for."""
+    if not isinstance(x, Tracer):
+        return isinstance(x, Array)
+    value = x.concrete_value() if x.is_array else x
+    return value is None or isinstance(value, ArrayImpl)
+
+
 class ArrayImpl(Array):
     """An array on a device. Immutable.
 

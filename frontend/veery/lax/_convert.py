@@ -10,11 +10,11 @@ import numpy as np
 
 from veery._core import cost, dtypes, host, source
 from veery._core.ad import NONDIFFERENTIABLE, Zero
+from veery._core.array import is_array
 from veery._core.avals import ShapedArray, aval_of, check_operand
 from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery._core.shapes import concrete_int
-from veery._core.trace import Tracer
 from veery.lax import _fill, _shape
 from veery.lax._declare import FLOAT, check_dtype
 from veery.lax._operands import Array, ArrayLike, apply
@@ -90,7 +90,7 @@ def convert(operand: ArrayLike, new_dtype: Any = None, weak_type: bool = False) 
     aval = check_operand("convert_element_type", 0, operand)
     assert isinstance(aval, ShapedArray)
     new_dtype = aval.dtype if new_dtype is None else new_dtype
-    if aval.dtype == new_dtype and aval.weak_type == weak_type and isinstance(operand, (_shape.Array, Tracer)):
+    if aval.dtype == new_dtype and aval.weak_type == weak_type and is_array(operand):
         return operand
     _check_conversion(aval.dtype, new_dtype)
     if aval.dtype == dtypes.float0:

@@ -12,7 +12,7 @@ import numpy as np
 
 from veery._core import cost, dtypes, host
 from veery._core.ad import LINEAR, NONDIFFERENTIABLE, Zero, instantiate_zeros, is_undefined_primal
-from veery._core.array import Array
+from veery._core.array import Array, is_array
 from veery._core.avals import Shape, ShapedArray, aval_of, check_operand
 from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
@@ -248,7 +248,7 @@ def reshape(
                 f"{np.shape(operand)}."
             )
         operand = transpose(operand, dims)
-    if isinstance(operand, Array) and np.shape(operand) == new_sizes:
+    if is_array(operand) and np.shape(operand) == new_sizes:
         return operand
     return reshape_p.bind(operand, new_sizes=new_sizes, dimensions=None)
 

@@ -112,7 +112,7 @@ def _array(object: Any, dtype: Any) -> Array:
         object = object.__jax_array__()
         target = dtypes.dtype_of(object) if target is None else target  # not weak, as in JAX
     if isinstance(object, (ArrayImpl, Tracer)):
-        return object if target is None else _cast(object, target)
+        return lax._convert.convert(object, target, target is None and dtypes.is_weakly_typed(object))
     if dtypes.is_python_scalar(object):
         return _from_scalar(object, target)
     if isinstance(object, (list, tuple)):
@@ -129,19 +129,6 @@ def _copied(x: Array) -> Array:
     if isinstance(x, Tracer) or x._buffer.device is None or x.device.platform != "cpu":
         return lax._shape.copy(x)
     return _dispatch.put(x.to_numpy(), x.aval, x.device if x.committed else None)
-
-
-def _cast(x: Array, dtype: Any) -> Array:
-    aval = x.aval
-    if dtypes.issubdtype(aval.dtype, np.complexfloating) and not dtypes.issubdtype(dtype, np.complexfloating):
-        warnings.warn(
-            "Casting complex values to real discards the imaginary part",
-            np.exceptions.ComplexWarning,
-            stacklevel=source.user_stacklevel(),
-        )
-    if aval.dtype == dtype and not aval.weak_type:
-        return x
-    return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=False)
 
 
 def _numpy_view(object: Any) -> np.ndarray:
