@@ -162,8 +162,12 @@ def devices(platform: str | None = None) -> list[Device]:
         found = plugins()
         if found.is_platform(platform):
             return [*found.devices(platform)]
+        here = [name for name in _OF_IREE if _platform(name)]
         known = ", ".join([*_OF_IREE, *found.platforms()])
-        raise DeviceUnavailableError(f"Unknown backend {platform!r}; veery knows {known}")
+        raise DeviceUnavailableError(
+            f"Unknown backend {platform}. Available backends are {here}. veery knows {known}, and those of PJRT "
+            f"plugins, which {found.VARIABLE}={platform}=/path/of/the/plugin.so names."
+        )
     return _platform(platform) or _missing(platform, _absent.get(platform, "no device"))
 
 

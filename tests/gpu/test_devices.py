@@ -113,5 +113,9 @@ def test_absent_platforms_say_what_was_looked_for() -> None:
             RuntimeError, match=f"Unknown backend: no {platform} device on this machine: looked for .*{library}.*: ."
         ):
             veery.devices(platform)
-    with pytest.raises(RuntimeError, match="Unknown backend 'tpuu'; veery knows cpu, vulkan, cuda"):
-        veery.devices("tpuu")
+    for other in ("tpuu", "rocm", "metal"):
+        said = rf"Unknown backend {other}. Available backends are \['cpu'.*\]. veery knows cpu, vulkan.*{other}=/path"
+        with pytest.raises(RuntimeError, match=said):
+            veery.devices(other)
+        with pytest.raises(ValueError, match=f"platform name string like 'cpu' or 'gpu', got: '{other}'"):
+            veery.config.update("jax_default_device", other)
