@@ -21,6 +21,7 @@ from veery_lowering.compiler import positions
 from veery_lowering.compiler.elements import compute_elements
 from veery_lowering.errors import Rejected
 from veery_lowering.mlir import ir, maker, operations, sizes
+from veery_lowering.targets.cuda import CUDA
 from veery_lowering.targets.fusion import DATA_TILING, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
 from veery_lowering.targets.target import COMMON_FLAGS, Product
 from veery_lowering.targets.tiling import gains_from_tiling
@@ -176,7 +177,9 @@ def _product(op: Any) -> tuple[Product, bool]:
 
 def _form_regions(flags: Sequence[str]) -> list[str]:
     """Passes after which each operation is in a region that becomes a dispatch."""
-    multi_use = str(NO_MULTI_USE_FUSION not in flags).lower()
+    # Of what is read several times a GPU's workgroups would read what others have not written: there only what is
+    # elementwise is fused, by another pass.
+    multi_use = str(NO_MULTI_USE_FUSION not in flags and CUDA not in flags).lower()
     aggressive = str(NO_AGGRESSIVE_FUSION not in flags).lower()
     options = "fuse-broadcast-ops=true fuse-multi-reduction=false fuse-truncate-ops=true intra-dispatch=true"
     return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,21 @@ def most_trips(loop: Any) -> float:
 
 def trips_of(loop: Any) -> int | None:
     """The trips of a loop that counts from one known integer to another; None for other loops."""
+    counter = counter_of(loop)
+    return None if counter is None else counter.trips
+
+
+class Counter(NamedTuple):
+    """The number that a loop counts with: which of its carries, where it begins, what a trip adds, how often."""
+
+    place: int
+    first: int
+    step: int
+    trips: int
+
+
+def counter_of(loop: Any) -> Counter | None:
+    """The counter of a loop that counts from one known integer to another; None for other loops."""
     condition, body = (region.blocks[0] for region in loop.regions)
     (goes_on,) = terminator(condition).operands
     if maker(goes_on) != "stablehlo.compare" or hlo.direction_of(goes_on.owner) != "LT":
@@ -36,7 +51,8 @@ def trips_of(loop: Any) -> int | None:
         return None
     first, last = (int(number) for number in numbers if number is not None)
     trips = max(0, math.ceil((last - first) / step))
-    return trips if first + trips * step <= np.iinfo(hlo.dtype_of(end)).max else None
+    fits = first + trips * step <= np.iinfo(hlo.dtype_of(end)).max
+    return Counter(places[0], first, step, trips) if fits else None
 
 
 def _step(body: Any, place: int) -> int | None:
@@ -58,7 +74,7 @@ class LoopInParts:
 
     def __init__(self, loop: Any, trips: int) -> None:
         self._loop = loop
-        condition, body = (_function(region.blocks[0]) for region in loop.regions)
+        condition, body = (function_of(region.blocks[0]) for region in loop.regions)
 
         def part(*values: Value) -> list[Value]:
             *state, goes_on = values
@@ -89,7 +105,7 @@ class LoopInParts:
         self._results[0].owner.erase()
 
 
-def _function(block: Any) -> Callable[[Sequence[Value]], list[Value]]:
+def function_of(block: Any) -> Callable[[Sequence[Value]], list[Value]]:
     """A function that writes the operations of a block where it is called, and returns what the block does."""
 
     def write(arguments: Sequence[Value]) -> list[Value]:

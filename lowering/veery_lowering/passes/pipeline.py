@@ -65,6 +65,7 @@ from veery_lowering.passes.stablehlo.stages import reduce_in_stages
 from veery_lowering.passes.stablehlo.strides import compute_strided
 from veery_lowering.passes.stablehlo.tallies import reduce_scatters
 from veery_lowering.passes.stablehlo.terms import write_terms_out
+from veery_lowering.passes.stablehlo.trips import join_trips
 from veery_lowering.passes.stablehlo.updates import part_updates
 from veery_lowering.passes.stablehlo.wholes import complete_products
 from veery_lowering.passes.stablehlo.widened import compute_widened
@@ -217,6 +218,10 @@ PASSES = (
     Pass(
         Stage.SIMPLIFIED, fuse_loops, "a trip of a loop costs a dispatch",
         lambda s: s.fusion is Fusion.FULL and _by_iree(s), lambda s: (s.backend,), about="while",
+    ),
+    Pass(
+        Stage.SIMPLIFIED, join_trips, "each trip of a loop is submitted by itself",
+        lambda s: s.backend == "cuda" and s.fusion is Fusion.FULL, about="while",
     ),
     Pass(
         Stage.SIMPLIFIED, fuse_pieces, "each reduction, product and join is a dispatch, however small",

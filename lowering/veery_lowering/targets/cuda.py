@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
+from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION
 from veery_lowering.targets.target import COMMON_FLAGS, Flags, Target
 
+CUDA = "--iree-hal-target-device=cuda"
 _DEFAULT_CHIP = "sm_80"
 # sm_90 is in the compiler's help and fails for every module (`missing GPU target in #hal.executable.target`).
 _CHIPS = frozenset("sm_75 sm_80 sm_86 sm_89 turing ampere ada".split())
@@ -15,6 +16,5 @@ def target(chip: str) -> Target:
     chip = chip or _DEFAULT_CHIP
     if chip not in _CHIPS:
         raise ValueError(f"compile: unknown CUDA architecture {chip!r}; known are {', '.join(sorted(_CHIPS))}")
-    device = "--iree-hal-target-device=cuda", f"--iree-cuda-target={chip}"
-    flags: Flags = (*COMMON_FLAGS, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION, *device)
+    flags: Flags = (*COMMON_FLAGS, NO_AGGRESSIVE_FUSION, CUDA, f"--iree-cuda-target={chip}")
     return Target(f"cuda:{chip}", "cuda", lambda traits: [flags])

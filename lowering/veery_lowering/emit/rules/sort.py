@@ -121,9 +121,7 @@ def _counted(operands: Sequence[Value], keys: Sequence[Value], shape: Sequence[i
         place = hlo.add(place, hlo.broadcast_in_dim(first, flat, (0,)))
     # Of numbers alone: IREE cannot compile scatters of all types.
     count = flat[0] * length
-    index, numbers = hlo.optimization_barrier(
-        [hlo.reshape(place, (count, 1), flat), hlo.constant(np.arange(count, dtype=np.int32)[:, None])]
-    )
+    index, numbers = hlo.optimization_barrier([hlo.reshape(place, (count, 1), flat), hlo.iota(np.int32, (count, 1), 0)])
     (taken,) = hlo.scatter(
         [hlo.full(0, (count, 1), np.int32)], index, [numbers], lambda old, new: [new],
         update_window_dims=(1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,), index_vector_dim=1,
