@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from veery_lowering.mlir import context, ir
-from veery_lowering.passes.vm.queues import free_no_parts, keep_to_first_queue, record_anew
+from veery_lowering.passes.vm.queues import free_no_parts, keep_to_first_queue, record_anew, wait_for_no_memory
 
 MODULE = """
 vm.module public @program {
@@ -74,3 +74,50 @@ def test_what_may_be_a_part_is_left_to_its_references():
     own, part = _changed(free_no_parts, FREEING)
     assert own == "%arg0, %c-1, %arg1, %arg1, %arg3, %zero"
     assert part == "%arg0, %c-1, %arg1, %arg2, %zero"
+
+
+WAITING = """
+vm.module public @program {
+  vm.import private @hal.fence.create(%d: !vm.ref<!hal.device>, %f: i64) -> !vm.ref<!hal.fence>
+  vm.import private @hal.device.queue.alloca(%d: !vm.ref<!hal.device>, %affinity: i64, %w: !vm.ref<!hal.fence>,
+    %s: !vm.ref<!hal.fence>, %p: i64, %m: i32, %u: i32, %n: i64, %f: i64) -> !vm.ref<!hal.buffer>
+  vm.import private @hal.device.queue.execute(%d: !vm.ref<!hal.device>, %affinity: i64, %w: !vm.ref<!hal.fence>,
+    %s: !vm.ref<!hal.fence>, %b: !vm.ref<!hal.buffer>)
+  vm.import private @hal.device.queue.dealloca(%d: !vm.ref<!hal.device>, %affinity: i64, %w: !vm.ref<!hal.fence>,
+    %s: !vm.ref<!hal.fence>, %b: !vm.ref<!hal.buffer>, %f: i64)
+  vm.func @main(%d: !vm.ref<!hal.device>, %start: !vm.ref<!hal.fence>, %end: !vm.ref<!hal.fence>) {
+    %any = vm.const.i64 -1
+    %o = vm.const.i64.zero
+    %k = vm.const.i32.zero
+    %there = vm.call @hal.fence.create(%d, %o) : (!vm.ref<!hal.device>, i64) -> !vm.ref<!hal.fence>
+    %x = vm.call @hal.device.queue.alloca(%d, %any, %start, %there, %o, %k, %k, %o, %o) : (!vm.ref<!hal.device>, i64,
+      !vm.ref<!hal.fence>, !vm.ref<!hal.fence>, i64, i32, i32, i64, i64) -> !vm.ref<!hal.buffer>
+    %first = vm.call @hal.fence.create(%d, %o) : (!vm.ref<!hal.device>, i64) -> !vm.ref<!hal.fence>
+    vm.call @hal.device.queue.execute(%d, %any, %there, %first, %x)
+      : (!vm.ref<!hal.device>, i64, !vm.ref<!hal.fence>, !vm.ref<!hal.fence>, !vm.ref<!hal.buffer>) -> ()
+    %freed = vm.call @hal.fence.create(%d, %o) : (!vm.ref<!hal.device>, i64) -> !vm.ref<!hal.fence>
+    vm.call @hal.device.queue.dealloca(%d, %any, %first, %freed, %x, %o)
+      : (!vm.ref<!hal.device>, i64, !vm.ref<!hal.fence>, !vm.ref<!hal.fence>, !vm.ref<!hal.buffer>, i64) -> ()
+    %second = vm.call @hal.fence.create(%d, %o) : (!vm.ref<!hal.device>, i64) -> !vm.ref<!hal.fence>
+    vm.call @hal.device.queue.execute(%d, %any, %freed, %second, %x)
+      : (!vm.ref<!hal.device>, i64, !vm.ref<!hal.fence>, !vm.ref<!hal.fence>, !vm.ref<!hal.buffer>) -> ()
+    vm.call @hal.device.queue.dealloca(%d, %any, %second, %end, %x, %o)
+      : (!vm.ref<!hal.device>, i64, !vm.ref<!hal.fence>, !vm.ref<!hal.fence>, !vm.ref<!hal.buffer>, i64) -> ()
+    vm.return
+  }
+}
+"""
+
+
+def test_work_waits_for_work_alone():
+    """Memory for nothing, and nobody for memory."""
+    _, asked, _, one, _, _, two = _changed(wait_for_no_memory, WAITING)
+    assert asked.split(", ")[2].startswith("%null")
+    assert one.split(", ")[2:4] == ["%arg1", "%ref_2"] and two.split(", ")[2:4] == ["%ref_2", "%arg2"]
+
+
+def test_memory_behind_two_fences_is_waited_for_by_the_queue():
+    """Where the one fence is an argument as well as the other."""
+    source = FREEING.replace("%origin = vm.const.i64 1", "%origin = vm.const.i64.zero")
+    found = _changed(wait_for_no_memory, source)
+    assert len(found) == 2 and all(len(each.split(", ")) == 5 for each in found)

@@ -67,12 +67,13 @@ from veery_lowering.passes.stablehlo.tallies import reduce_scatters
 from veery_lowering.passes.stablehlo.terms import write_terms_out
 from veery_lowering.passes.stablehlo.trips import join_trips
 from veery_lowering.passes.stablehlo.updates import part_updates
+from veery_lowering.passes.stablehlo.warps import fill_warps
 from veery_lowering.passes.stablehlo.wholes import complete_products
 from veery_lowering.passes.stablehlo.widened import compute_widened
 from veery_lowering.passes.vm.allocation import allocate_memory
 from veery_lowering.passes.vm.branches import separate
 from veery_lowering.passes.vm.dispatches import refuse_wide_dispatches
-from veery_lowering.passes.vm.queues import free_no_parts, keep_to_first_queue, record_anew
+from veery_lowering.passes.vm.queues import free_no_parts, keep_to_first_queue, record_anew, wait_for_no_memory
 
 
 class Stage(Enum):
@@ -263,6 +264,10 @@ PASSES = (
         about="reduce dot_general",
     ),
     Pass(
+        Stage.SIMPLIFIED, fill_warps, "one thread reduces what no warp divides",
+        lambda s: s.backend == "cuda" and not _each_apart(s), about="reduce",
+    ),
+    Pass(
         Stage.SIMPLIFIED, part_columns, "workgroups that have rows reduce all columns, each of them",
         lambda s: s.backend == "cpu", about="reduce",
     ),
@@ -311,6 +316,10 @@ PASSES = (
     Pass(
         Stage.CODE, free_no_parts, "what a loop carried is given back though it is a part of an allocation",
         lambda s: s.branches and s.backend != "cpu",
+    ),
+    Pass(
+        Stage.CODE, wait_for_no_memory, "the host waits for what memory is asked for, or freed, behind",
+        lambda s: s.backend == "cuda",
     ),
     Pass(
         Stage.CODE, allocate_memory, "IREE's pool of memory loses slabs",

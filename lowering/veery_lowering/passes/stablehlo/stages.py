@@ -26,6 +26,10 @@ _LEAST = 1 << 19  # elements: of fewer, another dispatch costs more than it brin
 _FEW = 16  # results: of more, IREE has workgroups enough
 _FEWEST, _MOST = 8, 4096  # parts
 _SHORT = 512  # elements, that each part has at least
+_FEW_FOR_CUDA, _LEAST_FOR_CUDA = (
+    64,
+    1 << 12,
+)  # results, and elements of each; a single one is for whole warps (warps.py)
 # Of these a value may be combined with itself, so that it does not matter how often the first one is.
 _SELECTIONS: dict[str, Callable[[Value, Value], Value]] = {
     "maximum": hlo.maximum,
@@ -41,7 +45,7 @@ def reduce_in_stages(module: ir.Module, backend: str) -> None:
     divide_product = functools.partial(_divide_product, whole=backend == "cuda")
     rewrites: dict[str, Callable[[Any], None]] = {
         "stablehlo.dot_general": divide_product,
-        "stablehlo.reduce": _divide_reduction,
+        "stablehlo.reduce": functools.partial(_divide_reduction, backend=backend),
     }
     for op in [op for op in operations(module.operation) if op.name in rewrites]:
         with op.location, ir.InsertionPoint(op):
@@ -69,7 +73,7 @@ def _divide_product(op: Any, whole: bool) -> None:
         op.erase()
 
 
-def _divide_reduction(op: Any) -> None:
+def _divide_reduction(op: Any, backend: str) -> None:
     if len(op.results) != 1:
         return
     x, init = op.operands
@@ -77,7 +81,9 @@ def _divide_reduction(op: Any) -> None:
     shape = hlo.shape_of(x)
     kept = [n for axis, n in enumerate(shape) if axis not in axes]
     names = [base_name(each.operation.name) for each in op.regions[0].blocks[0].operations]
-    if not _is_long(shape) or math.prod(kept) > _FEW or names[1:] != ["return"]:
+    if not all(map(is_static, shape)) or not _pays(math.prod(shape), math.prod(kept), backend):
+        return
+    if names[1:] != ["return"]:
         return
     if names[0] in _SELECTIONS:
         combine, first = _SELECTIONS[names[0]], init
@@ -90,6 +96,13 @@ def _divide_reduction(op: Any) -> None:
     if total is not None:
         op.results[0].replace_all_uses_with(total)
         op.erase()
+
+
+def _pays(count: int, results: int, backend: str) -> bool:
+    """Whether workgroups, or threads of a GPU, have too much of a reduction each."""
+    if backend == "cuda" and 1 < results <= _FEW_FOR_CUDA and count >= results * _LEAST_FOR_CUDA:
+        return True
+    return count >= _LEAST and results <= _FEW
 
 
 def _is_long(shape: Sequence[Any]) -> bool:

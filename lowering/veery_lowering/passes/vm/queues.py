@@ -15,6 +15,11 @@ Memory of loops. Problem: IREE 3.13 gives back the memory of what a loop or a br
 of an allocation. Vulkan's driver refuses that ("queue_dealloca buffer was not returned by Vulkan queue_alloca"), and
 CUDA's takes it for the whole allocation. Fix: such memory is left to its last reference.
 
+Waiting. Problem: IREE 3.13's driver for CUDA waits on the host until what memory is asked for behind, or given back
+behind, has been computed: a call returned when its arguments were there, and when it was done, and two dispatches took
+80 us, one 45. Example: any program with a temporary. Fix: in programs without branches memory is asked for at once,
+which the driver does in the order of its one stream, and left to its last reference.
+
 Test: tests/gpu/test_programs.py.
 """
 
@@ -30,7 +35,9 @@ _MODE, _ONE_SHOT = 1, 1  # the operand that says how often commands will run, as
 # What records or submits work, and which operand is the set of queues to choose from.
 _RECORDS = "hal.command_buffer.create"
 _SUBMITS = "hal.device.queue."
+_ALLOCATES = "hal.device.queue.alloca"
 _FREES = "hal.device.queue.dealloca"
+_MAKES = "hal.fence.create"
 _WAITS = "hal.device.queue.barrier"
 _IMPORT = (
     f"vm.import private @{_WAITS}(%device : !vm.ref<!hal.device>, %queue_affinity : i64, "
@@ -66,15 +73,90 @@ def free_no_parts(module: ir.Module) -> bool:
     """Have a VM module free nothing whose origin is not known, in place; whether there was anything to change."""
     freed = [op for op in operations(module.operation) if callee(op) == _FREES and not _is_own(op)]
     for op in freed:
-        device, affinity, wait, signal, _, _ = op.operands
-        with op.location, ir.InsertionPoint(op):
-            none = ir.Operation.create("vm.const.i64.zero", [affinity.type]).result
-            call(_WAITS, [], [device, affinity, wait, signal, none])
-        op.erase()
-    if freed:
+        _leave(op)
+    _import_barrier(module, freed)
+    return bool(freed)
+
+
+def wait_for_no_memory(module: ir.Module) -> bool:
+    """Have functions without branches ask for memory, and leave it, without waiting; whether any did."""
+    changed, left = False, []
+    for block in _straight(module):
+        for op in [op for op in block.operations if callee(op) in (_ALLOCATES, _FREES)]:
+            changed = True
+            if callee(op) == _ALLOCATES:
+                _ask_at_once(op)
+            elif not _pass_on(op):
+                left.append(op)
+    for op in left:
+        _leave(op)
+    _import_barrier(module, left)
+    return changed
+
+
+def _straight(module: ir.Module) -> list[Any]:
+    """The blocks of functions that have one."""
+    (program,) = module.body.operations
+    functions = [op for op in program.regions[0].blocks[0].operations if op.operation.name == "vm.func"]
+    return [op.regions[0].blocks[0] for op in functions if len(list(op.regions[0].blocks)) == 1]
+
+
+def _ask_at_once(alloca: Any) -> None:
+    """Ask for memory behind nothing; what waited for it waits for what that was behind."""
+    wait, signal = alloca.operands[2], alloca.operands[3]
+    if _is_null(wait):
+        return
+    _replace(signal, wait, alloca)
+    with alloca.location, ir.InsertionPoint(alloca):
+        alloca.operands[2] = ir.Operation.create("vm.const.ref.zero", [wait.type]).result
+
+
+def _pass_on(dealloca: Any) -> bool:
+    """Leave memory to its last reference, and have what is behind that wait for what it was behind; whether it can."""
+    wait, signal = dealloca.operands[2], dealloca.operands[3]
+    if _is_made(signal) and _is_before(wait, signal):
+        _replace(signal, wait, dealloca)
+    elif isinstance(signal.owner, ir.Block) and _is_made(wait):
+        _replace(wait, signal, dealloca)
+    else:
+        return False
+    dealloca.erase()
+    return True
+
+
+def _leave(dealloca: Any) -> None:
+    """Leave memory to its last reference."""
+    device, affinity, wait, signal, _, _ = dealloca.operands
+    with dealloca.location, ir.InsertionPoint(dealloca):
+        none = ir.Operation.create("vm.const.i64.zero", [affinity.type]).result
+        call(_WAITS, [], [device, affinity, wait, signal, none])
+    dealloca.erase()
+
+
+def _import_barrier(module: ir.Module, used: list[Any]) -> None:
+    if used:
         (program,) = module.body.operations
         add_import(program, _IMPORT)
-    return bool(freed)
+
+
+def _is_null(x: Any) -> bool:
+    return not isinstance(x.owner, ir.Block) and x.owner.name == "vm.const.ref.zero"
+
+
+def _is_made(fence: Any) -> bool:
+    return not isinstance(fence.owner, ir.Block) and callee(fence.owner) == _MAKES
+
+
+def _is_before(x: Any, made: Any) -> bool:
+    """Whether a value is there when another one is made."""
+    return isinstance(x.owner, ir.Block) or x.owner.operation.is_before_in_block(made.owner.operation)
+
+
+def _replace(fence: Any, other: Any, but: Any) -> None:
+    """Put another fence in the place of one, but for one operation's."""
+    for use in list(fence.uses):
+        if use.owner != but:
+            use.owner.operands[use.operand_number] = other
 
 
 def _is_own(dealloca: Any) -> bool:
