@@ -35,7 +35,9 @@ def _events(recorder: Recorder) -> Iterator[dict[str, Any]]:
     for track, tid in tids.items():
         args = {"name": track.thread}
         yield {"ph": "M", "pid": pids[track.process], "tid": tid, "name": "thread_name", "args": args}
-    slices, begins, ends = [], [], []
+    slices: list[dict[str, Any]] = []
+    begins: list[dict[str, Any]] = []
+    ends: list[dict[str, Any]] = []
     for event in events:
         begin, duration = (event.begin - recorder.begin) / 1e3, (event.end - event.begin) / 1e3  # microseconds
         place = {"pid": pids[event.track.process], "tid": tids[event.track], "ts": begin}
