@@ -58,6 +58,21 @@ def test_kernels_compute_what_loops_do() -> None:
         assert all(veery.tree.leaves(same))  # what they write by rows is no argument
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_loops_of_constants_of_which_one_result_is_read_on(reverse: bool) -> None:
+    """IREE runs such a kernel twice, and takes its first result for the second."""
+
+    @veery.jit
+    def sums() -> Any:
+        start = jnp.zeros(()), jnp.ones(())
+        (total, _), ones = lax.scan(lambda c, x: ((c[0] + x, c[1]), c[1]), start, jnp.ones(3), reverse=reverse)
+        return 1 + total, ones
+
+    total, ones = sums()
+    assert float(total) == 4
+    np.testing.assert_array_equal(ones, np.ones(3))
+
+
 def test_integers_and_orders_that_a_loop_draws() -> None:
     drawn = lambda key: (veery.random.randint(key, (5,), -3, 9), veery.random.permutation(key, 7))
     keys = veery.random.split(veery.random.key(3), 4)

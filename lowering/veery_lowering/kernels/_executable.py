@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Lines, Unfit
 from veery_lowering.kernels._bindings import Binding, bindings
@@ -14,6 +16,10 @@ from veery_lowering.mlir import ir
 
 # How IREE compiles a shader that is written out: as it is.
 _SHADER = "#iree_gpu.spirv_pipeline<BaseLowering>"
+
+# What a dispatch of several results is given that reads nothing: IREE 3.13 would run it again where it copies a result,
+# and take the first one of that run for whichever it was.
+_UNREAD = Buffer("%unread", np.dtype("float32"), 1)
 
 
 class Executable:
@@ -41,7 +47,8 @@ class Executable:
         group: int = 0,
     ) -> None:
         self.out, self.inputs, self.workgroups, self.scratch, self.group = out, inputs, workgroups, scratch, group
-        self.taken, self.made = bindings(inputs.values()), bindings(outputs)
+        self.taken = bindings(inputs.values() or [_UNREAD] * (len(outputs) > 1))
+        self.made = bindings(outputs)
         if not group:
             self.join(MOST_BINDINGS)
         elif self._count > MOST_BINDINGS:
@@ -71,6 +78,8 @@ class Executable:
             types = list(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).results)
             with ir.InsertionPoint(before):
                 values = {buffer: packed(value, (buffer.length,)) for value, buffer in self.inputs.items()}
+                if any(_UNREAD in binding.buffers for binding in self.taken):
+                    values[_UNREAD] = hlo.full(0, (_UNREAD.size,), _UNREAD.dtype)
                 given = [binding.joined(values) for binding in self.taken]
                 for binding, made in zip(self.made, hlo.call(name, given, types)):
                     for buffer, part in binding.parts(made):
