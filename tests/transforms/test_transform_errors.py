@@ -177,3 +177,11 @@ def test_tangents_of_integers_that_a_rule_gives():
     wrong = np.zeros((), veery.float0)
     (_, total), (tangent, _) = veery.jvp(first, (V3,), (V3,))
     assert (float(total), tangent.dtype) == (3.0, veery.float0)
+
+
+@pytest.mark.parametrize("x", [1, 1j])
+def test_jacfwd_of_what_is_not_real(x):
+    with raises(
+        TypeError, "jacfwd requires real-valued inputs .* but got (int|complex).* or integer inputs, use jax.jvp"
+    ):
+        veery.jacfwd(lambda x: x)(x)

@@ -444,17 +444,18 @@ def _check_gradient_input(x: Any, holomorphic: bool, allow_int: bool, name: str)
         return
     if dtypes.issubdtype(aval.dtype, dtypes.extended):
         raise TypeError(f"{name} with input element type {aval.dtype.name}")
-    if not dtypes.issubdtype(aval.dtype, np.inexact) and not allow_int:
+    if name == "jacfwd":
+        if not dtypes.issubdtype(aval.dtype, np.floating):
+            raise TypeError(
+                f"{name} requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but got "
+                f"{aval.dtype.name}. For holomorphic differentiation, pass holomorphic=True. For differentiation of "
+                "non-holomorphic functions involving complex inputs or integer inputs, use jax.jvp directly."
+            )
+    elif not dtypes.issubdtype(aval.dtype, np.inexact) and not allow_int:
         raise TypeError(
             f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype of np.inexact), but got "
             f"{aval.dtype.name}. If you want to use Boolean- or integer-valued inputs, use vjp or set allow_int to "
             "True."
-        )
-    if dtypes.issubdtype(aval.dtype, np.complexfloating) and name == "jacfwd":
-        raise TypeError(
-            f"{name} requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but got "
-            f"{aval.dtype.name}. For holomorphic differentiation, pass holomorphic=True. For differentiation of "
-            "non-holomorphic functions involving complex inputs, use jax.jvp directly."
         )
 
 

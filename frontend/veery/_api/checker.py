@@ -61,7 +61,7 @@ class Checker:
             _check_index(self, eqn, operands, failure)
         if DivisionByZeroError in self.enabled and "division" in checks:
             failed = _any(_compared("eq", operands[1], 0))
-            self.add(failure, eqn, Site(DivisionByZeroError, lambda _: "division by zero."), failed, [])
+            self.add(failure, eqn, Site(DivisionByZeroError, lambda _: "division by zero"), failed, [])
         out = eqn.primitive.bind(*operands, **eqn.params)
         outs = list(out) if eqn.primitive.multiple_results else [out]
         if NaNError in self.enabled and "nan" in checks:
