@@ -36,6 +36,7 @@ __all__ = [
     "ir",
     "maker",
     "operations",
+    "pass_manager",
     "sizes",
     "terminator",
 ]
@@ -84,6 +85,20 @@ def context() -> Iterator[ir.Context]:
             yield current
     finally:
         _local.depth = depth
+
+
+def pass_manager(context: ir.Context, passes: str) -> PassManager:
+    """A pass manager, which this thread keeps as long as it is asked for those of the context.
+
+    Passes that rewrite collect the patterns of all operations when their manager is first run: 1 ms for `x + 1`.
+    """
+    kept: tuple[ir.Context | None, dict[str, PassManager]] = getattr(_local, "managers", (None, {}))
+    if kept[0] is not context:
+        kept = _local.managers = context, {}
+    managers = kept[1]
+    if passes not in managers:
+        managers[passes] = PassManager.parse(passes, context)
+    return managers[passes]
 
 
 def bytecode(module: ir.Module) -> bytes:

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-from veery_lowering.mlir import PassManager, ir
+from veery_lowering.mlir import ir, pass_manager
 
 
 def inlined(module: ir.Module, change: Callable[[Any], Any], before: Callable[[Any], Any] = lambda _: None) -> bytes:
@@ -14,11 +14,15 @@ def inlined(module: ir.Module, change: Callable[[Any], Any], before: Callable[[A
     `change` may then change; `before` changes it as soon as the calls are gone.
     """
     copy = module.operation.clone()
+
+    def run(passes: str) -> None:
+        pass_manager(module.context, f"builtin.module({passes})").run(copy)
+
     try:
         with module.context, ir.Location.unknown():  # this thread's may be another by now
-            PassManager.parse("builtin.module(inline)").run(copy)
+            run(_INLINE if len(module.body.operations) > 1 else _CANONICAL)
             before(copy)
-            PassManager.parse(f"builtin.module({_SIMPLIFY})").run(copy)
+            run(_SIMPLIFY)
             change(copy)
         stream = io.BytesIO()
         copy.write_bytecode(stream)
@@ -27,6 +31,9 @@ def inlined(module: ir.Module, change: Callable[[Any], Any], before: Callable[[A
         copy.erase()
 
 
+# What the inliner does to each function, for which it collects patterns every time.
+_CANONICAL = "func.func(canonicalize)"
+_INLINE = "inline"
 _SIMPLIFY = "cse,func.func(iree-stablehlo-canonicalize)"
 # To be run where the compiler runs, before it. IREE's conversion to linalg moves elementwise operations before the
 # reshapes that they alone read, and moves the wrong ones: "failed to legalize operation 'stablehlo.compare'", of
