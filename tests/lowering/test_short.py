@@ -14,7 +14,7 @@ from veery import experimental, lax, numpy as jnp
 from veery_lowering.compiler import compile as compilation, isolation, sessions, short
 from veery_lowering.compiler.managers import Managers
 from veery_lowering.errors import CompileError
-from veery_lowering.targets import Traits, cpu, resolve
+from veery_lowering.targets import Traits, cpu, fusion, resolve
 
 pytestmark = pytest.mark.skipif(
     (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="there it is that machine's alone"
@@ -223,3 +223,10 @@ def test_invalid_modules_are_refused(step: str, monkeypatch: pytest.MonkeyPatch)
     program, diagnostics = sessions.run_pipeline(module, FLAGS, shortly=True)
     assert broken and program is None
     assert diagnostics[-1].severity == sessions.UNFIT
+
+
+def test_what_data_tiling_decides_on_has_its_passes() -> None:
+    """Which programs without it are spared; that those with it are the same is shown above."""
+    tiled, plain = short._configure((fusion.DATA_TILING,)), short._configure(())
+    assert "encoding" in str(tiled) and "encoding" not in str(plain)
+    assert [passes.replace(short._TILED, "") for passes in tiled] == plain

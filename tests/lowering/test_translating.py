@@ -83,3 +83,22 @@ def test_what_is_not_known_is_left_to_iree() -> None:
     assert translating.passes_of(function, True) is None
     function.attributes = {}
     assert translating.passes_of(function, True) is None
+
+
+def test_paddings_have_their_passes() -> None:
+    """Which others are spared: that the code is the same is shown above."""
+
+    class Operation:
+        name, attributes = "tensor.pad", dict[str, str]()
+
+    class Function(Operation):
+        attributes = {"translation_info": "#iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<Default>>"}
+
+        def walk(self, visit: Any) -> None:
+            visit(Operation)
+
+    padded = translating.passes_of(Function(), True)
+    Operation.name = "tensor.empty"
+    plain = translating.passes_of(Function(), True)
+    assert padded is not None and translating._PADS in padded
+    assert plain == padded.replace(f",{translating._PADS}", "") != padded

@@ -29,6 +29,7 @@ from veery_lowering.compiler.places import pass_places, show_places
 from veery_lowering.compiler.translating import RunOn, translate
 from veery_lowering.mlir import ir
 from veery_lowering.store.cache import DiskCache
+from veery_lowering.targets.fusion import DATA_TILING
 
 _CLEAN = "canonicalize,cse"
 # Of modules that have globals, which large constants become.
@@ -100,6 +101,8 @@ def _operands(clean: _CleanUps) -> list[str]:
     return [f"{_STREAM}pack-dispatch-operands,{clean.of(_CLEAN)},{_STREAM}fold-uniform-operands"]
 
 
+# What data tiling decides on, which programs without it have nothing of.
+_TILED = ",iree-codegen-materialize-device-encoding,iree-codegen-cpu-propagate-data-layout"
 # IREE's configuration pipeline, but for what looks for tuning by its users: it loads the dialects of all GPUs.
 _CONFIGURE = [
     f"{_HAL}materialize-interfaces,{_HAL}prune-executables",
@@ -107,13 +110,17 @@ _CONFIGURE = [
     "func.func(iree-codegen-type-propagation,iree-codegen-bubble-up-ordinal-ops"
     ",iree-codegen-bufferize-copy-only-dispatches,iree-codegen-decompose-softmax{use-fusion=true}"
     ",iree-linalg-ext-convert-attention-to-online-attention"
-    ",iree-codegen-materialize-device-encoding,iree-codegen-cpu-propagate-data-layout"
-    ",iree-codegen-rematerialize-parallel-ops,iree-codegen-insert-batch-dim-for-batchless-conv"
+    f"{_TILED},iree-codegen-rematerialize-parallel-ops,iree-codegen-insert-batch-dim-for-batchless-conv"
     ",iree-llvmcpu-expand-f16-op-to-f32,iree-convert-accgemm-to-gemm"
     ",iree-codegen-erase-hal-descriptor-type-from-memref,iree-codegen-bufferize-dispatch-tensor-load-store"
     ",iree-codegen-combine-result-layout-transformation{scope=dispatch-reshape})"
     ",iree-llvmcpu-select-lowering-strategy)))",
 ]
+
+
+def _configure(flags: Sequence[str]) -> list[str]:
+    """What chooses tiles."""
+    return _CONFIGURE if DATA_TILING in flags else [passes.replace(_TILED, "") for passes in _CONFIGURE]
 
 
 def _hal(clean: _CleanUps) -> list[str]:
@@ -203,7 +210,7 @@ def compile_dispatches(
     file = Path(tempfile.gettempdir(), f"veery-object-{secrets.token_hex(16)}.o")
     _keep_objects(module, file)
     steps.begin("choosing tiles")
-    _run(run, "configure", _CONFIGURE)
+    _run(run, "configure", _configure(flags))
     tiles.choose_tiles(module)
     tiles.unroll_less(module)
     parts = Parts(cache, flags, str(file))

@@ -22,6 +22,7 @@ _C, _L = "iree-codegen-", "iree-llvmcpu-"
 _KIND = re.compile(r"pipeline = #iree_cpu\.pipeline<(\w+)>")
 _PEEL, _DECOMPOSE = "enable_loop_peeling", "enable_decomposition"
 _PADS = f"{_C}fuse-tensor-pad-with-consumer,{_C}concretize-pad-result-shape"
+_PAD = "tensor.pad"  # which those passes are for: the patterns that they collect are a hundredth of a compilation
 _FUSE = f"{_L}tile-and-fuse-producer-consumer"
 _COMMON = f"{_FUSE}{{tiling-level=vector_common_parallel}}"
 _REDUCTION = f"{_FUSE}{{only-fuse-producer-input-operands=true tiling-level=vector_reduction}}"
@@ -92,12 +93,14 @@ def passes_of(function: Any, avx2: bool) -> str | None:
     text = str(function.attributes[tiles.TRANSLATION])
     kind = _KIND.search(text)
     make = _KINDS.get(kind[1]) if kind else None
-    roots = [tiles.levels_of(op) for op in operations(function)]
+    inside = operations(function)
+    roots = [tiles.levels_of(op) for op in inside]
     roots = [levels for levels in roots if "distribution" in levels]
     if make is None or (make is _double_tiling and len(roots) != 1):
         return None
     levels = list(roots[0]) if roots else []
-    return ",".join([_DISTRIBUTE, *make(levels, _PEEL in text, _DECOMPOSE in text, str(avx2).lower())])
+    passes = ",".join([_DISTRIBUTE, *make(levels, _PEEL in text, _DECOMPOSE in text, str(avx2).lower())])
+    return passes if any(op.name == _PAD for op in inside) else passes.replace(f",{_PADS}", "")
 
 
 def _lower_vectors(avx2: str, transfers: str = "linalg-copy") -> str:
