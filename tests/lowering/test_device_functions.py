@@ -64,16 +64,25 @@ def test_nothing_is_verified_for_analyses_there(monkeypatch: pytest.MonkeyPatch)
         assert ('"util.func"' in isolation.call(objects.printed, *given, hastens)) is not hastens
 
 
+def test_phases_do_not_link_there_what_is_linked(monkeypatch: pytest.MonkeyPatch) -> None:
+    fun = lambda x: (x.sum(0), jnp.sort(x, 0) @ x)
+    given = compilation(monkeypatch, fun, np.ones((40, 40), np.float32))
+    assert isolation.call(objects.executables, *given, False) == 1
+    assert isolation.call(objects.executables, *given, True) > 1
+
+
 def test_they_are_left_out_where_there_is_a_session_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     left_out: list[bool] = []
     monkeypatch.setattr(device_functions, "leave_out", lambda: left_out.append(True))
     monkeypatch.setattr(device_functions, "are_kept", lambda: True)
     monkeypatch.setattr(sessions, "_idle", {})
-    sessions.hasten(("--flag",))
+    sessions.hasten(("--flag",), True)
     monkeypatch.setattr(sessions, "_idle", {("--flag",): [sessions._Ready(None, None)]})  # type: ignore[arg-type]
-    sessions.hasten(("--flag",))
+    sessions.hasten(("--flag",), True)
     assert not left_out  # it has made no code
     backend = sessions._Ready(None, None)  # type: ignore[arg-type]
     monkeypatch.setattr(sessions, "_idle", {("--flag",): [sessions._Ready(None, None, backend=backend)]})  # type: ignore[arg-type]
-    sessions.hasten(("--flag",))
+    sessions.hasten(("--flag",), False)
+    assert not left_out  # the standard pipeline, which has several executables linked
+    sessions.hasten(("--flag",), True)
     assert left_out == [True]

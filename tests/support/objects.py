@@ -39,7 +39,7 @@ def places_of(section: linking.Section, library: bytes) -> int:
 def hastened(module: bytes, flags: tuple[str, ...]) -> tuple[bytes | None, bytes | None, list[str]]:
     """A program, what comes of it with device functions that are left out, and those of them that it needs."""
     before, _ = sessions.run_pipeline(module, flags, shortly=True)
-    sessions.hasten(sessions.of_session(flags))
+    sessions.hasten(sessions.of_session(flags), True)
     reached, needed = linking.Object.reached, set()
 
     def noted(self: linking.Object, first: int) -> linking.Sections:
@@ -64,18 +64,28 @@ def is_kept(module: bytes, flags: tuple[str, ...], hastens: bool) -> bool:
     """Whether a session serves on after as many programs as elsewhere are enough."""
     sessions.run_pipeline(module, flags, shortly=True)
     if hastens:
-        sessions.hasten(sessions.of_session(flags))
+        sessions.hasten(sessions.of_session(flags), True)
     (session,) = sessions._idle[sessions.of_session(flags)]
     session.uses = sessions._COMPILES_PER_SESSION
     sessions.run_pipeline(module, flags, shortly=True)
     return session in sessions._idle[sessions.of_session(flags)]
 
 
+def executables(module: bytes, flags: tuple[str, ...], hastens: bool) -> int:
+    """How many executables IREE's own phases make of a module's dispatches."""
+    sessions.run_pipeline(module, flags, shortly=True)
+    if hastens:
+        sessions.hasten(sessions.of_session(flags), True)
+    text, _ = sessions.run_pipeline(module, flags, phase="hal")
+    assert text is not None
+    return text.count(b"hal.executable private")
+
+
 def printed(module: bytes, flags: tuple[str, ...], hastens: bool) -> str:
     """How an invalid module is printed: in generic form, if it was verified before."""
     sessions.run_pipeline(module, flags, shortly=True)
     if hastens:
-        sessions.hasten(sessions.of_session(flags))
+        sessions.hasten(sessions.of_session(flags), True)
     (ready,) = sessions._idle[sessions.of_session(flags)]
     with ready.session.context, ir.Location.unknown():
         invalid = ir.Module.parse("util.func public @f(%x: i32) -> i32 { util.return %x : i32 }")

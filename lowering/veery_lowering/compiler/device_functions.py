@@ -18,6 +18,8 @@ NAMES = (
     *("fma", "iree_f2h_ieee", "iree_h2f_ieee", "memcpy", "memmove", "memset"),
 )
 _OBJECT = "device functions"
+# Its phases look for executables to link, of which the short pipeline hands over one that has all dispatches.
+_LINKING = "--iree-hal-link-executables=false"
 # IREE's analyses number a module's operations as if to print them, for which MLIR verifies all of it each time: a
 # fortieth of a compilation.
 _PRINTING = "--mlir-print-assume-verified"
@@ -54,14 +56,14 @@ def instead() -> Mapping[str, linking.Part]:
 
 
 def leave_out() -> None:
-    """Have LLVM not optimise the functions from now on, and MLIR not verify what is not printed.
+    """Have LLVM not optimise the functions from now on, MLIR not verify what is not printed, and IREE not link.
 
     Options of LLVM are those of the process. In one that has some, IREE's sessions begin with other options than
-    elsewhere: no session may be made afterwards.
+    elsewhere: no session may be made afterwards. Only the short pipeline links what it compiles.
     """
     global _left_out
     if _left_out:
         return
     _left_out = True
     attributes = [f"--force-attribute={name}:{how}" for name in NAMES for how in ("optnone", "noinline")]
-    ctypes_dl._initializeGlobalCL("veery", *attributes, _PRINTING)
+    ctypes_dl._initializeGlobalCL("veery", *attributes, _PRINTING, _LINKING)

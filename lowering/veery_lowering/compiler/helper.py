@@ -294,7 +294,6 @@ class _Server:
     ) -> None:
         from veery_lowering.compiler import sessions
 
-        flags, _ = kind
         status = 1
         try:
             os.setpgid(0, 0)
@@ -308,11 +307,11 @@ class _Server:
             for output in (1, 2):
                 os.dup2(log.fileno(), output)
             _go_first()
-            sessions.hasten(flags)
+            sessions.hasten(*kind)
             most = _most_memory() + _GROWTH
             while _answer(connection, folder, ward, most):
                 connection.close()
-                sessions.hasten(flags)
+                sessions.hasten(*kind)
                 message, files, _, _ = socket.recv_fds(ward, 1, 1)
                 if not message:
                     status = 0

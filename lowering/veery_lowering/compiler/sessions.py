@@ -362,12 +362,13 @@ def prepare(flags: tuple[str, ...], shortly: bool) -> list[tuple[str, ...]]:
     return closed
 
 
-def hasten(flags: tuple[str, ...]) -> None:
-    """Have LLVM leave out what is known of all programs, if there is a session for flags that makes code.
+def hasten(flags: tuple[str, ...], shortly: bool) -> None:
+    """Have the short pipeline leave out what is known of all programs, if there is a session for flags that makes code.
 
-    It may be called in a process that has no other flags to compile with: see `device_functions.leave_out`.
+    It may be called in a process that has no other flags to compile with, and no other pipeline: see
+    `device_functions.leave_out`.
     """
-    if device_functions.are_kept() and any(ready.backend is not None for ready in _idle.get(flags, ())):
+    if shortly and device_functions.are_kept() and any(ready.backend is not None for ready in _idle.get(flags, ())):
         device_functions.leave_out()
 
 
