@@ -170,3 +170,13 @@ def test_errors_have_type_and_words(
 ) -> None:
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("stack", [(), (2,), (0,)])
+def test_systems_without_equations(stack):
+    a = np.zeros((*stack, 0, 0), np.float32)
+    assert la.inv(a).shape == a.shape
+    assert la.solve(a, np.zeros((*stack, 0, 3), np.float32)).shape == (*stack, 0, 3)
+    assert veery.jit(veery.grad(lambda a: la.inv(a).sum()))(a).shape == a.shape
+    if not stack:
+        assert la.solve(a, np.zeros(0, np.float32)).shape == (0,)
