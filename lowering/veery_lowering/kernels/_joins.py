@@ -185,7 +185,7 @@ def _alternating(parts: Sequence[tuple[View, Form]]) -> list[list[tuple[View, Fo
 def roots_of(join: Any, places: Mapping[Any, int]) -> list[Any]:
     """Operations up to which what is made of a join may be computed with it, the last one first."""
     roots = [join]
-    while len(users := _users(roots[-1].results[0])) == 1 and _follow(users, join):
+    while len(users := _users(roots[-1].results[0])) == 1 and _may_join(users, join):
         roots += users
     if is_halved(join):
         roots += _where_ways_meet(roots[-1], places)
@@ -201,18 +201,18 @@ def _where_ways_meet(op: Any, places: Mapping[Any, int]) -> list[Any]:
         if not rest:
             found = [first]
         users = _users(first.results[0])
-        if not users or not _follow(users, op):
+        if not users or not _may_join(users, op):
             break
         rest |= users
     return found
 
 
-def _follow(users: set[Any], op: Any) -> bool:
+def _may_join(users: set[Any], op: Any) -> bool:
     """Whether a kernel may compute operations with what they read, as it computes another one of their block."""
-    return all(user.block == op.block and _follows(user) for user in users)
+    return all(user.block == op.block and _is_written(user) for user in users)
 
 
-def _follows(op: Any) -> bool:
+def _is_written(op: Any) -> bool:
     """Whether a kernel may compute an operation with what it reads."""
     name = base_name(op.name)
     return (name in _COMPUTED or name in ("slice", "reverse", *_JOINED)) and _fits(op)

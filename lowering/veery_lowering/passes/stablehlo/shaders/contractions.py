@@ -19,7 +19,7 @@ from veery_lowering.passes.stablehlo.shaders._parts import (
     replace,
     sum_of_parts,
 )
-from veery_lowering.passes.stablehlo.shaders.reductions import reduce_in_stages
+from veery_lowering.passes.stablehlo.shaders.reductions import reduce_by_parts
 from veery_lowering.stablehlo import Value
 from veery_lowering.types import is_static
 
@@ -61,5 +61,5 @@ def _split(operation: Any) -> None:
     dtype = hlo.dtype_of(operation.results[0])
     product = hlo.dot_general(*sides, contracting=(rests[0], rests[1]), batch=(batches[0], batches[1]), dtype=dtype)
     zero = hlo.full(0, (), dtype)
-    total = reduce_in_stages([product], [zero], [len(batches[0]) - 1], lambda x, y: [hlo.add(x, y)])
+    total = reduce_by_parts([product], [zero], [len(batches[0]) - 1], lambda x, y: [hlo.add(x, y)])
     replace(operation, total)

@@ -28,10 +28,10 @@ def split_reductions(module: ir.Module) -> None:
             axes = list(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
             if count_of([hlo.shape_of(operands[0])[axis] for axis in axes]) > LONGEST_REDUCTION:
                 with ir.InsertionPoint(op), op.location:
-                    replace(op, reduce_in_stages(operands, inits, axes, body_of(op)))
+                    replace(op, reduce_by_parts(operands, inits, axes, body_of(op)))
 
 
-def reduce_in_stages(
+def reduce_by_parts(
     operands: list[Value], inits: Sequence[Value], axes: Sequence[int], body: Callable[..., list[Value]]
 ) -> list[Value]:
     """Fold parts of the longest axis first, until what is left is short."""
@@ -47,9 +47,9 @@ def reduce_in_stages(
     part = min(1024, max(2, 1 << math.ceil(math.log2(math.isqrt(total)))))
     if part >= shape[axis]:
         folded = hlo.reduce(operands, inits, [axis], body)
-        return reduce_in_stages(folded, inits, [a - (a > axis) for a in axes if a != axis], body)
+        return reduce_by_parts(folded, inits, [a - (a > axis) for a in axes if a != axis], body)
     split = [divide_axis(x, axis, part, init) for x, init in zip(operands, inits)]
-    return reduce_in_stages(hlo.reduce(split, inits, [axis + 1], body), inits, axes, body)
+    return reduce_by_parts(hlo.reduce(split, inits, [axis + 1], body), inits, axes, body)
 
 
 def _reduce_unknown(
@@ -58,6 +58,6 @@ def _reduce_unknown(
     """Fold an axis of unknown size in two stages, the other axes in the first of them."""
     split = [hlo.split_axis(x, axis, _STAGE, init) for x, init in zip(operands, inits)]
     others = [a + (a > axis) for a in axes if a != axis]
-    folded = reduce_in_stages(split, inits, [axis + 1, *others], body)
+    folded = reduce_by_parts(split, inits, [axis + 1, *others], body)
     results: list[Value] = hlo.reduce(folded, inits, [axis - sum(a < axis for a in others)], body)
     return results
