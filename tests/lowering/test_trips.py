@@ -119,4 +119,4 @@ def test_dear_trips_are_not_made_too_often() -> None:
 
 def test_for_gpus_alone() -> None:
     (found,) = (p for p in pipeline.PASSES if p.name == "join_trips")
-    assert [found.when(pipeline.Situation(backend)) for backend in ("cpu", "cuda")] == [False, True]
+    assert [found.when(pipeline.Situation(backend)) for backend in ("cpu", "cuda", "vulkan")] == [False, True, True]

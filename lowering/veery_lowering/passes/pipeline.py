@@ -222,7 +222,7 @@ PASSES = (
     ),
     Pass(
         Stage.SIMPLIFIED, join_trips, "each trip of a loop is submitted by itself",
-        lambda s: s.backend == "cuda" and s.fusion is Fusion.FULL, about="while",
+        lambda s: _on_gpus(s) and s.fusion is Fusion.FULL, about="while",
     ),
     Pass(
         Stage.SIMPLIFIED, fuse_pieces, "each reduction, product and join is a dispatch, however small",
