@@ -111,7 +111,9 @@ def _array(object: Any, dtype: Any) -> Array:
     if hasattr(object, "__jax_array__") and not isinstance(object, (ArrayImpl, Tracer)):
         object = object.__jax_array__()
         target = dtypes.dtype_of(object) if target is None else target  # not weak, as in JAX
-    if isinstance(object, (ArrayImpl, Tracer)):
+    if target is None and isinstance(object, ArrayImpl):
+        return object
+    if isinstance(object, (ArrayImpl, Tracer)):  # tracers may stand for numbers
         return lax._convert.convert(object, target, target is None and dtypes.is_weakly_typed(object))
     if dtypes.is_python_scalar(object):
         return _from_scalar(object, target)

@@ -38,8 +38,10 @@ Axes = int | Sequence[int]
 
 def as_array(x: ArrayLike) -> Array:
     """An array-like as an Array: constants of NumPy and Python become arrays, weakly typed where Python's are."""
+    if isinstance(x, ArrayImpl):
+        return x
     dtype = dtypes.dtype_of(x)
-    if isinstance(x, (ArrayImpl, Tracer)):
+    if isinstance(x, Tracer):  # which may stand for a number
         return lax._convert.convert(x, dtype, dtypes.is_weakly_typed(x))
     return lax.broadcast_in_dim(to_dtype(x, dtype, dtypes.is_weakly_typed(x)), np.shape(x), tuple(range(np.ndim(x))))
 
