@@ -180,3 +180,12 @@ def test_gradients_of_complex_solutions_by_time():
 def test_messages(fun, error, message):
     with pytest.raises(error, match=message):
         fun()
+
+
+@pytest.mark.parametrize("make", [jnp.zeros, jnp.empty, lambda n, dtype: jnp.zeros_like(jnp.ones(n), dtype=dtype)])
+def test_floats_that_have_no_zero_are_not_a_number_instead(make):
+    """Outside of jit as within."""
+    dtype = jnp.float8_e8m0fnu
+    eager, jitted = make(3, dtype), veery.jit(lambda: make(3, dtype))()
+    assert eager.dtype == jitted.dtype == dtype
+    assert np.isnan(eager.astype(np.float32)).all() and np.isnan(jitted.astype(np.float32)).all()

@@ -375,7 +375,8 @@ def _filled(shape: Any, value: complex, dtype: Any, weak_type: bool) -> Array:
         return lax.full(shape, value, dtype)
     number = constant(value, dtype)
     if current_trace() is eval_trace:
-        host = np.zeros(shape, dtype) if not value else np.full(shape, number, dtype)
+        # By bits: some floats of 8 bits have no zero, and their NaN is what it becomes.
+        host = np.full(shape, number, dtype) if any(number.tobytes()) else np.zeros(shape, dtype)
         return from_host(host, weak_type, sole=True)
     if weak_type:
         number = convert_element_type_p.bind(number, new_dtype=dtype, weak_type=True)
