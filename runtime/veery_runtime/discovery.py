@@ -162,7 +162,7 @@ def devices(platform: str | None = None) -> list[Device]:
         found = plugins()
         if found.is_platform(platform):
             return [*found.devices(platform)]
-        here = [name for name in _OF_IREE if _platform(name)]
+        here = ["cpu", *(name for name, opened in _gpus.items() if opened)]  # no driver is loaded to say so
         known = ", ".join([*_OF_IREE, *found.platforms()])
         raise DeviceUnavailableError(
             f"Unknown backend {platform}. Available backends are {here}. veery knows {known}, and those of PJRT "

@@ -192,3 +192,10 @@ def test_put_without_sharing_memory():
     copied = veery.device_put(x, may_alias=False)
     assert copied.unsafe_buffer_pointer() != x.unsafe_buffer_pointer() and not copied.committed
     assert veery.device_put(x, veery.devices()[0], may_alias=False).committed
+
+
+def test_unknown_platforms_are_refused_without_drivers() -> None:
+    """To say which platforms there are opens none: a device of Vulkan on the CPU takes two cores from then on."""
+    with pytest.raises(RuntimeError, match=r"Unknown backend nope\. Available backends are \['cpu'"):
+        veery.devices("nope")
+    # what opens one fails at its end
