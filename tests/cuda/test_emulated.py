@@ -77,10 +77,11 @@ def test_products_that_are_made_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # Those that call the host, and what takes long to emulate.
 _LEFT_OUT = ("cumlogsumexp", "conv_general_dilated")
+# Of one dtype each: to emulate them in two takes minutes more.
 ROWS = [
     pytest.param(row, name, id=f"{name}-{row.primitive}")
-    for name in ("float32", "int8")
-    for row in {row.primitive: row for row in reversed(structural.ROWS) if name in row.dtypes}.values()
+    for row in {row.primitive: row for row in reversed(structural.ROWS)}.values()
+    for name in [name for name in ("float32", "int8") if name in row.dtypes][:1]
     if row.primitive not in _LEFT_OUT
 ]
 
@@ -95,7 +96,7 @@ _DTYPES = ("float32", "int32", "float64", "int8", "uint8", "bool")
 
 
 @pytest.mark.compiler
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(3))
 def test_combinations(number: int, x64: None) -> None:
     """Of three steps."""
     rng = np.random.default_rng((20261126, number))  # others take from seconds to minutes to emulate
