@@ -26,10 +26,8 @@ _LEAST = 1 << 19  # elements: of fewer, another dispatch costs more than it brin
 _FEW = 16  # results: of more, IREE has workgroups enough
 _FEWEST, _MOST = 8, 4096  # parts
 _SHORT = 512  # elements, that each part has at least
-_FEW_FOR_CUDA, _LEAST_FOR_CUDA = (
-    64,
-    1 << 12,
-)  # results, and elements of each; a single one is for whole warps (warps.py)
+# Results for CUDA, and elements of each; a single one is for whole warps (warps.py).
+_FEW_FOR_CUDA, _LEAST_FOR_CUDA = 64, 1 << 12
 # Of these a value may be combined with itself, so that it does not matter how often the first one is.
 _SELECTIONS: dict[str, Callable[[Value, Value], Value]] = {
     "maximum": hlo.maximum,

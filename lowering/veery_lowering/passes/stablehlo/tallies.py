@@ -40,7 +40,8 @@ def _largest(dtype: np.dtype[Any]) -> Any:
     return True if dtype.kind == "b" else np.inf if dtype.kind == "f" else np.iinfo(dtype).max
 
 
-_COMBINATIONS = {
+# By StableHLO's operation, with what changes nothing of each dtype.
+COMBINATIONS = {
     "add": _Combination(hlo.add, lambda dtype: -0.0 if dtype.kind == "f" else 0),
     "multiply": _Combination(hlo.multiply, lambda dtype: 1),
     "maximum": _Combination(hlo.maximum, _least),
@@ -75,8 +76,8 @@ def _reduce(op: Any) -> None:
     (returned,) = list(op.regions[0].blocks[0].operations)[-1].operands
     if names == ["return"] and returned == arguments[1]:
         found = _last(rows, points, updates)
-    elif len(names) == 2 and names[0] in _COMBINATIONS and hlo.dtype_of(rows).kind in "fiub":
-        found = _combined(_COMBINATIONS[names[0]], rows, points, updates)
+    elif len(names) == 2 and names[0] in COMBINATIONS and hlo.dtype_of(rows).kind in "fiub":
+        found = _combined(COMBINATIONS[names[0]], rows, points, updates)
     else:
         return
     op.results[0].replace_all_uses_with(found)

@@ -8,34 +8,18 @@ is reduced is followed by what changes nothing. Test: tests/lowering/test_warps.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.mlir import base_name, ir, operations
+from veery_lowering.passes.stablehlo.tallies import COMBINATIONS
 from veery_lowering.types import is_static
 
 _WARP = 32
 _FEWEST = 64  # elements: fewer, one thread reduces as fast
 _MOST = 1024  # by which so many elements divide that a workgroup has all the threads that it may
-
-_least: Callable[[np.dtype[Any]], Any] = lambda d: (
-    -np.inf if d.kind == "f" else False if d.kind == "b" else np.iinfo(d).min
-)
-_greatest: Callable[[np.dtype[Any]], Any] = lambda d: (
-    np.inf if d.kind == "f" else True if d.kind == "b" else np.iinfo(d).max
-)
-# What changes nothing, by the operation that combines.
-_NEUTRAL: dict[str, Callable[[np.dtype[Any]], Any]] = {
-    "add": lambda dtype: 0,
-    "multiply": lambda dtype: 1,
-    "maximum": _least,
-    "minimum": _greatest,
-    "and": lambda dtype: True if dtype.kind == "b" else -1,
-    "or": lambda dtype: 0,
-}
 
 
 def fill_warps(module: ir.Module) -> None:
@@ -51,14 +35,14 @@ def _fill(op: Any) -> None:
     x, init = op.operands
     shape, dtype = hlo.shape_of(x), hlo.dtype_of(x)
     names = [base_name(each.operation.name) for each in op.regions[0].blocks[0].operations]
-    known = names[0] in _NEUTRAL and names[1:] == ["return"] and all(map(is_static, shape))
+    known = names[0] in COMBINATIONS and names[1:] == ["return"] and all(map(is_static, shape))
     if not known or dtype.kind not in "fiub":
         return
     count = math.prod(shape)
     if count < _FEWEST or count % _WARP == 0:
         return
     whole = next(n for n in (_MOST, _MOST // 4, _WARP) if count >= 4 * n or n == _WARP)
-    neutral = hlo.constant(np.array(_NEUTRAL[names[0]](dtype)).astype(dtype))
+    neutral = hlo.constant(np.array(COMBINATIONS[names[0]].neutral(dtype), dtype))
     filled = hlo.pad(hlo.reshape(x, (count,)), neutral, (0,), (-count % whole,), (0,))
     op.operands[0] = filled
     op.attributes["dimensions"] = ir.DenseI64ArrayAttr.get([0])
