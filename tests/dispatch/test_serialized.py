@@ -97,8 +97,9 @@ def test_what_cannot_be_serialized_is_refused():
 
 def test_other_bytes_and_other_devices_are_refused():
     payload, in_tree, out_tree = serialize(compiled())
-    with pytest.raises(ValueError, match="no function that was serialized"):
-        deserialize_and_load(payload[:-1000], in_tree, out_tree)
+    for kind in (ValueError, pickle.UnpicklingError):
+        with pytest.raises(kind, match="no function that was serialized"):
+            deserialize_and_load(payload[:-1000], in_tree, out_tree)
     with pytest.raises(ValueError, match="another version of veery"):
         deserialize_and_load(pickle.dumps(("", b"", None, (), ())), in_tree, out_tree)
     with pytest.raises(ValueError, match="belong to a client other than"):

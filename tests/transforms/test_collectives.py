@@ -166,13 +166,14 @@ def test_unbound_and_malformed_axes(in_numpy):
         over_i(lambda x: lax.psum(x, "k"))(X)
     with pytest.raises(NameError, match="unbound axis name: i"):
         lax.axis_index("i")
-    with pytest.raises(ValueError, match="once in perm"):
-        over_i(lambda x: lax.ppermute(x, "i", [(0, 1), (0, 2)]))(X)
+    for kind in (ValueError, AssertionError):  # JAX raises the one on devices, the other under vmap
+        with pytest.raises(kind, match="once in perm"):
+            over_i(lambda x: lax.ppermute(x, "i", [(0, 1), (0, 2)]))(X)
     with pytest.raises(ValueError, match="exactly once"):
         over_i(lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1]]))(X)
     with pytest.raises(ValueError, match="outside of the axis"):
         over_i(lambda x: lax.ppermute(x, "i", [(0, 4)]))(X)
-    with pytest.raises(ValueError, match="does not represent a permutation"):
+    with pytest.raises(AssertionError, match="does not represent a permutation"):
         over_i(lambda x: lax.pshuffle(x, "i", [1, 0]))(X)
     with pytest.raises(ValueError, match="all be the same size"):
         over_i(lambda x: lax.all_gather(x, "i", axis_index_groups=[[0], [1, 2, 3]]))(X)

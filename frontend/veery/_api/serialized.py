@@ -148,6 +148,10 @@ def _refusal(compiled: Compiled) -> str | None:
     return None
 
 
+class DamagedError(ValueError, pickle.UnpicklingError):
+    """The bytes hold no function that was serialized."""
+
+
 def deserialize_and_load(
     serialized: bytes, in_tree: Any, out_tree: Any, backend: Any = None, execution_devices: Any = None
 ) -> Compiled:
@@ -155,7 +159,7 @@ def deserialize_and_load(
     try:
         kind, artifact, made, rest, costs = pickle.loads(serialized)
     except Exception as error:
-        raise ValueError(f"deserialize_and_load: the data are no function that was serialized: {error}") from None
+        raise DamagedError(f"deserialize_and_load: the data are no function that was serialized: {error}") from None
     if kind != _FORMAT:
         raise ValueError("deserialize_and_load: another version of veery serialized this function; do it anew")
     name, in_avals, out_avals, donated, platform = rest

@@ -53,6 +53,10 @@ class IndivisibleError(ValueError):
     """A dimension that cannot be divided into the pieces of a sharding."""
 
 
+class PermutationError(ValueError, AssertionError):
+    """No permutation of an axis' positions: JAX raises the one for devices, the other under `vmap`."""
+
+
 class DuplicateSpecError(Exception):
     """A PartitionSpec that names a mesh axis twice."""
 

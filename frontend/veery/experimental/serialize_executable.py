@@ -50,7 +50,7 @@ def deserialize_and_load(
         execution_devices: where to load, on the first of them.
 
     Raises:
-        ValueError: the bytes are something else, or the device is of another platform.
+        ValueError: the bytes are something else (also a pickle.UnpicklingError), or the device is of another platform.
         veery_runtime.ArtifactError: another version of IREE compiled the program, or the CPU is another one.
     """
     return _serialized.deserialize_and_load(serialized, in_tree, out_tree, backend, execution_devices)

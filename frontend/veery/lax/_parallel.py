@@ -14,6 +14,7 @@ import numpy as np
 from veery._core import dtypes, source, tree
 from veery._core.ad import LINEAR, NONDIFFERENTIABLE, Zero, instantiate_zeros
 from veery._core.avals import ShapedArray, aval_of
+from veery._core.errors import PermutationError
 from veery._core.jaxpr import NamedAxisEffect
 from veery._core.mesh import context
 from veery._core.primitive import Primitive
@@ -397,7 +398,8 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
         perm: (source, destination) pairs; positions that receive nothing get zeros.
 
     Raises:
-        ValueError: a source or destination occurs twice, or is none of the axis' positions.
+        PermutationError: a source or destination occurs twice, or is none of the axis' positions. It is a ValueError
+            and an AssertionError.
 
     >>> import veery, veery.numpy as jnp
     >>> veery.vmap(lambda x: veery.lax.ppermute(x, "i", [(0, 1)]), axis_name="i")(jnp.array([5, 6])).tolist()
@@ -406,11 +408,11 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     pairs = tuple((int(a), int(b)) for a, b in perm)
     for side, ends in (("source", [a for a, _ in pairs]), ("destination", [b for _, b in pairs])):
         if len(set(ends)) != len(ends):
-            raise ValueError(f"ppermute: each {side} may occur once in perm, got {perm}")
+            raise PermutationError(f"ppermute: each {side} may occur once in perm, got {perm}")
     names = _names(axis_name)
     size = axis_size(names)
     if any(not 0 <= end < size for pair in pairs for end in pair):
-        raise ValueError(f"ppermute: perm has positions outside of the axis, which has size {size}; got {perm}")
+        raise PermutationError(f"ppermute: perm has positions outside of the axis, which has size {size}; got {perm}")
     if len(names) > 1:
         return tree.tree_map(lambda leaf: _permute_over_several(leaf, names, pairs), x)
     return tree.tree_map(lambda leaf: ppermute_p.bind(leaf, axis_name=names[0], axis_size=size, perm=pairs), x)
@@ -429,7 +431,7 @@ def _permute_over_several(x: Any, names: tuple[Any, ...], pairs: Sequence[tuple[
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     """Permute values along a named axis: position i gets the value of position perm[i]."""
     if sorted(perm) != list(range(axis_size(axis_name))):
-        raise ValueError(f"`perm` does not represent a permutation: {perm}")
+        raise PermutationError(f"`perm` does not represent a permutation: {perm}")
     return ppermute(x, axis_name, list(zip(perm, range(len(perm)))))
 
 
