@@ -224,6 +224,22 @@ def test_binary(dtype: str, limits: tuple[float, float, float]) -> None:
         _assert_within(np.asarray(result), expected, limit, x, y)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_remainders_are_exact_and_call_no_library(dtype: str) -> None:
+    """Also of quotients of hundreds of bits, of whole ones, and of subnormal numbers."""
+    rng, kind = np.random.default_rng(0), _dtype(dtype)
+    bits = rng.integers(0, 2 ** (8 * kind.itemsize), (2, 40_000), dtype=np.uint64)
+    x, y = bits.astype(f"uint{8 * kind.itemsize}").view(kind)
+    with np.errstate(all="ignore"):
+        y = np.concatenate([y[:30_000], (x[30_000:].astype(np.float64) / rng.integers(1, 9, 10_000)).astype(kind)])
+        expected = np.fmod(x.astype(np.float64), y.astype(np.float64)).astype(kind)
+    compiled = veery.jit(lax.rem).lower(x, y).compile()
+    assert compiled._program.metadata["pipeline"] == "short"
+    actual = np.asarray(compiled(x, y))
+    same = (actual == expected) & (np.signbit(actual) == np.signbit(expected))
+    assert (same | (np.isnan(actual) & np.isnan(expected))).all()
+
+
 @pytest.mark.parametrize("y", [64, 68, 200])
 def test_integer_power_beyond_63(y: int) -> None:
     x = np.array([3, -3, 2, 1, -1, 0], np.int32)

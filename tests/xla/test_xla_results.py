@@ -38,7 +38,7 @@ class Counted:
 
 @pytest.fixture
 def freed(xla: Any, monkeypatch: Any) -> Iterator[Counted]:
-    gc.collect()
+    gc.freeze()  # what was there before is not looked at, which takes seconds after thousands of tests
     counted = Counted()
     client, kind = xla.client, result_type(xla.client)
 

@@ -14,6 +14,8 @@ from veery._core.host import processors
 from veery.lax._reference import aligned_empty
 from veery.lax._scipy_extensions import extension
 
+# Of SciPy 1.18, and before. Their functions are called alike.
+_LIBRARIES = "scipy.fft._duccfft.pyduccfft", "scipy.fft._pocketfft.pypocketfft"
 # Of so many elements on in several threads: 512x512 real numbers take 470 us in two instead of 600.
 _THREADED = 1 << 18
 
@@ -48,10 +50,12 @@ def transformed(x: np.ndarray, *, fft_type: int, fft_lengths: tuple[int, ...]) -
 @functools.cache
 def _library() -> Any:
     """The compiled module behind `scipy.fft`; None in versions of SciPy that have another."""
-    try:
-        return extension("scipy.fft._pocketfft.pypocketfft")
-    except ImportError:
-        return None
+    for name in _LIBRARIES:
+        try:
+            return extension(name)
+        except ImportError:
+            continue
+    return None
 
 
 def _transformed_publicly(

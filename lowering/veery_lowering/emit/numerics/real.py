@@ -20,6 +20,7 @@ from veery_lowering.emit.numerics._expr import (
     Expr,
     clip,
     copy_sign,
+    floor,
     is_nan,
     maximum,
     minimum,
@@ -383,6 +384,39 @@ def remainder(a: Expr, b: Expr) -> Expr:
     result = scale_by_power_of_two(rest.convert(np.float64), (other >> shift) - 1075)
     result = where((abs(a) < abs(b)), abs(a), result)
     return where((abs(a) < _INF) & b.differs(0.0) & b.equals(b), copy_sign(result, a), _NAN)
+
+
+def remainder_of_float32(a: Expr, b: Expr) -> Expr:
+    """a - b * trunc(a / b) of float32, exact, with the sign of a: long division in float64.
+
+    10**6 elements take 2.5 ms on one core, of C's fmodf 13; and what calls that is compiled by IREE's standard
+    pipeline, in three times the time.
+
+    Each step takes 29 bits off the quotient. What is left is less than 2**29 of a divisor of 24 bits, so that it and
+    the multiples of the divisor that are near it are exact.
+    """
+    dividend, divisor = _magnitude_in_float64(a), _magnitude_in_float64(b)
+    n = where((divisor < _INF) & divisor.differs(0.0), divisor, 1.0)
+    inverse, rest = 1.0 / n, dividend
+    for step in reversed(range(10)):  # of at most 277 bits: the largest number by the least
+        multiple = n * 2.0 ** (29 * step)
+        rest = rest - floor(rest * (inverse * 2.0 ** (-29 * step))) * multiple
+        # The quotient is one off at most.
+        rest = where(rest < 0.0, rest + multiple, where(rest >= multiple, rest - multiple, rest))
+    rest = where(dividend < divisor, dividend, rest)
+    small = rest < 2.0**_LEAST
+    bits = where(small, (where(small, rest, 0.0) * 2.0**-_UNIT).convert(np.int32), rest.convert(np.float32).bits)
+    result = (bits | (a.bits & np.iinfo(np.int32).min)).bitcast(np.float32)
+    return where((dividend < _INF) & divisor.differs(0.0) & divisor.equals(divisor), result, _NAN)
+
+
+_LEAST, _UNIT = -126, -149  # exponents of the least normal and the least subnormal number of float32
+
+
+def _magnitude_in_float64(x: Expr) -> Expr:
+    """|x| of float32, also of subnormal numbers, which conversions take for zero."""
+    bits = x.bits & np.iinfo(np.int32).max
+    return where(bits < 1 << 23, bits.convert(np.float64) * 2.0**_UNIT, abs(x).convert(np.float64))
 
 
 class _Modulus:

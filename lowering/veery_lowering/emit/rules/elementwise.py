@@ -247,14 +247,8 @@ def _rem(ctx: Any, a: Value, b: Value) -> Value:
         if ctx.target == "cpu" or (ctx.target == "cuda" and dtype.kind == "u"):
             return hlo.remainder(a, b)
         return outlined("rem", integer.remainder, (a, b))
-    if dtype == np.float64 or ctx.target != "cpu":
-        return outlined("rem", _exact_remainder, (a, b))
-    return in_float32(hlo.remainder, a, b)
-
-
-def _exact_remainder(a: Value, b: Value) -> Value:
-    wide = [Expr(hlo.convert(x, np.float64)) for x in (a, b)]
-    return hlo.convert(real.remainder(*wide).value, hlo.dtype_of(a))
+    exact = real.remainder if dtype == np.float64 else real.remainder_of_float32
+    return in_float32(lambda a, b: outlined("rem", lambda a, b: exact(Expr(a), Expr(b)).value, (a, b)), a, b)
 
 
 def _reciprocal(x: Value) -> Value:
