@@ -205,6 +205,14 @@ def test_functions_of_constants_compute_nothing_when_they_are_loaded() -> None:
     )
 
 
+@pytest.mark.parametrize("divisor", [2, 2 * np.pi])
+def test_remainders_by_a_number_compute_nothing_of_it(divisor: float) -> None:
+    """The number is converted, and then broadcast: it is known behind both."""
+    lowered = veery.jit(lambda x: x % divisor).lower(np.ones((3, 32), np.float32))
+    assert "util.initializer" not in lowered.as_text("stream")
+    assert lowered.as_text("flow").count("flow.dispatch @") == 1
+
+
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_half_precision_elements_that_constants_give(dtype: Any) -> None:
     """IREE has no globals for them, in which it keeps what it computes when a program is loaded."""

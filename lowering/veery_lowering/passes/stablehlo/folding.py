@@ -81,7 +81,7 @@ _FOLDED: dict[str, tuple[str, Callable[..., Any]]] = {
 
 
 def fold_constants(module: Any) -> None:
-    """Replace elementwise results of constants whose elements are equal by constants, in place."""
+    """Replace elementwise and moved results of constants whose elements are equal by constants, in place."""
     for op in operations(module):
         # Of most operations that is known by their first operand; those of other dialects have sizes: index.
         known = op.name.startswith("stablehlo.") and op.operands and hlo.is_constant(op.operands[0])
@@ -111,6 +111,8 @@ def _element(op: Any) -> Element | None:
 def _computation(op: Any) -> tuple[str, Callable[..., Any]]:
     dtype = hlo.dtype_of(op.results[0])
     match op.name.removeprefix("stablehlo."):
+        case "broadcast_in_dim" | "reshape" | "transpose":
+            return "iufhb", lambda x: x
         case "convert":
             return "iufhb", lambda x: _converted(x, dtype)
         case "bitcast_convert" if hlo.dtype_of(op.operands[0]).itemsize == dtype.itemsize:
