@@ -205,6 +205,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8"])
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions_and_what_is_made_of_them(name: str, dtype: str) -> None:
@@ -248,6 +249,7 @@ ROWWISE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("name", ROWWISE)
 def test_rowwise_programs(name: str) -> None:
     rng = np.random.default_rng(1)
@@ -279,6 +281,7 @@ FEW_ROWS: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", FEW_ROWS)
 def test_products_of_few_rows(name: str, dtype: str) -> None:
@@ -313,6 +316,7 @@ MOVED: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("name", MOVED)
 def test_what_moves_elements(name: str) -> None:
     arrays = [np.arange(np.prod(shape)).reshape(shape).astype(np.float32) for shape in (*SHAPES, (3, 5000), (7, 9, 33))]
@@ -331,6 +335,7 @@ ELEMENTS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "int32"])
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_what_is_computed_by_elements(name: str, dtype: str) -> None:

@@ -1,7 +1,6 @@
 """Every primitive compiled by XLA: values equal the NumPy references, in each dtype.
 
 A compilation takes XLA a tenth of IREE's time, so that all rows of the tables are compiled in all of their dtypes.
-VEERY_TEST_SHARE above 1 compiles a part of the rows, another one each day.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from combinations.checking import seed, share
 from primitives import table_elementwise as elementwise, table_structural as structural
 from primitives.test_structural_compiled import TOLERANCE
 from support.compiled import assert_close, results
@@ -33,7 +31,6 @@ _ULPS = {
 
 
 def _pieces(cases: list[Any]) -> list[Any]:
-    cases = cases[seed() % share() :: share()]
     return [cases[i : i + _AT_ONCE] for i in range(0, len(cases), _AT_ONCE)]
 
 
@@ -60,6 +57,7 @@ STRUCTURAL = [
 ]
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize(("name", "cases"), ELEMENTWISE)
 def test_elementwise_values_by_xla(name: str, cases: list[Any], on_xla: Any) -> None:
     dtype = elementwise.dtype_of(name)
@@ -88,6 +86,7 @@ def _assert_near(row: elementwise.Row, name: str, actual: Any, expected: Any, op
     np.testing.assert_allclose(actual.astype(np.float64), expected.astype(np.float64), rtol=bound, atol=bound)
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize(("name", "rows"), STRUCTURAL)
 def test_structural_values_by_xla(name: str, rows: list[Any], on_xla: Any) -> None:
     outs = results([(row.fun, row.cast(name)) for row in rows])
