@@ -87,26 +87,14 @@ _BLOCK = 1 << 24  # terms for each thread: fewer are not worth waking another
 
 
 def product(a: np.ndarray, b: np.ndarray, threads: int = 1) -> np.ndarray:
-    """The product of two matrices, or of the matrices of two stacks in turn, none of which is empty.
+    """The product of two matrices that are not empty.
 
-    Several threads take matrices, or of a single one a block of rows or columns each, by BLAS in one thread. BLAS's own
-    threads wait for each other in loops: beside one other process on two cores a product of 600x600 takes 38 ms by
-    them, by these 3.2. Two blocks for each, in turn, take 1.15 of the time, there too: for each block BLAS lays the
-    whole other matrix out anew.
+    Several threads take a block of rows or columns each, by BLAS in one thread. BLAS's own threads wait for each other
+    in loops: beside one other process on two cores a product of 600x600 takes 38 ms by them, by these 3.2. Two blocks
+    for each, in turn, take 1.15 of the time, there too: for each block BLAS lays the whole other matrix out anew.
     """
-    out = aligned_empty((*a.shape[:-1], b.shape[-1]), a.dtype)
-    with _alone:
-        if a.ndim == 2:
-            _multiply(a, b, out, threads)
-        else:
-            stacks = [x.reshape(-1, *x.shape[-2:]) for x in (a, b, out)]
-            in_turn(lambda i: _multiply(*(stack[i] for stack in stacks), 1), len(stacks[0]), threads)
-    return out
-
-
-def _multiply(a: np.ndarray, b: np.ndarray, out: np.ndarray, threads: int) -> None:
-    """Write the product of two matrices."""
     (m, k), n, dtype = a.shape, b.shape[1], a.dtype
+    out = aligned_empty((m, n), dtype)
     by_rows = m >= n
     length = max(m, n)
     count = min(length, threads) if m * n * k >= _BLOCK * threads else 1
@@ -124,7 +112,9 @@ def _multiply(a: np.ndarray, b: np.ndarray, out: np.ndarray, threads: int) -> No
         numbers = one(dtype), right, step_b, left, step_a, _zero(dtype), part, n
         call("gemm", dtype, 1, letter_b, letter_a, *sizes, k, *numbers)
 
-    in_turn(multiply, count, threads)
+    with _alone:
+        in_turn(multiply, count, threads)
+    return out
 
 
 def in_turn(function: Callable[[int], None], count: int, threads: int) -> None:
