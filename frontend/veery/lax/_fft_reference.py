@@ -5,17 +5,14 @@ It computes several rows at once: of 256x256 complex numbers in 250 us, for whic
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib.util
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from veery._core.host import processors
 from veery.lax._reference import aligned_empty
-from veery.lax._scipy_extensions import extension
+from veery.lax._scipy_extensions import extension, is_file
 
 # Of SciPy 1.18, and before. Their functions are called alike.
 _LIBRARIES = "scipy.fft._duccfft.pyduccfft", "scipy.fft._pocketfft.pypocketfft"
@@ -53,14 +50,8 @@ def transformed(x: np.ndarray, *, fft_type: int, fft_lengths: tuple[int, ...]) -
 @functools.cache
 def _library() -> Any:
     """The compiled module behind `scipy.fft`; None in versions of SciPy that have another."""
-    scipy = importlib.util.find_spec("scipy")
-    for name in _LIBRARIES:
-        _, *folders, _ = name.split(".")
-        # To ask for a module that is not there imports the packages around it.
-        if any(Path(root, *folders).is_dir() for root in (scipy and scipy.submodule_search_locations) or ()):
-            with contextlib.suppress(ImportError):
-                return extension(name)
-    return None
+    name = next(filter(is_file, _LIBRARIES), None)
+    return name and extension(name)
 
 
 def _transformed_publicly(

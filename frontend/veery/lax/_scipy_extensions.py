@@ -6,7 +6,7 @@ import functools
 import importlib.util
 import sys
 import threading
-from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder, ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
@@ -24,14 +24,25 @@ def extension(name: str) -> ModuleType:
         return _loaded(name)
 
 
+def is_file(name: str) -> bool:
+    """Whether there is a file of a compiled module: to ask by importing one imports the packages around it."""
+    return _spec(name) is not None
+
+
 def _loaded(name: str) -> ModuleType:
+    spec = None if name in sys.modules else _spec(name)
+    if spec is None or spec.loader is None:
+        return importlib.import_module(name)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _spec(name: str) -> ModuleSpec | None:
     package, *folders, _ = name.split(".")
-    found = None if name in sys.modules else importlib.util.find_spec(package)
+    found = importlib.util.find_spec(package)
     for root in (found.submodule_search_locations if found else None) or ():
         finder = FileFinder(str(Path(root, *folders)), (ExtensionFileLoader, EXTENSION_SUFFIXES))
-        spec = finder.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            return module
-    return importlib.import_module(name)
+        if (spec := finder.find_spec(name)) is not None:
+            return spec
+    return None

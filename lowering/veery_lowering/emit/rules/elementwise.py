@@ -248,7 +248,8 @@ def _rem(ctx: Any, a: Value, b: Value) -> Value:
             return hlo.remainder(a, b)
         return outlined("rem", integer.remainder, (a, b))
     exact = real.remainder if dtype == np.float64 else real.remainder_of_float32
-    return in_float32(lambda a, b: outlined("rem", lambda a, b: exact(Expr(a), Expr(b)).value, (a, b)), a, b)
+    formula = lambda *operands: exact(*map(Expr, operands)).value
+    return in_float32(lambda *operands: outlined("rem", formula, operands), a, b)
 
 
 def _reciprocal(x: Value) -> Value:
