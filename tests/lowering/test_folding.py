@@ -160,6 +160,23 @@ def test_kept_of_other_types(name: str, elements: list[str], result: str, operan
         assert not hlo.is_constant(value), module
 
 
+@pytest.mark.parametrize(
+    "operation", ["reshape %c", "transpose %c, dims = [1, 0]", "broadcast_in_dim %c, dims = [1, 2]"]
+)
+def test_what_is_moved_is_known(operation: str) -> None:
+    result = "tensor<4x2x3xf32>" if "broadcast" in operation else "tensor<3x2xf32>"
+    text = f"""func.func @main() -> {result} {{
+  %c = stablehlo.constant dense<2.0> : tensor<2x3xf32>
+  %r = stablehlo.{operation} : (tensor<2x3xf32>) -> {result}
+  return %r : {result}
+}}"""
+    with context():
+        module = ir.Module.parse(text)
+        fold_constants(module.operation)
+        (value,) = next(op for op in operations(module.operation) if op.name == "func.return").operands
+        assert hlo.splat_of(value) == 2.0 and str(value.type) == result
+
+
 def test_constants_of_different_elements_are_kept() -> None:
     with context():
         module, value = folded("negate", ["f32"], "f32", ["[1.0, 2.0]"], "2x")
