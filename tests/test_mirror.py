@@ -276,6 +276,7 @@ ROWS = {
     "veery_lowering/kernels/*": "lowering/test_kernels lowering/test_kernel_bodies lowering/test_moves",
     "veery_lowering/*effects": "lowering/test_passes",
     "veery_lowering/*pipeline": "lowering/test_passes",
+    "veery_lowering/passes/changes": "lowering/test_isolation",
     "veery_lowering/*stablehlo/constants": "lowering/test_kernels lowering/test_aliasing",
     "veery_lowering/*crossings": "lowering/test_translation lowering/test_gather_scatter",
     "veery_lowering/*lookups": "lowering/test_slicing",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -20,9 +21,12 @@ import pytest
 from support import phases, slow_changes
 
 import veery
-from veery_lowering.compiler import helper as helper_process, isolation
+from veery_lowering.compiler import helper as helper_process, isolation, sessions
 from veery_lowering.compiler.isolation import Deadline
 from veery_lowering.errors import CompileError, CompilerCrash, CompilerTimeout
+from veery_lowering.passes import pipeline as passes
+from veery_lowering.passes.spirv.nan import keep_nan
+from veery_lowering.passes.stream.overwriting import refuse_unsafe
 from veery_lowering.targets import Traits, resolve
 from veery_lowering.targets.fusion import DATA_TILING, NO_AGGRESSIVE_FUSION
 
@@ -168,7 +172,10 @@ def test_threads_compile_at_the_same_time(meeting: Path) -> None:
     assert len(set(results)) == 1 and len(list(meeting.iterdir())) == 4
 
 
-def test_nothing_is_left_behind() -> None:
+def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    helpers: list[Any] = []
+    monkeypatch.setattr(isolation, "_idle", helpers)
+
     def compile_some(number: int) -> None:
         for _ in range(number):
             assert isolation.run_pipeline(MODULE, FLAGS, "input")[0]
@@ -179,8 +186,8 @@ def test_nothing_is_left_behind() -> None:
         """How many this process and its helper have open."""
         return [len(list(Path(f"/proc/{process}/fd").iterdir())) for process in (os.getpid(), helper)]
 
+    helper = isolation.call(os.getppid, kind=(sessions.of_session(FLAGS), False))
     compile_some(8)  # after which the helper gets ready for these flags
-    helper = helper_of(os.getpid())
     wait_for(lambda: not children_of(helper))
     gc.collect()  # what other tests left may go now, or later
     before = files()
@@ -190,6 +197,8 @@ def test_nothing_is_left_behind() -> None:
     wait_for(lambda: not children_of(helper) and not_more())
     assert len(list(Path(f"/proc/{helper}/task").iterdir())) == 1  # forks of several threads would not be sound
     assert helper not in children_of(os.getpid())  # whoever waits for all children need not wait for it
+    for each in helpers:
+        each.close()
 
 
 def test_a_process_that_is_done_compiles_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,6 +223,45 @@ def test_a_process_that_is_done_compiles_again(monkeypatch: pytest.MonkeyPatch) 
     assert process() != fourth
     for helper in helpers:
         helper.close()
+
+
+def test_only_the_last_process_waits_for_long_if_it_is_light(monkeypatch: pytest.MonkeyPatch, meeting: Path) -> None:
+    helpers: list[Any] = []
+    monkeypatch.setattr(isolation, "_idle", helpers)
+    kind = (FLAGS, True)
+    process = lambda: isolation.call(os.getpid, kind=kind)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: compiled(slow_changes.meet), range(4)))
+    light, helper = process(), isolation.call(os.getppid, kind=kind)
+    wait_for(lambda: len(children_of(helper)) == 2)  # one of each kind
+    assert light in children_of(helper) and process() == light
+    isolation.call(slow_changes.take, helper_process._LIGHT, kind=kind)
+    time.sleep(helper_process._STAYS + 0.5)
+    assert process() != light
+    for each in helpers:
+        each.close()
+
+
+def test_what_a_process_is_asked_for_is_loaded_before_it_is_forked() -> None:
+    """All passes there are take 20 ms to load, and 90 where Python keeps no bytecode, each time."""
+    changes = [
+        passes.changes_of_code(passes.Situation(backend, large=True, branches=True))
+        for backend in ("cpu", "vulkan", "cuda")
+    ]
+    request = pickle.dumps((sessions.run_pipeline, changes, refuse_unsafe, keep_nan))
+    program = f"""
+import pickle, sys
+from veery_lowering.compiler import helper
+helper._Server.run = lambda server: None
+import socket
+helper.main(socket.socketpair()[0].detach(), forks=True, patience=1)
+before = set(sys.modules)
+pickle.loads({request!r})
+print(sorted(set(sys.modules) - before))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[]\n"
 
 
 def test_a_session_is_ready_for_new_processes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +299,10 @@ def start(script: str, **options: Any) -> subprocess.Popen[str]:
 ENDLESS = """
 program = compiled()
 helper = helper_of(os.getpid())
-wait_for(lambda: not children_of(helper))  # the child of the first compilation has gone
+try:
+    compiled(slow_changes.be_killed)  # by the child of the first compilation
+except CompilerCrash:
+    wait_for(lambda: not children_of(helper))
 pending = threading.Thread(target=compiled, args=(slow_changes.never_end,), daemon=True)
 pending.start()
 wait_for(lambda: children_of(helper))

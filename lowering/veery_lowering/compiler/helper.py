@@ -1,7 +1,9 @@
 """What runs in the process that has the compiler loaded; isolation.py is its other side.
 
 It has one thread, so that its forks are sound, and holds nothing of its parent open but their socket. A child that is
-done waits for another compilation with the same options for a second: `x + 1` takes 61 ms there, and 85 in a new one.
+done waits for another compilation with the same options: `x + 1` takes 45 ms there, and 62 in a new one. All wait for a
+second; the last one, if it is of small programs and so has 20 MB of its own, for a minute, so that who thinks between
+two programs has it, too.
 For options that are known to work the helper keeps a session that has done once what each new one does, which its forks
 inherit.
 """
@@ -31,7 +33,12 @@ _LARGEST_FLAGS = 1 << 16
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _PAUSE = 0.1  # seconds without a request after which there is time to prepare a session
 _STAYS = 1.0  # seconds that a child waits for another compilation
-_GROWTH = 1 << 29  # bytes that it may take more than when it began: a context keeps what was ever in it
+_LAST_STAYS = 60.0  # the same of the last one, if it is light
+# Bytes that a child may take more than when it began: a context keeps what was ever in it. 80 MB of those, of which it
+# reads most in a file, are the compiler's.
+_GROWTH = 1 << 29
+_LIGHT = 1 << 28
+_MAY_STAY, _MAY_WAIT = b"+", b"-"  # what a child says that is done: whether it is light
 
 Kind = tuple[tuple[str, ...], bool]  # of compilations: flags, and whether by the short pipeline
 
@@ -78,6 +85,7 @@ def main(descriptor: int | None, forks: bool, patience: float) -> None:
     # What requests name is loaded before forks.
     from veery_lowering.compiler import sessions  # noqa: F401
     from veery_lowering.emit import versioned  # noqa: F401
+    from veery_lowering.passes import changes  # noqa: F401
     from veery_lowering.passes.stream import overwriting  # noqa: F401
     from veery_lowering.passes.vm import allocation, branches, dispatches, queues  # noqa: F401
 
@@ -98,12 +106,12 @@ def _shared() -> socket.socket:
 
 
 def _answer(
-    connection: socket.socket, temporary: str | None = None, ward: socket.socket | None = None, most: int = 0
+    connection: socket.socket, temporary: str | None = None, ward: socket.socket | None = None, begun: int = 0
 ) -> bool:
     """Do what is asked for; whether this process can do more. Standard error is a file, which tells what was printed.
 
-    Of a forked process `temporary` is its own folder for temporary files, and `most` how many bytes it may take to do
-    more. On `ward` it says that it can do so: before it answers, so that it is known when the next request comes.
+    Of a forked process `temporary` is its own folder for temporary files, and `begun` how many bytes it took when it
+    began. On `ward` it says that it can do more: before it answers, so that it is known when the next request comes.
     """
     folder, environment, function, arguments, memory = receive(connection)
     if temporary is not None:
@@ -125,9 +133,12 @@ def _answer(
     except Exception as error:
         problem = _sendable(error)
     reply = pickle.dumps((result, problem, _text(2)), pickle.HIGHEST_PROTOCOL)
-    more = ward is not None and problem is None and memory is None and _most_memory() < most
-    if ward is not None and more:
-        ward.send(b"+")
+    more = False
+    if ward is not None and problem is None and memory is None:
+        grown = _most_memory() - begun
+        more = grown < _GROWTH
+        if more:
+            ward.send(_MAY_STAY if grown < _LIGHT else _MAY_WAIT)
     send(connection, reply)
     return more
 
@@ -155,6 +166,7 @@ class _Child:
         ward: a socket between the two, on which it says that it is done, and gets what it shall do next.
         state: where is said how a compilation ended; None while it waits.
         since: when it was done.
+        is_light: whether it took little memory.
     """
 
     process: int
@@ -164,6 +176,7 @@ class _Child:
     folder: tempfile.TemporaryDirectory[str]  # for its temporary files: killed, it leaves them
     kind: Kind
     since: float = 0.0
+    is_light: bool = False
 
 
 class _Server:
@@ -192,16 +205,14 @@ class _Server:
             self._poll.register(file, select.POLLIN)
         while True:
             waiting = [child for child in self._children if child.state is None]
-            if waiting:
-                milliseconds = 1000 * max(0.0, min(child.since for child in waiting) + _STAYS - time.monotonic())
-            elif self._children:
-                milliseconds = 250 * self._patience
+            computing = len(waiting) < len(self._children)
+            times = [self._stays_until(child) - time.monotonic() for child in waiting]
+            if computing:
+                times.append(self._patience / 4)
             elif self._proven:
-                milliseconds = 1000 * _PAUSE
-            else:
-                milliseconds = None
-            events = self._poll.poll(milliseconds)
-            if not events and self._proven and not self._children:
+                times.append(_STAYS if waiting else _PAUSE)
+            events = self._poll.poll(1000 * max(0.0, min(times)) if times else None)
+            if not events and self._proven and not computing:
                 self._prepare(self._proven.most_common(1)[0][0])
             self._end_stalled()
             for descriptor, _ in events:
@@ -215,8 +226,13 @@ class _Server:
                         _kill(child.process)
                     return
             for child in waiting:
-                if child.state is None and time.monotonic() >= child.since + _STAYS:
+                if child.state is None and time.monotonic() >= self._stays_until(child):
                     self._forget(child.ward)  # it ends
+
+    def _stays_until(self, child: _Child) -> float:
+        """How long a child waits that is done."""
+        is_last = not any(c.since > child.since for c in self._children if c.state is None and c.kind == child.kind)
+        return child.since + (_LAST_STAYS if child.is_light and is_last else _STAYS)
 
     def _begin(self) -> bool:
         """Begin a compilation, in a child that waits for one or a new one; false if there will be no more."""
@@ -308,8 +324,8 @@ class _Server:
                 os.dup2(log.fileno(), output)
             _go_first()
             sessions.hasten(*kind)
-            most = _most_memory() + _GROWTH
-            while _answer(connection, folder, ward, most):
+            begun = _most_memory()
+            while _answer(connection, folder, ward, begun):
                 connection.close()
                 sessions.hasten(*kind)
                 message, files, _, _ = socket.recv_fds(ward, 1, 1)
@@ -329,17 +345,17 @@ class _Server:
             if descriptor < 0:
                 return
             try:
-                done = child.ward.recv(1) == b"+"
+                said = child.ward.recv(1)
             except BlockingIOError:
                 return
             except ConnectionError:
-                done = False
-            if not done:  # it is reaped
+                said = b""
+            if not said:  # it is reaped
                 self._forget(child.ward)
                 return
             if child.state is not None:
                 self._forget(child.state)
-            child.state, child.since = None, time.monotonic()
+            child.state, child.since, child.is_light = None, time.monotonic(), said == _MAY_STAY
             self._active.pop(child.process, None)
             if child.kind[0] and child.kind not in self._ready:
                 self._proven[child.kind] += 1

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from veery_lowering.kernels import fuse_loops, fuse_moves, fuse_pieces
 from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS
 from veery_lowering.mlir import base_name, operations
+from veery_lowering.passes.changes import Change
 from veery_lowering.passes.stablehlo.aliasing import protect_arguments
 from veery_lowering.passes.stablehlo.barriers import (
     clone_at_barriers,
@@ -333,17 +334,6 @@ PASSES = (
 def chosen(stage: Stage, situation: Situation) -> list[Pass]:
     """The passes that change a module at a stage."""
     return [p for p in PASSES if p.stage is stage and p.when(situation)]
-
-
-class Change(NamedTuple):
-    """A pass with what it is told, which pickles."""
-
-    function: Callable[..., Any]
-    given: tuple[Any, ...]
-
-    def __call__(self, module: Any) -> Any:
-        """Change a module in place."""
-        return self.function(module, *self.given)
 
 
 def changes_of_code(situation: Situation) -> tuple[Change, ...]:
