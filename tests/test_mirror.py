@@ -249,6 +249,7 @@ ROWS = {
     "veery_lowering/mlir": "lowering/test_compiler lowering/test_translation",
     "veery_lowering/program": "lowering/test_compiler lowering/test_links",
     "veery_lowering/reading": "lowering/test_translation aot/test_stablehlo",
+    "veery_lowering/spelling": "lowering/test_float8 lowering/test_isolation",
     "veery_lowering/types": "lowering/test_shape lowering/test_float8",
     "veery_lowering/*compile": "lowering/test_compiler",
     "veery_lowering/*helper": "lowering/test_isolation",

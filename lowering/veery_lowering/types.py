@@ -10,32 +10,9 @@ import ml_dtypes
 import numpy as np
 
 from veery_lowering.mlir import ir
+from veery_lowering.spelling import SPELLINGS, dtype_name
 
-# NumPy or ml_dtypes name: StableHLO element type
-_SPELLINGS = {
-    "bool": "i1",
-    **{f"int{n}": f"i{n}" for n in (2, 4, 8, 16, 32, 64)},
-    **{f"uint{n}": f"ui{n}" for n in (2, 4, 8, 16, 32, 64)},
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "float32": "f32",
-    "float64": "f64",
-    "complex64": "complex<f32>",
-    "complex128": "complex<f64>",
-    "float8_e4m3fn": "f8E4M3FN",
-    "float8_e5m2": "f8E5M2",
-    "float8_e4m3fnuz": "f8E4M3FNUZ",
-    "float8_e5m2fnuz": "f8E5M2FNUZ",
-    "float8_e8m0fnu": "f8E8M0FNU",
-    "float8_e4m3b11fnuz": "f8E4M3B11FNUZ",
-    "float8_e4m3": "f8E4M3",
-    "float8_e3m4": "f8E3M4",
-    "float4_e2m1fn": "f4E2M1FN",
-}
-_DTYPES = {
-    spelling: np.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
-    for name, spelling in _SPELLINGS.items()
-}
+_DTYPES = {name: np.dtype(getattr(ml_dtypes, name, name)) for name in SPELLINGS}
 # What the runtime's buffers cannot hold: `'hal.element_type' op unsupported element type` at the entry function. They
 # enter and leave as their bits, a byte each.
 AS_BITS = frozenset(("float8_e4m3b11fnuz", "float8_e4m3", "float8_e3m4", "float4_e2m1fn"))
@@ -60,9 +37,9 @@ def element_type(dtype: Any) -> ir.Type:
     Raises TypeError for a dtype that StableHLO does not have.
     """
     name = physical_dtype(dtype).name
-    spelling = _SPELLINGS.get(_HELD_AS.get(name, name))
+    spelling = SPELLINGS.get(_HELD_AS.get(name, name))
     if spelling is None:
-        raise TypeError(f"element_type: dtype {name} has no StableHLO element type; known are {', '.join(_SPELLINGS)}")
+        raise TypeError(f"element_type: dtype {name} has no StableHLO element type; known are {', '.join(SPELLINGS)}")
     return ir.Type.parse(spelling)
 
 
@@ -84,9 +61,7 @@ def aval_type(aval: Any) -> ir.RankedTensorType:
 
 def numpy_dtype(type_: ir.Type) -> np.dtype:
     """The NumPy dtype of an MLIR element type or tensor type."""
-    if isinstance(type_, ir.RankedTensorType):
-        type_ = type_.element_type
-    return _DTYPES[str(type_)]
+    return _DTYPES[dtype_name(type_)]
 
 
 @cache
@@ -96,6 +71,6 @@ def entry_dtype(name: str) -> str:
     Integers below a byte enter as numbers, floats that IREE's buffers do not have as bits. Raises TypeError for a dtype
     that StableHLO does not have.
     """
-    if name not in _SPELLINGS:
+    if name not in SPELLINGS:
         raise TypeError(f"veery: arrays of dtype {name} cannot enter a compiled program: StableHLO does not have it")
     return "uint8" if name in AS_BITS else SUB_BYTE.get(name, name)

@@ -25,6 +25,7 @@ from veery_lowering.compiler import helper as helper_process, isolation, session
 from veery_lowering.compiler.isolation import Deadline
 from veery_lowering.errors import CompileError, CompilerCrash, CompilerTimeout
 from veery_lowering.passes import pipeline as passes
+from veery_lowering.passes.simplification import SETTLED
 from veery_lowering.passes.spirv.nan import keep_nan
 from veery_lowering.passes.stream.overwriting import refuse_unsafe
 from veery_lowering.targets import Traits, resolve
@@ -262,6 +263,14 @@ print(sorted(set(sys.modules) - before))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[]\n"
+
+
+def test_the_process_of_the_compiler_does_without_numpy() -> None:
+    """Which takes 35 ms to load, and has threads."""
+    changes = passes.changes_of_code(passes.Situation("cpu", large=True, branches=True))
+    assert isolation.run_pipeline(MODULE, FLAGS, changes=changes, prelude=SETTLED, shortly=True)[0] is not None
+    loaded = isolation.call(eval, "{*__import__('sys').modules}", kind=(sessions.of_session(FLAGS), True))
+    assert "veery_lowering.compiler.short" in loaded and "numpy" not in loaded
 
 
 def test_a_session_is_ready_for_new_processes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,9 +24,10 @@ from veery_lowering.passes.spirv.races import has_race
 from veery_lowering.passes.stream.overwriting import refuse_unsafe
 from veery_lowering.program import Options
 from veery_lowering.store.cache import disk_cache
-from veery_lowering.targets import GOAL_FLAGS, Flags, Target, traits
+from veery_lowering.targets import GOAL_FLAGS, Flags, Target
 from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
 from veery_lowering.targets.target import SYNCHRONOUS
+from veery_lowering.targets.traits import traits
 
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 T = TypeVar("T")

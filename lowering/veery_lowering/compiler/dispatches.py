@@ -21,11 +21,11 @@ from veery_lowering.compiler import positions
 from veery_lowering.compiler.elements import compute_elements
 from veery_lowering.errors import Rejected
 from veery_lowering.mlir import ir, maker, operations, sizes
+from veery_lowering.spelling import dtype_name
 from veery_lowering.targets.cuda import CUDA
 from veery_lowering.targets.fusion import DATA_TILING, NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
 from veery_lowering.targets.target import COMMON_FLAGS, Product
 from veery_lowering.targets.tiling import gains_from_tiling
-from veery_lowering.types import numpy_dtype
 
 RunPasses = Callable[[str], bool]  # a text pipeline, on the module that is compiled; whether it went well
 
@@ -172,7 +172,7 @@ def _product(op: Any) -> tuple[Product, bool]:
         math.prod(length[axis] for axis in length if (axis in a, axis in b, axis in out) == where)
         for where in ((True, True, True), (True, False, True), (False, True, True), (True, True, False))
     )
-    return Product(batch, m, n, k, numpy_dtype(op.operands[0].type).name), b[-1] not in out
+    return Product(batch, m, n, k, dtype_name(op.operands[0].type)), b[-1] not in out
 
 
 def _form_regions(flags: Sequence[str]) -> list[str]:

@@ -31,8 +31,9 @@ from veery_lowering.compiler.helper import STALLED, Kind, receive, send
 from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout
 
 _FORKS = hasattr(os, "fork") and sys.platform != "darwin"
-# What the helper imports needs no more of this package than its modules, and so neither NumPy nor its threads. Python's
-# own modules come first: the folder of the user's script may have others of the same names.
+# What the helper imports needs no more of this package than its modules, and so neither NumPy nor its threads, 35 ms of
+# 110; MLIR's bindings load it if it is there, for what is not used here. Python's own modules come first: the folder of
+# the user's script may have others of the same names.
 _PROGRAM = """
 import os, sys
 if {forks} and os.fork():
@@ -41,6 +42,9 @@ import types
 sys.path += {path}
 sys.modules["veery_lowering"] = types.ModuleType("veery_lowering")
 sys.modules["veery_lowering"].__path__ = [{folder}]
+sys.modules["numpy"] = None
+from veery_lowering import mlir
+del sys.modules["numpy"]
 from veery_lowering.compiler import helper
 helper.main({descriptor}, {forks}, {patience})  # of process {process}
 """

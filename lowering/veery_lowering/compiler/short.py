@@ -15,7 +15,7 @@ The verifier runs after steps instead of after each pass: what is invalid is ref
 
 from __future__ import annotations
 
-import secrets
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -207,7 +207,7 @@ def compile_dispatches(
     """
     clean = _clean_ups(module)
     # Not in a folder of its own, since that takes 0.4 to 3 ms to remove.
-    file = Path(tempfile.gettempdir(), f"veery-object-{secrets.token_hex(16)}.o")
+    file = Path(tempfile.gettempdir(), f"veery-object-{os.urandom(16).hex()}.o")
     _keep_objects(module, file)
     steps.begin("choosing tiles")
     _run(run, "configure", _configure(flags))

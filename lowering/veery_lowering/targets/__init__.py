@@ -13,7 +13,6 @@ from veery_lowering.targets.target import (
     Target as Target,
     Traits as Traits,
 )
-from veery_lowering.targets.traits import traits as traits
 
 XLA_PLATFORMS = ("tpu", "rocm", "metal")
 

@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from veery_lowering.mlir import ir, operations
+from veery_lowering.spelling import dtype_name
 from veery_lowering.stablehlo import product_axes
 from veery_lowering.targets.fusion import is_rowwise
 from veery_lowering.targets.target import Product, Traits
-from veery_lowering.types import numpy_dtype
 
 # What a dynamic dimension is taken for: a batch.
 _UNKNOWN_SIZE = 64
@@ -24,7 +24,7 @@ def traits(module: ir.Module) -> Traits:
         if op.operands and isinstance(op.operands[0].type, ir.RankedTensorType):
             if isinstance(op.operands[0].type.element_type, ir.IndexType):  # a shape
                 continue
-            dtype = numpy_dtype(op.operands[0].type).name
+            dtype = dtype_name(op.operands[0].type)
             kinds.add((op.name, dtype))
             if op.name == "stablehlo.dot_general":
                 products.append(_product(op, dtype))
