@@ -82,7 +82,8 @@ def filters_in_turn(draw: Draw) -> Made:
     def fun(x, w):
         def layer(w, x):
             numbers = (order, "HWIO", order)
-            return jnp.tanh(lax.conv_general_dilated(x, w, (1, 1), "SAME", None, None, numbers, groups))
+            filters = w.astype(x.dtype)
+            return jnp.tanh(lax.conv_general_dilated(x, filters, (1, 1), "SAME", None, None, numbers, groups))
 
         def step(state, _):
             x, w = state
