@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from support import objects
 
 import veery
 from veery import numpy as jnp
-from veery_lowering.compiler import device_functions, isolation, sessions
+from veery_lowering.compiler import device_functions, isolation
 
 pytestmark = pytest.mark.skipif(
     (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="there it is that machine's alone"
@@ -71,18 +72,28 @@ def test_phases_do_not_link_there_what_is_linked(monkeypatch: pytest.MonkeyPatch
     assert isolation.call(objects.executables, *given, True) > 1
 
 
-def test_they_are_left_out_where_there_is_a_session_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    left_out: list[bool] = []
-    monkeypatch.setattr(device_functions, "leave_out", lambda: left_out.append(True))
-    monkeypatch.setattr(device_functions, "are_kept", lambda: True)
-    monkeypatch.setattr(sessions, "_idle", {})
-    sessions.hasten(("--flag",), True)
-    monkeypatch.setattr(sessions, "_idle", {("--flag",): [sessions._Ready(None, None)]})  # type: ignore[arg-type]
-    sessions.hasten(("--flag",), True)
-    assert not left_out  # it has made no code
-    backend = sessions._Ready(None, None)  # type: ignore[arg-type]
-    monkeypatch.setattr(sessions, "_idle", {("--flag",): [sessions._Ready(None, None, backend=backend)]})  # type: ignore[arg-type]
-    sessions.hasten(("--flag",), False)
-    assert not left_out  # the standard pipeline, which has several executables linked
-    sessions.hasten(("--flag",), True)
-    assert left_out == [True]
+def test_they_are_left_out_as_soon_as_they_are_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given = compilation(monkeypatch, lambda x: x + 1, np.ones(5, np.float32))
+    helpers: list[Any] = []
+    monkeypatch.setattr(isolation, "_idle", helpers)  # new ones, which know of nothing
+
+    def left_out(hastens: bool) -> list[bool]:
+        for dispatch in tmp_path.glob("??/*.part"):
+            if dispatch not in known:
+                dispatch.unlink()
+        found = isolation.call(objects.left_out, *given, str(tmp_path), hastens)
+        programs.update(enumerate(program for _, program in found))
+        return [each for each, _ in found]
+
+    known: set[Path] = set()
+    programs: set[tuple[int, bytes]] = set()
+    assert left_out(hastens=True) == [False, True]
+    by_size = sorted(tmp_path.glob("??/*.part"), key=lambda path: path.stat().st_size)
+    known.add(by_size[-1])
+    assert left_out(hastens=True) == [True, True]
+    assert left_out(hastens=False) == [False, False]  # there may be other sessions
+    by_size[-1].write_bytes(b"damaged")
+    assert left_out(hastens=True) == [False, True]
+    assert len(programs) == 2  # one when its dispatch is not known yet, and one when it is
+    for helper in helpers:
+        helper.close()

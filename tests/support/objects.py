@@ -39,7 +39,7 @@ def places_of(section: linking.Section, library: bytes) -> int:
 def hastened(module: bytes, flags: tuple[str, ...]) -> tuple[bytes | None, bytes | None, list[str]]:
     """A program, what comes of it with device functions that are left out, and those of them that it needs."""
     before, _ = sessions.run_pipeline(module, flags, shortly=True)
-    sessions.hasten(sessions.of_session(flags), True)
+    sessions.hasten()
     reached, needed = linking.Object.reached, set()
 
     def noted(self: linking.Object, first: int) -> linking.Sections:
@@ -60,11 +60,28 @@ def functions(module: bytes, flags: tuple[str, ...]) -> list[str]:
     return [name.removeprefix(".text.") for name in names if name.startswith(".text.")]
 
 
+def _compile(module: bytes, flags: tuple[str, ...], hastens: bool) -> None:
+    """Compile a module, so often that the next time all is left out that is known, if that is asked for."""
+    if hastens:
+        sessions.hasten()
+    for _ in range(1 + hastens):
+        sessions.run_pipeline(module, flags, shortly=True)
+
+
+def left_out(module: bytes, flags: tuple[str, ...], parts: str, hastens: bool) -> list[tuple[bool, bytes | None]]:
+    """For two compilations whether device functions were left out, and the program."""
+    if hastens:
+        sessions.hasten()
+    found = []
+    for _ in range(2):
+        program, _ = sessions.run_pipeline(module, flags, shortly=True, parts=parts)
+        found.append((device_functions.are_left_out(), program))
+    return found
+
+
 def is_kept(module: bytes, flags: tuple[str, ...], hastens: bool) -> bool:
     """Whether a session serves on after as many programs as elsewhere are enough."""
-    sessions.run_pipeline(module, flags, shortly=True)
-    if hastens:
-        sessions.hasten(sessions.of_session(flags), True)
+    _compile(module, flags, hastens)
     (session,) = sessions._idle[sessions.of_session(flags)]
     session.uses = sessions._COMPILES_PER_SESSION
     sessions.run_pipeline(module, flags, shortly=True)
@@ -73,9 +90,7 @@ def is_kept(module: bytes, flags: tuple[str, ...], hastens: bool) -> bool:
 
 def executables(module: bytes, flags: tuple[str, ...], hastens: bool) -> int:
     """How many executables IREE's own phases make of a module's dispatches."""
-    sessions.run_pipeline(module, flags, shortly=True)
-    if hastens:
-        sessions.hasten(sessions.of_session(flags), True)
+    _compile(module, flags, hastens)
     text, _ = sessions.run_pipeline(module, flags, phase="hal")
     assert text is not None
     return text.count(b"hal.executable private")
@@ -83,9 +98,7 @@ def executables(module: bytes, flags: tuple[str, ...], hastens: bool) -> int:
 
 def printed(module: bytes, flags: tuple[str, ...], hastens: bool) -> str:
     """How an invalid module is printed: in generic form, if it was verified before."""
-    sessions.run_pipeline(module, flags, shortly=True)
-    if hastens:
-        sessions.hasten(sessions.of_session(flags), True)
+    _compile(module, flags, hastens)
     (ready,) = sessions._idle[sessions.of_session(flags)]
     with ready.session.context, ir.Location.unknown():
         invalid = ir.Module.parse("util.func public @f(%x: i32) -> i32 { util.return %x : i32 }")

@@ -2,16 +2,19 @@
 
 LLVM may call functions that nobody wrote: copies of memory, conversions of half precision. IREE links its own ones
 ("libdevice") into each program, where LLVM optimises and compiles all of them, 20 of the 75 ms that `x + 1` takes; the
-linker leaves most of them out again. So the code of the first program's is kept, and then LLVM is told not to optimise
-functions of these names. The linker takes what a program needs of them from what was kept: its code is the same.
+linker leaves most of them out again. So the code of the first program's is kept, on disk, too, and then LLVM is told
+not to optimise functions of these names. The linker takes what a program needs of them from what was kept: its code is
+the same.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 from veery_lowering.compiler import linking
-from veery_lowering.mlir import ctypes_dl
+from veery_lowering.mlir import COMPILER_VERSION, ctypes_dl
+from veery_lowering.store.cache import DiskCache
 
 NAMES = (
     *("__extendhfdf2", "__extendhfsf2", "__gnu_f2h_ieee", "__gnu_h2f_ieee", "__truncdfhf2", "__truncsfhf2"),
@@ -25,11 +28,13 @@ _LINKING = "--iree-hal-link-executables=false"
 _PRINTING = "--mlir-print-assume-verified"
 
 _kept: dict[str, linking.Part] = {}
+_code: bytes | None = None  # an object file that has what is kept, which is not on disk yet
 _left_out = False
 
 
 def keep(code: bytes) -> None:
     """Keep the functions of a program's object file, unless there are some or LLVM was told not to optimise them."""
+    global _code
     if _kept or _left_out:
         return
     object_ = linking.Object(code, _OBJECT)
@@ -38,6 +43,28 @@ def keep(code: bytes) -> None:
     except linking.Unsupported:  # they are another compiler's
         return
     _kept.update(found)
+    _code = code
+
+
+def write(cache: DiskCache, device: str) -> None:
+    """Put what is kept on disk, for the device that it was compiled for, unless it is there."""
+    global _code
+    if _code is not None and cache.get_part(_key(device)) is None:
+        cache.put_part(_key(device), (_code, {}))
+    _code = None
+
+
+def read(cache: DiskCache, device: str) -> None:
+    """Keep what is on disk for a device, unless there is something."""
+    global _code
+    found = None if _kept else cache.get_part(_key(device))
+    if found is not None:
+        keep(found[0])
+        _code = None
+
+
+def _key(device: str) -> str:
+    return hashlib.sha256("\0".join((_OBJECT, COMPILER_VERSION, device)).encode()).hexdigest()
 
 
 def are_kept() -> bool:

@@ -323,11 +323,11 @@ class _Server:
             for output in (1, 2):
                 os.dup2(log.fileno(), output)
             _go_first()
-            sessions.hasten(*kind)
+            if kind[1]:
+                sessions.hasten()
             begun = _most_memory()
             while _answer(connection, folder, ward, begun):
                 connection.close()
-                sessions.hasten(*kind)
                 message, files, _, _ = socket.recv_fds(ward, 1, 1)
                 if not message:
                     status = 0

@@ -87,6 +87,7 @@ class _Ready:
 _idle: dict[tuple[str, ...], list[_Ready]] = {}
 _lock = threading.Lock()
 _started = False
+_alone = False  # whether there will be one session
 _forked = False  # in a child of a process that had compiled
 
 
@@ -171,7 +172,12 @@ def run_pipeline(
                 cache = DiskCache(Path(parts), sweeps=False) if parts else None
                 with warnings.catch_warnings():  # who keeps the program says what is wrong with the folder
                     warnings.simplefilter("ignore", CacheWarning)
+                    if cache is not None:
+                        device_functions.read(cache, ready.device)
+                    _leave_out()
                     program = _shortly(ready, parsed, run, changes, check, diagnostics, flags, cache, threads)
+                    if cache is not None and program is not None:
+                        device_functions.write(cache, ready.device)
                     return program, diagnostics
             reached = None
             if check is not None:
@@ -362,13 +368,17 @@ def prepare(flags: tuple[str, ...], shortly: bool) -> list[tuple[str, ...]]:
     return closed
 
 
-def hasten(flags: tuple[str, ...], shortly: bool) -> None:
-    """Have the short pipeline leave out what is known of all programs, if there is a session for flags that makes code.
+def hasten() -> None:
+    """Have the short pipeline leave out what is known of all programs, as soon as that is known.
 
-    It may be called in a process that has no other flags to compile with, and no other pipeline: see
-    `device_functions.leave_out`.
+    It may be called in a process that has one session, which makes code: see `device_functions.leave_out`.
     """
-    if shortly and device_functions.are_kept() and any(ready.backend is not None for ready in _idle.get(flags, ())):
+    global _alone
+    _alone = True
+
+
+def _leave_out() -> None:
+    if _alone and device_functions.are_kept():
         device_functions.leave_out()
 
 
