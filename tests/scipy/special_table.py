@@ -51,6 +51,7 @@ _SPECIAL = [0.0, -0.0, 1.0, 2.0, -1.0, -2.5, INF, -INF, NAN]
 _REALS = [*_SPECIAL, 1e-30, -1e-30, 1e10, -1e10, 1e30, 9.5, -9.5]
 _SQUARE = np.repeat([0.0, 1.0, 2.0, INF, NAN], 6), np.tile([0.0, 1.0, 0.5, 20.0, INF, NAN], 5)
 _ORDERS = np.repeat([-1.0, 0.0, 1.0, 2.0, 30.0], 6), np.tile([0.0, 1.0, 1.5, 20.0, INF, NAN], 5)
+_ZETAS = [2.0, 3.0, 2.0, 3.0, 4.0, 5.0, 2.0, 2.5, 2.0], [1.0, 50.0, -0.5, -9.75, -20.25, -0.125, -600.125, -3.5, -3.0]
 _LAMBDAS = [0.0, 2.0, 1e-9, -2.0, NAN, 4.0], [1.0, 0.0, 1.0, 1.0, 1.0, 1e-12]
 
 
@@ -138,7 +139,7 @@ ROWS = [
         (1,),
     ),
     Row("digamma", special.digamma, (near(2, 30),), ([-0.5, 0.5, 1e-5, 1e5, INF, NAN],), (4, 4)),
-    Row("zeta", special.zeta, (near(1.5, 9), near(0.5, 5)[::-1]), ([2.0, 3.0], [1.0, 50.0]), (16, 16), (0, 1)),
+    Row("zeta", special.zeta, (near(1.5, 9), near(0.5, 5)[::-1]), _ZETAS, (16, 16), (0, 1)),
     # Error functions and the normal distribution.
     Row("erf", special.erf, (near(-4, 4),), ([0.0, 1e-30, INF, -INF, NAN],)),
     Row("erfc", special.erfc, (near(-4, 4),), ([0.0, 1e-30, INF, -INF, NAN],), (8, 8)),

@@ -235,6 +235,24 @@ def test_gradients_are_finite_where_values_are():
     np.testing.assert_allclose(slope, -np.euler_gamma, rtol=1e-6)
 
 
+def test_derivatives_of_digamma_below_zero(x64):
+    x = np.array([-0.5, -8.7, -9.3, -20.25, -1205.3, -1e-4])
+    orders = np.arange(1, 4)[:, None]
+    wanted = scipy.special.polygamma(orders, x)
+    np.testing.assert_allclose(interpreted(special.polygamma, orders, x), wanted, rtol=1e-11)
+    slopes = interpreted(lambda x: veery.vmap(veery.grad(special.digamma))(x), x)
+    np.testing.assert_allclose(slopes, wanted[0], rtol=1e-11)
+
+
+@pytest.mark.compiler
+def test_derivatives_of_digamma_below_zero_compiled():
+    x = np.array([-0.5, -8.75, -9.25, -20.25, -600.125, -1e-4], np.float32)
+    call = (lambda x: special.polygamma(np.arange(1, 4)[:, None], x), (x,))
+    np.testing.assert_allclose(
+        results([call])[0], scipy.special.polygamma(np.arange(1, 4)[:, None], x.astype(np.float64)), rtol=2e-5
+    )
+
+
 def test_softmax_is_over_all_axes():
     x = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
     np.testing.assert_allclose(special.softmax(x), scipy.special.softmax(x), rtol=1e-6)

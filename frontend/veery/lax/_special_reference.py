@@ -19,8 +19,16 @@ def scipy_special() -> ModuleType:
 
 
 def zeta_reference(x: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Hurwitz' zeta, NaN at infinity. At the poles q = 0, -1, ... it is inf for even x, where both sides agree."""
-    value = np.where((np.isinf(x) | np.isinf(q)) & (x != 1), np.nan, scipy_special().zeta(x, q))
+    """Hurwitz' zeta, NaN at infinity. At the poles q = 0, -1, ... it is inf for even x, where both sides agree.
+
+    Of the terms below 0, which SciPy takes one by one, magnitudes are added apart.
+    """
+    zeta = scipy_special().zeta
+    mirrored = (q < 0) & (q != np.floor(q)) & (x > 1)
+    value = zeta(x, np.where(mirrored, q - np.floor(q), np.where(q < 0, 0.0, q)))
+    left = zeta(x, np.where(mirrored, np.ceil(q) - q, 1.0)) - zeta(x, np.where(mirrored, 1 - q, 1.0))
+    both = np.where(x != np.floor(x), np.nan, value + np.where(x % 2 == 0, left, -left))
+    value = np.where((np.isinf(x) | np.isinf(q)) & (x != 1), np.nan, np.where(mirrored, both, value))
     at_pole = np.where((x % 2 == 0) | (x == 1), np.inf, np.nan)
     return np.where((q <= 0) & (q == np.floor(q)), at_pole, value)
 

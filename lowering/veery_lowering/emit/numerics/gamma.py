@@ -224,11 +224,29 @@ def _cos_pi(x: Expr) -> Expr:
     return flip_sign(sin_pi(0.5 - r), odd)
 
 
+def zeta(x: Expr, q: Expr) -> Expr:
+    """Hurwitz' zeta function: the sum of (k + q)**-x for k = 0, 1, ...; for q < 0 NaN unless x is whole.
+
+    The operation takes q + 9 for large, and powers of numbers below 0 for real. So of the terms below 0 magnitudes are
+    added apart: those from the fraction 1 - f on, without those from 1 - q on.
+    """
+    mirrored = (q < 0.0) & floor(q).differs(q) & (x > 1.0)
+    upper = -floor(-q)
+    right = _zeta_of_positive(x, where(mirrored, q - floor(q), q))
+    left = _zeta_of_positive(x, where(mirrored, upper - q, 1.0)) - _zeta_of_positive(x, where(mirrored, 1.0 - q, 1.0))
+    odd = floor(0.5 * x).differs(0.5 * x)
+    both = where(floor(x).differs(x), _NAN, right + flip_sign(left, odd))
+    return where(mirrored, both, right)
+
+
+def _zeta_of_positive(x: Expr, q: Expr) -> Expr:
+    return Expr(hlo.zeta(x.value, q.value))
+
+
 def polygamma(n: Expr, x: Expr) -> Expr:
     """The n-th derivative of digamma: (-1)**(n + 1) n! zeta(n + 1, x); n is a whole number."""
     even = floor(0.5 * n).equals(0.5 * n)
-    sum_ = Expr(hlo.zeta((n + 1.0).value, x.value))
-    result = flip_sign(exp(lgamma(n + 1.0)) * sum_, even)
+    result = flip_sign(exp(lgamma(n + 1.0)) * zeta(n + 1.0, x), even)
     result = where(n.equals(0.0), digamma(x), result)
     return where((n < 0.0) | floor(n).differs(n), _NAN, result)
 

@@ -6,14 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.numerics import error_function, gamma, incomplete, samples
 from veery_lowering.emit.numerics._expr import Expr
 from veery_lowering.emit.rules.elementwise import elementary
-
-
-def _zeta(x: Expr, q: Expr) -> Expr:
-    return Expr(hlo.zeta(x.value, q.value))
 
 
 def _erf(x: Expr) -> Expr:
@@ -31,7 +26,7 @@ _FORMULAS: dict[str, Callable[..., Expr]] = {
     "lgamma": gamma.lgamma,
     "digamma": gamma.digamma,
     "polygamma": gamma.polygamma,
-    "zeta": _zeta,
+    "zeta": gamma.zeta,
     "bessel_i0e": gamma.bessel_i0e,
     "bessel_i1e": gamma.bessel_i1e,
     "igamma": incomplete.igamma,

@@ -55,7 +55,6 @@ _OPERATIONS: dict[str, Callable[..., Value]] = {
     "atan2": in_complex128(hlo.atan2),
     "erf": hlo.erf,
     "erfc": hlo.erfc,
-    "zeta": hlo.zeta,
     "bessel_i1e": hlo.bessel_i1e,
     "nextafter": hlo.next_after,
     "sample_exp": _also_of_nan(hlo.exponential),
@@ -106,7 +105,7 @@ def _by_formula(name: str) -> None:
 
 for _name in (
     "igamma", "igammac", "igamma_grad_a", "random_gamma_grad", "regularized_incomplete_beta", "bessel_i0e",
-    "lgamma", "digamma", "polygamma", "erf_inv",
+    "lgamma", "digamma", "polygamma", "zeta", "erf_inv",
 ):  # fmt: skip
     _by_formula(_name)
 
