@@ -16,6 +16,7 @@ from support.numpy_trace import numpy_evaluation
 from support.rule_checks import check_backward, check_forward, check_second_order
 
 import veery
+import veery.numpy as jnp
 from veery.scipy import special
 
 DTYPES = {"float32": np.float32, "float64": np.float64}
@@ -94,6 +95,17 @@ def test_incomplete_functions_of_large_arguments():
     for (fun, operands, ulps), out in zip(calls, results([(fun, operands) for fun, operands, _ in calls])):
         wanted = getattr(scipy.special, fun.__name__)(*(v.astype(np.float64) for v in operands))
         assert_close(out, wanted.astype(np.float32), ulps, operands)
+
+
+@pytest.mark.compiler
+def test_incomplete_gamma_functions_of_the_largest_arguments():
+    """Products of denominators of the continued fraction would overflow."""
+    x = np.array([1e10, 1e13, 1e18, 1e25, 3e38], np.float32)[:, None]
+    a = np.array([0.03, 2, 1e3], np.float32)
+    slope = lambda a, x: veery.jvp(lambda a: special.gammainc(a, x), (a,), (jnp.ones_like(a),))[1]
+    lower, upper, by_a = results([(special.gammainc, (a, x)), (special.gammaincc, (a, x)), (slope, (a, x))])
+    for out, wanted in ((lower, 1), (upper, 0), (by_a, 0)):
+        np.testing.assert_array_equal(out, np.full((5, 3), wanted))
 
 
 @by_name

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.emit.numerics._expr import Expr, is_nan, maximum, where
+from veery_lowering.emit.numerics._expr import Expr, is_nan, maximum, sqrt, where
 from veery_lowering.emit.numerics.elementary import exp, log, log1p
 from veery_lowering.emit.numerics.gamma import digamma, lgamma
 
@@ -69,6 +69,9 @@ def _series(a: Expr, x: Expr, active: Expr, with_derivative: bool) -> tuple[Expr
 
 def _fraction(a: Expr, x: Expr, active: Expr, with_derivative: bool) -> tuple[Expr, Expr]:
     """The continued fraction of e**x x**-a gamma(a, x), gamma(a, x) the upper integral, and its derivative by a."""
+    # Where the first denominators would overflow, the density by which this is multiplied is 0: any number serves.
+    endless = x - a > sqrt(float(np.finfo(x.dtype).max) / x) * 2.0**-6
+    a, x = where(endless, 1.0, a), where(endless, 2.0, x)
     zero, one = a.constant(0.0), a.constant(1.0)
     big = 1.0 / _epsilon(a)
     y = 1.0 - a
