@@ -190,6 +190,16 @@ def test_derivatives_where_formulas_meet():
         np.testing.assert_allclose(slope, wanted, rtol=1e-6, err_msg=fun.__module__)
 
 
+def test_beta_of_numbers_next_to_zero(x64):
+    """What 1 - x is rounded to has lost them."""
+    x = np.array([5.5e-26, 2.9e-17, 1e-10, 1e-3, 0.3, 0.7])[:, None]
+    a, b = np.array([0.0034, 0.0055, 0.5, 2.0, 300.0, 1.0]), np.array([9.9, 4.8, 0.5, 300.0, 2.0, 1.0])
+    for name in ("cdf", "sf", "logcdf", "logsf"):
+        out = interpreted(getattr(stats.beta, name), x, a, b)
+        np.testing.assert_allclose(out, getattr(scipy.stats.beta, name)(x, a, b), rtol=1e-11)
+    assert np.isnan(interpreted(stats.beta.cdf, np.array([-1.0, 2.0]), np.float64(2), np.float64(np.nan))).all()
+
+
 @pytest.mark.parametrize("name", ["cdf", "logcdf", "sf", "logsf"])
 @pytest.mark.parametrize("family", ["gamma", "chi2"])
 def test_what_has_no_distribution_has_no_probabilities(family, name):

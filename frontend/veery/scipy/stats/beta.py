@@ -15,7 +15,7 @@ def _betainc(a: Array, b: Array, y: Array) -> Array:
     """The incomplete beta function, with derivatives outside of [0, 1]."""
     outside = (y < 0) | (y > 1)
     inside = lax.betainc(*jnp.broadcast_arrays(a, b, jnp.where(outside, 0.5, y)))
-    return jnp.where(outside, jnp.where(y < 0, 0, 1), inside)
+    return jnp.where(outside & ~jnp.isnan(inside), jnp.where(y < 0, 0, 1), inside)
 
 
 @real(refusal=TypeError)
@@ -61,7 +61,12 @@ def logcdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: 
 @real
 def sf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values above x; arguments as for logpdf."""
-    return _betainc(b, a, 1 - (x - loc) / scale)
+    y = (x - loc) / scale
+    # Where the density exceeds 1, rounding 1 - y costs more than rounding 1 - cdf.
+    outside = (y < 0) | (y > 1)
+    safe = jnp.where(outside, 0.5, y)
+    steep = xlogy(a - 1, safe) + xlog1py(b - 1, -safe) > betaln(a, b)
+    return jnp.where(steep & ~outside & (y < 0.5), 1 - _betainc(a, b, y), _betainc(b, a, 1 - y))
 
 
 @real
