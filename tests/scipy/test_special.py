@@ -265,6 +265,22 @@ def test_derivatives_of_digamma_below_zero_compiled():
     )
 
 
+def test_derivatives_where_two_terms_are_nearly_the_same(x64):
+    """Of erfcx and dawsn: by asymptotic series, -1 / (2 x^2) and its like at first."""
+    x = np.array([9.9, 10.1, 30.0, 1e7, 1e30])
+    of_erfcx = [-0.005670519706633622, -0.005451329508867118, -0.0006258354105074841]
+    of_dawsn = [-0.005181662905733047, -0.00497538353876205, -0.000556484063550548]
+    of_hazard = [-0.9903734622310061, -0.9907308029004075, -0.9988962284881099, -1]
+    cases = [
+        (special.erfcx, x, [*of_erfcx, *(-1 / np.sqrt(np.pi) / x[3:] ** 2)]),
+        (special.dawsn, x, [*of_dawsn, *(-0.5 / x[3:] ** 2)]),
+        (veery.grad(special.log_ndtr), -x[:4], of_hazard),
+    ]
+    for fun, at, wanted in cases:
+        slopes = interpreted(lambda x, fun=fun: veery.vmap(veery.grad(fun))(x), at)
+        np.testing.assert_allclose(slopes, wanted, rtol=1e-11)
+
+
 def test_softmax_is_over_all_axes():
     x = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
     np.testing.assert_allclose(special.softmax(x), scipy.special.softmax(x), rtol=1e-6)

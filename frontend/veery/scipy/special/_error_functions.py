@@ -70,10 +70,13 @@ def erfinv(x: ArrayLike) -> Array:
     return lax.erf_inv(*promote_args_inexact("erfinv", x))
 
 
+_FAR = 10.0  # from here on thirteen terms of asymptotic series give all digits
+
+
 def exp_of_square(x: Array, scale: float) -> Array:
     """exp(scale x^2), where the rounding of x^2 would be multiplied by the exponent."""
-    head = jnp.round(x * 16) / 16  # its square is exact wherever the result is neither 0 nor infinite
-    tail = jnp.where(jnp.isfinite(x), (x - head) * (x + head), 0)
+    head = jnp.round(x * 16) / 16  # its square is exact wherever the result is neither 0 nor infinite: for |x| < 64
+    tail = jnp.where(jnp.abs(x) < 64, (x - head) * (x + head), 0)
     return jnp.exp(scale * head * head) * jnp.exp(scale * tail)
 
 
@@ -89,7 +92,23 @@ def erfcx_of(x: Array) -> Array:
     return jnp.where(x < 0, negative, jnp.where(jnp.isnan(x), x, value))
 
 
-erfcx_of.defjvps(lambda t, out, x: t * (2 * x * out - _2_SQRT_PI))
+def _beyond_the_first_term(w: Array) -> Array:
+    """w + 1 3 w^2 + 1 3 5 w^3 + ..., for small w: asymptotically sqrt(pi) x erfcx(x) - 1 for w = -1 / (2 x^2)."""
+    total = jnp.ones_like(w)
+    for k in range(25, 1, -2):
+        total = 1 + k * w * total
+    return w * total
+
+
+def _erfcx_slope(out: Array, x: Array) -> Array:
+    """2 x erfcx(x) - 2 / sqrt(pi), where both are nearly the same by the series."""
+    far = x > _FAR
+    inverse = 1 / jnp.where(far, x, _FAR)
+    series = _2_SQRT_PI * _beyond_the_first_term(-0.5 * inverse * inverse)
+    return jnp.where(far, series, 2 * x * out - _2_SQRT_PI)
+
+
+erfcx_of.defjvps(lambda t, out, x: t * _erfcx_slope(out, x))
 
 
 @elementwise
@@ -120,7 +139,14 @@ def dawsn_of(x: Array) -> Array:
     return jnp.where(magnitude < 4, near, jnp.where(jnp.isnan(x), x, far))
 
 
-dawsn_of.defjvps(lambda t, out, x: t * (1 - 2 * x * out))
+def _dawsn_slope(out: Array, x: Array) -> Array:
+    """1 - 2 x dawsn(x), where both are nearly the same by the series."""
+    far = jnp.abs(x) > _FAR
+    inverse = 1 / jnp.where(far, x, _FAR)
+    return jnp.where(far, -_beyond_the_first_term(0.5 * inverse * inverse), 1 - 2 * x * out)
+
+
+dawsn_of.defjvps(lambda t, out, x: t * _dawsn_slope(out, x))
 
 
 @real(weak=False)
@@ -229,7 +255,8 @@ def ndtri_of(p: Array) -> Array:
     tail = (lower < 0.15) & (lower > 0)
     root = jnp.sqrt(-2 * jnp.log(jnp.where(tail, lower, 0.1)))
     far = root * piecewise(NDTRI, root)
-    middle = _SQRT_2 * lax.erf_inv(jnp.where(tail, 0, 2 * p - 1))
+    # 2 p - 1 of a small negative p rounds to -1.
+    middle = _SQRT_2 * lax.erf_inv(jnp.where(tail, 0, jnp.where(p < 0, -2, 2 * p - 1)))
     return jnp.where(tail, jnp.where(p > 0.5, far, -far), middle)
 
 
