@@ -265,6 +265,19 @@ def test_derivatives_of_digamma_below_zero_compiled():
     )
 
 
+def test_derivative_of_boxcox_by_lambda(x64):
+    x = np.array([3.0, 10.0, 7.0, 4.0, 2.0, 5.0, 1.0, 0.0, np.inf])
+    lmbda = np.array([0.0, 1e-30, 1e-3, -0.1, 2.0, -3.0, 0.5, 2.0, -8.0])
+    t = lmbda[3:7] * np.log(x[3:7])
+    wanted = [0.5 * np.log(3) ** 2, 0.5 * np.log(10) ** 2, 1.8957410532255814]
+    wanted = [*wanted, *((t * np.exp(t) - np.expm1(t)) / lmbda[3:7] ** 2), 0.25, 1 / 64]
+    slopes = interpreted(lambda x, y: veery.vmap(veery.grad(special.boxcox, 1))(x, y), x, lmbda)
+    np.testing.assert_allclose(slopes, wanted, rtol=1e-13)
+    curvature = interpreted(veery.grad(veery.grad(special.boxcox, 1), 1), np.float64(3), np.float64(0))
+    np.testing.assert_allclose(curvature, np.log(3) ** 3 / 3, rtol=1e-13)
+    assert interpreted(veery.grad(special.boxcox, 1), np.float64(0), np.float64(0)) == np.inf
+
+
 def test_derivatives_where_two_terms_are_nearly_the_same(x64):
     """Of erfcx and dawsn: by asymptotic series, -1 / (2 x^2) and its like at first."""
     x = np.array([9.9, 10.1, 30.0, 1e7, 1e30])
@@ -279,6 +292,12 @@ def test_derivatives_where_two_terms_are_nearly_the_same(x64):
     for fun, at, wanted in cases:
         slopes = interpreted(lambda x, fun=fun: veery.vmap(veery.grad(fun))(x), at)
         np.testing.assert_allclose(slopes, wanted, rtol=1e-11)
+
+
+def test_derivative_of_the_first_exponential_integral(x64):
+    x = np.array([0.5, 3.0, np.inf])
+    slopes = interpreted(lambda x: veery.vmap(veery.grad(lambda x: special.expn(0, x)))(x), x)
+    np.testing.assert_allclose(slopes, [-6 * np.exp(-0.5), -4 / 9 * np.exp(-3), 0], rtol=1e-14)
 
 
 def test_softmax_is_over_all_axes():

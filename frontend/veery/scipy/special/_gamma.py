@@ -180,7 +180,8 @@ def _beta_of_small(p: Array, q: Array) -> Array:
 def _log_beta_of_large(a: Array, b: Array) -> Array:
     """log |B(a, b)| unless both are small and positive."""
     p, q = jnp.minimum(a, b), jnp.maximum(a, b)
-    regular = (p > 0) & (q < np.inf)
+    below = (p < 0) & (p + q >= _LARGE)
+    regular = ((p > 0) | below) & (q < np.inf)
     s = jnp.where(regular & (q >= _LARGE), q, 2 * _LARGE)
     r = jnp.where(regular & (p < _LARGE), p, 1)
     of_r, of_a, of_b, of_both = of_each(lax.lgamma, r, a, b, a + b)

@@ -142,7 +142,10 @@ _expn_with_rule = custom_jvp(lambda n, x: _expn(*jnp.broadcast_arrays(n, x)), no
 @_expn_with_rule.defjvp
 def _expn_jvp(n: Array, primals: Any, tangents: Any) -> tuple[Array, Array]:
     (x,), (t,) = primals, tangents
-    return _expn_with_rule(n, x), -t * _expn_with_rule(n - 1, x)
+    inverse = 1 / x
+    return _expn_with_rule(n, x), -t * jnp.where(
+        n == 0, jnp.exp(-x) * inverse * (1 + inverse), _expn_with_rule(n - 1, x)
+    )
 
 
 @real(weak=False)

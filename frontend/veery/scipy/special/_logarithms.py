@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -192,9 +193,30 @@ def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
     return _boxcox(jnp.log1p(x), lmbda)
 
 
+@custom_jvp
 def _boxcox(log_x: Array, lmbda: Array) -> Array:
     safe = jnp.where(lmbda == 0, 1, lmbda)
     return jnp.where(lmbda == 0, log_x, jnp.expm1(safe * log_x) / safe)
+
+
+def _boxcox_by_lambda(log_x: Array, lmbda: Array) -> Array:
+    """The derivative by lmbda: with t = lmbda log(x), log(x)^2 times the sum of (k + 1) / (k + 2)! t^k."""
+    t = jnp.where((lmbda == 0) & jnp.isinf(log_x), 0, lmbda * log_x)
+    small = jnp.abs(t) < 1
+    near = jnp.where(small, t, 0)
+    total = jnp.zeros_like(near)
+    for k in reversed(range(18)):
+        total = total * near + (k + 1) / math.factorial(k + 2)
+    divisor = jnp.where(small, 1, lmbda)
+    power = jnp.exp(jnp.where(small, 0, t))
+    grown = jnp.where(power == 0, 0, jnp.where(power == 0, 0, log_x) * power)
+    return jnp.where(small, log_x * log_x * total, (grown - jnp.expm1(jnp.where(small, 0, t)) / divisor) / divisor)
+
+
+_boxcox.defjvps(
+    lambda t, out, log_x, lmbda: t * jnp.exp(lmbda * log_x),
+    lambda t, out, log_x, lmbda: t * _boxcox_by_lambda(log_x, lmbda),
+)
 
 
 def softmax(x: ArrayLike, /, *, axis: Any = None) -> Array:
