@@ -205,6 +205,7 @@ def test_beta_of_numbers_next_to_zero(x64):
     for name in ("cdf", "sf", "logcdf", "logsf"):
         out = interpreted(getattr(stats.beta, name), x, a, b)
         np.testing.assert_allclose(out, getattr(scipy.stats.beta, name)(x, a, b), rtol=1e-11)
+    assert interpreted(stats.beta.logcdf, np.float64(1e-20), np.float64(2), np.float64(np.inf)) == 0
     assert np.isnan(interpreted(stats.beta.cdf, np.array([-1.0, 2.0]), np.float64(2), np.float64(np.nan))).all()
 
 

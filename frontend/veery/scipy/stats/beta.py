@@ -65,7 +65,7 @@ def sf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: Arra
     # Where the density exceeds 1, rounding 1 - y costs more than rounding 1 - cdf.
     outside = (y < 0) | (y > 1)
     safe = jnp.where(outside, 0.5, y)
-    steep = xlogy(a - 1, safe) + xlog1py(b - 1, -safe) > betaln(a, b)
+    steep = (xlogy(a - 1, safe) + xlog1py(b - 1, -safe) > betaln(a, b)) | (1 - safe == 1)
     return jnp.where(steep & ~outside & (y < 0.5), 1 - _betainc(a, b, y), _betainc(b, a, 1 - y))
 
 
