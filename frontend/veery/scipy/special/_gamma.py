@@ -168,7 +168,9 @@ def _log_ratio(a: Array, b: Array) -> Array:
     """log(Gamma(b) / Gamma(a + b)) for b >= 10, a >= 0: of Stirling's formula for both, large terms meet by hand."""
     total = a + b
     tail, tail_of_total = of_each(stirling_tail, b, total)
-    return tail - tail_of_total - (total - 0.5) * jnp.log1p(a / b) - a * (jnp.log(b) - 1)
+    ratio = a / b
+    grown = jnp.where(jnp.abs(ratio) < 1e-20, a, (total - 0.5) * jnp.log1p(ratio))  # a ratio may be too small for its dtype
+    return tail - tail_of_total - grown - a * (jnp.log(b) - 1)
 
 
 def _beta_of_small(p: Array, q: Array) -> Array:
