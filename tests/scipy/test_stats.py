@@ -209,6 +209,21 @@ def test_beta_of_numbers_next_to_zero(x64):
     assert np.isnan(interpreted(stats.beta.cdf, np.array([-1.0, 2.0]), np.float64(2), np.float64(np.nan))).all()
 
 
+def test_powers_that_float32_cannot_hold():
+    """Squares too large, exponentials and powers too small: 88 is not far out, nor is 0.5."""
+    cases = [
+        (stats.cauchy.logpdf, (1e30,), -139.2998354654921), (stats.t.logpdf, (1e30, 2.0), -207.2326583694641),
+        (stats.gumbel_l.logcdf, (-100.0,), -100.0), (stats.gumbel_r.logsf, (170.5,), -170.5),
+        (stats.gennorm.cdf, (-0.5, 139.0), scipy.stats.gennorm.cdf(-0.5, 139.0)), (stats.gennorm.cdf, (0.0, 99.0), 0.5),
+    ]  # fmt: skip
+    for fun, xs, wanted in cases:
+        operands = [np.float32(x) for x in xs]
+        np.testing.assert_allclose(interpreted(fun, *operands), wanted, rtol=1e-6)
+        assert np.isfinite(interpreted(veery.grad(fun), *operands)), fun.__module__
+    slope = interpreted(veery.grad(stats.gennorm.cdf), np.float32(0), np.float32(99))
+    np.testing.assert_allclose(slope, scipy.stats.gennorm.pdf(0, 99), rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["cdf", "logcdf", "sf", "logsf"])
 @pytest.mark.parametrize("family", ["gamma", "chi2"])
 def test_what_has_no_distribution_has_no_probabilities(family, name):

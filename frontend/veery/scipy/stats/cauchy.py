@@ -7,6 +7,7 @@ import numpy as np
 from veery import numpy as jnp
 from veery.numpy._promotion import Array, ArrayLike
 from veery.scipy.special._operands import real
+from veery.scipy.stats._logarithms import log1p_of_square
 
 
 def _cdf(z: Array) -> Array:
@@ -35,7 +36,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     0.75
     """
     z = (x - loc) / scale
-    return -jnp.log(np.pi * scale) - jnp.log1p(z * z)
+    return -jnp.log(np.pi * scale) - log1p_of_square(z)
 
 
 @real(refusal=TypeError)

@@ -31,5 +31,9 @@ def pdf(x: ArrayLike, beta: ArrayLike) -> Array:
 @real(refusal=TypeError)
 def cdf(x: ArrayLike, beta: ArrayLike) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
-    tail = 0.5 * gammaincc(1 / beta, jnp.abs(x) ** beta)
-    return jnp.where(x > 0, 1 - tail, tail)
+    power = jnp.abs(x) ** beta
+    # The power is next to nothing, and may be too small for its dtype, where |x| is not.
+    small = (power < 1e-18) & (beta > 0)
+    tail = 0.5 * gammaincc(1 / beta, jnp.where(small, 1, power))
+    near = 0.5 + 0.5 * x * jnp.exp(-lax.lgamma(1 + 1 / beta))
+    return jnp.where(small, near, jnp.where(x > 0, 1 - tail, tail))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from veery import numpy as jnp
-from veery.nn import log1mexp
 from veery.numpy._promotion import Array, ArrayLike
 from veery.scipy.special._operands import real
+from veery.scipy.stats._logarithms import log1mexp_of_exp
 
 
 @real(refusal=TypeError)
@@ -41,7 +41,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 @real(refusal=TypeError)
 def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of cdf; arguments as for logpdf."""
-    return log1mexp(-logsf(x, loc, scale))
+    return jnp.where(scale > 0, log1mexp_of_exp((x - loc) / scale), np.nan)
 
 
 @real(refusal=TypeError)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from veery import numpy as jnp
-from veery.nn import log1mexp
 from veery.numpy._promotion import Array, ArrayLike
 from veery.scipy.special._operands import real
+from veery.scipy.stats._logarithms import log1mexp_of_exp
 
 
 @real(refusal=TypeError)
@@ -53,7 +53,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 @real(refusal=TypeError)
 def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of sf; arguments as for logpdf."""
-    return log1mexp(-logcdf(x, loc, scale))
+    return jnp.where(scale > 0, log1mexp_of_exp((loc - x) / scale), np.nan)
 
 
 @real(refusal=TypeError)

@@ -6,6 +6,7 @@ from veery import numpy as jnp
 from veery.numpy._promotion import Array, ArrayLike
 from veery.scipy.special import betaln
 from veery.scipy.special._operands import real
+from veery.scipy.stats._logarithms import log1p_of_square
 
 
 @real(refusal=TypeError)
@@ -23,7 +24,7 @@ def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
     """
     z = (x - loc) / scale
     norm = betaln(0.5 * jnp.ones_like(df), 0.5 * df) + 0.5 * jnp.log(df) + jnp.log(jnp.abs(scale))
-    return -norm - 0.5 * (df + 1) * jnp.log1p(z * z / df)
+    return -norm - 0.5 * (df + 1) * log1p_of_square(z, df)
 
 
 @real(refusal=TypeError)
