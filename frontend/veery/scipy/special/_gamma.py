@@ -169,7 +169,9 @@ def _log_ratio(a: Array, b: Array) -> Array:
     total = a + b
     tail, tail_of_total = of_each(stirling_tail, b, total)
     ratio = a / b
-    grown = jnp.where(jnp.abs(ratio) < 1e-20, a, (total - 0.5) * jnp.log1p(ratio))  # a ratio may be too small for its dtype
+    grown = jnp.where(
+        jnp.abs(ratio) < 1e-20, a, (total - 0.5) * jnp.log1p(ratio)
+    )  # a ratio may be too small for its dtype
     return tail - tail_of_total - grown - a * (jnp.log(b) - 1)
 
 
