@@ -3,6 +3,7 @@
 from veery._core.tree import (
     PyTreeDef as PyTreeDef,
     all_leaves as all_leaves,
+    default_registry as default_registry,
     tree_all as tree_all,
     tree_broadcast as tree_broadcast,
     tree_flatten as tree_flatten,
@@ -28,7 +29,6 @@ from veery._core.tree_registry import (
     KeyPath as KeyPath,
     Partial as Partial,
     SequenceKey as SequenceKey,
-    default_registry as default_registry,
     flatten_one_level as flatten_one_level,
     flatten_one_level_with_keys as flatten_one_level_with_keys,
     is_tree_node as is_tree_node,

@@ -306,6 +306,8 @@ def test_all_leaves_and_one_level():
     assert tree_util.flatten_one_level([1, (2,)]) == ([1, (2,)], None)
     assert tree_util.flatten_one_level_with_keys([5])[0] == ((SequenceKey(0), 5),)
     assert tree_util.default_registry.flatten_one_level(1) is None
+    leaves, treedef = tree_util.default_registry.flatten([1, [2]], lambda x: x == [2])
+    assert leaves == [1, [2]] and str(treedef) == "PyTreeDef([*, *])"
     for flatten in (tree_util.flatten_one_level, tree_util.flatten_one_level_with_keys):
         with pytest.raises(ValueError, match="can't tree-flatten type"):
             flatten(1)

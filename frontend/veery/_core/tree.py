@@ -20,6 +20,7 @@ from veery._core.tree_registry import (
     is_namedtuple_type,
     is_tree_node,
     one_level,
+    register_pytree_node,
     sorted_keys,
     unflatten_function,
 )
@@ -622,3 +623,23 @@ def _axes_error(name: str, treedef: PyTreeDef, axis_tree: Any, tupled_args: bool
     errors = prefix_errors(axis_tree, full, _is_none)
     details = "\n".join(textwrap.indent(str(error(name)), "  ") for error in errors)
     return ValueError(f"{message}; \n  Mismatch details ({len(errors)} found):\n{details}" if errors else message)
+
+
+class PyTreeRegistry:
+    """The registry of node types, as an object. There is one."""
+
+    def flatten(self, tree: Any, leaf_predicate: IsLeaf | None = None) -> tuple[list[Any], PyTreeDef]:
+        """As `tree_flatten`."""
+        return tree_flatten(tree, leaf_predicate)
+
+    def flatten_one_level(self, tree: Any) -> tuple[Iterable[Any], Any] | None:
+        """The children and the auxiliary data of a node; None for a leaf."""
+        level = one_level(tree)
+        return None if level is None else (level.children, level.metadata)
+
+    def register_node(self, nodetype: type[Any], flatten_func: Any, unflatten_func: Any) -> None:
+        """As `register_pytree_node`."""
+        register_pytree_node(nodetype, flatten_func, unflatten_func)
+
+
+default_registry = PyTreeRegistry()

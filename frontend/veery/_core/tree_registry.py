@@ -394,19 +394,3 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[KeyEntry, Any
     if level is None:
         raise ValueError(f"can't tree-flatten type: {type(tree)}")
     return tuple(zip(level.keys, level.children)), level.metadata
-
-
-class PyTreeRegistry:
-    """The registry of node types, as an object. There is one."""
-
-    def flatten_one_level(self, tree: Any) -> tuple[Iterable[Any], Any] | None:
-        """The children and the auxiliary data of a node; None for a leaf."""
-        level = one_level(tree)
-        return None if level is None else (level.children, level.metadata)
-
-    def register_node(self, nodetype: type[T], flatten_func: Any, unflatten_func: Any) -> None:
-        """As `register_pytree_node`."""
-        register_pytree_node(nodetype, flatten_func, unflatten_func)
-
-
-default_registry = PyTreeRegistry()
