@@ -298,6 +298,8 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: jnp.tril(jnp.ones(3)), ValueError, "must be at least 2D"),
     (lambda: jnp.fromiter([1]), NotImplementedError, "may be non-pure"),
     (lambda: jnp.choose(jnp.array([3]), [1, 2]), ValueError, "invalid entry in choice array"),
+    (lambda: jnp.compress(jnp.ones(2, bool), jnp.ones(5), size=3), ValueError, "size=3 for a.shape.axis.=2"),
+    (lambda: jnp.compress(jnp.ones(2, bool), jnp.ones(1)), ValueError, "entries that are out of bounds"),
 ]
 
 

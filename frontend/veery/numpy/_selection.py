@@ -508,9 +508,12 @@ def compress(
         condition: bools, of rank 1.
         a: array.
         axis: along which to select.
-        size: of the result along the axis; needed while traced.
+        size: of the result along the axis, no more than there are slices; needed while traced.
         fill_value: for missing slices.
         out: must be None.
+
+    Raises:
+        ValueError: the condition is not of rank 1, it holds out of bounds and size is None, or size is out of bounds.
 
     >>> compress(np.array([False, True]), np.array([[1, 2], [3, 4]]), axis=1)
     Array([[2],
@@ -526,9 +529,14 @@ def compress(
     axis = canonicalize_axis(axis, x.ndim)
     if mask.shape[0] > x.shape[axis]:
         extra = mask[x.shape[axis] :]
-        if not isinstance(extra, Tracer) and bool(extra.any()):
+        if size is None and not isinstance(extra, Tracer) and bool(extra.any()):
             raise ValueError("condition contains entries that are out of bounds")
         mask = mask[: x.shape[axis]]
+    if size is not None and not 0 <= size <= mask.shape[0]:
+        raise ValueError(
+            f"size must be positive and not greater than the size of the array axis; got size={size} for "
+            f"a.shape[axis]={mask.shape[0]}"
+        )
     (positions,) = nonzero(mask, size=size, fill_value=x.shape[axis])
     index = (slice(None),) * axis + (positions,)
     return x.at[index].get() if size is None else _filled_at(x, index, positions, axis, fill_value)
