@@ -193,3 +193,9 @@ def test_initializers():
         init.variance_scaling(1.0, "x", "normal")(key, (2, 3))
     with pytest.raises(ValueError, match="Must be at least 2D"):
         init.lecun_normal()(key, (3,))
+
+
+def test_identity_takes_arrays_alone():
+    assert veery.nn.identity(2.0).weak_type
+    with pytest.raises(TypeError, match="identity requires ndarray or scalar arguments, got <class 'list'>"):
+        veery.nn.identity([1, 2])

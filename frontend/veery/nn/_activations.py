@@ -26,7 +26,7 @@ def identity(x: ArrayLike) -> Array:
     >>> float(veery.nn.identity(2.0))
     2.0
     """
-    return jnp.asarray(x)
+    return jnp.asarray(ensure_arraylike("identity", x))
 
 
 @custom_jvp
