@@ -129,10 +129,18 @@ def frames(mode):
 
 
 def test_boundaries_remove_veerys_frames():
-    for mode in ("remove_frames", "quiet_remove_frames"):
-        names, error = frames(mode)
-        assert names == ["frames", "<lambda>", "fail"]
-        assert len(error.__notes__) == 1 and "VEERY_TRACEBACK_FILTERING=off" in error.__notes__[0]
+    names, error = frames("quiet_remove_frames")
+    assert names == ["frames", "<lambda>", "fail"]
+    assert len(error.__notes__) == 1 and "VEERY_TRACEBACK_FILTERING=off" in error.__notes__[0]
+    assert error.__cause__ is None
+
+
+def test_the_cause_may_have_all_frames():
+    names, error = frames("remove_frames")
+    assert names == ["frames", "<lambda>", "fail"] and not hasattr(error, "__notes__")
+    assert "ValueError: the cause" in str(error.__cause__)
+    every = [frame.name for frame in traceback.extract_tb(error.__cause__.__traceback__)]
+    assert every == [name for name in frames("off")[0] if name != "frames"]
 
 
 def test_boundaries_can_leave_all_frames():

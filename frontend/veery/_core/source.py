@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from traceback import format_exception_only
 from types import CodeType, FrameType, TracebackType
 from typing import Any, TypeVar
 
@@ -376,6 +377,32 @@ def _chain(error: BaseException) -> list[BaseException]:
     return chain
 
 
+class UnfilteredStackTrace(Exception):
+    """The cause of an exception that shows the user's frames alone: with all frames, and the cause that it had."""
+
+    shown: TracebackType | None  # what is left of the traceback
+
+
+def _unfiltered(error: BaseException) -> UnfilteredStackTrace:
+    """An exception with all frames of one that is to be filtered, or that was by a boundary further in."""
+    whole = error.__cause__
+    if isinstance(whole, UnfilteredStackTrace):
+        outer, traceback = [], error.__traceback__
+        while traceback is not None and traceback is not whole.shown:
+            outer.append(traceback)
+            traceback = traceback.tb_next
+        for entry in reversed(outer):
+            whole.__traceback__ = TracebackType(whole.__traceback__, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+        return whole
+    message = "".join(format_exception_only(error)).strip()
+    whole = UnfilteredStackTrace(
+        f"{message}\n\nThis stack trace is whole; the one below leaves veery's own frames out."
+    )
+    whole.__cause__, whole.__context__ = error.__cause__, error.__context__
+    whole.__suppress_context__ = error.__suppress_context__
+    return whole.with_traceback(error.__traceback__)
+
+
 def filter_traceback(error: BaseException, note: bool = True) -> None:
     """Takes veery's frames out of the traceback of `error` and of its causes, in place, as the setting says.
 
@@ -387,14 +414,21 @@ def filter_traceback(error: BaseException, note: bool = True) -> None:
     if mode == "tracebackhide":
         _mark_hidden(error.__traceback__)
         return
+    whole = _unfiltered(error) if mode == "remove_frames" else None
     removed = 0
     for each in _chain(error):
+        if isinstance(each, UnfilteredStackTrace):
+            continue
         filtered = _user_traceback(each.__traceback__)
         if filtered is not None:
             removed += _length(each.__traceback__) - _length(filtered)
             each.__traceback__ = filtered
     # The boundary's own frame is always one of those removed.
-    if note and removed > 1 and _NOTE not in getattr(error, "__notes__", ()):
+    if whole is not None:
+        if removed > 1 or whole is error.__cause__:
+            whole.shown = error.__traceback__
+            error.__cause__ = whole
+    elif note and removed > 1 and _NOTE not in getattr(error, "__notes__", ()):
         error.add_note(_NOTE)
 
 
@@ -409,7 +443,8 @@ def api_boundary(fun: F) -> F:
     """Decorates a public function: exceptions leave it with the user's frames alone.
 
     What is shown follows `jax_traceback_filtering`: "off" (all frames), "tracebackhide" (veery's are marked, for
-    IPython and pytest), "remove_frames" and "quiet_remove_frames" (taken out, with a note; the default).
+    IPython and pytest), "quiet_remove_frames" (taken out, with a note; the default), and "remove_frames" (taken out,
+    and the cause has all).
     """
 
     @functools.wraps(fun)
