@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import collections
 import datetime
 import gc
-import itertools
 import os
 import shutil
 import sys
@@ -71,15 +69,8 @@ def references():
         yield trace
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "tests/gpu/" in item.nodeid)  # see `_vulkan_stays_closed`
-    parts, seed = (int(os.environ.get(name, 1)) for name in ("VEERY_TEST_SHARE", "VEERY_TEST_SEED"))
-    numbers: dict[str, itertools.count[int]] = collections.defaultdict(itertools.count)
-    is_of_another_day = lambda item: (next(numbers[item.nodeid.partition("[")[0]]) - seed) % parts != 0
-    left_out = [item for item in items if item.get_closest_marker("rotated") and is_of_another_day(item)]
-    config.hook.pytest_deselected(items=left_out)
-    gone = set(left_out)
-    items[:] = [item for item in items if item not in gone]
 
 
 def pytest_collection_finish() -> None:

@@ -86,7 +86,6 @@ ROWS = [
 ]
 
 
-@pytest.mark.rotated
 @pytest.mark.compiler
 @pytest.mark.parametrize(("row", "name"), ROWS)
 def test_primitives(row: structural.Row, name: str, x64: None) -> None:

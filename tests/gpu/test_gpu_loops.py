@@ -67,7 +67,6 @@ def bools(dtype: np.dtype) -> Iterator[Any]:
 DTYPES = "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
 
 
-@pytest.mark.rotated
 @pytest.mark.parametrize("name", DTYPES.split())
 def test_all_types(name: str, gpu: Any, x64: Any) -> None:
     dtype = np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)

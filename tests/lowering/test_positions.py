@@ -52,7 +52,6 @@ _WITHOUT = {("elements", "complex64"), ("largest", "complex64"), ("two triangles
 CASES = [(n, d) for n in PROGRAMS for d in ("float32", "int32", "complex64", "bool") if (n, d) not in _WITHOUT]
 
 
-@pytest.mark.rotated
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_programs_that_use_positions(name: str, dtype: str) -> None:
     rng = np.random.default_rng(0)

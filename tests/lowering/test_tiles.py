@@ -205,7 +205,6 @@ SHAPES = [
 ]
 
 
-@pytest.mark.rotated
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8"])
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions_and_what_is_made_of_them(name: str, dtype: str) -> None:
@@ -249,7 +248,6 @@ ROWWISE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.rotated
 @pytest.mark.parametrize("name", ROWWISE)
 def test_rowwise_programs(name: str) -> None:
     rng = np.random.default_rng(1)
@@ -281,7 +279,6 @@ FEW_ROWS: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-@pytest.mark.rotated
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", FEW_ROWS)
 def test_products_of_few_rows(name: str, dtype: str) -> None:
@@ -316,7 +313,6 @@ MOVED: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.rotated
 @pytest.mark.parametrize("name", MOVED)
 def test_what_moves_elements(name: str) -> None:
     arrays = [np.arange(np.prod(shape)).reshape(shape).astype(np.float32) for shape in (*SHAPES, (3, 5000), (7, 9, 33))]
@@ -335,7 +331,6 @@ ELEMENTS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.rotated
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "int32"])
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_what_is_computed_by_elements(name: str, dtype: str) -> None:

@@ -57,7 +57,6 @@ STRUCTURAL = [
 ]
 
 
-@pytest.mark.rotated
 @pytest.mark.parametrize(("name", "cases"), ELEMENTWISE)
 def test_elementwise_values_by_xla(name: str, cases: list[Any], on_xla: Any) -> None:
     dtype = elementwise.dtype_of(name)
@@ -86,7 +85,6 @@ def _assert_near(row: elementwise.Row, name: str, actual: Any, expected: Any, op
     np.testing.assert_allclose(actual.astype(np.float64), expected.astype(np.float64), rtol=bound, atol=bound)
 
 
-@pytest.mark.rotated
 @pytest.mark.parametrize(("name", "rows"), STRUCTURAL)
 def test_structural_values_by_xla(name: str, rows: list[Any], on_xla: Any) -> None:
     outs = results([(row.fun, row.cast(name)) for row in rows])
