@@ -112,10 +112,11 @@ def lowering_cases(name: str, jax: Any, jnp: Any) -> dict[str, float]:
         "1,000 equations traced and lowered": median_time(lambda: traced().lower(), 5),
     }
     if name == "veery":
+        from veery_lowering import Options
         from veery_lowering.compiler.compile import modules
 
         lowered = traced().lower()._lowered
-        ready = lambda: next(iter(modules(lowered.emission, lowered.target)))
+        ready = lambda: next(iter(modules(lowered.emission, lowered.target, Options())))
         results["1,000 equations made ready for the compiler"] = median_time(ready, 5)
     return results
 

@@ -20,6 +20,8 @@ from veery._eager.libraries import LibraryProgram, library_program
 from veery.lax import _lapack
 from veery.lax._reference import silently
 
+HAS_WIDE_VECTORS = _lapack.has_wide_vectors.__wrapped__
+
 R = np.random.default_rng(5)
 SQUARE, RIGHT = R.normal(size=(7, 7)) + 7 * np.eye(7), R.normal(size=(7, 3))
 STACK = R.normal(size=(4, 5, 5)) + 4 * np.eye(5)
@@ -100,6 +102,12 @@ EVALUATED: dict[str, tuple[Function, Function, tuple[np.ndarray, ...]]] = {
         (SQUARE, RIGHT[:, 0]),
     ),
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def wide_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is evaluated is the same on all machines."""
+    monkeypatch.setattr(_lapack, "has_wide_vectors", lambda: True)
 
 
 def compilations() -> int:
@@ -203,6 +211,44 @@ def test_products_that_take_long_leave_the_callers_thread() -> None:
         assert evaluates(jnp.matmul, x, x)
         np.testing.assert_allclose(np.asarray(f(x)), x @ x, rtol=1e-3, atol=1e-3)
         assert list(f._entries.values())[-1].executable.queue == queue
+
+
+def test_large_products_are_compiled_where_blas_has_narrow_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lapack, "has_wide_vectors", lambda: False)
+    x = R.normal(size=(600, 600)).astype(np.float32)
+    assert not evaluates(jnp.matmul, x, x)
+    assert evaluates(jnp.matmul, x[:100, :100], x[:100, :100])
+    with veery.enable_x64(True):
+        assert evaluates(jnp.matmul, x.astype(np.float64), x.astype(np.float64))
+
+
+@pytest.mark.parametrize(
+    ("core", "features", "expected"),
+    [
+        (b"Haswell", {"AVX512F": True}, False),
+        (b"Zen", {"AVX512F": True}, False),
+        (b"Haswell", {"AVX512F": False}, True),
+        (b"Haswell", {}, True),
+        (b"SkylakeX", {"AVX512F": True}, True),
+        (b"Sapphirerapids", {"AVX512F": True}, True),
+    ],
+)
+def test_vectors_of_blas(
+    core: bytes, features: dict[str, bool], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Library:
+        @staticmethod
+        def openblas_get_corename() -> bytes:
+            return core
+
+    monkeypatch.setattr(_lapack, "_features", lambda: features)
+    monkeypatch.setattr(_lapack.ctypes, "PyDLL", lambda name: Library)
+    assert HAS_WIDE_VECTORS() is expected
+
+
+def test_a_blas_that_does_not_tell_has_wide_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lapack.ctypes, "PyDLL", lambda name: object())
+    assert HAS_WIDE_VECTORS()
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

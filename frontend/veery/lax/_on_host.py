@@ -211,7 +211,7 @@ def _gains(rows: int, columns: int, terms: int, dtype: Any) -> bool:
         return False
     if work <= _ALONE or work <= (_WIDE_TERMS if is_wide else _TERMS) // processors():
         return work <= _ALONE or narrowest >= _NARROWER
-    return narrowest >= _NARROW and (is_wide or work >= _LARGE)
+    return narrowest >= _NARROW and (is_wide or (work >= _LARGE and lapack.has_wide_vectors()))
 
 
 def _in_rows(x: np.ndarray) -> np.ndarray:

@@ -164,13 +164,15 @@ def holds(op: Any) -> bool:
     dialect, _, name = op.name.partition(".")
     if dialect != "stablehlo" or not (name in ELEMENTWISE or name in OPERATIONS) or name in BRANCHING:
         return False
+    updates = name in ("dynamic_update_slice", "scatter")
     try:
+        if work_of(op) > (_MOST_TERMS if name in _SUMMING else _MOST_COPIED if updates else _MOST_ELEMENTS):
+            return False
         for x in (*op.results, *op.operands):
             checked(x)
     except Unfit:
         return False
-    updates = name in ("dynamic_update_slice", "scatter")
-    return work_of(op) <= (_MOST_TERMS if name in _SUMMING else _MOST_COPIED if updates else _MOST_ELEMENTS)
+    return True
 
 
 def work_of(op: Any) -> int:
