@@ -255,22 +255,24 @@ def has_wide_vectors() -> bool:
     It takes code for AVX2 on processors that it does not know to have AVX-512, by their names or in virtual machines:
     1024x1024 of float32 take 9.5 ms by that on two cores of a Zen 5, and 5.6 by IREE's code.
     """
-    library = ctypes.PyDLL(extension("scipy.linalg.cython_lapack").__file__)
-    for name in ("scipy_openblas_get_corename", "openblas_get_corename"):
-        tell = getattr(library, name, None)
-        if tell is not None and _features().get("AVX512F"):
-            tell.restype = ctypes.c_char_p
-            return tell().decode().lower() in _WITH_AVX512
-    return True
+    tell = _of_openblas("get_corename")
+    if tell is None or not _features().get("AVX512F"):
+        return True
+    tell.restype = ctypes.c_char_p
+    return tell().decode().lower() in _WITH_AVX512
 
 
 @functools.cache
 def _thread_functions() -> tuple[Callable[[], int], Callable[[int], None]]:
     """What tells and sets the number of OpenBLAS's threads; of another library it tells of one."""
+    get, set = (_of_openblas(f"{verb}_num_threads") for verb in ("get", "set"))
+    if get is None or set is None:
+        return lambda: 1, lambda number: None
+    set.restype = None
+    return get, set
+
+
+def _of_openblas(name: str) -> Any:
+    """A function of the OpenBLAS that SciPy is linked with; None of another library."""
     library = ctypes.PyDLL(extension("scipy.linalg.cython_lapack").__file__)  # looks into what it is linked with, too
-    for form in ("scipy_openblas_{}_num_threads", "openblas_{}_num_threads"):
-        get, set = (getattr(library, form.format(verb), None) for verb in ("get", "set"))
-        if get is not None and set is not None:
-            set.restype = None
-            return get, set
-    return lambda: 1, lambda number: None
+    return getattr(library, f"scipy_openblas_{name}", None) or getattr(library, f"openblas_{name}", None)

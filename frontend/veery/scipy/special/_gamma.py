@@ -168,10 +168,8 @@ def _log_ratio(a: Array, b: Array) -> Array:
     """log(Gamma(b) / Gamma(a + b)) for b >= 10, a >= 0: of Stirling's formula for both, large terms meet by hand."""
     total = a + b
     tail, tail_of_total = of_each(stirling_tail, b, total)
-    ratio = a / b
-    grown = jnp.where(
-        jnp.abs(ratio) < 1e-20, a, (total - 0.5) * jnp.log1p(ratio)
-    )  # a ratio may be too small for its dtype
+    ratio = a / b  # which may be too small for its dtype
+    grown = jnp.where(jnp.abs(ratio) < 1e-20, a, (total - 0.5) * jnp.log1p(ratio))
     return tail - tail_of_total - grown - a * (jnp.log(b) - 1)
 
 
