@@ -66,17 +66,18 @@ print(json.dumps(state()))
 
 
 @pytest.mark.parametrize(
-    ("function", "size", "count", "limit"),
+    ("function", "count"),
     [
-        ("jnp.sin(x) + 1", 1000, 20, 16),  # IREE's pool loses 2.8 MB a call where several are in flight
-        ("(jnp.sort(x.T + x, axis=0) + x).sum()", 1000, 16, 32),  # 2 MB a call of 4 MB that it needs on the way
+        ("jnp.sin(x) + 1", 20),  # IREE's pool loses 2.8 MB a call where several are in flight
+        ("(jnp.sort(x.T + x, axis=0) + x).sum()", 16),  # 2 MB a call of 4 MB that it needs on the way
     ],
     ids=["results", "scratch"],
 )
-def test_calls_that_do_not_depend_on_each_other(function, size, count, limit):
+def test_calls_that_do_not_depend_on_each_other(function, count):
+    """How many calls are in flight at once is the scheduler's: a later burst may need one slab of 64 MB more."""
     before, after = _grown(f"""
 f = veery.jit(lambda x: {function})
-x = jnp.ones(({size}, {size}))
+x = jnp.ones((1000, 1000))
 
 def burst(times):
     for _ in range(times):
@@ -85,10 +86,10 @@ def burst(times):
 
 burst(3)
 print(json.dumps(state()))
-burst(6)
+burst(12)
 print(json.dumps(state()))
 """)
-    assert after["KiB"] - before["KiB"] < limit << 10
+    assert after["KiB"] - before["KiB"] < 128 << 10  # what IREE's pool loses: 670 and 380 MB
 
 
 def test_results_that_are_dropped_at_once():
@@ -106,7 +107,7 @@ print(json.dumps(state()))
 burst(4)
 print(json.dumps(state()))
 """)
-    assert after["KiB"] - before["KiB"] < 32 << 10  # 500 MB with IREE's pool
+    assert after["KiB"] - before["KiB"] < 128 << 10  # 500 MB with IREE's pool
 
 
 def test_three_hundred_functions():
