@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -17,10 +16,8 @@ from veery import lax
 from veery._dispatch import lowering
 from veery._eager import libraries
 from veery._eager.libraries import LibraryProgram, library_program
-from veery.lax import _lapack
+from veery.lax import _openblas
 from veery.lax._reference import silently
-
-HAS_WIDE_VECTORS = _lapack.has_wide_vectors.__wrapped__
 
 R = np.random.default_rng(5)
 SQUARE, RIGHT = R.normal(size=(7, 7)) + 7 * np.eye(7), R.normal(size=(7, 3))
@@ -78,6 +75,18 @@ EVALUATED: dict[str, tuple[Function, Function, tuple[np.ndarray, ...]]] = {
     ),
     "product of products": (lambda x: x @ x @ x, lambda x: x @ x @ x, (SQUARE,)),
     "product, large": (lambda x, y: x @ y, np.matmul, (R.normal(size=(600, 300)), R.normal(size=(300, 999)))),
+    "products of a stack": (
+        lambda x, y: x @ y, np.matmul, (R.normal(size=(3, 70, 80)), R.normal(size=(3, 80, 70)))
+    ),
+    "products of a stack, transposed": (
+        lambda x: jnp.einsum("bik,bjk->bij", x, x), lambda x: x @ x.swapaxes(1, 2), (R.normal(size=(3, 70, 80)),)
+    ),
+    "few rows, and a large matrix": (
+        lambda x, y: x @ y, np.matmul, (R.normal(size=(2, 2100)), R.normal(size=(2100, 2000)))
+    ),
+    "large matrix and vector": (lambda x, y: x @ y, np.matmul, (R.normal(size=(900, 800)), R.normal(size=800))),
+    "vector and large matrix": (lambda x, y: x @ y, np.matmul, (R.normal(size=800), R.normal(size=(800, 900)))),
+    "large vectors": (lambda x, y: x @ y, np.dot, (R.normal(size=300_001), R.normal(size=300_001))),
     "spectrum": (lambda x: jnp.abs(jnp.fft.rfft(x)), lambda x: np.abs(np.fft.rfft(x)), (ROWS,)),
     "transform in two directions": (jnp.fft.fft2, np.fft.fft2, (ROWS,)),
     "transform back of real numbers": (jnp.fft.hfft, np.fft.hfft, (ROWS,)),
@@ -107,7 +116,7 @@ EVALUATED: dict[str, tuple[Function, Function, tuple[np.ndarray, ...]]] = {
 @pytest.fixture(autouse=True)
 def wide_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is evaluated is the same on all machines."""
-    monkeypatch.setattr(_lapack, "has_wide_vectors", lambda: True)
+    monkeypatch.setattr(_openblas.OF_NUMPY, "has_wide_vectors", True)
 
 
 def compilations() -> int:
@@ -159,7 +168,10 @@ LEFT_TO_THE_COMPILER: dict[str, Function] = {
     "a product of half precision": lambda x: x.astype(np.float16) @ x.astype(np.float16),
     "a product, and arithmetic": lambda x: jnp.ones((49, 49)) @ x + 1,
     "a product, and moves": lambda x: (jnp.ones((49, 49)) @ x[::-1, None])[::2, 0].reshape(5, 5).T,
-    "a product that IREE is as fast at": lambda x: jnp.ones((1000, 3000)) @ jnp.ones((3000, 16)) + x[0],
+    "a product of few columns": lambda x: jnp.ones((500, 900)) @ jnp.ones((900, 10)),
+    "a product of few rows": lambda x: jnp.ones((4, 900)) @ jnp.ones((900, 900)),
+    "a product of few terms": lambda x: jnp.ones((900, 10)) @ jnp.ones((10, 900)),
+    "products of a stack in another order": lambda x: jnp.einsum("ibk,bkj->bij", *[jnp.ones((70,) * 3)] * 2),
     "small products in a stack": lambda x: jnp.ones((500, 8, 8)) @ jnp.ones((500, 8, 8)) * x[0],
     "an outer product": lambda x: jnp.einsum("i,j->ij", x, x),
     "much else": lambda x: jnp.sort(jnp.tanh(x[:, None] * jnp.arange(1000.0)).sum(1)),
@@ -214,64 +226,12 @@ def test_products_that_take_long_leave_the_callers_thread() -> None:
 
 
 def test_large_products_are_compiled_where_blas_has_narrow_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_lapack, "has_wide_vectors", lambda: False)
+    monkeypatch.setattr(_openblas.OF_NUMPY, "has_wide_vectors", False)
     x = R.normal(size=(600, 600)).astype(np.float32)
     assert not evaluates(jnp.matmul, x, x)
     assert evaluates(jnp.matmul, x[:100, :100], x[:100, :100])
     with veery.enable_x64(True):
         assert evaluates(jnp.matmul, x.astype(np.float64), x.astype(np.float64))
-
-
-@pytest.mark.parametrize(
-    ("core", "features", "expected"),
-    [
-        (b"Haswell", {"AVX512F": True}, False),
-        (b"Zen", {"AVX512F": True}, False),
-        (b"Haswell", {"AVX512F": False}, True),
-        (b"Haswell", {}, True),
-        (b"SkylakeX", {"AVX512F": True}, True),
-        (b"Sapphirerapids", {"AVX512F": True}, True),
-    ],
-)
-def test_vectors_of_blas(
-    core: bytes, features: dict[str, bool], expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Library:
-        @staticmethod
-        def openblas_get_corename() -> bytes:
-            return core
-
-    monkeypatch.setattr(_lapack, "_features", lambda: features)
-    monkeypatch.setattr(_lapack.ctypes, "PyDLL", lambda name: Library)
-    assert HAS_WIDE_VECTORS() is expected
-
-
-def test_a_blas_that_does_not_tell_has_wide_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_lapack.ctypes, "PyDLL", lambda name: object())
-    assert HAS_WIDE_VECTORS()
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("shape", [(300, 90, 7), (5, 90, 300), (1, 600, 1)])
-def test_products_by_threads(shape: tuple[int, int, int], threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With both operands in both orders, whichever is divided."""
-    monkeypatch.setattr(_lapack, "_BLOCK", 200)
-    m, k, n = shape
-    a, b = R.normal(size=(m, k)), R.normal(size=(k, n))
-    for x in (a, np.asfortranarray(a)):
-        for y in (b, np.asfortranarray(b)):
-            np.testing.assert_allclose(_lapack.product(x, y, threads), a @ b, rtol=1e-12, atol=1e-12)
-
-
-def test_a_product_after_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The parent's threads are not there."""
-    monkeypatch.setattr(_lapack, "_BLOCK", 200)
-    x = R.normal(size=(60, 60))
-    right = _lapack.product(x, x, 2)
-    child = os.fork()
-    if child == 0:
-        os._exit(int(not (_lapack.product(x, x, 2) == right).all()))
-    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_what_a_program_does_not_need_is_not_computed() -> None:

@@ -13,6 +13,7 @@ import pytest
 from support.samples import normal_samples
 
 from veery.lax import _lapack, _linalg_reference as reference
+from veery.lax._openblas import OF_SCIPY
 
 random = normal_samples(0)
 
@@ -211,7 +212,7 @@ def test_pivots_out_of_bounds_are_moved_inside() -> None:
 @pytest.fixture
 def threads() -> Iterator[Callable[[], int]]:
     """What tells the number of OpenBLAS's threads, which are three."""
-    get, set = _lapack._thread_functions()
+    get, set = OF_SCIPY._threads
     before = get()
     set(3)
     if get() != 3:

@@ -11,8 +11,9 @@ import numpy as np
 
 from veery._core.host import processors
 from veery._core.jaxpr import JaxprEqn
-from veery.lax import _lapack as lapack
+from veery.lax import _blas as blas
 from veery.lax._gather_scatter_dims import GatherScatterMode
+from veery.lax._openblas import OF_NUMPY
 
 Shape = tuple[int, ...]
 
@@ -153,17 +154,15 @@ def _windows(starts: Sequence[np.ndarray], sizes: Shape) -> tuple[np.ndarray, ..
     )
 
 
-# Products of so many terms are computed in the caller's thread by NumPy's OpenBLAS. Its threads wait for each other in
-# loops (see veery.lax._lapack), so that larger ones are left to SciPy's, which is told to use one.
+# Products of so many terms are left to NumPy, whose OpenBLAS takes one thread for them. Its threads wait for each other
+# in loops (see veery.lax._openblas), so that others are divided among threads of our own.
 _ALONE = 1 << 18
 
-
-# Where BLAS is as fast as IREE's code with its threads. NumPy's products with vectors have threads of BLAS from so many
-# elements on.
-_VECTOR = 9 << 10
-_TERMS, _WIDE_TERMS = 1 << 24, 1 << 25  # of float32 and of wider numbers, divided by the processors: in one thread
-_NARROW, _NARROWER = 48, 20  # rows, columns and terms are no fewer; the other in one thread
-_LARGE = 1 << 26  # terms of float32 from which IREE's tiles are no longer faster
+# Where BLAS is as fast as IREE's code, or nearly so, and then as fast as XLA's.
+_NARROW, _FEW_ROWS = 32, 8  # columns and terms are no fewer, and rows, unless the other matrix has so many elements
+_STREAMED = 1 << 22
+_EACH = 1 << 16  # terms of each matrix of a stack
+_TERMS = 1 << 24  # of float32, divided by the processors, where IREE's code has wider vectors
 
 
 def product(eqn: JaxprEqn, whole: bool = False) -> Callable[..., np.ndarray] | None:
@@ -184,34 +183,35 @@ def product(eqn: JaxprEqn, whole: bool = False) -> Callable[..., np.ndarray] | N
     rows, columns = [math.prod([shape[i] for i in dims]) for shape, dims in zip(shapes, kept)]
     terms = math.prod([shapes[0][i] for i in contract[0]])
     orders = (*batch[0], *kept[0], *contract[0]), (*batch[1], *contract[1], *kept[1])
-    small = rows * columns * terms <= _ALONE
-    if stack and not small:
+    small = math.prod(stack) * rows * columns * terms <= _ALONE
+    if stack and not (small or whole):
         return None
-    if whole and (stack or not _gains(rows, columns, terms, eqn.outvars[0].aval.dtype)):
-        return None
-    if whole and not all(_adjoin(axes, shape) for axes, shape in zip((*kept, *contract), shapes * 2)):
+    if whole and not (
+        _gains(rows, columns, terms, len(stack) > 0, eqn.outvars[0].aval.dtype)
+        and all(tuple(axes) == tuple(range(len(stack))) for axes in batch)
+        and all(_adjoin(axes, shape) for axes, shape in zip((*kept, *contract), shapes * 2))
+    ):
         return None
     result = eqn.outvars[0].aval.shape
-
     left = _laid_out(orders[0], shapes[0], (*stack, rows, terms))
     right = _laid_out(orders[1], shapes[1], (*stack, terms, columns))
-    if whole and small:
-        return lambda a, b: np.matmul(_in_rows(left(a)), _in_rows(right(b))).reshape(result)
-    if small:
-        multiply: Callable[..., np.ndarray] = np.multiply if terms == 1 else np.matmul
+    if not small:
+        multiply: Callable[..., np.ndarray] = functools.partial(blas.product, threads=processors() if whole else 1)
     else:
-        multiply = functools.partial(lapack.product, threads=processors() if whole else 1)
-    return lambda a, b: multiply(left(a), right(b)).reshape(result)
+        multiply = np.matmul if whole or terms > 1 else np.multiply
+    return lambda a, b: multiply(_in_rows(left(a)), _in_rows(right(b))).reshape(result)
 
 
-def _gains(rows: int, columns: int, terms: int, dtype: Any) -> bool:
-    """Whether BLAS multiplies matrices as fast as IREE's code does."""
-    work, narrowest, is_wide = rows * columns * terms, min(rows, columns, terms), dtype != np.float32
-    if terms == 1 or (min(rows, columns) == 1 and work > _VECTOR):
+def _gains(rows: int, columns: int, terms: int, stacked: bool, dtype: Any) -> bool:
+    """Whether BLAS multiplies matrices as fast as IREE's code does, or nearly so."""
+    work = rows * columns * terms
+    if terms == 1 or (stacked and work < _EACH):
         return False
-    if work <= _ALONE or work <= (_WIDE_TERMS if is_wide else _TERMS) // processors():
-        return work <= _ALONE or narrowest >= _NARROWER
-    return narrowest >= _NARROW and (is_wide or (work >= _LARGE and lapack.has_wide_vectors()))
+    if min(rows, columns) == 1 or work <= _ALONE:
+        return True
+    if dtype == np.float32 and work > _TERMS // processors() and not OF_NUMPY.has_wide_vectors:
+        return False
+    return min(columns, terms) >= _NARROW and (rows >= _FEW_ROWS or columns * terms >= _STREAMED)
 
 
 def _in_rows(x: np.ndarray) -> np.ndarray:
