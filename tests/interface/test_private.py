@@ -240,9 +240,27 @@ def test_functions_of_functions_look_like_them():
 @pytest.mark.compiler
 def test_equations_are_applied_by_their_parameters():
     eqn = veery.make_jaxpr(lambda x: jnp.sum(x))(jnp.ones(3)).jaxpr.eqns[0]
-    functions, parameters = eqn.primitive.get_bind_params(eqn.params)
-    assert functions == [] and parameters == eqn.params and parameters is not eqn.params
-    assert eqn.primitive.bind(*functions, jnp.ones(3), **parameters) == 3.0
+    parameters = eqn.primitive.get_bind_params(eqn.params)
+    assert parameters == eqn.params and parameters is not eqn.params
+    assert eqn.primitive.bind(jnp.ones(3), **parameters) == 3.0
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("rule", ["jvp", "fwd"])
+def test_equations_tell_the_functions_of_their_calls(rule):
+    """Which interpreters apply, or pass on."""
+    if rule == "jvp":
+        f = veery.custom_jvp(lambda x: jnp.sin(x))
+        f.defjvp(lambda x, t: (f(*x), 7 * t[0]))
+    else:
+        f = veery.custom_vjp(lambda x: jnp.sin(x))
+        f.defvjp(lambda x: (f(x), ()), lambda _, g: (7 * g,))
+    (eqn,) = veery.make_jaxpr(f)(1.0).jaxpr.eqns
+    parameters = eqn.primitive.get_bind_params(eqn.params)
+    assert [fun.__name__ for fun in parameters["subfuns"]][1:] == [rule]
+    np.testing.assert_allclose(parameters["subfuns"][0].call_wrapped(2.0), [np.sin(2)], 1e-6)
+    np.testing.assert_allclose(eqn.primitive.bind(2.0, **parameters), [np.sin(2)], 1e-6)
+    assert veery.grad(lambda x: eqn.primitive.bind(x, **parameters)[0])(2.0) == 7
 
 
 def test_frames_that_are_shown():

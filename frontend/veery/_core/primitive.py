@@ -161,10 +161,9 @@ class Primitive:
         with set_current_trace(trace):
             return self.bind(*args, **params)
 
-    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The functions and parameters with which an equation of this operation is applied: `bind(*functions, *args,
-        **parameters)`. No operation has functions besides its parameters."""
-        return [], dict(params)
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters with which an equation of this operation is applied: `bind(*args, **parameters)`."""
+        return dict(params)
 
     def run(self, *args: Any, **params: Any) -> Any:
         """Apply the operation to concrete values."""

@@ -424,7 +424,19 @@ def _reference(*args: Any, call_jaxpr: ClosedJaxpr, **_params: Any) -> list[np.n
     return reference_eval(call_jaxpr, *args)
 
 
-custom_jvp_call_p = Primitive(
+class _CustomCall(Primitive):
+    """An operation whose equations tell interpreters their functions, too, each with `call_wrapped`."""
+
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        fun = Rule(jaxpr_as_fun(params["call_jaxpr"]), params["name"])
+        rules = [Rule(params[name], name) for name in ("jvp", "fwd") if name in params]
+        return {**params, "subfuns": (fun, *rules)}
+
+    def bind(self, *args: Any, subfuns: Any = None, **params: Any) -> Any:
+        return super().bind(*args, **params)
+
+
+custom_jvp_call_p = _CustomCall(
     "custom_jvp_call",
     with_refs=_call_with_refs,
     takes_refs=True,
@@ -440,7 +452,7 @@ custom_jvp_call_p = Primitive(
     reference=_reference,
 )
 
-custom_vjp_call_p = Primitive(
+custom_vjp_call_p = _CustomCall(
     "custom_vjp_call",
     with_refs=_call_with_refs,
     takes_refs=True,
