@@ -80,6 +80,8 @@ def test_no_files_are_left(fails: bool, tmp_path: Path, monkeypatch: pytest.Monk
       %w = stablehlo.negate %y : tensor<5xf32>
       return %z, %w : tensor<9xf32>, tensor<5xf32>
     }"""
+    sessions.prepare(FLAGS, shortly=True)
+    seen.clear()
     program, _ = sessions.run_pipeline(module, FLAGS, shortly=True)
     assert (program is None) == fails and len(seen) == 2 and not list(tmp_path.iterdir())
 
@@ -125,12 +127,13 @@ def test_there_are_threads_where_there_are_several_dispatches(
     """Of kernels of veery's, too: threads that share a context which is not ready for them would crash."""
     made: list[bool] = []
 
-    def noted(*arguments: Any) -> bytes | None:
-        made.append(arguments[-1])
-        return machine_code.machine_code(*arguments)
+    def noted(*arguments: Any, **options: Any) -> bytes | None:
+        made.append(options["threads"])
+        return machine_code.machine_code(*arguments, **options)
 
     monkeypatch.setattr(isolation, "run_pipeline", in_this_process)
-    monkeypatch.setattr(short, "machine_code", noted)
+    monkeypatch.setattr(sessions, "machine_code", noted)
     veery.config.update("jax_enable_compilation_cache", False)
-    veery.jit(fun).lower(some(64, 64)).compile()
-    assert made == [several]
+    for each in (lambda x: x - 1, fun):  # a session has one thread until it has loaded what it needs
+        veery.jit(each).lower(some(64, 64)).compile()
+    assert made == [False, several]

@@ -29,22 +29,25 @@ _WORTH = 500  # operations of LLVM's dialect for which a thread is worth what it
 
 
 def machine_code(
-    executable: Any,
-    new_invocation: Callable[[], AbstractContextManager[Invocation]],
-    execute: Execute,
+    code: bytes,
     file: Path,
     parts: Parts,
+    *,
     threads: bool,
+    context: ir.Context,
+    new_invocation: Callable[[], AbstractContextManager[Invocation]],
+    execute: Execute,
 ) -> bytes | None:
     """Machine code of an executable.
 
     Args:
-        executable: with LLVM's dialect; it is consumed.
-        new_invocation: a context with another invocation in the same session.
-        execute: runs IREE's phases.
+        code: a module that has the executable, public and with LLVM's dialect, as bytecode.
         file: the object file that the executable's target says is to be written; it is removed.
         parts: the known dispatches, which take the places of stubs; the others become known.
-        threads: whether several threads may compile, for which the session's context has to be ready.
+        threads: whether several threads may compile, for which the context has to be ready.
+        context: that of the session that compiles it.
+        new_invocation: a context with an invocation in that session.
+        execute: runs IREE's phases.
 
     Returns:
         A library; None where the compiler fails.
@@ -52,21 +55,20 @@ def machine_code(
     Raises:
         linking.Unsupported: code calls a function of the C library.
     """
-    name = executable.attributes["sym_name"].value
-    executable.attributes["sym_visibility"] = ir.StringAttr.get("public")  # otherwise it is pruned
-    executable.detach_from_parent()
-    module = ir.Module.create()
-    module.body.append(executable)
-    functions = [function for function in _exports(_variant(module.operation)) if function not in parts.known]
-    shares = _shares(functions, executable) if threads else [functions]
-    files = [file.with_stem(f"{file.stem}{k or ''}") for k in range(len(shares))]
-    modules = [module.operation, *(module.operation.clone() for _ in shares[1:])]
-    if len(shares) > 1:
-        for part, path, share in zip(modules, files, shares, strict=True):
-            variant = _variant(part)
-            target = str(variant.attributes["target"]).replace(str(file), str(path))
-            variant.attributes["target"] = ir.Attribute.parse(target)
-            _leave_out(variant, set(functions) - set(share))
+    with context, ir.Location.unknown():
+        module = ir.Module.parse(code).operation
+        (executable,) = _inside(module)
+        name = executable.attributes["sym_name"].value
+        functions = [function for function in _exports(_variant(module)) if function not in parts.known]
+        shares = _shares(functions, executable) if threads else [functions]
+        files = [file.with_stem(f"{file.stem}{k or ''}") for k in range(len(shares))]
+        modules = [module, *(module.clone() for _ in shares[1:])]
+        if len(shares) > 1:
+            for part, path, share in zip(modules, files, shares, strict=True):
+                variant = _variant(part)
+                target = str(variant.attributes["target"]).replace(str(file), str(path))
+                variant.attributes["target"] = ir.Attribute.parse(target)
+                _leave_out(variant, set(functions) - set(share))
 
     def compiled(part: Any) -> bool:
         with new_invocation() as invocation:
@@ -84,10 +86,10 @@ def machine_code(
     objects = [linking.Object(code, str(k or ""), instead) for k, code in enumerate(codes)]
     maker = {function: object_ for object_, share in zip(objects, shares, strict=True) for function in share}
     others = {function: maker[function].function(function) for share in shares[1:] for function in share}
-    code = linking.link(codes[0], f"{name}_library_query", parts.known | others, instead)
+    library = linking.link(codes[0], f"{name}_library_query", parts.known | others, instead)
     device_functions.keep(codes[0])
     parts.keep(lambda function: maker.get(function, objects[0]))
-    return code
+    return library
 
 
 def _shares(functions: Sequence[str], executable: Any) -> list[Sequence[str]]:

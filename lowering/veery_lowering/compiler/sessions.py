@@ -17,6 +17,7 @@ from typing import Any
 
 from veery_lowering.compiler import cuda_tiles, device_functions, dispatches, early, linking, short, steps, tiles
 from veery_lowering.compiler.dispatches import RunPasses
+from veery_lowering.compiler.machine_code import machine_code
 from veery_lowering.compiler.managers import Managers
 from veery_lowering.errors import CacheWarning
 from veery_lowering.mlir import Invocation, Output, Session, bytecode, ctypes_dl, ir
@@ -66,22 +67,25 @@ for _function in (_set_first_phase, _set_last_phase):
 class _Ready:
     """A session, the pass managers of its context, and how many compilations it had.
 
-    `backend` is another one with the same options, in which the short pipeline makes code of what it has planned here,
-    and `device` what that is made for. IREE's passes that make code load the dialects of all targets, 2,900 operations,
-    and passes that rewrite look through all that are loaded: those before have 1,100.
+    `backend` and `coder` are others with the same options, in which the short pipeline makes code of what it has
+    planned here, and `device` what that is made for. IREE's passes that make code load the dialects of all targets,
+    2,900 operations, and passes that rewrite look through all that are loaded: those before have 1,100. The coder has
+    LLVM make machine code while the backend compiles calls.
     """
 
     session: Session
     managers: Managers
     uses: int = 0
     backend: _Ready | None = None
+    coder: _Ready | None = None
     device: str = ""
 
     def close(self) -> None:
         del self.managers  # before their context goes
         self.session.close()
-        if self.backend is not None:
-            self.backend.close()
+        for other in (self.backend, self.coder):
+            if other is not None:
+                other.close()
 
 
 _idle: dict[tuple[str, ...], list[_Ready]] = {}
@@ -153,7 +157,7 @@ def run_pipeline(
         backend = _new(kind)
         ready.device = _device(backend.session, diagnostics)
         backend.managers.load(short.DIALECTS)
-        ready.backend = backend
+        ready.backend, ready.coder = backend, _new(kind)
     session.context.enable_multithreading(threads and not shortly)
     try:
         steps.begin("forming dispatches" if shortly else "IREE's standard pipeline")
@@ -242,27 +246,29 @@ def _shortly(
     except ir.MLIRError as error:
         diagnostics.extend(Diagnostic("error", _place(d.location) + d.message) for d in error.error_diagnostics)
         return None
-    backend = ready.backend
-    assert backend is not None
-
-    @contextmanager
-    def another() -> Iterator[Invocation]:
-        with _invocation(backend.session, diagnostics) as invocation:
-            _set_verifier(invocation._inv_p, False)
-            yield invocation
-
+    backend, coder = ready.backend, ready.coder
+    assert backend is not None and coder is not None
     try:
         short.plan_memory(module, run, check and check[1])
         # It is dispatches that threads compile: 8 ms of that of one, and a fifth of that of a network.
-        several = sum(op.operation.name in _EXECUTABLES for op in module.body.operations) > 1
-        backend.session.context.enable_multithreading(threads and several)
-        with backend.session.context, ir.Location.unknown(), another() as invocation:
+        several = threads and sum(op.operation.name in _EXECUTABLES for op in module.body.operations) > 1
+        for each in (backend, coder):
+            each.session.context.enable_multithreading(several)
+        make_code = functools.partial(
+            machine_code,
+            threads=several and coder.uses > 0,  # the first one loads dialects, during which there may be no other
+            context=coder.session.context,
+            new_invocation=functools.partial(_unverified, coder.session, diagnostics),
+            execute=_execute,
+        )
+        with backend.session.context, ir.Location.unknown(), _unverified(backend.session, diagnostics) as invocation:
             planned = ir.Module.parse(bytecode(module))
             invocation.import_module(planned.operation)
             run = functools.partial(backend.managers.run, planned, verifies=False)
             account = short.compile_dispatches(
-                planned, run, another, _execute, flags, cache, backend.managers.run_on, threads and several
+                planned, run, make_code, flags, cache, backend.managers.run_on, threads, several
             )
+            coder.uses += 1
             diagnostics.append(Diagnostic(DISPATCHES, account))
             for change in changes:
                 change(planned)
@@ -272,6 +278,14 @@ def _shortly(
     except (short.Unfit, linking.Unsupported, ir.MLIRError) as error:
         diagnostics.append(Diagnostic(UNFIT, str(error)))
         return None
+
+
+@contextmanager
+def _unverified(session: Session, diagnostics: list[Diagnostic]) -> Iterator[Invocation]:
+    """An invocation whose passes do not verify."""
+    with _invocation(session, diagnostics) as invocation:
+        _set_verifier(invocation._inv_p, False)
+        yield invocation
 
 
 def _device(session: Session, diagnostics: list[Diagnostic]) -> str:

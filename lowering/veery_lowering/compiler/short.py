@@ -15,19 +15,21 @@ The verifier runs after steps instead of after each pass: what is invalid is ref
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from veery_lowering.compiler import steps, tiles
 from veery_lowering.compiler.dispatches import RunPasses
-from veery_lowering.compiler.machine_code import Execute, machine_code
 from veery_lowering.compiler.parts import Parts
 from veery_lowering.compiler.places import pass_places, show_places
 from veery_lowering.compiler.translating import RunOn, translate
-from veery_lowering.mlir import ir
+from veery_lowering.mlir import bytecode, ir
 from veery_lowering.store.cache import DiskCache
 from veery_lowering.targets.fusion import DATA_TILING
 
@@ -51,8 +53,12 @@ util.initializer {{
 }}"""
 _BINARY = """
 hal.executable private @{name} {{
-  hal.executable.binary public @{variant} <format = "embedded-elf-x86_64", data = dense<"0x{code}"> : vector<{size}xi8>>
+  hal.executable.binary public @{variant} <format = "embedded-elf-x86_64", data = {data}>
 }}"""
+_PLACE = b"a place for machine code"  # in code of calls that is made meanwhile
+
+T = TypeVar("T")
+MakeCode = Callable[[bytes, Path, Parts], bytes | None]
 
 
 class Unfit(Exception):
@@ -123,14 +129,18 @@ def _configure(flags: Sequence[str]) -> list[str]:
     return _CONFIGURE if DATA_TILING in flags else [passes.replace(_TILED, "") for passes in _CONFIGURE]
 
 
+# Makes one executable of all.
+_LINK = [
+    "iree-llvmcpu-link-executables{target=llvm-cpu}",
+    "hal.executable(hal.executable.variant(iree-llvmcpu-assign-constant-ordinals,iree-llvmcpu-assign-import-ordinals))",
+]
+
+
 def _hal(clean: _CleanUps) -> list[str]:
     """From commands to calls of the runtime."""
     h = _HAL
     return [
-        f"{h}conversion,{h}outline-memoize-regions,{clean.all},{h}prune-executables",
-        "iree-llvmcpu-link-executables{target=llvm-cpu}",
-        "hal.executable(hal.executable.variant(iree-llvmcpu-assign-constant-ordinals,"
-        "iree-llvmcpu-assign-import-ordinals))",
+        f"{h}conversion,{h}outline-memoize-regions,{clean.all}",
         f"{h}resolve-export-ordinals,{h}materialize-resource-caches,{h}resolve-topology-queries",
         f"{h}memoize-device-selection,{h}memoize-device-queries,{clean.all}",
         clean.of(f"{h}elide-redundant-commands"),
@@ -177,24 +187,25 @@ def plan_memory(module: ir.Module, run: RunPasses, look: Any) -> None:
 def compile_dispatches(
     module: ir.Module,
     run: RunPasses,
-    new_invocation: Callable[[], Any],
-    execute: Execute,
+    make_code: MakeCode,
     flags: Sequence[str],
     cache: DiskCache | None,
     run_on: RunOn,
     threads: bool,
+    several: bool,
 ) -> str:
     """Compile a module, of which `plan_memory` was made, to code of IREE's virtual machine.
 
     Args:
         module: VM code when this returns.
         run: runs passes on the module, without verifying after each.
-        new_invocation: a context with another invocation in the same session.
-        execute: runs IREE's phases.
+        make_code: makes machine code of a module with an executable, as bytecode, as `machine_code` does, given the
+            file that IREE writes and the dispatches.
         flags: of the session.
         cache: a folder of dispatches that earlier programs had; None to compile all.
         run_on: runs passes on an operation in the module.
-        threads: whether several threads may compile, each some of the dispatches.
+        threads: whether machine code is made by another thread, while calls are compiled.
+        several: whether several threads may translate dispatches, each some of them.
 
     Returns:
         How many dispatches there are, and how many of them were known, in words.
@@ -216,18 +227,36 @@ def compile_dispatches(
     parts = Parts(cache, flags, str(file))
     parts.take(module)
     steps.begin(f"translating dispatches ({parts.account})")
-    if not translate(module, run_on, threads):
+    if not translate(module, run_on, several):
         raise Refused
     parts.put_back(module)
     module.operation.verify()
     steps.begin("scheduling commands")
-    _run(run, "hal", _hal(clean))
-    module.operation.verify()
-    _replace_executable(module, new_invocation, execute, file, parts, threads)
-    steps.begin("code of calls")
-    _run(run, "vm", _CODE)
+    _run(run, "linking", _LINK)
+    alone = _alone(module)
+    make = functools.partial(make_code, alone, file, parts) if alone else lambda: None
+    with _meanwhile(make, threads) as made:
+        _run(run, "hal", _hal(clean))
+        module.operation.verify()
+        _replace_executable(module)
+        steps.begin("code of calls")
+        _run(run, "vm", _CODE)
+        steps.begin("machine code")
+        code = made()
+        if alone:
+            _insert(module, code)
     module.operation.verify()
     return parts.account
+
+
+@contextmanager
+def _meanwhile(function: Callable[[], T], threads: bool) -> Iterator[Callable[[], T]]:
+    """A context in which another thread calls a function, if there may be one, and what waits for its result."""
+    if not threads:
+        yield function
+        return
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(function).result
 
 
 def _clean_ups(module: ir.Module) -> _CleanUps:
@@ -258,27 +287,49 @@ def _keep_objects(module: ir.Module, file: Path) -> None:
             op.attributes["initial_value"] = ir.Attribute.parse(f"{text[:end]}, {options}{text[end:]}")
 
 
-def _replace_executable(
-    module: ir.Module, new_invocation: Callable[[], Any], execute: Execute, file: Path, parts: Parts, threads: bool
-) -> None:
-    """Put machine code in the place of LLVM's dialect, and the device that is there in the place of a description."""
+def _alone(module: ir.Module) -> bytes | None:
+    """The executable of a module as bytecode of a module of its own; None of a module without one."""
+    executables = [op.operation for op in module.body.operations if op.name == "hal.executable"]
+    if not executables:
+        return None
+    (executable,) = executables
+    alone = ir.Module.create()
+    alone.body.append(executable.clone())
+    (copy,) = alone.body.operations
+    copy.attributes["sym_visibility"] = ir.StringAttr.get("public")  # otherwise it is pruned
+    return bytecode(alone)
+
+
+def _replace_executable(module: ir.Module) -> None:
+    """Put a place for machine code where LLVM's dialect is, and the device that is there where it is described."""
     executables = [op.operation for op in module.body.operations if op.name == "hal.executable"]
     device = next(op for op in module.body.operations if _device(op) is not None)
     name = device.attributes["sym_name"].value
     del device.attributes["initial_value"]
     text = _DEVICE.format(name=name)
-    if executables:
-        (executable,) = executables
+    for executable in executables:
         variants = [op for op in executable.regions[0].blocks[0].operations if op.name == "hal.executable.variant"]
         names = {"name": executable.attributes["sym_name"].value, "variant": variants[0].attributes["sym_name"].value}
-        steps.begin("machine code")
-        code = machine_code(executable, new_invocation, execute, file, parts, threads)
-        if code is None:
-            raise Unfit("executable-targets")
-        text += _BINARY.format(**names, code=code.hex().upper(), size=len(code))
+        text += _BINARY.format(**names, data=_data(_PLACE))
+        executable.detach_from_parent()
     parsed = ir.Module.parse(text)
     _, initializer, *binaries = [op.operation for op in parsed.body.operations]
     for op in (initializer, *binaries):
         op.detach_from_parent()
         module.body.append(op)
     initializer.move_after(device.operation)
+
+
+def _insert(module: ir.Module, code: bytes | None) -> None:
+    """Put machine code in its place in the code of calls."""
+    if code is None:
+        raise Unfit("executable-targets")
+    place = ir.Attribute.parse(_data(_PLACE))
+    (calls,) = (op.operation for op in module.body.operations if op.operation.name == "vm.module")
+    inside = [op.operation for op in calls.regions[0].blocks[0].operations]
+    (data,) = (op for op in inside if op.name == "vm.rodata" and op.attributes["value"] == place)
+    data.attributes["value"] = ir.Attribute.parse(_data(code))
+
+
+def _data(code: bytes) -> str:
+    return f'dense<"0x{code.hex().upper()}"> : vector<{len(code)}xi8>'
