@@ -16,7 +16,9 @@ from veery import numpy as jnp
 from veery_lowering.compiler import sessions, tiles
 from veery_lowering.targets import Traits, resolve
 
-FLAGS = resolve("cpu").attempts(Traits(frozenset(), ()))[0]
+# Of processors with AVX2 and with AVX-512, whichever this one has.
+LANES = {8: "x86-64-v3", 16: "x86-64-v4"}
+_HOST = resolve("cpu").attempts(Traits(frozenset(), ()))[0]
 REDUCED = """
 func.func @main(%x: tensor<{shape}xf32>) -> tensor<{result}xf32> {{
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
@@ -26,8 +28,14 @@ func.func @main(%x: tensor<{shape}xf32>) -> tensor<{result}xf32> {{
 }}"""
 
 
-def configured(monkeypatch: pytest.MonkeyPatch, shape: str, axes: str, result: str, shortly: bool) -> tuple[str, str]:
-    """A sum's dispatch before and after tiles were chosen."""
+def flags(lanes: int) -> tuple[str, ...]:
+    return tuple(flag.replace("cpu=host", f"cpu={LANES[lanes]}") for flag in _HOST)
+
+
+def configured(
+    monkeypatch: pytest.MonkeyPatch, shape: str, axes: str, result: str, shortly: bool, lanes: int
+) -> tuple[str, str]:
+    """A sum's dispatch before and after tiles were chosen, for registers of so many float32."""
     texts = []
 
     def noted(module: Any) -> None:
@@ -38,7 +46,7 @@ def configured(monkeypatch: pytest.MonkeyPatch, shape: str, axes: str, result: s
     choose = tiles.choose_tiles
     monkeypatch.setattr(tiles, "choose_tiles", noted)
     module = REDUCED.format(shape=shape, axes=axes, result=result).encode()
-    program, diagnostics = sessions.run_pipeline(module, FLAGS, shortly=shortly)
+    program, diagnostics = sessions.run_pipeline(module, flags(lanes), shortly=shortly)
     assert program is not None, diagnostics
     before, after = texts
     return before, after
@@ -46,32 +54,44 @@ def configured(monkeypatch: pytest.MonkeyPatch, shape: str, axes: str, result: s
 
 @pytest.mark.parametrize("shortly", [True, False])
 @pytest.mark.parametrize(
-    ("shape", "axes", "result", "rows", "registers"),
-    [("300x1001", "1", "300", 1, 8), ("300x33", "1", "300", 4, 2), ("300x10", "1", "300", 8, 1)],
+    ("columns", "lanes", "rows", "registers"),
+    [(1001, 8, 1, 8), (1001, 16, 1, 8), (33, 8, 1, 8), (33, 16, 4, 2), (10, 8, 4, 2), (10, 16, 8, 1), (7, 8, 8, 1)],
 )
 def test_tiles_of_rows(
-    shape: str, axes: str, result: str, rows: int, registers: int, shortly: bool, monkeypatch: pytest.MonkeyPatch
+    columns: int, lanes: int, rows: int, registers: int, shortly: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, after = configured(monkeypatch, shape, axes, result, shortly)
-    lanes = int(before.split("native_vector_size = ")[1].split()[0]) // 4
+    before, after = configured(monkeypatch, f"300x{columns}", "1", "300", shortly, lanes)
     assert "enable_loop_peeling" not in before  # IREE's are masked still
     assert "enable_loop_peeling" in after
     tiled = f"vector_common_parallel = [{rows}, 0], vector_reduction = [0, {registers * lanes}]>"
-    assert tiled in after and tiled not in before.replace("[0, 16]", "[0, 0]")
+    assert tiled in after and tiled not in before.replace(f"[0, {lanes}]", "[0, 0]")
 
 
-@pytest.mark.parametrize(("columns", "registers"), [(999, 4), (100, 1)])
-def test_tiles_of_columns(columns: int, registers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, after = configured(monkeypatch, f"300x{columns}", "0", str(columns), True)
-    lanes = int(before.split("native_vector_size = ")[1].split()[0]) // 4
+@pytest.mark.parametrize(
+    ("columns", "lanes", "registers"), [(999, 8, 4), (999, 16, 4), (100, 8, 4), (100, 16, 1), (50, 8, 1)]
+)
+def test_tiles_of_columns(columns: int, lanes: int, registers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, after = configured(monkeypatch, f"300x{columns}", "0", str(columns), True, lanes)
     assert f"vector_common_parallel = [{registers * lanes}, 0], vector_reduction = [0, 1]>" in after
     divided = int(after.split("distribution = [")[1].split(",")[0])
     assert divided % (registers * lanes) == 0 and "enable_loop_peeling" not in after
 
 
+@pytest.mark.parametrize(
+    ("shape", "rows"),
+    [("2048x1024", 8), ("1100x1030", 5), ("1031x1030", None), ("1024x1030", None), ("2048x1023", None)],
+)
+def test_columns_of_many_pages_are_read_in_blocks(
+    shape: str, rows: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, after = configured(monkeypatch, shape, "0", shape.split("x")[1], True, 16)
+    assert (f"cache_reduction = [0, {rows}]" in after) == (rows is not None)
+    assert ("cache_reduction" in after) == ("distribution = [512, 0]" in after) == (rows is not None)
+
+
 @pytest.mark.parametrize("columns", [2, 3, 7])
 def test_few_columns_are_one_vector(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, after = configured(monkeypatch, f"3000x{columns}", "0", str(columns), True)
+    _, after = configured(monkeypatch, f"3000x{columns}", "0", str(columns), True, 16)
     assert f"distribution = [{columns}, 0], vector_common_parallel = [{columns}, 0], vector_reduction = [0, 1]" in after
 
 
@@ -139,7 +159,7 @@ def test_steps_of_sums_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"vector_reduction = [0, 0, {tiles._STEPS}]" not in unrolled(module, monkeypatch)
 
 
-def unrolled(module: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def unrolled(module: str, monkeypatch: pytest.MonkeyPatch, lanes: int = 16) -> str:
     """A module's dispatches when all is decided about their loops."""
     texts = []
 
@@ -149,7 +169,7 @@ def unrolled(module: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
     unroll = tiles.unroll_less
     monkeypatch.setattr(tiles, "unroll_less", noted)
-    program, diagnostics = sessions.run_pipeline(module.encode(), FLAGS, shortly=True)
+    program, diagnostics = sessions.run_pipeline(module.encode(), flags(lanes), shortly=True)
     assert program is not None, diagnostics
     return texts[0]
 
@@ -229,6 +249,18 @@ def test_reductions_and_what_is_made_of_them(name: str, dtype: str) -> None:
                 largest = max(1.0, float(abs(right).max()))
                 error = abs(actual.astype(np.float64) - right).max() / largest
                 assert error < 4 * float(ml_dtypes.finfo(kind).eps), (use, x.shape, error)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_columns_of_many_pages(dtype: str) -> None:
+    """Alone and with what is computed beside them, in blocks and not."""
+    rng = np.random.default_rng(3)
+    names = [name for name in REDUCTIONS if "columns" in name or name in ("counts", "both", "a vector by it")]
+    arrays = [rng.integers(-3, 4, shape).astype(dtype) for shape in [(2048, 1024), (1100, 1030), (1031, 1030)]]
+    cases = [(name, x) for name in names for x in arrays]
+    found = results([(functools.partial(REDUCTIONS[name], jnp), (x,)) for name, x in cases])
+    for (name, x), actual in zip(cases, found, strict=True):  # small integers: all sums are exact
+        np.testing.assert_array_equal(actual, REDUCTIONS[name](np, x), err_msg=f"{name} {x.shape}")
 
 
 def softmax(np_: Any, x: Any) -> Any:
