@@ -40,7 +40,8 @@ def test_threads_make_the_same_program(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(machine_code, "_WORTH", 1)
     monkeypatch.setattr(machine_code, "_shares", noted)
     fun, operands = (lambda x: [jnp.exp(x[:n] * n).sum() for n in range(3, 16)]), [some(20)]
-    _, (count, _) = compiled(fun, *operands)
+    veery.config.update("jax_compilation_cache_dir", str(tmp_path / "first"))
+    _, (count, _) = compiled(fun, *operands)  # a session has one thread until it has loaded what it needs
     assert count >= 4, "too few dispatches for three threads"
     found = {}
     for processors in (1, 3):
@@ -134,6 +135,6 @@ def test_there_are_threads_where_there_are_several_dispatches(
     monkeypatch.setattr(isolation, "run_pipeline", in_this_process)
     monkeypatch.setattr(sessions, "machine_code", noted)
     veery.config.update("jax_enable_compilation_cache", False)
-    for each in (lambda x: x - 1, fun):  # a session has one thread until it has loaded what it needs
+    for each in (lambda x: x - 1, fun):  # the session's first has one thread
         veery.jit(each).lower(some(64, 64)).compile()
     assert made == [False, several]
