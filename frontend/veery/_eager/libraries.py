@@ -180,7 +180,7 @@ class LibraryProgram(HostProgram):
         if self._multiplies and eqn.primitive.name == "dot_general":
             elements = sum(v.aval.size for v in (*eqn.invars, *eqn.outvars))
             called, time = True, (eqn.outvars[0].aval.size * _terms(eqn) + elements) // _TERMS_ALONE
-        elif self._multiplies and _turns(eqn):
+        elif self._multiplies and (eqn.primitive.name == "reshape" or _turns(eqn)):
             time = 0
         if called:
             self.called.add(eqn.primitive.name)
@@ -227,8 +227,12 @@ def _has_product(closed: ClosedJaxpr) -> bool:
 
 
 def _turns(eqn: JaxprEqn) -> bool:
-    """Whether an equation transposes a matrix, as BLAS does on the way."""
-    return eqn.primitive.name == "transpose" and eqn.invars[0].aval.ndim == 2
+    """Whether an equation transposes matrices, as BLAS does on the way."""
+    if eqn.primitive.name != "transpose":
+        return False
+    order = tuple(eqn.params["permutation"])
+    last = len(order) - 1
+    return order == (*range(last - 1), last, last - 1)
 
 
 def _has(closed: ClosedJaxpr, found: Callable[[Any], bool], within: Callable[[ClosedJaxpr], bool]) -> bool:
