@@ -192,3 +192,33 @@ def test_weak_types_that_constants_and_joins_take_away():
         0,
     ]
     assert kinds(lambda x: veery.lax.associative_scan(jnp.add, x), (0,), (1,), (2,), (5,)) == [True, True, False, False]
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(
+    ("fun", "operand", "dtype", "weak"),
+    [
+        (lambda x: 2.0**x, 3, "float64", True),
+        (lambda x: 2.0**-x, 3, "float64", True),
+        (lambda x: 2.0**x, jnp.int32(3), "float64", False),
+        (lambda x: jnp.float32(2) ** x, 3, "float32", False),
+        (lambda x: 2**x, 3, "int64", False),
+        (lambda x: x**2, 3, "int64", True),
+        (lambda x: x**2.0, 3, "float64", True),
+        (lambda x: (2.0**-x) * jnp.float32(1), 3, "float32", False),
+    ],
+)
+@pytest.mark.usefixtures("x64")
+def test_powers_of_traced_numbers_are_weak_where_both_are(fun, operand, dtype, weak):
+    """As JAX's are: loops count with weak integers, and what they scale keeps its dtype."""
+    result = veery.eval_shape(fun, operand)
+    assert (result.dtype, result.weak_type) == (dtype, weak)
+    assert veery.jit(fun)(operand).dtype == dtype
+
+
+def test_products_of_bools_and_angles_of_integers():
+    assert jnp.dot(True, True).dtype == bool and jnp.inner(True, False) == False  # noqa: E712
+    assert jnp.dot(np.array([True, False]), True).tolist() == [True, False]
+    assert jnp.angle(np.array([-1, 2])).dtype == "float32"
+    with veery.enable_x64(True):
+        assert jnp.angle(np.array([-1, 2], np.int32)).dtype == "float64"

@@ -278,11 +278,14 @@ def _integer_power(y: int) -> Any:
 def _power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     if is_kind(x1, np.inexact) and is_kind(x2, np.integer):
         # The exponent stays an integer, so that the derivative at x1 = 0 is right.
-        dtype, weak = dtypes.lattice_result_type(x1, x2)
-        x1, x2 = promote_shapes("power", to_dtype(x1, dtype, weak), to_dtype(x2, _dtype(x2)))
+        base, exponent = dtypes.lattice_result_type(x1, x2), dtypes.lattice_result_type(x2)
+        x1, x2 = promote_shapes("power", to_dtype(x1, *base), to_dtype(x2, *exponent))
         return lax.pow(x1, x2)
     x1, x2 = promote_args_numeric("power", x1, x2)
-    return lax.pow(x1, x2) if is_kind(x1, np.inexact) else integer_power(x1, x2)
+    if is_kind(x1, np.inexact):
+        return lax.pow(x1, x2)
+    result = integer_power(x1, x2)
+    return to_dtype(result, _dtype(result))  # which is not weak in JAX
 
 
 def integer_power(x: Array, y: Array) -> Array:
@@ -525,7 +528,7 @@ conj = named("conj", conjugate)
 def _angle(z: ArrayLike) -> Array:
     if is_kind(z, np.complexfloating):
         return lax.atan2(lax.imag(z), lax.real(z))
-    (re,) = promote_dtypes_inexact(z)
+    (re,) = promote_dtypes_inexact(z if is_kind(z, np.inexact) else to_dtype(z, dtypes.default_float_dtype()))
     if not (np.ndim(z) and is_kind(z, np.floating)):  # the weak types are JAX's
         re = to_dtype(re, _dtype(re))
     return lax.atan2(lax.full_like(re, 0), re)

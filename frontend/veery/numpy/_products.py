@@ -109,7 +109,8 @@ def _run(fun: Any, *xs: Any, precision: Any, **static: Any) -> Array:
 def _dot(a: Array, b: Array, *, precision: Any, preferred: Preferred) -> Array:
     if a.ndim == 0 or b.ndim == 0:
         shape = a.shape if a.ndim else b.shape
-        out = lax.mul(broadcast_to(a, shape), broadcast_to(b, shape))
+        product = lax.bitwise_and if a.dtype == np.bool_ else lax.mul
+        out = product(broadcast_to(a, shape), broadcast_to(b, shape))
         return to_dtype(out, preferred) if preferred is not None else out
     contract_b = b.ndim - 1 if b.ndim == 1 else b.ndim - 2
     return _contract(a, b, (((a.ndim - 1,), (contract_b,)), ((), ())), precision, preferred)
