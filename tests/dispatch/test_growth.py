@@ -66,14 +66,14 @@ print(json.dumps(state()))
 
 
 @pytest.mark.parametrize(
-    ("function", "count"),
+    ("function", "count", "bursts"),
     [
-        ("jnp.sin(x) + 1", 20),  # IREE's pool loses 2.8 MB a call where several are in flight
-        ("(jnp.sort(x.T + x, axis=0) + x).sum()", 16),  # 2 MB a call of 4 MB that it needs on the way
+        ("jnp.sin(x) + 1", 20, 48),  # IREE's pool loses 2.8 MB a call where several are in flight
+        ("(jnp.sort(x.T + x, axis=0) + x).sum()", 16, 24),  # 2 MB a call of 4 MB that it needs on the way
     ],
     ids=["results", "scratch"],
 )
-def test_calls_that_do_not_depend_on_each_other(function, count):
+def test_calls_that_do_not_depend_on_each_other(function, count, bursts):
     """How many calls are in flight at once is the scheduler's: a later burst may need one slab of 64 MB more."""
     before, after = _grown(f"""
 f = veery.jit(lambda x: {function})
@@ -86,10 +86,10 @@ def burst(times):
 
 burst(3)
 print(json.dumps(state()))
-burst(12)
+burst({bursts})
 print(json.dumps(state()))
 """)
-    assert after["KiB"] - before["KiB"] < 128 << 10  # what IREE's pool loses: 670 and 380 MB
+    assert after["KiB"] - before["KiB"] < 128 << 10  # what IREE's pool loses: 2.7 GB and 770 MB
 
 
 def test_results_that_are_dropped_at_once():
@@ -107,7 +107,7 @@ print(json.dumps(state()))
 burst(4)
 print(json.dumps(state()))
 """)
-    assert after["KiB"] - before["KiB"] < 128 << 10  # 500 MB with IREE's pool
+    assert after["KiB"] - before["KiB"] < 32 << 10  # 500 MB with IREE's pool
 
 
 def test_three_hundred_functions():

@@ -85,7 +85,7 @@ def test_columns_of_many_pages_are_read_in_blocks(
     shape: str, rows: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, after = configured(monkeypatch, shape, "0", shape.split("x")[1], True, 16)
-    assert (f"cache_reduction = [0, {rows}]" in after) == (rows is not None)
+    assert rows is None or f"cache_reduction = [0, {rows}]" in after
     assert ("cache_reduction" in after) == ("distribution = [512, 0]" in after) == (rows is not None)
 
 
@@ -159,7 +159,7 @@ def test_steps_of_sums_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"vector_reduction = [0, 0, {tiles._STEPS}]" not in unrolled(module, monkeypatch)
 
 
-def unrolled(module: str, monkeypatch: pytest.MonkeyPatch, lanes: int = 16) -> str:
+def unrolled(module: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A module's dispatches when all is decided about their loops."""
     texts = []
 
@@ -169,7 +169,7 @@ def unrolled(module: str, monkeypatch: pytest.MonkeyPatch, lanes: int = 16) -> s
 
     unroll = tiles.unroll_less
     monkeypatch.setattr(tiles, "unroll_less", noted)
-    program, diagnostics = sessions.run_pipeline(module.encode(), flags(lanes), shortly=True)
+    program, diagnostics = sessions.run_pipeline(module.encode(), flags(16), shortly=True)
     assert program is not None, diagnostics
     return texts[0]
 
