@@ -35,10 +35,10 @@ def product(a: np.ndarray, b: np.ndarray, threads: int = 1) -> np.ndarray:
     *stack, m, k = a.shape
     n = b.shape[-1]
     terms = a.size * n
+    if m == n == 1 and k > _TERMS:
+        return _dot(a, b, threads)
     count = min(threads, max(1, terms // _BLOCK))
     with OF_NUMPY:
-        if m == n == 1 and not stack:
-            return _dot(a.reshape(k), b.reshape(k), count).reshape(1, 1)
         out = aligned_empty((*stack, m, n), a.dtype)
         if count == 1:
             return np.matmul(a, b, out=out)
@@ -56,23 +56,16 @@ def _parts(a: np.ndarray, b: np.ndarray, out: np.ndarray, count: int) -> Iterato
         yield a if along > len(stack) else a[part], b if along == len(stack) else b[part], out[part]
 
 
-def _dot(x: np.ndarray, y: np.ndarray, count: int) -> np.ndarray:
-    """The product of two vectors."""
-    blocks, rest = divmod(x.size, _TERMS)
-    if not blocks:
-        return np.dot(x, y)
-    sums = np.empty(blocks + bool(rest), x.dtype)
-    whole = x.size - rest
-    left, right = x[:whole].reshape(blocks, 1, _TERMS), y[:whole].reshape(blocks, _TERMS, 1)
-
-    def multiply(i: int) -> None:
-        part = slice(i * blocks // count, (i + 1) * blocks // count)
-        np.matmul(left[part], right[part], out=sums[part, None, None])
-
-    in_turn(multiply, count, count)
-    if rest:
-        sums[-1] = np.dot(x[whole:], y[whole:])
-    return np.add.reduce(sums)
+def _dot(a: np.ndarray, b: np.ndarray, threads: int) -> np.ndarray:
+    """The products of long vectors: the sum of those of their parts."""
+    *stack, _, k = a.shape
+    blocks, rest = divmod(k, _TERMS)
+    whole = k - rest
+    parts = product(
+        a[..., :whole].reshape(*stack, blocks, 1, _TERMS), b[..., :whole, :].reshape(*stack, blocks, _TERMS, 1), threads
+    )
+    found = np.add.reduce(parts, axis=-3)
+    return found + product(a[..., whole:], b[..., whole:, :], threads) if rest else found
 
 
 def in_turn(function: Callable[[int], object], count: int, threads: int) -> None:
