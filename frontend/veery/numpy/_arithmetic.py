@@ -282,14 +282,11 @@ def _power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         x1, x2 = promote_shapes("power", to_dtype(x1, *base), to_dtype(x2, *exponent))
         return lax.pow(x1, x2)
     x1, x2 = promote_args_numeric("power", x1, x2)
-    if is_kind(x1, np.inexact):
-        return lax.pow(x1, x2)
-    result = integer_power(x1, x2)
-    return to_dtype(result, _dtype(result))  # which is not weak in JAX
+    return lax.pow(x1, x2) if is_kind(x1, np.inexact) else integer_power(x1, x2)
 
 
 def integer_power(x: Array, y: Array) -> Array:
-    """x**y of integers of one dtype by repeated squaring, wrapping around."""
+    """x**y of integers of one dtype by repeated squaring, wrapping around; as in JAX it is never weak."""
     shape = lax.broadcast_shapes(np.shape(x), np.shape(y))
     x, y = (v if np.shape(v) == shape else lax.broadcast_in_dim(v, shape, _trailing(v, shape)) for v in (x, y))
     is_odd = lambda v: lax.ne(lax.bitwise_and(v, 1), 0)
@@ -298,7 +295,7 @@ def integer_power(x: Array, y: Array) -> Array:
         x = lax.mul(x, x)
         y = lax.shift_right_logical(y, lax.full_like(y, 1))
         result = choose(is_odd(y), lax.mul(result, x), result)
-    return result
+    return to_dtype(result, _dtype(result))
 
 
 pow = named("pow", power)
