@@ -40,7 +40,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
-@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("threads", [1, 2, 3, 64])
 @pytest.mark.parametrize("shapes", SHAPES)
 def test_products_by_threads(shapes: tuple[tuple[int, ...], ...], threads: int, dtype: str) -> None:
     a, b = (sample(shape, dtype) for shape in shapes)

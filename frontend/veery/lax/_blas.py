@@ -51,7 +51,8 @@ def _parts(a: np.ndarray, b: np.ndarray, out: np.ndarray, count: int) -> Iterato
     *stack, m, n = out.shape
     along = 0 if stack and stack[0] >= count else len(stack) + (n > m)
     length = out.shape[along]
-    for i in range(min(count, length)):
+    count = min(count, length)
+    for i in range(count):
         part = (*[slice(None)] * along, slice(i * length // count, (i + 1) * length // count))
         yield a if along > len(stack) else a[part], b if along == len(stack) else b[part], out[part]
 
