@@ -41,8 +41,8 @@ STEPS: list[Callable[[Any, Any, Any], Any]] = [
 ]
 
 
-def body_of(rng: np.random.Generator) -> Callable[[Any, Any], Any]:
-    steps = [STEPS[k] for k in rng.choice(len(STEPS), rng.integers(1, 5))]
+def body_of(rng: np.random.Generator, length: int = 0) -> Callable[[Any, Any], Any]:
+    steps = [STEPS[k] for k in rng.choice(len(STEPS), length or rng.integers(1, 5))]
 
     def body(carry: Any, x: Any) -> Any:
         c, i = carry
@@ -53,11 +53,11 @@ def body_of(rng: np.random.Generator) -> Callable[[Any, Any], Any]:
     return body
 
 
-def program(seed: int) -> tuple[Callable[..., Any], np.ndarray]:
+def program(seed: int, length: int = 0) -> tuple[Callable[..., Any], np.ndarray]:
     """A scan whose results are parts of larger arrays, at any element of them, and its argument."""
     rng = np.random.default_rng(seed)
     trips, n, m = rng.choice(SIZES, 3)
-    body, reverse = body_of(rng), bool(rng.integers(2))
+    body, reverse = body_of(rng, length), bool(rng.integers(2))
 
     def run(xs: Any) -> Any:
         (c, i), (ys, signs, numbers) = lax.scan(body, (xs[0], jnp.int32(0)), xs, reverse=reverse)
@@ -81,3 +81,20 @@ def test_random_bodies(first: int) -> None:
     for k, (found, (run, x)) in enumerate(zip(veery.jit(everything)(*arguments), programs, strict=True)):
         for actual, wanted in zip(found, interpreted(run, x), strict=True):
             np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-5, err_msg=f"seed {first + k}")
+
+
+@pytest.mark.parametrize("seed", [101, 104])
+def test_a_long_body_is_one_kernel(seed: int) -> None:
+    """As four chains of NUTS are: as dispatches, a step takes five hundred times as long, and compiles for longer."""
+    run, x = program(seed, length=80)
+    counts: list[int] = []
+    lines: list[int] = []
+
+    def fuse(module: Any) -> None:
+        counts.append(fuse_loops(module))
+        lines.append(len(str(module).splitlines()))
+
+    inlined(veery.jit(run).lower(x)._lowered.module, fuse)
+    assert counts == [1] and lines[0] > 8000
+    for actual, wanted in zip(veery.jit(run)(x), interpreted(run, x), strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-5)

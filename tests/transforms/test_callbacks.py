@@ -38,6 +38,30 @@ def twice(x):
     return np.asarray(x) * 2
 
 
+def unused(x):
+    """What calls Python for nothing."""
+    veery.pure_callback(twice, SCALAR, x)
+    return x * 3
+
+
+@pytest.mark.parametrize(
+    "fun",
+    [
+        unused,
+        lambda x: veery.jit(unused)(x) + 1,
+        lambda x: lax.fori_loop(0, 3, lambda _, x: unused(x), x),
+        lambda x: lax.while_loop(lambda x: x < 9, lambda x: veery.jit(unused)(x), x),
+        lambda x: lax.scan(lambda x, _: (unused(x), x), x, length=2),
+        lambda x: lax.cond(x > 0, unused, lambda x: x, x),
+        veery.checkpoint(unused),
+    ],
+    ids="alone jit fori while scan cond checkpoint".split(),
+)
+def test_pure_functions_are_not_called_for_nothing(fun):
+    """In a loop that has such a call is no kernel: the steps of a Gaussian process took 30 times as long."""
+    assert "host.cb" not in veery.jit(fun).lower(f32(1)).as_text()
+
+
 VALUES = [
     f32(1.5),
     np.zeros((0, 3), f32),

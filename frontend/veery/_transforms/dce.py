@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from veery._core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, NamedAxisEffect, Var, memoized
+from veery._core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, NamedAxisEffect, Var, map_jaxprs, memoized
 
 
 def side_effects(effects: Iterable[Any]) -> bool:
@@ -28,9 +28,16 @@ def dce_jaxpr(jaxpr: Jaxpr, keep_effects: bool = True) -> Jaxpr:
 
 @memoized
 def dce(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The closed jaxpr without dead code and without constants that nothing uses."""
+    """The closed jaxpr without dead code, at any depth, and without constants that nothing uses."""
     jaxpr = dce_jaxpr(closed.jaxpr)
+    jaxpr = jaxpr.replace(eqns=[_without_dead_code(eqn) for eqn in jaxpr.eqns])
     used = {a for eqn in jaxpr.eqns for a in eqn.invars if type(a) is not Literal}
     used.update(a for a in jaxpr.outvars if type(a) is not Literal)
     kept = [(v, c) for v, c in zip(jaxpr.constvars, closed.consts, strict=True) if v in used]
     return ClosedJaxpr(jaxpr.replace(constvars=[v for v, _ in kept]), [c for _, c in kept])
+
+
+def _without_dead_code(eqn: JaxprEqn) -> JaxprEqn:
+    """An equation whose jaxprs have no dead code: a call of the host in a loop is made though nothing uses it."""
+    params = {key: map_jaxprs(value, dce) for key, value in eqn.params.items()}
+    return eqn if all(params[key] is value for key, value in eqn.params.items()) else eqn.replace(params=params)

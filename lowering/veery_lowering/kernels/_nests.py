@@ -46,7 +46,6 @@ ALTERNATING = range(2, _MOST_APART + 1)
 _UNROLLED = 4
 # Rows of a sum that are added up at the same time: what they share is read once.
 _ROWS = 4
-_MOST_LINES = 6000
 # In instructions: reading one element for all lanes, and adding up the lanes.
 _READ_OF_ALL = 0.5
 _SUM_OF_LANES = 8
@@ -63,6 +62,7 @@ class Machine:
         most_elements, most_terms: of a nest, and of a sum; above these it is so much work that dispatches of IREE's are
             worth what they cost.
         most_steps: of a trip; likewise.
+        most_lines: of a kernel's text.
     """
 
     has_vectors: bool
@@ -70,15 +70,18 @@ class Machine:
     group: int
     most_elements: int
     most_terms: int
-    most_steps: float = math.inf
+    most_steps: float
+    most_lines: int
 
 
 # A dispatch costs 2 us, and uses all cores: 20 products of 256x256 take 23 ms here, 10 ms as dispatches, 50 of 128x128
-# 2.7 and 3.5 ms. IREE allows 32 kB of stack.
-CPU = Machine(True, 16 << 10, 0, 1 << 15, 1 << 21)
+# 2.7 and 3.5 ms. IREE allows 32 kB of stack. Each 1000 lines of text take 80 ms to compile, from 30,000 on 150; the
+# dispatches of the same loop take longer. 200 steps of four chains of NUTS are 13,000 lines, compiled in 2 s and run in
+# 6 ms; as dispatches 14 s and 3 s.
+CPU = Machine(True, 16 << 10, 0, 1 << 15, 1 << 21, math.inf, 50_000)
 # One invocation of a shader. A step takes llvmpipe 4 ns and a GPU 5 to 20, a trip that is several dispatches, and a
 # condition that the host reads, 60 to 200 us: 100 trips of `tanh(h @ w)`, h of 16, take 0.5 ms for 20.
-INVOCATION = Machine(False, 0, 1, 1 << 10, 1 << 12, 1 << 13)
+INVOCATION = Machine(False, 0, 1, 1 << 10, 1 << 12, 1 << 13, 6000)
 
 Step = Callable[[str, "Point"], str]  # from what was added up so far, and a point, to the next
 
@@ -245,7 +248,7 @@ class Nests:
         """
         for known in self._known:
             known.clear()
-        if len(self.out.lines) > _MOST_LINES:
+        if len(self.out.lines) > self.machine.most_lines:
             raise Unfit("more than fits into a kernel")
 
     def position(self, at: Affine) -> str:
