@@ -122,6 +122,27 @@ WRONG = {
         "stablehlo.convert", np.array([0xFF], np.uint8).view(ml_dtypes.float8_e4m3fn), f32(np.nan), "rules/convert.py"
     ),
     "sum of bools": binary("stablehlo.add", *np.array([[True], [True]]), np.array([True]), "rules/reduce.py"),
+    "what a branch hands on is written": Wrong(
+        "sharing.py",
+        """%z = stablehlo.add %0, %0 : tensor<3xf32>
+        %q = stablehlo.constant dense<true> : tensor<i1>
+        %p = stablehlo.reduce(%1 init: %q) applies stablehlo.and across dimensions = [0]
+          : (tensor<1xi1>, tensor<i1>) -> tensor<i1>
+        %y = "stablehlo.if"(%p) ({
+          stablehlo.return %z : tensor<3xf32>
+        }, {
+          %n = stablehlo.negate %0 : tensor<3xf32>
+          stablehlo.return %n : tensor<3xf32>
+        }) : (tensor<i1>) -> tensor<3xf32>
+        %i = stablehlo.constant dense<1> : tensor<i32>
+        %v = stablehlo.slice %0 [2:3] : (tensor<3xf32>) -> tensor<1xf32>
+        %w = stablehlo.dynamic_update_slice %y, %v, %i : (tensor<3xf32>, tensor<1xf32>, tensor<i32>) -> tensor<3xf32>
+        %b = stablehlo.optimization_barrier %w : tensor<3xf32>
+        %s = stablehlo.add %b, %b : tensor<3xf32>
+        %r = stablehlo.subtract %s, %z : tensor<3xf32>""",
+        (f32(1, 2, 3), np.array([True])),
+        f32(2, 2, 6),
+    ),
     "bytes in a product": Wrong(
         "products.py",
         """%f = stablehlo.convert %0 : (tensor<3xui8>) -> tensor<3xf32>

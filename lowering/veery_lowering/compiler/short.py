@@ -30,6 +30,7 @@ from veery_lowering.compiler.parts import Parts
 from veery_lowering.compiler.places import pass_places, show_places
 from veery_lowering.compiler.translating import RunOn, translate
 from veery_lowering.mlir import bytecode, ir
+from veery_lowering.passes.stream.carries import carry_in_place
 from veery_lowering.store.cache import DiskCache
 from veery_lowering.targets.fusion import DATA_TILING
 
@@ -81,14 +82,21 @@ class _CleanUps:
         return ",".join(f"{anchor}({passes})" for anchor in self._anchors)
 
 
-def _stream(clean: _CleanUps) -> list[str]:
-    """From dispatches to commands: which memory each value has, and what waits for what."""
+def _resources(clean: _CleanUps) -> list[str]:
+    """From dispatches to what they read and write."""
     s, both = _STREAM, clean.of
     return [
         f"{s}clone-to-consumers,{s}conversion,iree-util-combine-initializers,{clean.all}",
         f"{s}specialize-encodings,{both(f'{s}encode-host-tensors')}",
         f"stream.executable({s}encode-device-tensors),{s}materialize-encodings",
         both(f"{s}layout-slices,{_CLEAN}"),
+    ]
+
+
+def _commands(clean: _CleanUps) -> list[str]:
+    """From what dispatches read and write to commands: which memory each value has, and what waits for what."""
+    s, both = _STREAM, clean.of
+    return [
         f"{both(f'{s}materialize-copy-on-write,canonicalize')},{s}elide-async-copies",
         f"{both(f'canonicalize,{s}emplace-allocations')},{s}refine-usage,{both('canonicalize')},{s}elide-async-copies",
         f"{clean.all},{s}verify-async-access-ranges,{s}place-transfer-executions",
@@ -174,7 +182,9 @@ def plan_memory(module: ir.Module, run: RunPasses, look: Any) -> None:
     """
     clean = _clean_ups(module)
     steps.begin("planning memory")
-    _run(run, "stream", _stream(clean))
+    _run(run, "resources", _resources(clean))
+    carry_in_place(module)
+    _run(run, "commands", _commands(clean))
     pass_places(module)
     _run(run, "operands", _operands(clean))
     show_places(module)

@@ -62,6 +62,7 @@ from veery_lowering.passes.stablehlo.shaders.positions import materialize_positi
 from veery_lowering.passes.stablehlo.shaders.reductions import split_reductions
 from veery_lowering.passes.stablehlo.shaders.roundings import keep_roundings
 from veery_lowering.passes.stablehlo.shaders.scatters import split_scatters
+from veery_lowering.passes.stablehlo.sharing import part_shared
 from veery_lowering.passes.stablehlo.stages import reduce_in_stages
 from veery_lowering.passes.stablehlo.strides import compute_strided
 from veery_lowering.passes.stablehlo.tallies import reduce_scatters
@@ -297,6 +298,10 @@ PASSES = (
     Pass(
         Stage.SIMPLIFIED, wait_for_loops, "IREE forgets loops in what it submits together",
         _each_apart, about="while",
+    ),
+    Pass(
+        Stage.SIMPLIFIED, part_shared, "what a branch hands on is freed, or written, while something else has it",
+        about="case if while",
     ),
     Pass(Stage.SIMPLIFIED, part_updates, "a value that is written in part is written before something else reads it"),
     Pass(Stage.SIMPLIFIED, settle, "carries of loops that are not read, or go round, break", about="while"),

@@ -206,18 +206,30 @@ class _Flow:
 
     def _may_be(self, value: ir.Value, neutral: float) -> bool:
         """Whether the compiler could find out that all elements of `value` are `neutral`."""
-        while maker(value) in ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert"):
-            value = value.owner.operands[0]
-        owner = value.owner
-        if isinstance(owner, ir.Block):
-            return any(self._may_be(origin, neutral) for origin in self._origins(value) if not origin == value)
-        op = owner.operation
-        if op.name == "stablehlo.constant":
-            if hlo.dtype_of(value).kind == "c":  # the bindings cannot read attributes of complex elements
+        seen, waiting = set(), [value]
+        while waiting:
+            value = waiting.pop()
+            while maker(value) in ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert"):
+                value = value.owner.operands[0]
+            if value in seen:  # what loops carry may change places
+                continue
+            seen.add(value)
+            if isinstance(value.owner, ir.Block):
+                waiting += self._origins(value)
+            elif _may_result(value, neutral):
                 return True
-            number = hlo.splat_attribute(value)
-            return number is not None and (not isinstance(number, ir.FloatAttr) or number.value == neutral)
-        return not _depends_on_arguments(op)
+        return False
+
+
+def _may_result(value: ir.Value, neutral: float) -> bool:
+    """Whether the compiler could find out that all elements of the result of an operation are `neutral`."""
+    op = value.owner.operation
+    if op.name == "stablehlo.constant":
+        if hlo.dtype_of(value).kind == "c":  # the bindings cannot read attributes of complex elements
+            return True
+        number = hlo.splat_attribute(value)
+        return number is not None and (not isinstance(number, ir.FloatAttr) or number.value == neutral)
+    return not _depends_on_arguments(op)
 
 
 def _depends_on_arguments(op: Any) -> bool:

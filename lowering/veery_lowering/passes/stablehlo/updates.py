@@ -67,10 +67,10 @@ def endangered_writes(module: Any) -> tuple[list[Use], list[Use]]:
             written, barred = viewed(op.operands[number])
             if base_name(maker(written)) in _CONSTANTS and not barred:  # what is written is a copy of it
                 continue
-            readers = _readers(written)
-            if _is_there_again(op, written) or not _are_for(op, readers, places):
+            reading = readers(written)
+            if is_there_again(op, written) or not _are_for(op, reading, places):
                 shared.append((op, number))
-            elif readers != [op]:
+            elif reading != [op]:
                 crossed += [(op, other) for other in _given(op) if crosses(op, op.operands[number], other)]
     return shared, crossed
 
@@ -84,16 +84,16 @@ def viewed(value: Value) -> tuple[Value, bool]:
     return value, barred
 
 
-def _readers(value: Value) -> list[Any]:
+def readers(value: Value) -> list[Any]:
     """The operations that read a value or a view of it."""
     found: list[Any] = []
     for use in value.uses:
         op = use.owner.operation
-        found += _readers(op.results[use.operand_number]) if base_name(op.name) in _VIEWS else [op]
+        found += readers(op.results[use.operand_number]) if base_name(op.name) in _VIEWS else [op]
     return found
 
 
-def _is_there_again(op: Any, written: Value) -> bool:
+def is_there_again(op: Any, written: Value) -> bool:
     """Whether the next trip of a loop around an operation gets the same value."""
     owner = written.owner
     outside = owner if isinstance(owner, ir.Block) else owner.operation.block
@@ -106,9 +106,9 @@ def _is_there_again(op: Any, written: Value) -> bool:
     return False
 
 
-def _are_for(op: Any, readers: list[Any], places: dict[Any, int]) -> bool:
-    """Whether readers, and all that reads their results, lead to an operation and nowhere else."""
-    found, stack = {op}, list(readers)
+def _are_for(op: Any, reading: list[Any], places: dict[Any, int]) -> bool:
+    """Whether operations that read, and all that reads their results, lead to an operation and nowhere else."""
+    found, stack = {op}, list(reading)
     while stack:
         reader = stack.pop()
         if reader in found:
