@@ -130,11 +130,12 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
 def check(fun: Callable[..., Any], *args: Any) -> None:
     before = [x.copy() for x in args]
     arrays = [jnp.asarray(x) for x in args]
-    compiled = veery.jit(fun, compiler_options={"kernels": False})
     wanted = veery.tree.leaves(interpreted(fun, *args))
-    for _ in range(2):  # the second time in memory that was used before
-        for found, value in zip(veery.tree.leaves(compiled(*arrays)), wanted, strict=True):
-            np.testing.assert_allclose(found, value, rtol=1e-5, atol=1e-6)
+    for queue in ("inline", "threaded"):  # whose memory comes from elsewhere
+        compiled = veery.jit(fun, compiler_options={"kernels": False, "queue": queue})
+        for _ in range(2):  # the second time in memory that was used before
+            for found, value in zip(veery.tree.leaves(compiled(*arrays)), wanted, strict=True):
+                np.testing.assert_allclose(found, value, rtol=1e-5, atol=1e-6)
     for array, x in zip(arrays, before, strict=True):
         np.testing.assert_array_equal(array, x)
 

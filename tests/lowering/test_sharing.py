@@ -12,9 +12,6 @@ from support.interpreted import interpreted
 import veery
 from veery import lax, numpy as jnp
 
-# Programs on large arrays are run by other threads, and have memory of the queue.
-SIZES = [(7, 5), (9, 30000)]
-
 
 def put(x: Any, i: int, value: Any) -> Any:
     return lax.dynamic_update_index_in_dim(x, value, i, 0)
@@ -83,6 +80,16 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
             lambda new: (lax.cond((i % 2 == 0) == p, lambda: new, lambda: c[0]), c[1] + new)
         )(jnp.sin(c[0]) + y), (x, y),
     ),
+    "a carry that a branch hands on, and that is the next one": lambda x, y, p: lax.scan(
+        lambda c, i: ((c[1][::-1], c[0]), put(chosen((i % 2 == 0) == p, c[1], y), 0, y[0])), (x, y), jnp.arange(4)
+    ),
+    "a carry that only a branch reads": lambda x, y, p: lax.scan(
+        lambda c, i: (
+            (jnp.cos(c[0]), jnp.sin(c[0])),
+            put(lax.cond((i % 2 == 0) == p, lambda: put(c[1], 0, c[1][1]), lambda: c[1]), 0, y[0]),
+        ),
+        (x, y), jnp.arange(4),
+    ),
     "what a loop carried last": lambda x, y, p: (lambda c, o: (put(c, 0, y[0]), o))(
         *lax.scan(lambda c, _: (c * 2, c), x, length=2)
     ),
@@ -93,12 +100,13 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("kernels", [True, False])
-@pytest.mark.parametrize("size", SIZES, ids=str)
-def test_what_is_shared_is_kept(size: tuple[int, int], kernels: bool) -> None:
-    x = np.linspace(-2, 2, size[0] * size[1], dtype=np.float32).reshape(size)
+@pytest.mark.parametrize("queue", ["inline", "threaded"])
+@pytest.mark.parametrize("width", [5, 30000])
+def test_what_is_shared_is_kept(width: int, queue: str, kernels: bool) -> None:
+    x = np.linspace(-2, 2, 9 * width, dtype=np.float32).reshape(9, width)
     y = np.cos(x * 5)
     for name, program in PROGRAMS.items():
-        compiled = veery.jit(program, compiler_options={"kernels": kernels})
+        compiled = veery.jit(program, compiler_options={"kernels": kernels, "queue": queue})
         for p in (np.array(True), np.array(False)):
             found, wanted = compiled(x, y, p), interpreted(program, x, y, p)
             for a, b in zip(veery.tree.leaves(found), veery.tree.leaves(wanted), strict=True):

@@ -36,7 +36,7 @@ def part_shared(module: Any) -> None:
 
 
 def _part(op: Any, handing: Any, limits: Any) -> None:
-    """Copy operands of an operation that begins a loop, or ends a trip or a branch, which is `op` or in it."""
+    """Copy operands of what begins a loop, which is `op`, or ends a trip or a branch of it."""
     seen = []
     for i, x in enumerate(handing.operands):
         value = viewed(x)[0]
@@ -47,13 +47,12 @@ def _part(op: Any, handing: Any, limits: Any) -> None:
 
 
 def _has_other_uses(value: Value, op: Any, handing: Any) -> bool:
-    """Whether something but `op`, and what is in it, reads a value that it is given, or will do so again."""
+    """Whether something else may have a value that a loop begins with, or that is handed on."""
+    if handing == op:
+        return is_there_again(op, value) or not all(_is_in(reader, op) for reader in readers(value))
+    # What a branch does not make is freed behind it even where nothing else reads it: it may be what a loop carries.
     block = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
-    if handing != op and block == handing.block:
-        return False  # made in the branch or the trip, or what the loop carries
-    if handing != op and base_name(op.name) == "while":
-        return True
-    return is_there_again(op, value) or not all(_is_in(reader, op) for reader in readers(value))
+    return bool(block != handing.block)
 
 
 def _is_in(inner: Any, op: Any) -> bool:

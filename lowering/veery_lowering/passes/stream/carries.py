@@ -14,7 +14,8 @@ from veery_lowering.mlir import ir, operations
 
 # What gives memory that nothing else has, if nothing else has the result.
 _MAKERS = frozenset(
-    f"stream.async.{name}" for name in "alloca clone concat copy dispatch fill splat transfer update".split()
+    "scf.for scf.while".split()
+    + [f"stream.async.{name}" for name in "alloca clone concat copy dispatch fill splat transfer update".split()]
 )
 _READERS = frozenset(f"stream.async.{name}" for name in "clone copy dispatch slice transfer update".split())
 _ENDS = {"scf.yield": 0, "scf.condition": 1}  # and how many operands are before the values that are passed on
@@ -32,8 +33,8 @@ def carry_in_place(module: ir.Module) -> None:
                 if op.name in _LOOPS or op.name in _ENDS:
                     _give_own_zeros(op)
             for op in found:
-                if op.name in _LOOPS:
-                    for k in range(len(op.operands) - _LOOPS[op.name]):
+                if op.name in _LOOPS and len(op.operands) == len(op.results) + _LOOPS[op.name]:
+                    for k in range(len(op.results)):
                         _settle(op, k)
 
 
@@ -130,8 +131,11 @@ def _arguments(loop: Any, k: int) -> list[ir.Value]:
 
 def _transfers(argument: ir.Value) -> list[Any]:
     """The transfers of a value that change nothing."""
-    owners = [use.owner.operation for use in argument.uses]
-    return [op for op in owners if op.name == "stream.async.transfer" and op.results[0].type == argument.type]
+    return [use.owner.operation for use in argument.uses if _is_idle(use.owner.operation)]
+
+
+def _is_idle(op: Any) -> bool:
+    return bool(op.name == "stream.async.transfer" and op.operands[0].type == op.results[0].type)
 
 
 def _all_uses(argument: ir.Value) -> list[Use]:
@@ -160,9 +164,15 @@ def _give_own_zeros(op: Any) -> None:
 
 
 def _is_alone(loop: Any, k: int) -> bool:
-    """Whether the memory that a carry begins with is for this loop alone."""
+    """Whether the memory that a carry begins with is for this loop alone.
+
+    `part_shared` has seen to it that what loops hand on is. Of a loop in another one nothing else may read the result:
+    in the next trip it is written again.
+    """
     start = loop.operands[_LOOPS[loop.name] + k]
-    if isinstance(start.owner, ir.Block):
+    if len(list(start.uses)) > 1:
         return False
+    if isinstance(start.owner, ir.Block):
+        return start.owner.owner.name in _LOOPS and [op.name in _ENDS for op, _ in _uses(loop.results[k])] == [True]
     maker = start.owner.operation
-    return maker.name in _MAKERS and maker.block == loop.block and len(list(start.uses)) == 1
+    return maker.name in _MAKERS and maker.block == loop.block and not _is_idle(maker)
