@@ -52,6 +52,10 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "a branch in a branch": lambda x, y, p: (
         lambda z: (put(lax.cond(p, lambda: chosen(y[0, 0] < 0, z, y), lambda: y), 0, y[1]), z)
     )(x * 3),
+    # The copies of both arguments are made together, before the first branch.
+    "parts of one allocation": lambda x, y, p: (
+        lambda z: lax.cond(z[0, 0] > 0, lambda: lax.cond(x[0, 0] > 0, lambda: z, lambda: put(x, 1, z[0])), lambda: x)
+    )(lax.switch(jnp.int32(2) % 3, [lambda: y, lambda: y * 2, lambda: put(y, 0, y[1])])),
     "handed on twice": lambda x, y, p: written(lax.cond(p, lambda x: twice(x * 2), lambda x: (x * 2, x + 1), x), y),
     "handed on twice by one of many": lambda x, y, p: written(
         lax.switch(p.astype(int), [lambda x: (x + 1, x + 2), lambda x: twice(x * 2), lambda x: twice(x)], x), y

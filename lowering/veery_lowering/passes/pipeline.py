@@ -321,7 +321,7 @@ PASSES = (
     Pass(Stage.CODE, separate, "a value passed twice to a block empties a register", lambda s: s.branches),
     Pass(
         Stage.CODE, free_no_parts, "what a loop carried is given back though it is a part of an allocation",
-        lambda s: s.branches and s.backend != "cpu",
+        lambda s: s.branches,
     ),
     Pass(
         Stage.CODE, wait_for_no_memory, "the host waits for what memory is asked for, or freed, behind",

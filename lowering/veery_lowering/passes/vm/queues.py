@@ -1,4 +1,4 @@
-"""Change how programs for GPUs submit their work.
+"""Change how programs submit their work, most of it for GPUs.
 
 Two queues. Problem: IREE 3.13 opens two queues on a Vulkan device and lets its driver choose one for each piece of
 work. Threads number their signals of a semaphore before they send them, so a later number can be sent first. Mesa then
@@ -12,8 +12,9 @@ what the driver recorded for the first call, and plays it again whatever the buf
 gave the row of the first i. Fix: commands are marked as for one use, for which IREE records them in each call.
 
 Memory of loops. Problem: IREE 3.13 gives back the memory of what a loop or a branch computed even if it is only a part
-of an allocation. Vulkan's driver refuses that ("queue_dealloca buffer was not returned by Vulkan queue_alloca"), and
-CUDA's takes it for the whole allocation. Fix: such memory is left to its last reference.
+of an allocation. Vulkan's driver refuses that ("queue_dealloca buffer was not returned by Vulkan queue_alloca"),
+CUDA's and the CPU's take it for the whole allocation ("transient buffer has not been committed"). Fix: such memory is
+left to its last reference. (The peak of 300 trips on two arrays of 8 MB is 264 MB instead of 238.)
 
 Waiting. Problem: IREE 3.13's driver for CUDA waits on the host until what memory is asked for behind, or given back
 behind, has been computed: a call returned when its arguments were there, and when it was done, and two dispatches took
