@@ -194,3 +194,16 @@ def random_program(seed: int) -> Callable[[Any, Any], Any]:
 def test_random_carries(first: int) -> None:
     programs = [random_program(seed) for seed in range(first, first + 10)]
     check(lambda x, y: [program(x, y) for program in programs], X, Y)
+
+
+def test_what_is_made_of_nothing_is_made_in_each_block() -> None:
+    def value(x: Any, y: Any) -> Any:
+        def body(c: Any, i: Any) -> Any:
+            new = lax.cond(i % 2 == 0, lambda a, b: a, lambda a, b: put(b, i, row(a, i)), x, c[1])
+            return (c[1], y, c[0]), (new, row(c[0], i))
+
+        last, (news, _) = lax.scan(body, (y, x, x + y), jnp.arange(N))
+        return sum(jnp.sum(jnp.sin(x)) for x in (*last, news))
+
+    x = np.linspace(-2, 2, N * 2000, dtype=np.float32).reshape(N, 2000)  # of more than 4096 elements
+    check(veery.grad(value), x, np.cos(x))

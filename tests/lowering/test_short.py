@@ -203,7 +203,7 @@ def test_what_cannot_be_translated_is_not_tried_by_the_standard_pipeline(monkeyp
     assert program is None and sessions.UNFIT not in [d.severity for d in diagnostics]
 
 
-@pytest.mark.parametrize("step", ["stream", "hal"])
+@pytest.mark.parametrize("step", ["commands", "hal"])
 def test_invalid_modules_are_refused(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The verifier runs after steps: what a pass breaks does not become a program."""
     broken = []

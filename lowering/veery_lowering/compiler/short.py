@@ -30,6 +30,7 @@ from veery_lowering.compiler.parts import Parts
 from veery_lowering.compiler.places import pass_places, show_places
 from veery_lowering.compiler.translating import RunOn, translate
 from veery_lowering.mlir import bytecode, ir
+from veery_lowering.passes.stream.captures import make_in_each_block
 from veery_lowering.passes.stream.carries import carry_in_place
 from veery_lowering.store.cache import DiskCache
 from veery_lowering.targets.fusion import DATA_TILING
@@ -93,13 +94,20 @@ def _resources(clean: _CleanUps) -> list[str]:
     ]
 
 
-def _commands(clean: _CleanUps) -> list[str]:
-    """From what dispatches read and write to commands: which memory each value has, and what waits for what."""
+def _usage(clean: _CleanUps) -> list[str]:
+    """What is copied, and which kind of memory each value has."""
     s, both = _STREAM, clean.of
     return [
         f"{both(f'{s}materialize-copy-on-write,canonicalize')},{s}elide-async-copies",
         f"{both(f'canonicalize,{s}emplace-allocations')},{s}refine-usage,{both('canonicalize')},{s}elide-async-copies",
         f"{clean.all},{s}verify-async-access-ranges,{s}place-transfer-executions",
+    ]
+
+
+def _commands(clean: _CleanUps) -> list[str]:
+    """To commands: what is submitted together, which memory each value has, and what waits for what."""
+    s, both = _STREAM, clean.of
+    return [
         f"{both(f'{s}schedule-execution,{s}schedule-concurrency')},{s}sync-initializers,{s}propagate-timepoints",
         f"{s}materialize-builtins,{clean.all},{s}verify-lowering-to-async,{s}schedule-allocation",
         both(f"{s}pack-constants,{s}layout-slices,canonicalize"),
@@ -184,6 +192,8 @@ def plan_memory(module: ir.Module, run: RunPasses, look: Any) -> None:
     steps.begin("planning memory")
     _run(run, "resources", _resources(clean))
     carry_in_place(module)
+    _run(run, "usage", _usage(clean))
+    make_in_each_block(module)
     _run(run, "commands", _commands(clean))
     pass_places(module)
     _run(run, "operands", _operands(clean))
