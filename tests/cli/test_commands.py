@@ -94,6 +94,10 @@ def test_stablehlo_files(veery, tmp_path):
     (tmp_path / "m.mlir").write_text(text)
     assert "stablehlo.multiply" in ok(veery("inspect", "m.mlir"))
     assert "flow.dispatch" in ok(veery("inspect", "m.mlir", "--stage", "flow"))
+    # Keys are 64 bits wide in modules, also in those of programs that have no such types.
+    body = "%r = stablehlo.add %k, %k : tensor<4xui64> return %r : tensor<4xui64>"
+    (tmp_path / "wide.mlir").write_text(f"func.func @main(%k: tensor<4xui64>) -> tensor<4xui64> {{ {body} }}")
+    assert "flow.dispatch" in ok(veery("inspect", "wide.mlir", "--stage", "flow"))
 
 
 def test_measurements(veery, process):

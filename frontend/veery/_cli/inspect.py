@@ -109,7 +109,7 @@ class Subject:
         self.traced: Any = None
         self.seconds = 0.0  # of tracing
         if Path(what).suffix in (".mlir", ".mlirbc"):
-            from veery import stablehlo
+            from veery import config, stablehlo
 
             if not Path(what).is_file():
                 fail(f"there is no file {what}")
@@ -118,6 +118,7 @@ class Subject:
                 module = stablehlo.load(Path(what))
             except ValueError as error:
                 fail(f"{what}: {error}", error)
+            config.update("jax_enable_x64", True)  # keys are 64 bits wide, whatever the program that it was made of had
             self.traced = functions.trace(module, functions.Arguments(module.args, {}, ()))
             return
         fun, arguments = functions.prepare(what, *options)
