@@ -12,6 +12,7 @@ from programs import (
     elementwise,
     linear_algebra,
     loops,
+    methods,
     models,
     movement,
     products,
@@ -29,5 +30,6 @@ GROUPS = {
     "loops": loops.programs,
     "derivatives": derivatives.programs,
     "models": models.programs,
+    "methods": methods.programs,
     "random numbers": random_numbers.programs,
 }
