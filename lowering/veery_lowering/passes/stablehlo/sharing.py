@@ -13,6 +13,7 @@ import itertools
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
+from veery_lowering.kernels._pieces import BRANCHING
 from veery_lowering.mlir import base_name, ir, operations, terminator
 from veery_lowering.passes.stablehlo.aliasing import masked_copy
 from veery_lowering.passes.stablehlo.updates import is_there_again, readers, viewed
@@ -26,7 +27,7 @@ def part_shared(module: Any) -> None:
     limits = itertools.count(_FIRST_LIMIT, -1)
     for op in operations(module):
         name = base_name(op.name)
-        if name not in ("case", "if", "while"):
+        if name not in BRANCHING:
             continue
         if name == "while":
             _part(op, op, limits)
@@ -40,13 +41,14 @@ def _part(op: Any, handing: Any, limits: Any) -> None:
     seen = []
     for i, x in enumerate(handing.operands):
         value = viewed(x)[0]
-        if hlo.splat_of(value) is None and (value in seen or _has_other_uses(value, op, handing)):
+        # Of equal elements no copy can be made, which would be folded: see `carry_in_place`.
+        if hlo.splat_of(value) is None and (value in seen or _is_shared(value, op, handing)):
             with handing.location, ir.InsertionPoint(handing):
                 handing.operands[i] = masked_copy(x, next(limits))
         seen.append(value)
 
 
-def _has_other_uses(value: Value, op: Any, handing: Any) -> bool:
+def _is_shared(value: Value, op: Any, handing: Any) -> bool:
     """Whether something else may have a value that a loop begins with, or that is handed on."""
     if handing == op:
         return is_there_again(op, value) or not all(_is_in(reader, op) for reader in readers(value))

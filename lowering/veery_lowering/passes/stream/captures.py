@@ -19,8 +19,9 @@ def make_in_each_block(module: ir.Module) -> None:
         for op in operations(function.operation):
             if op.name != "stream.async.dispatch" or any("!stream.resource" in str(x.type) for x in op.operands):
                 continue
-            for use in list(op.results[0].uses):
-                user = use.owner.operation
-                if user.block != op.block:
-                    with ir.InsertionPoint(user):
-                        user.operands[use.operand_number] = op.clone().results[0]
+            for number, result in enumerate(op.results):
+                for use in list(result.uses):
+                    user = use.owner.operation
+                    if user.block != op.block:
+                        with ir.InsertionPoint(user):
+                            user.operands[use.operand_number] = op.clone().results[number]

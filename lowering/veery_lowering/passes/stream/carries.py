@@ -14,9 +14,8 @@ from veery_lowering.mlir import ir, operations
 
 # What gives memory that nothing else has, if nothing else has the result.
 _MAKERS = frozenset(
-    "scf.for scf.while".split()
-    + [f"stream.async.{name}" for name in "alloca clone concat copy dispatch fill splat transfer update".split()]
-)
+    f"stream.async.{name}" for name in "alloca clone concat copy dispatch fill splat transfer update".split()
+) | {"scf.for", "scf.while"}
 _READERS = frozenset(f"stream.async.{name}" for name in "clone copy dispatch slice transfer update".split())
 _ENDS = {"scf.yield": 0, "scf.condition": 1}  # and how many operands are before the values that are passed on
 _LOOPS = {"scf.for": 3, "scf.while": 0}  # likewise
@@ -76,7 +75,7 @@ def _flow(uses: list[Use], block: Any) -> _Flow | None:
 
     Args:
         uses: of the value, in the block.
-        block: of a loop or a branch.
+        block: of a loop.
     """
     order = {op.operation: i for i, op in enumerate(block.operations)}
     is_written = False
