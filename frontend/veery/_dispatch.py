@@ -115,9 +115,7 @@ def target_by(compiler_options: asked.Pairs, device: Any) -> str:
 # Arrays.
 
 
-def put(
-    value: np.ndarray, aval: ShapedArray, device: Any = None, *, copy: bool = True, sole: bool = False
-) -> ArrayImpl:
+def put(value: np.ndarray, aval: ShapedArray, device: Any = None, *, copy: bool = True) -> ArrayImpl:
     """A concrete array from host memory.
 
     Args:
@@ -125,10 +123,9 @@ def put(
         aval: the type of the array.
         device: where it goes; None for the default device (it is then not committed).
         copy: whether the values are copied if they could be shared.
-        sole: of shared values, whether nobody else has them.
     """
     value = dtypes.to_stored(value, aval.dtype)
-    buffer = runtime().put(value, device or default_device(), copy=copy, sole=sole)
+    buffer = runtime().put(value, device or default_device(), copy=copy)
     return ArrayImpl(aval, buffer, device is not None)
 
 

@@ -357,23 +357,14 @@ buffer_protocol.provide(Buffer, Buffer._exported)
 _EXPORTS_IN_C = buffer_protocol.redirect(ReadBuffer, "_host")
 
 
-def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An uninitialised NumPy array whose data start at a multiple of 64 bytes."""
-    nbytes = math.prod(shape) * dtype.itemsize
-    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
-    offset = -raw.ctypes.data % ALIGNMENT
-    return raw[offset : offset + nbytes].view(dtype).reshape(shape)
-
-
-def put(array: np.ndarray[Any, Any], device: Device, copy: bool = True, sole: bool = False) -> Buffer:
+def put(array: np.ndarray[Any, Any], device: Device, copy: bool = True) -> Buffer:
     """Places a NumPy array on a device.
 
     Args:
       array: any shape, a dtype that devices can hold; strides do not matter.
       device: where to.
       copy: False gives the memory away: it may be shared instead of copied (when 64-byte aligned and contiguous), and
-        must not be written to afterwards.
-      sole: with copy=False, nobody else has the memory: it may be donated without a copy.
+        must not be written to afterwards. Where it is donated it is copied then.
 
     Returns:
       The buffer. The caller may change `array` at once when `copy` is true.
@@ -394,13 +385,8 @@ def put(array: np.ndarray[Any, Any], device: Device, copy: bool = True, sole: bo
         return Buffer(device.upload(array, spec), spec)
     if not device.host_visible or spec.nbytes == 0:
         return Buffer(device.upload(np.array(array, order="C", copy=None), spec), spec)
-    contiguous = array.flags.c_contiguous
-    if not copy and contiguous and array.ctypes.data % ALIGNMENT == 0:
+    if not copy and array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0:
         buffer = Buffer(device.share(array, spec), spec)
-        buffer._host = None if sole else SHARED
+        buffer._host = SHARED
         return buffer
-    if spec.small:
-        return Buffer(device.upload(array if contiguous else np.array(array, order="C"), spec), spec)
-    own = aligned_empty(spec.shape, spec.dtype)
-    np.copyto(own, array)
-    return Buffer(device.share(own, spec), spec)
+    return Buffer(device.upload(np.ascontiguousarray(array).reshape(spec.shape), spec), spec)

@@ -54,7 +54,7 @@ class Evaluated(Executable):
             copy = spec.small or any(np.may_share_memory(result, other) for other in taken)
             if not copy:
                 taken.append(result)
-            placed.append(put(result, device, copy=copy, sole=True))
+            placed.append(put(result, device, copy=copy))
         return placed
 
     def _inline_call(self) -> Call:

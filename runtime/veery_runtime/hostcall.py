@@ -107,8 +107,9 @@ def _called(function: HostFunction) -> Callable[..., Any]:
             results = function.run([ref.deref(iree.HalBufferView) for ref in refs])
             return _returned(
                 [
-                    put(result, function.device, copy=spec.small or not function.reads_only, sole=True)._ref
-                    for result, spec in zip(results, function.outputs)
+                    # Copied: programs may not fill what is only shared with them.
+                    put(result, function.device)._ref
+                    for result in results
                 ]
             )
         except BaseException as error:

@@ -7,6 +7,7 @@ import gc
 
 import numpy as np
 import pytest
+from support.memory import aligned_empty
 
 import veery
 import veery.numpy as jnp
@@ -89,6 +90,35 @@ def test_donated_memory_is_used_again():
     np.testing.assert_allclose(mean, np.full_like(x, 1 - 0.9**6), rtol=1e-5)
 
 
+PARTS = {
+    "a number at a place": lambda a: a.at[0].set(99.0),
+    "a number in a range": lambda a: a.at[5:1000].set(1.0),
+    "numbers": lambda a: a.at[3:6].set(jnp.array([1.0, 2.0, 3.0])),
+    "many": lambda a: a.at[:1000].set(np.arange(1000.0)),
+    "another part": lambda a: a.at[:100].set(a[200:300]),
+}
+
+
+@pytest.mark.parametrize("n", [10_000, 400_000])
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_of_donated_arrays_are_filled(name: str, n: int) -> None:
+    expected = np.asarray(PARTS[name](jnp.arange(float(n))))
+    write = veery.jit(PARTS[name], donate_argnums=0)
+    for made in (jnp.arange(float(n)), jnp.asarray(np.arange(n, dtype=np.float32)), jnp.arange(float(n)) * 1):
+        out = write(made)
+        np.testing.assert_array_equal(out, expected)
+        np.testing.assert_array_equal(write(out), expected)
+        assert made.is_deleted() and out.is_deleted()
+
+
+def test_parts_of_what_a_callback_gives_are_filled() -> None:
+    double = lambda x: veery.pure_callback(lambda x: np.asarray(x) * 2, veery.ShapeDtypeStruct(x.shape, x.dtype), x)
+    x = jnp.ones((300, 300))
+    out = veery.jit(lambda x: (double(x).at[0].set(1.0), double(x + 1).at[3:5, 7].set(x[0, :2])))(x)
+    np.testing.assert_array_equal(out[0], np.full((300, 300), 2.0) - np.eye(300)[0][:, None])
+    assert np.asarray(out[1]).sum() == 300 * 300 * 4 - 2 * 3
+
+
 def test_a_training_loop_holds_its_state_once():
     """The new state is written over the old one, which is donated; products that read it come first."""
     device = veery.devices()[0]
@@ -130,7 +160,7 @@ def test_live_arrays():
 
 
 def test_memory_is_shared_where_that_is_asked_for():
-    given = veery_runtime.buffer.aligned_empty((1000,), np.dtype(np.float32))
+    given = aligned_empty((1000,), np.dtype(np.float32))
     given[:] = 1
     pointers = [veery.device_put(given, may_alias=share).unsafe_buffer_pointer() for share in (True, False, None)]
     assert [pointer == given.ctypes.data for pointer in pointers] == [True, False, False]

@@ -374,3 +374,13 @@ def test_what_is_computed_by_elements(name: str, dtype: str) -> None:
         expected = ELEMENTS[name](np, x)
         for actual, right in zip(veery.tree.leaves(outs), veery.tree.leaves(expected), strict=True):
             np.testing.assert_array_equal(actual, right, err_msg=str(x.shape))
+
+
+def test_what_is_left_of_transposed_rows() -> None:
+    """Of some numbers of columns there are parts of 46 or 62, whose rests of 14 were transposed wrongly."""
+    shapes = [(np.float32, 4, n) for n in (20522, 38342, 50002, 62558, 50006)]
+    shapes += [(np.float64, 2, 50002), (np.float16, 8, 50002), (np.int8, 16, 38342), (np.int32, 4, 54486)]
+    arrays = [(np.arange(rows * n) % 120).astype(dtype).reshape(rows, n) for dtype, rows, n in shapes]
+    with veery.enable_x64(True):
+        for x, out in zip(arrays, veery.jit(lambda *xs: [y.T + y.dtype.type(1) for y in xs])(*arrays), strict=True):
+            np.testing.assert_array_equal(out, x.T + x.dtype.type(1))

@@ -213,6 +213,22 @@ def test_out_of_bounds():
 
 
 @pytest.mark.compiler
+@pytest.mark.parametrize("operation", ["set", "add", "subtract", "multiply", "divide", "power", "min", "max"])
+@pytest.mark.parametrize("place", [-2, -1, 0, 1])
+def test_out_of_bounds_of_an_axis_of_one_element(operation, place):
+    value = 1 if operation == "min" else 3
+    updates = [lambda x, i: getattr(x.at[i], operation)(value), lambda x, i: getattr(x.at[i, :], operation)(value)]
+    updates += [lambda x, i: getattr(x.T.at[:, i], operation)(value).T]
+    x = jnp.full((1, 2), 2.0)
+    inside = getattr(x.at[0], operation)(value)
+    assert not np.array_equal(inside, x)
+    for update in updates:
+        np.testing.assert_array_equal(jit(update)(x, place), inside if place in (-1, 0) else x)
+        np.testing.assert_array_equal(update(x, jnp.int32(place)), inside if place in (-1, 0) else x)
+        clipped = jit(lambda x, i: getattr(x.at[i], operation)(value, mode="clip"))(x, place)
+        np.testing.assert_array_equal(clipped, inside)
+
+
 def test_updates_by_function():
     x = jnp.array([1.0, 4.0, 9.0])
     assert x.at[1].apply(jnp.sqrt).tolist() == [1, 2, 9]

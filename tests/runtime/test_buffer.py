@@ -10,10 +10,11 @@ import ml_dtypes
 import numpy as np
 import programs
 import pytest
+from support.memory import aligned_empty
 
 import veery_runtime as runtime
 from veery_runtime import completion
-from veery_runtime.buffer import Buffer, HostCopy, Spec, aligned_empty
+from veery_runtime.buffer import Buffer, HostCopy, Spec
 
 DTYPES = {
     "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",

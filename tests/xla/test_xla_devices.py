@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from support.memory import aligned_empty
 
 import veery
 import veery.numpy as jnp
@@ -24,7 +25,7 @@ def _cpu() -> Any:
 
 
 def _aligned(shape: tuple[int, ...]) -> np.ndarray:
-    values: np.ndarray = veery_runtime.buffer.aligned_empty(shape, np.dtype(np.float32))
+    values: np.ndarray = aligned_empty(shape, np.dtype(np.float32))
     values[...] = np.arange(values.size).reshape(shape)
     return values
 

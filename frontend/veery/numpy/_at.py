@@ -345,7 +345,10 @@ def update_region(name: str, x: Array, values: Array, plan: Plan, starts: Sequen
         return lax.reshape(x, shape) if plan.newaxes else x
     places, inside = _places(x.shape, plan, starts)
     if sizes == x.shape:
-        out = explicit.joining(_UPDATES[name](x, values), x)
+        out = _UPDATES[name](x, values)
+        for condition in inside:
+            out = choose(condition, out, x)
+        out = explicit.joining(out, x)
     else:
         old = lax.dynamic_slice(x, places, sizes, allow_negative_indices=False) if name != "set" or inside else None
         new = _UPDATES[name](old, values)

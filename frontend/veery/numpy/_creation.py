@@ -29,10 +29,10 @@ from veery.numpy._promotion import Array, ArrayLike, broadcast_to, constant, ens
 _PYTHON_SCALARS = frozenset((bool, int, float, complex))
 
 
-def from_host(value: np.ndarray, weak_type: bool = False, device: Any = None, sole: bool = False) -> ArrayImpl:
-    """A concrete array that takes over a NumPy array, which nobody else may write to (`sole`: or read)."""
+def from_host(value: np.ndarray, weak_type: bool = False, device: Any = None) -> ArrayImpl:
+    """A concrete array that takes over a NumPy array, which nobody else may write to."""
     aval = ShapedArray(value.shape, value.dtype, weak_type)
-    made = _dispatch.put(value, aval, device, copy=False, sole=sole)
+    made = _dispatch.put(value, aval, device, copy=False)
     return made if device is not None or config._mesh is None else spread([made], (), "array")[0]
 
 
@@ -377,7 +377,7 @@ def _filled(shape: Any, value: complex, dtype: Any, weak_type: bool) -> Array:
     if current_trace() is eval_trace:
         # By bits: some floats of 8 bits have no zero, and their NaN is what it becomes.
         host = np.full(shape, number, dtype) if any(number.tobytes()) else np.zeros(shape, dtype)
-        return from_host(host, weak_type, sole=True)
+        return from_host(host, weak_type)
     if weak_type:
         number = convert_element_type_p.bind(number, new_dtype=dtype, weak_type=True)
     return lax.broadcast_in_dim(number, shape, ())

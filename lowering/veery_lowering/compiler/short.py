@@ -30,6 +30,7 @@ from veery_lowering.compiler.parts import Parts
 from veery_lowering.compiler.places import pass_places, show_places
 from veery_lowering.compiler.translating import RunOn, translate
 from veery_lowering.mlir import bytecode, ir
+from veery_lowering.passes.stream.awaits import wait_for_all
 from veery_lowering.passes.stream.captures import make_in_each_block
 from veery_lowering.passes.stream.carries import carry_in_place
 from veery_lowering.store.cache import DiskCache
@@ -104,12 +105,19 @@ def _usage(clean: _CleanUps) -> list[str]:
     ]
 
 
-def _commands(clean: _CleanUps) -> list[str]:
-    """To commands: what is submitted together, which memory each value has, and what waits for what."""
+def _schedule(clean: _CleanUps) -> list[str]:
+    """To commands: what is submitted together, which memory each value has."""
     s, both = _STREAM, clean.of
     return [
         f"{both(f'{s}schedule-execution,{s}schedule-concurrency')},{s}sync-initializers,{s}propagate-timepoints",
         f"{s}materialize-builtins,{clean.all},{s}verify-lowering-to-async,{s}schedule-allocation",
+    ]
+
+
+def _commands(clean: _CleanUps) -> list[str]:
+    """What is allocated and freed, and what waits for what."""
+    s, both = _STREAM, clean.of
+    return [
         both(f"{s}pack-constants,{s}layout-slices,canonicalize"),
         f"iree-util-propagate-subranges,{clean.all}",
         f"{s}automatic-reference-counting,{s}verify-lowering-to-cmd",
@@ -194,6 +202,8 @@ def plan_memory(module: ir.Module, run: RunPasses, look: Any) -> None:
     carry_in_place(module)
     _run(run, "usage", _usage(clean))
     make_in_each_block(module)
+    _run(run, "schedule", _schedule(clean))
+    wait_for_all(module)
     _run(run, "commands", _commands(clean))
     pass_places(module)
     _run(run, "operands", _operands(clean))

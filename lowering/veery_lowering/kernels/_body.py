@@ -16,15 +16,18 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Lines, Unfit, spelled, supported
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Taken, Uniform, View, half, leaves, whole
+from veery_lowering.kernels._lifetimes import dies_in, is_updated
 from veery_lowering.kernels._nests import CPU, Machine, Nests, Point
-from veery_lowering.kernels._reading import detail_of, read_later, static_shape
-from veery_lowering.kernels._rounds import most_trips
-from veery_lowering.mlir import ir
+from veery_lowering.kernels._reading import detail_of, static_shape
+from veery_lowering.kernels._rounds import most_trips, trips_of
 
 # Bytes of memory beyond the stack, a result that nobody reads.
 _MOST_SCRATCH = 4 << 20
-# Elements of an array that a loop begins with. IREE updates larger ones in place, which costs less than the copy.
+# Elements of an array that a loop begins with. IREE updates larger ones in place, which costs less than the copy; but
+# as much as 20 us, the copy of so many, in each trip.
 _MOST_COPIED = 1 << 18
+_COPIED_FOR_A_TRIP = 1 << 16
+_TRIPS = 1 << 8  # of a loop for which they are not known
 # Elementwise operations in a row that are computed where the last one is used: what writes them calls itself for each.
 # Fewer would part what random numbers are made of, whose products and sums are then rounded in other places.
 MOST_IN_A_ROW = 200
@@ -224,21 +227,44 @@ class Body:
                     self.memory(op.results[0])
 
     def places(self, loop: Any) -> list[View | None]:
-        """Memory for the arrays that a loop carries; None for numbers."""
-        types = [checked(x) for x in loop.operands]
-        return [self.temporary(shape, dtype) if math.prod(shape) > 1 else None for shape, dtype in types]
+        """Memory for the arrays that a loop carries, where it can be that in which they are; None for numbers."""
+        return self.results_in(loop.operands, [self.own(x, loop) for x in loop.operands])
+
+    def results_in(self, values: Sequence[Any], owned: Sequence[View | None]) -> list[View | None]:
+        """Memory for arrays like some values, each its own, new where it has none; None for numbers."""
+        found: list[View | None] = []
+        for value, view in zip(values, owned):
+            shape, dtype = checked(value)
+            if math.prod(shape) == 1:
+                found.append(None)
+            elif view is None or any(view.buffer == other.buffer for other in found if other):
+                found.append(self.temporary(shape, dtype))
+            else:
+                found.append(whole(view.buffer, shape))
+        return found
+
+    def own(self, value: Any, op: Any) -> View | None:
+        """The memory of an array that an operation may overwrite; None if there is none."""
+        form = self._env.get(value)
+        if not isinstance(form, View) or form.buffer.name not in self.in_place or not dies_in(value, op):
+            return None
+        return form if _is_same(whole(form.buffer, (form.buffer.size,)), form) else None
 
     def loop(self, loop: Any, places: Sequence[View | None], times: float | None = None) -> None:
         """Write a loop whose arrays are in these places; `times` are its trips, as `repeated` counts them."""
         condition, body = (region.blocks[0] for region in loop.regions)
         starts = []
+        most_copied = _MOST_COPIED if times is None else self._most_copied(loop)
         for place, x in zip(places, loop.operands):
             if place is None:
                 starts.append(self.number(x))
             else:
                 start = self.read(x)
-                most = math.prod(place.shape) if isinstance(start, Uniform) else _MOST_COPIED
-                self.nests.fill(place, start, most)
+                most = math.prod(place.shape) if isinstance(start, Uniform) else most_copied
+                if not _is_same(place, start):
+                    self.nests.fill(place, start, most)
+        before = set(self.in_place)
+        self.in_place -= {place.buffer.name for place in places if place is not None}
         dtypes = [hlo.dtype_of(x) for x in loop.operands]
         types = [spelled(dtype) for place, dtype in zip(places, dtypes) if place is None]
         names = [[self.out.new() for _ in types] for _ in range(2)]
@@ -256,22 +282,30 @@ class Body:
             with self.nests.apart():
                 self._trip(body, places, _forms(places, dtypes, names[1]), typed)
         lines.append("}")
+        self.in_place = before
         for x, form in zip(loop.results, _forms(places, dtypes, [f"{result}#{i}" for i in range(len(types))])):
             self.set(x, form)
+
+    def _most_copied(self, loop: Any) -> int:
+        """The most elements of an array that the outermost loop begins with, which is copied once."""
+        if not self.nests.machine.has_vectors:
+            return _MOST_COPIED
+        trips = trips_of(loop)
+        return max(_MOST_COPIED, (_TRIPS if trips is None else trips) * _COPIED_FOR_A_TRIP)
 
     def _trip(self, body: Any, places: Sequence[View | None], arguments: Sequence[Form], typed: str) -> None:
         before = set(self.in_place)
         for argument, place in zip(body.arguments, places):
-            if place is not None and _is_updated(argument):
+            if place is not None and is_updated(argument):
                 self.in_place.add(place.buffer.name)
         ends = self.block(body, arguments)
         yielded = [self.number(x) for place, x in zip(places, ends) if place is None]
-        self._write_back([(place, self.read(x)) for place, x in zip(places, ends) if place is not None])
+        self.write_back([(place, self.read(x)) for place, x in zip(places, ends) if place is not None])
         self.out.lines.append(f"scf.yield {', '.join(yielded)}{typed}")
         self.in_place = before
 
-    def _write_back(self, ends: list[tuple[View, Form]]) -> None:
-        """Fill the places of a loop's arrays at the end of a trip, each when nothing else reads its old values."""
+    def write_back(self, ends: list[tuple[View, Form]]) -> None:
+        """Fill the places of arrays at the end of a trip or a branch, each when nothing else reads its old values."""
         rest = [(place, form) for place, form in ends if not _is_same(place, form)]
         copied = []
         while rest:
@@ -286,7 +320,6 @@ class Body:
             self.nests.fill(place, form)
 
 
-_UPDATES = frozenset(("stablehlo.dynamic_update_slice", "stablehlo.scatter"))
 _LAZY_MOVES = frozenset("reshape transpose slice reverse".split())
 
 
@@ -336,19 +369,6 @@ def reads(op: Any) -> set[Any]:
     """What an operation reads, in its blocks too."""
     inner = [inner for region in op.regions for block in region.blocks for inner in block.operations]
     return set(op.operands).union(*map(reads, inner)) - _defined(op)
-
-
-def _is_updated(argument: Any) -> bool:
-    """Whether a trip writes a carried array in part, and reads its old values only before that."""
-    updates = (use.owner for use in argument.uses if use.operand_number == 0)
-    return any(op.name in _UPDATES and is_last_use(op) for op in updates)
-
-
-def is_last_use(update: Any) -> bool:
-    """Whether an array that is written in part is made in the same block, and not read after that."""
-    target, block = update.operands[0], update.operation.block
-    made = target.owner if isinstance(target.owner, ir.Block) else target.owner.operation.block
-    return made == block and not read_later(update)
 
 
 def _is_same(place: View, form: Form) -> bool:

@@ -12,6 +12,9 @@ from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Uniform, View, whole
 from veery_lowering.kernels._nests import CPU, Machine
 from veery_lowering.kernels._placing import move_out
+from veery_lowering.kernels._reading import read_first
+
+_LARGE = 1 << 16  # elements of an array that is a result even if nobody reads it
 
 
 class BufferedKernel:
@@ -28,8 +31,9 @@ class BufferedKernel:
     def __init__(self, loop: Any, machine: Machine = CPU) -> None:
         self.form = "in buffers" if machine.has_vectors else "in one invocation"
         self.loop, self.body = loop, Body(machine)
-        used = [any(True for _ in x.uses) for x in loop.results]
+        read_first(loop)
         types = [checked(x) for x in loop.operands]
+        used = [any(True for _ in x.uses) or math.prod(shape) >= _LARGE for x, (shape, _) in zip(loop.results, types)]
         self.outputs = {
             i: Buffer(f"%out{i}", dtype, math.prod(shape)) for i, (shape, dtype) in enumerate(types) if used[i]
         }

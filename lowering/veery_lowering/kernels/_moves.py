@@ -11,8 +11,9 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Unfit, elementwise
-from veery_lowering.kernels._body import Body, checked, is_last_use, writes
+from veery_lowering.kernels._body import Body, checked, writes
 from veery_lowering.kernels._forms import Affine, Form, Lazy, Uniform, View, changed, leaves
+from veery_lowering.kernels._lifetimes import dies_in
 from veery_lowering.kernels._reading import integers, static_shape
 from veery_lowering.mlir import ir
 
@@ -181,7 +182,7 @@ def clamped(body: Body, name: str, most: int) -> Affine:
 def overwritable(body: Body, op: Any) -> View:
     """The first operand in memory that may be written to: its own where nothing else reads that, or a copy."""
     target = body.memory(op.operands[0])
-    if isinstance(target, View) and target.buffer.name in body.in_place and is_last_use(op):
+    if isinstance(target, View) and target.buffer.name in body.in_place and dies_in(op.operands[0], op):
         return target
     target = body.copied(target, static_shape(op.operands[0]))
     body.in_place.add(target.buffer.name)

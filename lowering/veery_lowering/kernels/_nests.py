@@ -33,7 +33,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veery_lowering.kernels._arithmetic import Lines, Unfit, elementwise, spelled
-from veery_lowering.kernels._forms import Affine, Form, Taken, Uniform, View, leaves, stored
+from veery_lowering.kernels._forms import Affine, Form, Taken, Uniform, View, leaves, nodes, stored
 
 # Bytes of a vector register, and how many of them a value takes at once: as many operations are under way. LLVM keeps
 # vectors of three nowhere: 50 trips of `tanh(h @ w)`, h of 3x96, take 330 us with them, else 47; of 3x300 3000 and 180.
@@ -61,6 +61,7 @@ class Machine:
         group: the invocations of a workgroup; 0 on the CPU.
         most_elements, most_terms: of a nest, and of a sum; above these it is so much work that dispatches of IREE's are
             worth what they cost.
+        most_work: elements of a nest that is larger, times what each is computed from.
         most_steps: of a trip; likewise.
         most_lines: of a kernel's text.
     """
@@ -69,19 +70,21 @@ class Machine:
     stack: int
     group: int
     most_elements: int
+    most_work: int
     most_terms: int
     most_steps: float
     most_lines: int
 
 
 # A dispatch costs 2 us, and uses all cores: 20 products of 256x256 take 23 ms here, 10 ms as dispatches, 50 of 128x128
-# 2.7 and 3.5 ms. IREE allows 32 kB of stack. Each 1000 lines of text take 80 ms to compile, from 30,000 on 150; the
-# dispatches of the same loop take longer. 200 steps of four chains of NUTS are 13,000 lines, compiled in 2 s and run in
-# 6 ms; as dispatches 14 s and 3 s.
-CPU = Machine(True, 16 << 10, 0, 1 << 15, 1 << 21, math.inf, 50_000)
+# 2.7 and 3.5 ms. 250 trips of `minimum(d, d[:, k, None] + d[k])` on 250x250 take 3.4 ms here and 19 as dispatches, 100
+# trips of a stencil of five points 3.7 and 2.3. IREE allows 32 kB of stack. Each 1000 lines of text take 80 ms to
+# compile, from 30,000 on 150; the dispatches of the same loop take longer. 200 steps of four chains of NUTS are 13,000
+# lines, compiled in 2 s and run in 6 ms; as dispatches 14 s and 3 s.
+CPU = Machine(True, 16 << 10, 0, 1 << 15, 3 << 18, 1 << 21, math.inf, 50_000)
 # One invocation of a shader. A step takes llvmpipe 4 ns and a GPU 5 to 20, a trip that is several dispatches, and a
 # condition that the host reads, 60 to 200 us: 100 trips of `tanh(h @ w)`, h of 16, take 0.5 ms for 20.
-INVOCATION = Machine(False, 0, 1, 1 << 10, 1 << 12, 1 << 13, 6000)
+INVOCATION = Machine(False, 0, 1, 1 << 10, 0, 1 << 12, 1 << 13, 6000)
 
 Step = Callable[[str, "Point"], str]  # from what was added up so far, and a point, to the next
 
@@ -342,7 +345,8 @@ class Nests:
         Raises:
             Unfit: it has more.
         """
-        if math.prod(target.shape) > (most or self.machine.most_elements):
+        count = math.prod(target.shape)
+        if count > (most or self.machine.most_elements) and (most or count * len(nodes(form)) > self.machine.most_work):
             raise Unfit("a large array")
         views = [target, *leaves(form)]
         axes = merged(target.shape, views)

@@ -6,6 +6,7 @@ from typing import Any
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Unfit
+from veery_lowering.kernels._lifetimes import UPDATES, around
 from veery_lowering.mlir import ir
 
 
@@ -32,9 +33,37 @@ def detail_of(op: Any) -> str:
     return hlo.direction_of(op)
 
 
-def read_later(write: Any) -> bool:
-    """Whether what is overwritten here is read afterwards: it would have to be copied first."""
-    operations = list(write.operation.block.operations)
-    place = operations.index(write)
-    later = [use.owner for use in write.operands[0].uses if use.owner != write]
-    return any(op not in operations[:place] for op in later)
+def read_first(loop: Any) -> None:
+    """Have parts of arrays be read before the arrays are overwritten where they can be, in a loop and all in it."""
+    for region in loop.regions:
+        block = region.blocks[0]
+        for op in [op.operation for op in block.operations]:
+            read_first(op)
+            if op.name in UPDATES:
+                _read_before(op, block)
+
+
+def _read_before(write: Any, block: Any) -> None:
+    """Move what reads parts of what is overwritten in front of that, with what it needs."""
+    for reader in _readers(write, block):
+        order = [op.operation for op in block.operations]
+        between = order[order.index(write) :]
+        if reader.name not in _PARTS or reader not in between:
+            continue
+        needed = {reader}
+        for op in reversed(between):
+            if op in needed:
+                needed |= {x.owner.operation for x in op.operands if not isinstance(x.owner, ir.Block)}
+        moved = [op for op in between if op in needed]
+        if write not in moved and not any(op.regions for op in moved):
+            for op in moved:
+                op.move_before(write)
+
+
+def _readers(write: Any, block: Any) -> list[Any]:
+    """The operations of a block that read, or in which something reads, what one of them overwrites."""
+    found = (around(use.owner.operation, block) for use in write.operands[0].uses)
+    return [op for op in found if op is not None and op != write]
+
+
+_PARTS = frozenset(("stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.slice"))

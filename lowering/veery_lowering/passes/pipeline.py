@@ -26,6 +26,7 @@ from veery_lowering.passes.stablehlo.barriers import (
     wait_for_loops,
 )
 from veery_lowering.passes.stablehlo.bfloat16 import round_bfloat16
+from veery_lowering.passes.stablehlo.branch_writes import write_behind_branches
 from veery_lowering.passes.stablehlo.columns import part_columns
 from veery_lowering.passes.stablehlo.constants import (
     compute_constants,
@@ -217,6 +218,10 @@ PASSES = (
         lambda s: s.backend == "cuda", about="slice",
     ),
     Pass(Stage.SIMPLIFIED, round_bfloat16, "what is fused of bfloat16 is not rounded"),
+    Pass(
+        Stage.SIMPLIFIED, write_behind_branches, "each branch copies an array of which one writes a part",
+        lambda s: s.fusion is Fusion.FULL and _by_iree(s), about="case if select",
+    ),
     # Loops in functions are seen now; `settle` is for those that are left to IREE.
     Pass(
         Stage.SIMPLIFIED, fuse_loops, "a trip of a loop costs a dispatch",

@@ -24,10 +24,15 @@ def mark_dropping(scatter: Any) -> None:
     scatter.attributes[_OURS] = ir.BoolAttr.get(True)  # portable artifacts have no units
 
 
+def drops_rows(op: Any) -> bool:
+    """Whether an operation is a scatter of which rows may have the number -1."""
+    return op.name == "stablehlo.scatter" and _OURS in op.attributes
+
+
 def redirect_dropped(module: Any) -> None:
     """Have the scatters that were marked write nothing outside, in place."""
     for op in operations(module):
-        if op.name == "stablehlo.scatter" and _OURS in op.attributes:
+        if drops_rows(op):
             with ir.InsertionPoint(op), op.location:
                 points, updates = map(_before_barrier, op.operands[1:])
                 count, _ = hlo.shape_of(points)
