@@ -291,6 +291,7 @@ ROWS = {
     "veery_lowering/passes/spirv/nan": "vulkan/test_targets",
     "veery_lowering/*overwriting": "lowering/test_donation lowering/test_passes",
     "veery_lowering/*captures": "lowering/test_carries",
+    "veery_lowering/passes/stream/arguments": "lowering/test_donation",
     "veery_lowering/*allocation": "lowering/test_passes",
     "veery_lowering/*vm/calls": "lowering/test_passes lowering/test_queues",
     "veery_lowering/*vm/dispatches": "lowering/test_passes lowering/test_isolation",

@@ -53,6 +53,8 @@ VECTOR_READERS: dict[str, Callable[[Any], Any]] = {
     "three times": lambda v: v[:, None, None] * v[:, None] * v[:3],
     "kernel": lambda v: jnp.exp(-((v[:, None] * 1.0 - v) ** 2)) @ (v * 1.0),
     "halves": lambda v: v[: v.size // 2, None] * v[v.size // 2 :],
+    "parts": lambda v: v[:3, None] * v[:3] + v[1:4],
+    "neighbours": lambda v: v[1:] * v[:-1],
 }
 MATRIX_READERS: dict[str, Callable[[Any], Any]] = {
     "plus its transpose": lambda y: y + y.T,
@@ -63,6 +65,9 @@ MATRIX_READERS: dict[str, Callable[[Any], Any]] = {
     "diagonals": lambda y: jnp.diag(y)[:, None] + jnp.diag(y) - 2 * y,
     "first row and column": lambda y: y - y[:1] * y[:, :1],
     "parts": lambda y: y[:, :2] * y[:2].T,
+    "a part plus one of its transpose": lambda y: y[:3, :3] + y.T[:3, :3],
+    "corners": lambda y: y[1:, 1:] * 2 - y.T[:-1, :-1] * y[1:, :-1],
+    "a part by numbers": lambda y: lax.dynamic_slice(y.T, (1, 0), (2, 2)) - y[:2, :2],
     "a column's outer product": lambda y: y[:, :1] * y[:, 0],
     "rows against rows": lambda y: ((y[:, None] - y) ** 2).sum(2),
     "distances": lambda y: (y * y).sum(1)[:, None] + (y * y).sum(1) - 2 * y @ y.T,
@@ -94,3 +99,4 @@ def test_what_is_read_in_one_way_stays_in_its_dispatch() -> None:
     assert dispatches(lambda x: x / x.sum(1, keepdims=True)) == dispatches(lambda x: nn.softmax(x, 1)) == 1
     assert dispatches(lambda x: jnp.tanh(x @ x) * 2) == 1
     assert dispatches(lambda x: x.sum(1)[:, None] - x.sum(1)) == 2
+    assert dispatches(lambda x: (lambda y: y[:9, :9] + y.T[:9, :9])(x - x.max(0))) > 1

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.interpreted import interpreted
 from support.jaxpr_graphs import Graph, execute
 
+import veery
 import veery_lowering
 import veery_runtime
+from veery import lax, numpy as jnp
 from veery_lowering.compiler import isolation
 from veery_lowering.passes.stablehlo import donation
 
@@ -133,3 +136,43 @@ def test_the_compiler_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(isolation, "run_pipeline", counted)
     assert overwritten("sum_beside") == "0" and len(calls) == 1 and calls[0]["check"][0] == "stream"
+
+
+PARTLY = {
+    "a number at a place": lambda x, i: x.at[i].set(1),
+    "added": lambda x, i: x.at[i].add(x[3]),
+    "several": lambda x, i: x.at[i].set(x[i + 1]).at[2 * i].multiply(3),
+    "rows": lambda x, i: x.reshape(-1, 100).at[i].set(x[:100] * 2).reshape(-1),
+    "by a branch": lambda x, i: lax.cond(i % 2 == 0, lambda x: x.at[i].set(7), lambda x: x, x),
+}
+READ_BESIDE = {
+    "a part": lambda x, i: (x.at[i].set(1), x[i]),
+    "all": lambda x, i: (x.at[i].set(1), x[::-1] * 2),
+    "its sum": lambda x, i: (x.at[i].set(1), x.sum()),
+    "itself": lambda x, i: (x.at[i].set(1), x),
+    "what is written": lambda x, i: (lambda y: (y, y[i] + x[i]))(x.at[i].set(1)),
+    "two places": lambda x, i: (x.at[i].set(1), x.at[i + 1].set(2)),
+}
+N = 100_000
+
+
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+@pytest.mark.parametrize("name", [*PARTLY, *READ_BESIDE])
+def test_donated_arrays_that_are_written_in_part(name: str) -> None:
+    program = (PARTLY | READ_BESIDE)[name]
+    write = veery.jit(program, donate_argnums=0)
+    x = np.arange(N, dtype=np.int32) % 97
+    for i in (5, 99_999, 200_000, -3):
+        expected = interpreted(program, x, np.int32(i))
+        out = write(jnp.asarray(x), i)
+        veery.tree_util.tree_map(np.testing.assert_array_equal, out, expected)
+
+
+@pytest.mark.parametrize("name", [name for name in PARTLY if name != "by a branch"])
+def test_what_is_written_in_part_stays_in_its_place(name: str) -> None:
+    write, places = veery.jit(PARTLY[name], donate_argnums=0), []
+    x = jnp.arange(N)
+    for i in range(8):
+        x = write(x, i).block_until_ready()
+        places.append(veery_runtime.sharing.extent(x._buffer._ref, x._buffer._spec))
+    assert len(set(places[2:])) == 1

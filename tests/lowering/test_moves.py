@@ -221,3 +221,14 @@ def test_kernels_of_the_same_text_are_compiled_once() -> None:
     assert len(set(called(again))) == 3
     y = array(X.shape, np.float32)
     agree([(lambda x, y: (pair(x), pair(y)), (X, y)), (again, (X, y))])
+
+
+def test_bits_of_several_elements_are_taken_before(caplog: pytest.LogCaptureFixture) -> None:
+    def words(x: Any, y: Any) -> Any:
+        pairs = lax.bitcast_convert_type((x.astype(jnp.uint64) << 32) | y.astype(jnp.uint64), jnp.uint32)
+        return jnp.concatenate([pairs, pairs], 1)
+
+    x = np.arange(7, dtype=np.uint32)
+    with veery.enable_x64(True):
+        np.testing.assert_array_equal(veery.jit(words)(x, x * 3), np.stack([x * 3, x] * 2, 1))
+    assert not caplog.records

@@ -341,3 +341,15 @@ def test_indices_of_32_bits_into_longer_axes_are_refused(index):
         veery.eval_shape(from_end, x, i)
     from_start = lambda x, i: lax.dynamic_slice(x, (i,), (2,), allow_negative_indices=False)
     assert veery.eval_shape(from_start, x, i).shape == (2,)
+
+
+def test_gradients_of_products_with_slices():
+    """Places of a slice differ, so that products with them have gradients."""
+    x = jnp.arange(1.0, 8.0)
+    squares = lambda x, place, y: (x.at[place].multiply(y) ** 2).sum()
+    for place, count in ((slice(1, 7, 2), 3), (slice(None, None, -2), 4), (slice(2, 5), 3)):
+        grads = veery.grad(squares, (0, 2))(x, place, jnp.arange(count) + 2.0)
+        factors = np.ones(7)
+        factors[place] = np.arange(count) + 2.0
+        np.testing.assert_allclose(grads[0], 2 * np.asarray(x) * factors**2, rtol=1e-6)
+        np.testing.assert_allclose(grads[1], (2 * np.asarray(x) ** 2 * factors)[place], rtol=1e-6)

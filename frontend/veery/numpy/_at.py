@@ -395,7 +395,7 @@ def scatter_by_plan(name: str, x: Array, values: Array, plan: Plan, arrays: Sequ
         values,
         numbers,
         indices_are_sorted=plan.sorted,
-        unique_indices=plan.unique,
+        unique_indices=plan.unique or all(np.ndim(a) == 0 for a in arrays),
         mode=plan.mode or GatherScatterMode.FILL_OR_DROP,
     )
     return lax.reshape(out, x.shape) if plan.newaxes else out

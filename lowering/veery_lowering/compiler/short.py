@@ -30,6 +30,7 @@ from veery_lowering.compiler.parts import Parts
 from veery_lowering.compiler.places import pass_places, show_places
 from veery_lowering.compiler.translating import RunOn, translate
 from veery_lowering.mlir import bytecode, ir
+from veery_lowering.passes.stream.arguments import write_donated
 from veery_lowering.passes.stream.awaits import wait_for_all
 from veery_lowering.passes.stream.captures import make_in_each_block
 from veery_lowering.passes.stream.carries import carry_in_place
@@ -202,6 +203,7 @@ def plan_memory(module: ir.Module, run: RunPasses, look: Any) -> None:
     carry_in_place(module)
     _run(run, "usage", _usage(clean))
     make_in_each_block(module)
+    write_donated(module)
     _run(run, "schedule", _schedule(clean))
     wait_for_all(module)
     _run(run, "commands", _commands(clean))

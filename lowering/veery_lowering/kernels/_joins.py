@@ -271,6 +271,8 @@ def _fits(op: Any) -> bool:
     """Whether a kernel can hold what an operation reads and gives: half precision where it is moved alone."""
     name = base_name(op.name)
     moves = name in _VIEWS or op.name in ROOTS
+    if name == "bitcast_convert" and len(hlo.shape_of(op.operands[0])) != len(hlo.shape_of(op.results[0])):
+        return False  # of one element several, or the other way round
     try:
         for x in (*op.results, *op.operands):
             if is_complex(x):

@@ -73,6 +73,7 @@ from veery_lowering.passes.stablehlo.updates import part_updates
 from veery_lowering.passes.stablehlo.warps import fill_warps
 from veery_lowering.passes.stablehlo.wholes import complete_products
 from veery_lowering.passes.stablehlo.widened import compute_widened
+from veery_lowering.passes.stream.arguments import tell_donated
 from veery_lowering.passes.vm.allocation import allocate_memory
 from veery_lowering.passes.vm.branches import separate
 from veery_lowering.passes.vm.dispatches import refuse_wide_dispatches
@@ -192,6 +193,11 @@ PASSES = (
         _for_xla, about="dynamic_update_slice",
     ),
     Pass(Stage.EMITTED, mark_donors, "XLA copies what it may overwrite", _for_xla, lambda s: (s.donated,)),
+    # Before `protect_arguments`, which copies what branches hand on; and again when calls in them are gone.
+    Pass(
+        Stage.EMITTED, write_behind_branches, "donated arguments are copied that branches hand on",
+        lambda s: s.fusion is Fusion.FULL and _by_iree(s) and any(s.donated), about="case if",
+    ),
     # Before `protect_arguments`, which looks through barriers.
     Pass(
         Stage.EMITTED, split_wide_fusions, "a dispatch of more than 32 buffers cannot be loaded",
@@ -318,6 +324,10 @@ PASSES = (
     Pass(
         Stage.SIMPLIFIED, reuse_donated, "results in the memory of donated arguments",
         lambda s: s.kept is not None, lambda s: (s.donated, s.kept),
+    ),
+    Pass(
+        Stage.SIMPLIFIED, tell_donated, "donated arguments are copied before they are written",
+        lambda s: s.backend == "cpu" and any(s.donated), lambda s: (s.donated,),
     ),
     Pass(
         Stage.CODE, refuse_wide_dispatches, "a program with a dispatch of more than 32 buffers cannot be loaded",

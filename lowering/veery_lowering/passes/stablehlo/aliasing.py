@@ -154,7 +154,7 @@ class _Flow:
                 return {parent.results[index], *(region.blocks[0].arguments[index] for region in parent.regions)}
             return {parent.results[index]} if parent.name in ("stablehlo.case", "stablehlo.if") else set()
         if index == _UPDATE.get(name):
-            return set(op.results)  # a full-size update is the result
+            return set(op.results) if _may_be_all(op) else set()
         return set(op.results) if index in self._forwarded(op) else set()
 
     def _origins(self, value: ir.Value) -> Iterator[ir.Value]:
@@ -184,7 +184,8 @@ class _Flow:
         elif name == "optimization_barrier":
             yield op.operands[index]
         elif name in _UPDATE:
-            yield op.operands[_UPDATE[name]]
+            if _may_be_all(op):
+                yield op.operands[_UPDATE[name]]
         else:
             yield from (op.operands[i] for i in self._forwarded(op))
 
@@ -219,6 +220,14 @@ class _Flow:
             elif _may_result(value, neutral):
                 return True
         return False
+
+
+def _may_be_all(update: Any) -> bool:
+    """Whether an operation may write all of its result, which its update is then."""
+    given, made = (
+        ir.RankedTensorType(x.type) for x in (update.operands[_UPDATE[base_name(update.name)]], *update.results)
+    )
+    return bool(given == made or not (given.has_static_shape and made.has_static_shape))
 
 
 def _may_result(value: ir.Value, neutral: float) -> bool:

@@ -36,7 +36,8 @@ _NEUTRAL = {"add": -0.0, "multiply": 1, "or": 0, "and": -1, "maximum": -math.inf
 
 def write_behind_branches(module: Any) -> None:
     """Have branches, and choices between arrays, write in part behind them, in place; the inner ones first."""
-    found = [op for op in operations(module) if op.name in _CHOOSING and op.parent.name in _AROUND]
+    root = getattr(module, "operation", module)
+    found = [op for op in operations(root) if op.name in _CHOOSING and op.parent.name in _AROUND]
     erased: set[int] = set()  # as identities: what is erased cannot be compared
     for op in found:
         if op.name != "stablehlo.select":

@@ -3,9 +3,9 @@
 Problem: IREE 3.13 puts a reduction or a product and the expression that reads it into one dispatch. Each tile of the
 expression computes the tile of the reduction that it reads first; what it reads in another way (a transpose, another
 broadcast) is another tile, which is not computed yet. Example: `v[:, None] - v[None]` of `v = x.sum(1)`, `y + y.T` of a
-softmax; the distances `(x * x).sum(1)[:, None] + (x * x).sum(1)[None] - 2 * x @ x.T` were wrong in all sizes. Fix: a
-barrier behind the result, so that all of it is computed before. Cost: a dispatch where the program was wrong, and
-nothing elsewhere, because an expression that reads a result in one way stays with it. Test:
+softmax, and `y[:3] + y.T[:3]`; the distances `(x * x).sum(1)[:, None] + (x * x).sum(1)[None] - 2 * x @ x.T` were wrong
+in all sizes. Fix: a barrier behind the result, so that all of it is computed before. Cost: a dispatch where the program
+was wrong, and nothing elsewhere, because an expression that reads a result in one way stays with it. Test:
 tests/combinations/test_reads.py.
 """
 
@@ -33,6 +33,8 @@ Way = tuple[int | str | None, ...]
 # By result (the first of its operation): the way in which a value reads it.
 Reads = dict[Any, Way]
 
+_SLICES = frozenset(("dynamic_slice", "slice"))  # which IREE may take of what is read, instead of the result
+
 
 def part_crossed_reads(module: Any) -> None:
     """Put barriers behind results that an expression reads in two ways, in place."""
@@ -59,12 +61,20 @@ def _crossed(block: Any) -> list[Any]:
             reads[op.results[0]] = {root: tuple(moved(axis) for axis in way) for root, way in given.items()}
         elif name in _PARTS:  # of which IREE may compute no more than that
             (x,) = op.results
-            reads[x] = {x: _whole(x)} if any(reads.get(y) for y in op.operands) else {}
+            given = reads.get(op.operands[0], {}) if name in _SLICES else {}
+            parted = {root: way for root, way in given.items() if not _is_narrowed(op, way)}
+            reads[x] = {x: _whole(x), **parted} if any(reads.get(y) for y in op.operands) else {}
     return found
 
 
 def _whole(x: Any) -> Way:
     return tuple(None if n == 1 else axis for axis, n in enumerate(sizes(x)))
+
+
+def _is_narrowed(part: Any, way: Way) -> bool:
+    """Whether a part has a single place along an axis that a result runs along."""
+    given, made = sizes(part.operands[0]), sizes(part.results[0])
+    return any(isinstance(axis, int) and made[axis] == 1 != given[axis] for axis in way)
 
 
 def _joined(operands: Sequence[Reads], found: list[Any]) -> Reads:

@@ -89,7 +89,7 @@ def _flow(uses: list[Use], block: Any) -> _Flow | None:
         if user.name in _ENDS:
             is_read = is_written and len(uses) > 1 and not all(map(_is_submitted, block.operations))
             return None if len(there) > 1 or is_read else _Flow(is_written, there[0][1] - _ENDS[user.name])
-        result = _tied(user).get(there[0][1]) if len(there) == 1 else None
+        result = tied(user).get(there[0][1]) if len(there) == 1 else None
         if result is None or there[0][0] != user:
             return None
         is_written = True
@@ -104,7 +104,7 @@ def _is_submitted(op: Any) -> bool:
     return op.name in _ENDS or op.name.startswith(("stream.async.", "stream.resource.", "arith."))
 
 
-def _tied(op: Any) -> dict[int, int]:
+def tied(op: Any) -> dict[int, int]:
     """The operands in whose memory results are, and which results."""
     if op.name in ("stream.async.copy", "stream.async.fill", "stream.async.update"):
         return {0: 0}
@@ -116,7 +116,7 @@ def _tied(op: Any) -> dict[int, int]:
 
 
 def _is_read(op: Any, i: int) -> bool:
-    return op.name in _READERS and i not in _tied(op)
+    return op.name in _READERS and i not in tied(op)
 
 
 def _uses(value: ir.Value) -> list[Use]:
