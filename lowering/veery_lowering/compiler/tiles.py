@@ -74,6 +74,7 @@ _PAGE = 4096  # bytes
 _COLUMNS = 512  # that one workgroup reduces of rows of more pages
 _AVX2 = 32  # bytes of a register
 _MOST_OF_A_ROW = 4096  # elements that one workgroup takes
+_WIDE = 64  # elements
 _LEAST_PEELED = 1 << 16  # elements for which a loop without masks is worth the compilation of its rest
 
 Levels = dict[str, list[int]]
@@ -316,8 +317,13 @@ def _by_whole_rows(configured: list[Any], root: Any, loops: Loops) -> None:
 
 
 def _is_in_order(loops: Loops) -> bool:
-    """Whether nothing is read or written transposed: of a rest of 14 rows of 4 float32 LLVM makes wrong code."""
+    """Whether nothing is read or written transposed."""
     return all(axes == sorted(axes) for axes in loops.places)
+
+
+def _is_wide(loops: Loops) -> bool:
+    """Whether what is transposed has whole vectors each way: of 4 rows of 14 float32, a rest, LLVM makes wrong code."""
+    return min(loops.lengths) >= _WIDE
 
 
 def _by_whole_vectors(function: Any, root: Any, loops: Loops) -> None:
@@ -331,7 +337,7 @@ def _by_whole_vectors(function: Any, root: Any, loops: Loops) -> None:
     if whole:
         tiles[last] = min(whole, key=lambda n: abs(n - taken))
         _set(root, levels)
-    elif length > lanes and math.prod(loops.lengths) >= _LEAST_PEELED and _is_in_order(loops):
+    elif length > lanes and math.prod(loops.lengths) >= _LEAST_PEELED and (_is_in_order(loops) or _is_wide(loops)):
         _peel(function)
 
 
