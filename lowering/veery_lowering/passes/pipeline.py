@@ -196,7 +196,7 @@ PASSES = (
     # Before `protect_arguments`, which copies what branches hand on; and again when calls in them are gone.
     Pass(
         Stage.EMITTED, write_behind_branches, "donated arguments are copied that branches hand on",
-        lambda s: s.fusion is Fusion.FULL and _by_iree(s) and any(s.donated), about="case if",
+        lambda s: s.fusion is Fusion.FULL and s.backend == "cpu" and any(s.donated), about="case if",
     ),
     # Before `protect_arguments`, which looks through barriers.
     Pass(
@@ -226,7 +226,7 @@ PASSES = (
     Pass(Stage.SIMPLIFIED, round_bfloat16, "what is fused of bfloat16 is not rounded"),
     Pass(
         Stage.SIMPLIFIED, write_behind_branches, "each branch copies an array of which one writes a part",
-        lambda s: s.fusion is Fusion.FULL and _by_iree(s), about="case if select",
+        lambda s: s.fusion is Fusion.FULL and s.backend == "cpu", about="case if select",
     ),
     # Loops in functions are seen now; `settle` is for those that are left to IREE.
     Pass(
