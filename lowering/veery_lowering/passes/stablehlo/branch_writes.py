@@ -2,7 +2,7 @@
 
 IREE copies an array that a branch hands on, in each branch (passes/stablehlo/sharing.py). Example: 50 trips of
 `cond(p, lambda x: x.at[i].set(v), lambda x: x, x)` copied 8 MB each, 26 ms. Here the branches give what is written, and
-where; behind them that is written, or what was there before: 0.9 ms. So is `where(p, x.at[i].set(v), x)`, which
+where; behind them that is written, or what was there before: 1.1 ms. So is `where(p, x.at[i].set(v), x)`, which
 computed all of x. What branches hand on without writing is no result of theirs. Test:
 tests/lowering/test_branch_writes.py.
 """
@@ -152,6 +152,7 @@ class _Branches:
     def __init__(self, op: Any):
         self.op = op
         self.blocks = [region.blocks[0] for region in op.regions]
+        self._bases: dict[int, Value] = {}  # what is handed on in a place, whichever block is run
 
     def change(self) -> set[int]:
         """Make another operation of it, if it hands on arrays that it writes small parts of, or none.
@@ -191,7 +192,7 @@ class _Branches:
             return None
         if not all(map(is_static, hlo.shape_of(base))):
             return None
-        self._bases = {**getattr(self, "_bases", {}), i: base}
+        self._bases[i] = base
         for block in self.blocks:
             self._read_before(base, block)
         writing = {number: each for number, each in found.items() if each.chain}
