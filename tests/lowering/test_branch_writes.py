@@ -115,6 +115,21 @@ def test_loops(n: int, queue: str) -> None:
         assert_equal(dict(zip(programs, compiled(x, np.int32(p)))), dict(zip(programs, expected)))
 
 
+REALS = ("float32", "int8", "float8_e4m3fn")
+COMBINED = [(operation, kind) for operation in ("add", "multiply", "max", "min") for kind in REALS]
+
+
+@pytest.mark.parametrize("operation, kind", [*COMBINED, ("add", "complex64"), ("multiply", "complex64")])
+def test_what_is_not_run_changes_no_bit(operation: str, kind: str) -> None:
+    """Not the signs of zeros, nor what is infinite."""
+    ends = [-np.inf, np.inf, np.nan] if kind in ("float32", "complex64") else [-3, 3]
+    x = np.resize(np.array([-0.0, 0.0, *ends]), N).astype(jnp.dtype(kind))
+    x = x.conj() if kind == "complex64" else x  # whose imaginary parts are -0
+    scatter = lambda x: getattr(x.at[jnp.array([1, 2, 0])], operation)(jnp.ones(3, x.dtype))
+    out = veery.jit(lambda x, p: lax.cond(p, scatter, same, x[::-1]))(x[::-1], False)
+    assert np.asarray(out).tobytes() == x.tobytes()
+
+
 def handed_on(name: str) -> list[int]:
     """How many elements results of branches and choices have, after the pass."""
     sizes: list[int] = []

@@ -107,7 +107,7 @@ def _is_view(op: Any) -> bool:
 
 
 def _can_leave_out(op: Any) -> bool:
-    return op.name == "stablehlo.dynamic_update_slice" or drops_rows(op) or _combination(op) in _NEUTRAL
+    return op.name == "stablehlo.dynamic_update_slice" or drops_rows(op) or _neutral(op) is not None
 
 
 def _combination(scatter: Any) -> str:
@@ -126,20 +126,25 @@ def _leave_out_unless(flag: Value, op: Any) -> None:
         elif drops_rows(op):
             op.operands[1] = _chosen(flag, op.operands[1], hlo.full_like(op.operands[1], -1))
         else:
-            op.operands[2] = _chosen(flag, op.operands[2], _neutral(op))
+            op.operands[2] = _chosen(flag, op.operands[2], hlo.full_like(op.operands[2], _neutral(op)))
 
 
-def _neutral(scatter: Any) -> Value:
-    """Updates that change nothing."""
-    updates, name = scatter.operands[2], _combination(scatter)
-    dtype: np.dtype = hlo.dtype_of(updates)
-    number: Any = _NEUTRAL[name]
+def _neutral(scatter: Any) -> Any:
+    """The number that changes nothing where a scatter combines it with what is there; None if none is known."""
+    name = _combination(scatter)
+    dtype: np.dtype = hlo.dtype_of(scatter.operands[2])
+    number: Any = _NEUTRAL.get(name)
+    if number is None:
+        return None
     if dtype.kind == "b":
-        number = name in ("and", "multiply", "minimum")
-    elif dtype.kind in "iu":
+        return np.bool_(name in ("and", "multiply", "minimum"))
+    if dtype.kind == "c":  # of infinities a product with 1 + 0i is NaN
+        return np.array(complex(number, number)).astype(dtype) if name == "add" else None
+    if dtype.kind in "iu":
         ends = {-math.inf: np.iinfo(dtype).min, math.inf: np.iinfo(dtype).max, -1: np.array(-1).astype(dtype)}
-        number = ends.get(number, number)
-    return hlo.full_like(updates, np.asarray(number).astype(dtype))
+        return np.array(ends.get(number, number)).astype(dtype)
+    made = np.array(number).astype(dtype)
+    return made if float(made) == number else None  # some floats of 8 bits have no infinities
 
 
 def _chosen(flag: Value, new: Value, old: Value) -> Value:
