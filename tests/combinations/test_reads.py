@@ -99,4 +99,6 @@ def test_what_is_read_in_one_way_stays_in_its_dispatch() -> None:
     assert dispatches(lambda x: x / x.sum(1, keepdims=True)) == dispatches(lambda x: nn.softmax(x, 1)) == 1
     assert dispatches(lambda x: jnp.tanh(x @ x) * 2) == 1
     assert dispatches(lambda x: x.sum(1)[:, None] - x.sum(1)) == 2
-    assert dispatches(lambda x: (lambda y: y[:9, :9] + y.T[:9, :9])(x - x.max(0))) > 1
+    assert (
+        dispatches(lambda x: (lambda y: y[:9, :9] + y.T[:9, :9])(x - x.max(0))) == 3
+    )  # 2 if the sums are not told apart
