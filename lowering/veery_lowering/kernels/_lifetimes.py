@@ -33,10 +33,9 @@ def dies_in(value: Any, op: Any) -> bool:
     last = op
     while True:
         block = last.block
-        places = {each.operation: place for place, each in enumerate(block.operations)}
         readers = [found for user in users if user != op and (found := around(user, block)) is not None]
         # What else is in an operation around this one is in another branch.
-        if any(places[reader] > places[last] for reader in readers) or (op in readers and not has_branches):
+        if any(last.is_before_in_block(reader) for reader in readers) or (op in readers and not has_branches):
             return False
         if block == home:
             return True

@@ -46,10 +46,10 @@ def read_first(loop: Any) -> None:
 def _read_before(write: Any, block: Any) -> None:
     """Move what reads parts of what is overwritten in front of that, with what it needs."""
     for reader in _readers(write, block):
+        if reader.name not in _PARTS or reader.is_before_in_block(write):
+            continue
         order = [op.operation for op in block.operations]
         between = order[order.index(write) :]
-        if reader.name not in _PARTS or reader not in between:
-            continue
         needed = {reader}
         for op in reversed(between):
             if op in needed:
