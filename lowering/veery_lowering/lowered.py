@@ -12,7 +12,7 @@ from veery_lowering.compiler.compile import code_situation, compile_emission
 from veery_lowering.compiler.handover import hand_over
 from veery_lowering.compiler.inspection import intermediate, temporary_bytes
 from veery_lowering.emit.module import Emission, emit_module
-from veery_lowering.emit.work import estimate_work, is_blocking
+from veery_lowering.emit.work import estimate_work, is_blocking, largest_step
 from veery_lowering.errors import LoweringError
 from veery_lowering.kernels import Decision, decisions
 from veery_lowering.mlir import bytecode, context, ir
@@ -30,6 +30,7 @@ class Lowered:
     target: Target
     donated: tuple[bool, ...]
     work: Any
+    largest_step: Any
     blocking: bool
     symbols: Symbols
     options: Options
@@ -111,6 +112,10 @@ class Lowered:
         """The program, compiled anew, and the steps of that with the seconds that they took."""
         return steps.timed(self.with_options(cache=False).compile)
 
+    def _steps(self) -> dict[str, str]:
+        known = self.emission.host_calls and is_static(self.largest_step)
+        return {"largest_step": str(self.largest_step)} if known else {}
+
     def compile(self) -> Program:
         """Compile the module.
 
@@ -132,7 +137,7 @@ class Lowered:
             symbols=Symbols(tuple((*s[:4], _text(s[4])) for s in self.symbols.sources), self.symbols.constraints),
             work=_text(self.work),
             blocking=self.blocking,
-            metadata={**metadata, **call_metadata(self.options, self.source)},
+            metadata={**metadata, **call_metadata(self.options, self.source), **self._steps()},
             key=key,
         )
 
@@ -178,7 +183,8 @@ def lower(
     emission = emit_module(closed_jaxpr, name, resolved.backend, donations, **choices)
     jaxpr = closed_jaxpr.jaxpr
     work, blocking = estimate_work(jaxpr), is_blocking(jaxpr)
-    return Lowered(name, resolved, donations, work, blocking, symbols, options, place_of(jaxpr), emission)
+    largest = largest_step(jaxpr, emission.calling) if emission.host_calls else work
+    return Lowered(name, resolved, donations, work, largest, blocking, symbols, options, place_of(jaxpr), emission)
 
 
 def _text(value: Any) -> Any:

@@ -19,7 +19,7 @@ from veery_runtime.donation import binding_call, donating_call
 from veery_runtime.errors import tells_of_loss
 from veery_runtime.hostcall import has_effects
 from veery_runtime.inline import inline_call
-from veery_runtime.loading import INLINE_WORK, choose_queue, is_measured, is_timed, load_module, scratch_of
+from veery_runtime.loading import choose_queue, has_small_steps, is_measured, is_timed, load_module, scratch_of
 from veery_runtime.measured import MeasuredCall
 from veery_runtime.sharing import Probe, sharing_call
 from veery_runtime.timed import TimedCall
@@ -267,7 +267,7 @@ class Executable:
         """Leaves the submission to a worker thread."""
         deferred = Deferred(self.name)
         previous = effects.enqueue(deferred) if self.has_effects and not workers.nested() else None
-        inline = self.device.inline is not None and self._program.work <= INLINE_WORK
+        inline = self.device.inline is not None and has_small_steps(self._program)
 
         def submit() -> None:
             try:

@@ -67,5 +67,15 @@ def is_measured(program: Any, device: Device) -> bool:
     )
 
 
+def has_small_steps(program: Any) -> bool:
+    """Whether a program that another thread submits is done soonest by that thread alone.
+
+    Of programs that call Python functions each step counts, since one ends before the next begins: 20 steps of the heat
+    equation on 128x128 numbers, by Fourier transforms, take 3.7 ms so, and 6.4 where each wakes threads of the queue.
+    """
+    steps = program.metadata.get("largest_step")
+    return bool((program.work if steps is None else int(steps)) <= INLINE_WORK)
+
+
 def _is_small(program: Any) -> bool:
     return bool(program.work <= (INLINE_WORK_OF_CALLS if program.host_calls else INLINE_WORK))

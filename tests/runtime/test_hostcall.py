@@ -78,6 +78,16 @@ def test_the_queue_of_several_functions_follows_the_work(device):
     assert queues == ["inline", "inline", "threaded"]
 
 
+@pytest.mark.parametrize("largest, inline", [(None, False), (runtime.loading.INLINE_WORK, True), (10**9, False)])
+def test_a_long_program_of_small_steps_is_done_by_the_thread_that_submits_it(device, largest, inline):
+    program = programs.host(lambda x: 2 * x)
+    metadata = {} if largest is None else {"largest_step": str(largest)}
+    call = runtime.load(dataclasses.replace(program, work=10**9, metadata=metadata), device)
+    (y,) = call([_row(device, 3.0)])
+    assert y.numpy().tolist() == [7.0] * 8
+    assert call.queue == "threaded" and (True in call._loaded) == inline
+
+
 def fail_on_purpose(x):
     raise KeyError("on purpose")
 

@@ -41,6 +41,7 @@ class Emission:
 
     primitives: the primitives that were emitted for each line of the user's code, for error messages.
     donated: for each argument, whether the program may overwrite it.
+    calling: the ids of the equations that became calls of Python functions, or have such.
     """
 
     module: ir.Module
@@ -49,6 +50,7 @@ class Emission:
     host_calls: tuple[HostCall, ...]
     primitives: dict[Place, list[str]]
     donated: tuple[bool, ...]
+    calling: frozenset[int]
 
     @property
     def is_synchronous(self) -> bool:
@@ -94,6 +96,7 @@ def emit_module(
         tuple(emitter.host_calls),
         emitter.primitives,
         tuple(donated),
+        frozenset(emitter.calling),
     )
 
 
@@ -123,6 +126,7 @@ class ModuleEmitter:
     hardware: str = ""
     module: ir.Module = field(init=False)
     host_calls: list[HostCall] = field(default_factory=list)
+    calling: set[int] = field(default_factory=set)
     primitives: dict[Place, list[str]] = field(default_factory=dict)
     foreign: dict[Any, str] = field(default_factory=dict)  # modules from elsewhere that were merged: symbol
     # id of a jaxpr, and whether a loop calls it: symbol; keeps it alive
@@ -130,6 +134,7 @@ class ModuleEmitter:
     _called_in_loop: bool = False
     _texts: dict[str, str] = field(default_factory=dict)  # text of a function without its name: symbol
     _symbols: set[str] = field(default_factory=lambda: {"main"})
+    _calls: int = 0  # of Python functions, as often as they were emitted
     _host_symbols: dict[Any, HostCall] = field(default_factory=dict)
     _call_sites: list[tuple[str, list[Value]]] = field(default_factory=list)
 
@@ -241,12 +246,16 @@ class ModuleEmitter:
             check_symbolic(eqn, _where(eqn))
         avals_in = tuple(atom.aval for atom in eqn.invars)
         avals_out = tuple(var.aval for var in eqn.outvars)
+        calls = self._calls
         try:
-            return self.emit(name, operands, avals_in, avals_out, eqn.params, eqn.primitive)
+            results = self.emit(name, operands, avals_in, avals_out, eqn.params, eqn.primitive)
         except (LoweringError, AssertionError) as error:
             if " (at " not in str(error):
                 raise type(error)(f"{error}{_where(eqn)}") from error
             raise
+        if self._calls > calls:
+            self.calling.add(id(eqn))
+        return results
 
     def emit(
         self,
@@ -305,6 +314,7 @@ class ModuleEmitter:
             raise HostCallRefused(
                 f"the computation calls the Python function {name}, which a saved program cannot contain"
             )
+        self._calls += 1
         # integers below a byte cannot be passed
         operands = [_to_type(x, tensor_type(hlo.shape_of(x), entry_dtype(hlo.dtype_of(x).name))) for x in operands]
         input_types = [x.type for x in operands]

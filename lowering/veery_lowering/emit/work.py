@@ -1,9 +1,9 @@
-"""How much a jaxpr computes, and whether its control flow waits for values from the device."""
+"""How much a jaxpr computes, at once and in all, and whether its control flow waits for values from the device."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from veery_lowering.types import is_static, physical_dtype
@@ -14,6 +14,28 @@ _UNKNOWN_TRIPS = 16
 def estimate_work(jaxpr: Any) -> int:
     """Floating-point operations plus bytes touched, loops multiplied by their trip count where it is known."""
     return sum(_equation_work(eqn) for eqn in jaxpr.eqns)
+
+
+def largest_step(jaxpr: Any, calling: Collection[int]) -> int:
+    """The most work of one equation, of those that no Python function computes, in one trip of loops that have such.
+
+    Args:
+        calling: the ids of the equations that are calls of Python functions, or have such.
+    """
+    return _most([_step_work(eqn, calling) for eqn in jaxpr.eqns])
+
+
+def _step_work(eqn: Any, calling: Collection[int]) -> int:
+    inner = [closed.jaxpr for closed in inner_jaxprs(eqn)]
+    if any(_calls(jaxpr, calling) for jaxpr in inner):
+        return _most([largest_step(jaxpr, calling) for jaxpr in inner])
+    return 0 if id(eqn) in calling else _equation_work(eqn)
+
+
+def _calls(jaxpr: Any, calling: Collection[int]) -> bool:
+    return any(
+        id(eqn) in calling or any(_calls(closed.jaxpr, calling) for closed in inner_jaxprs(eqn)) for eqn in jaxpr.eqns
+    )
 
 
 def is_blocking(jaxpr: Any) -> bool:
