@@ -62,9 +62,7 @@ def is_timed(program: Any, device: Device) -> bool:
 def is_measured(program: Any, device: Device) -> bool:
     """Whether how long first calls take decides where later ones are made."""
     chosen = "queue" in program.metadata or device.inline is None
-    return not (chosen or program.blocking or program.host_calls or _is_small(program)) and (
-        program.work <= MEASURED_WORK
-    )
+    return not (chosen or program.blocking or _is_small(program)) and program.work <= MEASURED_WORK
 
 
 def has_small_steps(program: Any) -> bool:

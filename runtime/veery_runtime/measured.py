@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 Call = Callable[[Sequence[Buffer]], list[Buffer]]
 
-# Seconds within which others are hardly awake.
-_QUICK = 40e-6
+# Seconds within which others are hardly awake; where a Python function is called, two threads in turn: a lasso by ADMM
+# takes 330 us in the caller's thread, and 450 with waking others and waiting for them.
+_QUICK, _QUICK_WITH_CALLS = 40e-6, 400e-6
 # Calls that are measured at most, of which the least counts: the first ones meet memory that is new. After so many that
 # all took four times as long there are no more.
 _MEASURED, _SLOW = 8, 3
@@ -33,7 +34,7 @@ class MeasuredCall:
     The executable's attribute `queue` says where.
     """
 
-    __slots__ = ("_before", "_calls", "_chosen", "_executable", "_here", "_least")
+    __slots__ = ("_before", "_calls", "_chosen", "_executable", "_here", "_least", "_quick")
 
     def __init__(self, executable: Executable) -> None:
         self._executable = executable
@@ -42,6 +43,7 @@ class MeasuredCall:
         self._before: Any = None  # what the last call on the queue is waited for by
         self._calls = 0
         self._least = float("inf")
+        self._quick = _QUICK_WITH_CALLS if executable.is_synchronous else _QUICK
 
     def __call__(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         if self._chosen is not None:
@@ -57,9 +59,9 @@ class MeasuredCall:
         results = here(buffers)
         self._least = min(self._least, time.perf_counter() - begin)
         self._calls += 1
-        if self._least <= _QUICK:
+        if self._least <= self._quick:
             executable.queue, self._chosen = "inline", here
-        elif self._calls > (_SLOW if self._least > 4 * _QUICK else _MEASURED):
+        elif self._calls > (_SLOW if self._least > 4 * self._quick else _MEASURED):
             self._chosen = executable.call_queued
         return results
 

@@ -73,21 +73,23 @@ def test_parts_count_what_is_read_of_them() -> None:
     assert estimate_work(g.closed().jaxpr) == 4 * 100
 
 
-def test_steps_of_loops_with_calls_count_once() -> None:
-    body = Graph(((), I), ((1000,), F))
+@pytest.mark.parametrize("size", [1000, 6000])
+def test_steps_of_loops_with_calls_count_once(size: int) -> None:
+    """So do those of loops over few elements, which no threads divide."""
+    body, condition = Graph(((), I), ((size,), F)), Graph(((), I), ((size,), F))
     i, x = body.invars
     called = body.op("mul", x, x)
     closed_body = body.closed(body.op("add", i, Literal(1, I)), body.op("add", called, called))
-    condition = Graph(((), I), ((1000,), F))
     closed_condition = condition.closed(condition.op("lt", condition.invars[0], Literal(100, I), of=np.bool_))
-    g = Graph(((1000,), F))
+    g = Graph(((size,), F))
     g.outvars = g.ops(
-        "while", [Literal(0, I), g.invars[0]], [((), I), ((1000,), F)], cond_nconsts=0, cond_jaxpr=closed_condition,
+        "while", [Literal(0, I), g.invars[0]], [((), I), ((size,), F)], cond_nconsts=0, cond_jaxpr=closed_condition,
         body_nconsts=0, body_jaxpr=closed_body,
     )  # fmt: skip
     jaxpr = g.closed().jaxpr
     call = next(eqn for eqn in closed_body.jaxpr.eqns if eqn.primitive.name == "mul")
-    one_addition = 3 * 4 * 1000 + 1000
-    assert largest_step(jaxpr, ()) == estimate_work(jaxpr) > 100 * one_addition
+    one_addition = 3 * 4 * size + size
+    assert largest_step(jaxpr, ()) == (one_addition if size == 1000 else estimate_work(jaxpr))
+    assert estimate_work(jaxpr) > 100 * one_addition
     assert largest_step(jaxpr, {id(call), id(jaxpr.eqns[0])}) == one_addition
     assert largest_step(jaxpr, {id(eqn) for eqn in (*closed_body.jaxpr.eqns, *closed_condition.jaxpr.eqns)}) == 0

@@ -16,8 +16,15 @@ def estimate_work(jaxpr: Any) -> int:
     return sum(_equation_work(eqn) for eqn in jaxpr.eqns)
 
 
+# Loops whose trips have no larger steps are one thread's, as kernels and as steps of the host. (Kernels of loops over
+# more than 4096 elements divide them.)
+_UNDIVIDED = 1 << 16
+
+
 def largest_step(jaxpr: Any, calling: Collection[int]) -> int:
-    """The most work of one equation, of those that no Python function computes, in one trip of loops that have such.
+    """The most work of one equation, of those that no Python function computes, which threads could divide.
+
+    Of loops that call Python functions, and of those over few elements, that of one trip.
 
     Args:
         calling: the ids of the equations that are calls of Python functions, or have such.
@@ -29,6 +36,10 @@ def _step_work(eqn: Any, calling: Collection[int]) -> int:
     inner = [closed.jaxpr for closed in inner_jaxprs(eqn)]
     if any(_calls(jaxpr, calling) for jaxpr in inner):
         return _most([largest_step(jaxpr, calling) for jaxpr in inner])
+    if eqn.primitive.name in ("while", "scan"):
+        trip = _most([largest_step(jaxpr, calling) for jaxpr in inner])
+        if is_static(trip) and trip <= _UNDIVIDED:
+            return trip
     return 0 if id(eqn) in calling else _equation_work(eqn)
 
 
