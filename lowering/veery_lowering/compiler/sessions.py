@@ -68,9 +68,9 @@ class _Ready:
     """A session, the pass managers of its context, and how many compilations it had.
 
     `backend` and `coder` are others with the same options, in which the short pipeline makes code of what it has
-    planned here, and `device` what that is made for. IREE's passes that make code load the dialects of all targets,
-    2,900 operations, and passes that rewrite look through all that are loaded: those before have 1,100. The coder has
-    LLVM make machine code while the backend compiles calls.
+    planned here, and `device` what that is made for. IREE's passes that make code load the dialects of vectors and
+    buffers, 35 in all, and passes that rewrite look through the operations of all that are loaded: those before have
+    26. The coder, which has those of all targets, has LLVM make machine code while the backend compiles calls.
     """
 
     session: Session
@@ -154,10 +154,9 @@ def run_pipeline(
     diagnostics: list[Diagnostic] = []
     if shortly and ready.backend is None:
         ready.managers.load(early.DIALECTS)
-        backend = _new(kind)
-        ready.device = _device(backend.session, diagnostics)
-        backend.managers.load(short.DIALECTS)
-        ready.backend, ready.coder = backend, _new(kind)
+        ready.backend, ready.coder = _new(kind), _new(kind)
+        ready.device = _device(ready.coder.session, diagnostics)
+        ready.backend.managers.load(short.DIALECTS)
     session.context.enable_multithreading(threads and not shortly)
     try:
         steps.begin("forming dispatches" if shortly else "IREE's standard pipeline")

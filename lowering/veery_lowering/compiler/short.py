@@ -44,8 +44,27 @@ _FOLD_GLOBALS = "iree-util-fold-globals,iree-util-fuse-globals,iree-util-ipo"
 _STREAM = "iree-stream-"
 _HAL = "iree-hal-"
 _VM = "iree-vm-"
-# As early.DIALECTS, of the passes from CONFIGURE on.
-DIALECTS = ("io_parameters", "stream", "tosa", "vm")
+# As early.DIALECTS, of the passes from CONFIGURE on, but for those of IREE's list (to_llvm.py). Several threads run
+# some of these, and while a dialect is loaded there may be no other.
+DIALECTS = (
+    *("affine", "amdgpu", "arith", "arm_neon", "arm_sve", "bufferization", "cf", "complex", "func", "gpu", "hal"),
+    *("io_parameters", "iree_codegen", "iree_cpu", "iree_encoding", "iree_gpu", "iree_linalg_ext", "iree_tensor_ext"),
+    *(
+        "iree_vector_ext",
+        "linalg",
+        "llvm",
+        "math",
+        "memref",
+        "quant",
+        "rocdl",
+        "scf",
+        "smt",
+        "stream",
+        "tensor",
+        "tosa",
+    ),
+    *("ub", "util", "vector", "vm"),
+)
 # There is one device, which is the first: nothing to search for when a program is loaded.
 _DEVICE = """
 util.global private @{name} : !hal.device

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from veery_lowering.compiler import tiles
+from veery_lowering.compiler.to_llvm import IREES_LIST, to_llvm
 from veery_lowering.mlir import ir, operations
 from veery_lowering.store.machine import processors
 
@@ -51,8 +52,6 @@ _LEVELS = {
         f",{_L}tile{{skip-root-op=true tiling-level=vector_reduction}}"
     ),
 }
-_LOWER = f"{_C}llvmcpu-lowering-pipeline{{opt-level=O3}}"
-_ALL = f"hal.executable.variant(builtin.module({_LOWER}),{_C}translation-postprocessing-pipeline)"
 _DONE = "#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
 
 
@@ -61,18 +60,25 @@ def translate(module: ir.Module, run: RunOn, threads: bool) -> bool:
     executables = [op.operation for op in module.body.operations if op.operation.name == "hal.executable"]
     waiting, done = iter(executables), ir.Attribute.parse(_DONE)
     count = min(processors(), len(executables)) if threads else 1
+    left: list[Any] = []
 
     def work(number: int) -> bool:
-        return all(_translate(op, run, number, done) for op in waiting)
+        return all(_translate(op, run, number, done, left) for op in waiting)
 
     if count < 2:
-        return work(0)
-    with ThreadPoolExecutor(count) as pool:
-        return all(pool.map(work, range(count)))
+        went_well = work(0)
+    else:
+        with ThreadPoolExecutor(count) as pool:
+            went_well = all(pool.map(work, range(count)))
+    # IREE's list may load dialects, for which no other thread may be at work.
+    return went_well and all(run(executable, IREES_LIST, 0) for executable in left)
 
 
-def _translate(executable: Any, run: RunOn, thread: int, done: ir.Attribute) -> bool:
-    """Translate an executable. Where its function's passes were run as text, `done` tells IREE that none are left."""
+def _translate(executable: Any, run: RunOn, thread: int, done: ir.Attribute, left: list[Any]) -> bool:
+    """Translate an executable, or add it to those that are left to IREE's list.
+
+    Where its function's passes were run as text, `done` tells IREE that none are left.
+    """
     inside = operations(executable)
     functions = [op for op in inside if op.name == "func.func"]
     variants = [op for op in inside if op.name == "hal.executable.variant"]
@@ -83,7 +89,11 @@ def _translate(executable: Any, run: RunOn, thread: int, done: ir.Attribute) -> 
         if not run(executable, f"hal.executable.variant(builtin.module(func.func({passes})))", thread):
             return False
         functions[0].attributes[tiles.TRANSLATION] = done
-    return run(executable, _ALL, thread)
+        done_here = to_llvm(executable, lambda passes: run(executable, passes, thread))
+        if done_here is not None:
+            return done_here
+    left.append(executable)
+    return True
 
 
 def passes_of(function: Any, avx2: bool) -> str | None:

@@ -1,0 +1,120 @@
+"""IREE's list of passes to LLVM's dialect as text: the same code, without the dialects of GPUs."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from typing import Any
+
+import numpy as np
+import pytest
+from lowering.test_machine_code import in_this_process
+from lowering.test_short import some
+from lowering.test_translating import PROGRAMS, without_names
+
+import veery
+from veery import lax, numpy as jnp
+from veery_lowering.compiler import isolation, short, to_llvm, translating
+from veery_lowering.mlir import ctypes_dl
+
+pytestmark = pytest.mark.skipif(
+    (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="there it is that machine's alone"
+)
+
+
+def operand(dtype: Any, *shape: int) -> Any:
+    return np.random.default_rng(0).integers(1, 9, shape).astype(dtype)
+
+
+# Programs with all kinds of arithmetic, and whether IREE's own list makes some of their code.
+ARITHMETIC: dict[str, tuple[Any, tuple[Any, ...], bool]] = {
+    "floats": (lambda x: (jnp.maximum(x, 1 - x) % 3, jnp.sign(x), x.astype(int), jnp.floor(x)), (some(35),), False),
+    "halves": (lambda x: (x * x + 1, x.astype(np.float32), x.sum()), (operand(np.float16, 35),), False),
+    "doubles": (lambda x: (x * x + 1, x.max(), jnp.exp(x)), (operand(np.float64, 35),), False),
+    "integers": (
+        lambda x, y: (x // y, x % y, x << y, x >> y, abs(x - y), jnp.clip(x, 3, y), (x * y).max(), x ^ ~y),
+        (operand(np.int32, 35), operand(np.int32, 35)), False,
+    ),
+    "bytes": (
+        lambda x, y: (x // y, x * y + x, jnp.maximum(x, y), (x < y).sum(), x.astype(np.int64) * y),
+        (operand(np.uint8, 35), operand(np.uint8, 35)), False,
+    ),
+    "words": (lambda x: veery.random.bits(veery.random.key(x[0]), (33,)), (operand(np.uint32, 3),), False),
+    "positions": (lambda x: (x.T + 1, jnp.cumsum(x, axis=0), jnp.pad(x.T, 1)), (some(256, 100),), False),
+    "matrices by blocks": (lambda x: jnp.linalg.slogdet(x @ x.mT + 1)[1], (some(3, 8, 8),), False),
+    "bfloat16": (lambda x: (x * x + 1, x.sum()), (jnp.asarray(operand(np.float32, 35), jnp.bfloat16),), True),
+    "floats of 8 bits": (lambda x: x.astype(np.float32) * 2, (jnp.ones(35, jnp.float8_e4m3fn),), True),
+}  # fmt: skip
+
+
+def compiled(fun: Any, operands: Any, monkeypatch: pytest.MonkeyPatch, irees: bool) -> tuple[list[str], int]:
+    """The dispatches of a program in LLVM's dialect, and how many IREE's list was run on."""
+    found: list[str] = []
+    left = 0
+
+    def noted(module: Any, run: Any, threads: bool) -> bool:
+        def counted(executable: Any, passes: str, thread: int) -> bool:
+            nonlocal left
+            left += passes == to_llvm.IREES_LIST
+            return bool(run(executable, passes, thread))
+
+        done = translating.translate(module, counted, threads)
+        found.extend(str(op) for op in module.body.operations if op.operation.name == "hal.executable")
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(isolation, "run_pipeline", in_this_process)
+        patch.setattr(short, "translate", noted)
+        if irees:
+            patch.setattr(translating, "to_llvm", lambda *_: None)
+        veery.config.update("jax_enable_compilation_cache", False)
+        program = veery.jit(lambda *xs: fun(*xs)).lower(*operands).compile()
+    assert program._program.metadata["pipeline"] == "short"
+    return list(map(without_names, found)), left
+
+
+@pytest.mark.parametrize("name", ARITHMETIC)
+def test_the_code_is_that_of_irees_list(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fun, operands, is_left = ARITHMETIC[name]
+    with veery.enable_x64(True):
+        ours, left = compiled(fun, operands, monkeypatch, irees=False)
+        theirs, all_left = compiled(fun, operands, monkeypatch, irees=True)
+    assert ours == theirs
+    assert all_left == len(theirs) > 0
+    assert (left > 0) == is_left
+
+
+def test_divisions_that_round_down_are_made_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which the table above has some of."""
+    rounded = []
+    divide = to_llvm._divide
+    monkeypatch.setattr(to_llvm, "_divide", lambda op: (rounded.append(op.name), divide(op)))
+    fun, operands, _ = ARITHMETIC["positions"]
+    compiled(fun, operands, monkeypatch, irees=False)
+    assert rounded
+
+
+def test_no_dialect_is_loaded_by_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one is, no other thread may be at work in the context."""
+
+    class Context(ctypes.Structure):
+        _fields_ = (("pointer", ctypes.c_void_p),)
+
+    count = ctypes_dl._dylib.mlirContextGetNumLoadedDialects
+    count.argtypes, count.restype = [Context], ctypes.c_ssize_t
+    name = (ctypes_dl.MLIR_CAPSULE_PREFIX + "ir.Context._CAPIPtr").encode()
+    found: list[tuple[int, int]] = []
+
+    def noted(module: Any, *options: Any) -> bool:
+        here = Context(ctypes_dl.PyCapsule_GetPointer(module.context._CAPIPtr, name))
+        before = count(here)
+        done = translating.translate(module, *options)
+        found.append((before, count(here)))
+        return done
+
+    monkeypatch.setattr(isolation, "run_pipeline", in_this_process)
+    monkeypatch.setattr(short, "translate", noted)
+    veery.config.update("jax_enable_compilation_cache", False)
+    for fun, operands in (*PROGRAMS.values(), (lambda x: lax.cumsum(x), (some(9, 7),))):
+        veery.jit(lambda *xs, fun=fun: fun(*xs)).lower(*operands).compile()
+    assert found and all(before == after for before, after in found)
