@@ -57,7 +57,7 @@ class Evaluated(Executable):
             placed.append(put(result, device, copy=copy))
         return placed
 
-    def _inline_call(self) -> Call:
+    def inline_call(self) -> Call:
         queued, read, evaluated = self.call_queued, self._read, self._evaluated
         inputs = self.inputs
 

@@ -131,7 +131,7 @@ class Executable:
 
     def _choose_call(self) -> Call:
         # Calls with effects take turns on their device, which the hot path does not look after.
-        call: Call = self._inline_call() if self.queue == "inline" and not self.has_effects else self.call_queued
+        call: Call = self.inline_call() if self.queue == "inline" and not self.has_effects else self.call_queued
         if self._timed:
             call = TimedCall(self)
         if self._measured:
@@ -144,7 +144,8 @@ class Executable:
             call = donating_call(self, call)
         return call
 
-    def _inline_call(self) -> Call:
+    def inline_call(self) -> Call:
+        """The function that makes calls in the caller's thread."""
         return inline_call(self)
 
     def _load(self, inline: bool) -> tuple[iree.HalDevice, iree.VmContext, iree.VmFunction]:

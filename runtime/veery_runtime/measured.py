@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from veery_runtime.buffer import Buffer
 from veery_runtime.errors import ExecutionError
-from veery_runtime.inline import inline_call
 
 if TYPE_CHECKING:
     from veery_runtime.executable import Executable
@@ -54,7 +53,7 @@ class MeasuredCall:
             results = executable.call_queued(buffers)
             self._before = results[0]._pending
             return results
-        here = self._here = self._here or inline_call(executable)
+        here = self._here = self._here or executable.inline_call()
         begin = time.perf_counter()
         results = here(buffers)
         self._least = min(self._least, time.perf_counter() - begin)

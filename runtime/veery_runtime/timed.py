@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from veery_runtime.buffer import Buffer
-from veery_runtime.inline import inline_call
 
 if TYPE_CHECKING:
     from veery_runtime.executable import Executable
@@ -56,7 +55,7 @@ class TimedCall:
         if before is not None and begin - before[0] <= _SHORT and (before[1] is None or before[1].done()):
             self._in_turn += 1
             if self._in_turn >= self._needed:
-                self._here = here or inline_call(executable)
+                self._here = here or executable.inline_call()
                 self._move("inline")
                 return self(buffers)
         results = executable.call_queued(buffers)

@@ -138,6 +138,19 @@ def host(function: Any, *, pure: bool = False, **options: Any) -> Program:
     return Program("with_host_call", compile_text(text, SYNCHRONOUS), row, row, host_calls=calls, **options)
 
 
+def evaluated(function: Any, **options: Any) -> Program:
+    """A program without code, on float32[8], which a function of lists of arrays evaluates."""
+
+    class Function:
+        constants: tuple[Any, ...] = ()
+
+        def __call__(self, arrays: Any) -> Any:
+            return function(arrays)
+
+    row = (((8,), "float32"),)
+    return Program("evaluated", b"", row, row, host_calls=(HostCall("main", Function(), row, row, True),), **options)
+
+
 def host_twice(first: Any, second: Any, **options: Any) -> Program:
     """first(x) + second(first(x) + 1) on float32[8], of Python functions that are pure."""
     text = """func.func private @host.cb0(%x: tensor<8xf32>) -> tensor<8xf32> attributes {nosideeffects}

@@ -51,6 +51,13 @@ def test_calls_of_functions_may_take_longer(device, monkeypatch, least, queue):
     assert _queues(call, device, 9)[-1] == queue
 
 
+@pytest.mark.parametrize("least, queue", [(3e-4, "inline"), (1e-2, "threaded")])
+def test_programs_without_code_are_measured_too(device, monkeypatch, least, queue):
+    monkeypatch.setattr(measured, "time", Clock(0, least))
+    call = runtime.load(programs.evaluated(lambda arrays: [arrays[0] + 1], work=2 * WORK), device)
+    assert _queues(call, device, 9)[-1] == queue
+
+
 def test_calls_with_unfinished_arguments_are_not_measured(device, monkeypatch):
     monkeypatch.setattr(measured, "time", Clock(0))
     call = runtime.load(programs.add_one(work=WORK), device)
