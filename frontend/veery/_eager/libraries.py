@@ -18,6 +18,9 @@ faster. Measured on two cores with AVX2, compiled, by BLAS, and JAX 0.10.2, in u
 | 500 of 8x8 (left to IREE) | 29 | 149 | 64 | 3000x3000x16 (too) | 2987 | 4749 | 3860 |
 
 Up to 64x64 each call takes 2 to 4 us more than a compiled one.
+
+And so are sums and extremes, with little beside them, where NumPy is as fast as compiled code (see
+veery.lax._host_reductions).
 """
 
 from __future__ import annotations
@@ -29,13 +32,13 @@ from typing import Any
 
 import numpy as np
 
-from veery._core.host import Mode, Step, calls_library, dtype_of, reference, step_of
+from veery._core.host import NATIVE, Mode, Step, calls_library, dtype_of, reference, step_of
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, memoized, subjaxprs
 from veery._eager import HostProgram, NotExact, are_hosts, largest
 from veery._eager.solutions import Line, needed, with_solutions
 from veery._eager.subnormals import modes
 from veery._transforms.batching import AxisData, batch_jaxpr
-from veery.lax import _on_host
+from veery.lax import _host_reductions, _on_host
 from veery.lax._reference import silently
 
 # What other operations may take beside the calls, in nanoseconds: a part of these, or so little that IREE's call, of
@@ -50,6 +53,8 @@ _FOLDED = 1 << 18  # of those that are computed once, of constants
 _TERMS = 16  # of a product of matrices in a nanosecond
 _TERMS_ALONE = 64  # the same of one that is the program
 _LITTLE_BESIDE, _BESIDE = 1 << 12, 2  # the same of moves beside products, of programs that call nothing else
+_FEW_BESIDE = 4  # other operations, small ones, beside sums and extremes
+_REDUCED_IN = 16  # bytes that these take in a nanosecond
 _ASIDE = 8  # so much more work counts: products of 0.6 ms leave the caller's thread, as compiled ones do
 _WIDE = 64  # the weight of an elementary function, computed in float64, of subnormal numbers as they are
 
@@ -62,6 +67,7 @@ _OTHERS = {
 }
 
 # Those of complex numbers that NumPy does to the same bits in a tenth of the time.
+_REDUCTIONS = ("reduce_sum", "reduce_max", "reduce_min")
 _QUICK: dict[str, Callable[..., Any]] = {"real": operator.attrgetter("real"), "imag": operator.attrgetter("imag")}
 
 # Those of floats that are computed in double precision and rounded: a sum of 5 numbers in 1.3 us for 3.7.
@@ -90,7 +96,9 @@ class LibraryProgram(HostProgram):
 
     def __init__(self, closed: ClosedJaxpr, calls: Calls):
         self._library = calls
-        self._multiplies = not _calls_libraries(closed)  # and nothing else
+        calls = _calls_libraries(closed)
+        self._multiplies = not calls and _has_product(closed)  # and nothing else
+        self._reduces = not calls and not self._multiplies
         self._told: list[tuple[JaxprEqn, bool, int]] = []  # of each step, as in Line
         self.lines: Sequence[Line] = ()
         self.called: set[str] = set()
@@ -144,6 +152,9 @@ class LibraryProgram(HostProgram):
         if self._multiplies and name != "dot_general":
             step = step_of(eqn, known)
             return step if step and step.mode is Mode.NEUTRAL else None
+        if self._reduces and name in _REDUCTIONS:
+            reduction = _host_reductions.reduction(eqn)
+            return reduction and Step(reduction, _mode_of(eqn))
         step = step_of(eqn, known) or step_of(eqn, [None] * len(known))  # x * 1 may flush x
         if step is None:
             if name == "dot_general":
@@ -180,6 +191,8 @@ class LibraryProgram(HostProgram):
         if self._multiplies and eqn.primitive.name == "dot_general":
             elements = sum(v.aval.size for v in (*eqn.invars, *eqn.outvars))
             called, time = True, (eqn.outvars[0].aval.size * _terms(eqn) + elements) // _TERMS_ALONE
+        elif self._reduces and eqn.primitive.name in _REDUCTIONS:
+            called, time = True, eqn.invars[0].aval.size * eqn.invars[0].aval.dtype.itemsize // _REDUCED_IN
         elif self._multiplies and (eqn.primitive.name == "reshape" or _turns(eqn)):
             time = 0
         if called:
@@ -192,12 +205,14 @@ class LibraryProgram(HostProgram):
         lines = with_solutions(needed(lines, self.outputs), self.outputs, self.values)
         calls, others = (sum(line.time for line in lines if line.called is called) for called in (True, False))
         few = sum(not line.called for line in lines)
-        little, most = (_LITTLE_BESIDE, _BESIDE) if self._multiplies else (_LITTLE, _FEW)
+        little, most = (_LITTLE, _FEW)
+        if self._multiplies or self._reduces:
+            little, most = _LITTLE_BESIDE, _BESIDE if self._multiplies else _FEW_BESIDE
         if not any(line.called for line in lines) or others > max(little, _PART * calls) or few > most:
             raise NotExact
         used = {*self.outputs, *(i for line in lines for i in line.operands)}
         self.constants = [x for i, x in enumerate(self.values) if x is not None and i in used]
-        self.lines, self.work = lines, (calls + others) * (_ASIDE if self._multiplies else 1)
+        self.lines, self.work = lines, (calls + others) * (_ASIDE if self._multiplies or self._reduces else 1)
         self._written = self._write(lines, arguments)
 
     def _check_contraction(self, eqn: JaxprEqn, operands: list[int]) -> None:
@@ -206,7 +221,8 @@ class LibraryProgram(HostProgram):
 
 def library_program(closed: ClosedJaxpr, calls: Calls) -> LibraryProgram | None:
     """The jaxpr as calls of libraries; None if it is to be compiled."""
-    if not (_calls_libraries(closed) or _has_product(closed)) or not are_hosts((*closed.in_avals, *closed.out_avals)):
+    is_one = _calls_libraries(closed) or _has_product(closed) or _has_reduction(closed)
+    if not is_one or not are_hosts((*closed.in_avals, *closed.out_avals)):
         return None
     try:
         return LibraryProgram(closed, calls)
@@ -224,6 +240,16 @@ def _calls_libraries(closed: ClosedJaxpr) -> bool:
 def _has_product(closed: ClosedJaxpr) -> bool:
     """Whether there is a product in a jaxpr, at any depth."""
     return _has(closed, lambda primitive: primitive.name == "dot_general", _has_product)
+
+
+@memoized
+def _has_reduction(closed: ClosedJaxpr) -> bool:
+    """Whether there is a sum or an extreme in a jaxpr, at any depth."""
+    return _has(closed, lambda primitive: primitive.name in _REDUCTIONS, _has_reduction)
+
+
+def _mode_of(reduction: JaxprEqn) -> Mode:
+    return Mode.FLUSHED if reduction.invars[0].aval.dtype in NATIVE else Mode.NEUTRAL
 
 
 def _turns(eqn: JaxprEqn) -> bool:

@@ -21,7 +21,7 @@ def estimate_work(jaxpr: Any) -> int:
 _UNDIVIDED = 1 << 16
 
 
-def largest_step(jaxpr: Any, calling: Collection[int]) -> int:
+def largest_step(jaxpr: Any, calling: Collection[int]) -> Any:
     """The most work of one equation, of those that no Python function computes, which threads could divide.
 
     Of loops that call Python functions, and of those over few elements, that of one trip.
@@ -32,7 +32,7 @@ def largest_step(jaxpr: Any, calling: Collection[int]) -> int:
     return _most([_step_work(eqn, calling) for eqn in jaxpr.eqns])
 
 
-def _step_work(eqn: Any, calling: Collection[int]) -> int:
+def _step_work(eqn: Any, calling: Collection[int]) -> Any:
     inner = [closed.jaxpr for closed in inner_jaxprs(eqn)]
     if any(_calls(jaxpr, calling) for jaxpr in inner):
         return _most([largest_step(jaxpr, calling) for jaxpr in inner])

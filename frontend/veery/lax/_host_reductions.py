@@ -1,0 +1,108 @@
+"""Sums and extremes by NumPy, where it is as fast as compiled code, which takes 50 ms to compile.
+
+Measured on two cores with AVX-512, compiled, by these, and JAX 0.10.2, in us of float32:
+
+| | compiled | here | JAX | | compiled | here | JAX |
+|---|---|---|---|---|---|---|---|
+| sum of 256x100 | 6 | 4 | 63 | sum of 2000x1000 | 486 | 300 | 339 |
+| of its columns | 7 | 6 | 40 | of its columns | 426 | 340 | 354 |
+| of its rows | 6 | 3 | 59 | of its rows | 389 | 320 | 349 |
+| largest of 256x100 | 6 | 2 | 53 | largest of 2000x1000 | 427 | 340 | 354 |
+| of its columns | 10 | 8 | 38 | of its columns | 555 | 340 | 347 |
+
+Rows are added up in pieces by `einsum`, which has several registers, and columns in blocks of rows, so that no number
+is added to more than 255 others in turn.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery._core.host import INTEGRAL, NATIVE, processors
+from veery._core.jaxpr import JaxprEqn
+
+Reduce = Callable[..., Any]
+
+_PIECE = 256  # elements of a row that are added up in turn, by several registers
+_BLOCK = 128  # rows
+_MOST = 1 << 22  # elements, divided by the processors: of more, compiled code uses several
+_FEW = 1 << 10  # elements, of which it does not matter how they lie
+_SMALL = 1 << 13  # elements whose sums are quicker by NumPy, which adds up blocks of 128 of a row, too
+_ROWS, _COLUMNS = 32, 64  # elements of rows whose sums, and of rows with whose columns, little is lost by their number
+_LONG_ROWS = 512  # the same of rows whose largest are sought
+_EXTREMES = {"reduce_max": np.maximum, "reduce_min": np.minimum}
+
+
+def reduction(eqn: JaxprEqn) -> Reduce | None:
+    """The reduction of an equation; None where compiled code is faster, and for other types and primitives."""
+    (operand,), (result,) = eqn.invars, eqn.outvars
+    dtype, shape, axes = operand.aval.dtype, operand.aval.shape, eqn.params["axes"]
+    size = math.prod(shape)
+    if dtype not in NATIVE | INTEGRAL or not 0 < size <= _MOST // processors():
+        return None
+    lengths, reduced = _merged(shape, axes)
+    last = lengths[-1] if lengths else 1
+    is_sum = eqn.primitive.name == "reduce_sum"
+    if len(lengths) > 2 or not any(reduced):
+        return None
+    if len(lengths) == 2 and size > _FEW and last < (_COLUMNS if reduced[0] else _ROWS if is_sum else _LONG_ROWS):
+        return None
+    axis = 0 if reduced[0] else 1
+    if not is_sum:
+        reference: Any = eqn.primitive.reference
+        exact = functools.partial(reference, axes=(axis,))
+        function: Reduce = functools.partial(_extreme, _EXTREMES[eqn.primitive.name].reduce, axis, exact)
+    elif dtype in INTEGRAL:
+        function = functools.partial(np.add.reduce, axis=axis, dtype=dtype)
+    elif size <= _SMALL and last == lengths[axis]:
+        function = functools.partial(np.add.reduce, axis=axis)
+    else:
+        function = _total if len(lengths) == 1 else _columns if reduced[0] else _rows
+    if list(shape) != lengths:
+        return lambda x: np.asarray(function(x.reshape(lengths)), dtype).reshape(result.aval.shape)
+    return function if len(lengths) > 1 else lambda x: np.asarray(function(x), dtype)
+
+
+def _merged(shape: Sequence[int], axes: Sequence[int]) -> tuple[list[int], list[bool]]:
+    """The lengths of neighbouring axes that are reduced, or kept, as one each, and which are reduced."""
+    kinds = [(i in axes, n) for i, n in enumerate(shape) if n != 1]
+    groups = [(kind, math.prod(n for _, n in group)) for kind, group in itertools.groupby(kinds, lambda each: each[0])]
+    return [n for _, n in groups], [kind for kind, _ in groups]
+
+
+def _total(x: np.ndarray) -> Any:
+    whole = x.size // _PIECE * _PIECE
+    parts = np.add.reduce(np.einsum("ij->i", x[:whole].reshape(-1, _PIECE)))  # NumPy adds up pairs of pairs
+    return parts + np.add.reduce(x[whole:]) if whole < x.size else parts
+
+
+def _rows(x: np.ndarray) -> np.ndarray:
+    count, length = x.shape
+    if length <= _PIECE:
+        return np.einsum("ij->i", x)
+    whole = length // _PIECE * _PIECE
+    sums: np.ndarray = np.add.reduce(np.einsum("ijk->ij", x[:, :whole].reshape(count, -1, _PIECE)), axis=1)
+    return sums + np.einsum("ij->i", x[:, whole:]) if whole < length else sums
+
+
+def _columns(x: np.ndarray) -> np.ndarray:
+    count, length = x.shape
+    if count <= 2 * _BLOCK:
+        sums: np.ndarray = np.add.reduce(x, axis=0)
+        return sums
+    whole = count // _BLOCK * _BLOCK
+    sums = _columns(np.add.reduce(x[:whole].reshape(-1, _BLOCK, length), axis=1))
+    return sums + np.add.reduce(x[whole:], axis=0) if whole < count else sums
+
+
+def _extreme(reduce: Reduce, axis: int, exact: Reduce, x: np.ndarray) -> Any:
+    """The largest or smallest; of zeros NumPy gives any, 0.0 or -0.0."""
+    found = reduce(x, axis)
+    are_unequal_zero = found.all() if found.ndim else found  # of one 0.1 us instead of 1
+    return found if are_unequal_zero or x.dtype.kind != "f" else exact(x)
