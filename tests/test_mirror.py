@@ -203,6 +203,7 @@ ROWS = {
     "veery/lax/_map": "transforms/test_control_flow",
     "veery/lax/_matrix": "numpy/test_linalg primitives/test_linalg_primitives",
     "veery/lax/_on_host": "dispatch/test_host_evaluation",
+    "veery/lax/_host_reductions": "dispatch/test_host_reductions",
     "veery/lax/_operands": "primitives/test_elementwise",
     "veery/lax/_operations": "transforms/test_control_flow numpy/test_linalg",
     "veery/lax/_parallel": "transforms/test_collectives",

@@ -26,17 +26,18 @@ import numpy as np
 
 from veery._core.host import INTEGRAL, NATIVE, processors
 from veery._core.jaxpr import JaxprEqn
+from veery.lax._reduce import largest, smallest
 
 Reduce = Callable[..., Any]
 
 _PIECE = 256  # elements of a row that are added up in turn, by several registers
 _BLOCK = 128  # rows
 _MOST = 1 << 22  # elements, divided by the processors: of more, compiled code uses several
-_FEW = 1 << 10  # elements, of which it does not matter how they lie
+_FEW = 64  # rows, of which it does not matter how short they are
 _SMALL = 1 << 13  # elements whose sums are quicker by NumPy, which adds up blocks of 128 of a row, too
 _ROWS, _COLUMNS = 32, 64  # elements of rows whose sums, and of rows with whose columns, little is lost by their number
 _LONG_ROWS = 512  # the same of rows whose largest are sought
-_EXTREMES = {"reduce_max": np.maximum, "reduce_min": np.minimum}
+_EXTREMES = {"reduce_max": (np.maximum, largest), "reduce_min": (np.minimum, smallest)}
 
 
 def reduction(eqn: JaxprEqn) -> Reduce | None:
@@ -51,13 +52,12 @@ def reduction(eqn: JaxprEqn) -> Reduce | None:
     is_sum = eqn.primitive.name == "reduce_sum"
     if len(lengths) > 2 or not any(reduced):
         return None
-    if len(lengths) == 2 and size > _FEW and last < (_COLUMNS if reduced[0] else _ROWS if is_sum else _LONG_ROWS):
+    if len(lengths) == 2 and lengths[0] > _FEW and last < (_COLUMNS if reduced[0] else _ROWS if is_sum else _LONG_ROWS):
         return None
     axis = 0 if reduced[0] else 1
     if not is_sum:
-        reference: Any = eqn.primitive.reference
-        exact = functools.partial(reference, axes=(axis,))
-        function: Reduce = functools.partial(_extreme, _EXTREMES[eqn.primitive.name].reduce, axis, exact)
+        ufunc, exact = _EXTREMES[eqn.primitive.name]
+        function: Reduce = functools.partial(_extreme, ufunc.reduce, axis, exact)
     elif dtype in INTEGRAL:
         function = functools.partial(np.add.reduce, axis=axis, dtype=dtype)
     elif size <= _SMALL and last == lengths[axis]:
@@ -105,4 +105,4 @@ def _extreme(reduce: Reduce, axis: int, exact: Reduce, x: np.ndarray) -> Any:
     """The largest or smallest; of zeros NumPy gives any, 0.0 or -0.0."""
     found = reduce(x, axis)
     are_unequal_zero = found.all() if found.ndim else found  # of one 0.1 us instead of 1
-    return found if are_unequal_zero or x.dtype.kind != "f" else exact(x)
+    return found if are_unequal_zero or x.dtype.kind != "f" else exact(x, axes=(axis,))

@@ -88,7 +88,7 @@ def _reduced(function: Callable[..., Any], start: float) -> Callable[..., np.nda
     return reduced
 
 
-_largest, _smallest = _reduced(np.max, -np.inf), _reduced(np.min, np.inf)
+largest, smallest = _reduced(np.max, -np.inf), _reduced(np.min, np.inf)
 
 
 reduce_sum_p = reduction(
@@ -172,7 +172,7 @@ reduce_max_p = reduction(
     ANY,
     checks=("nan",),
     cost=cost.per_operand,
-    host=host.arithmetic(integers=1, floats=1, of_floats=_largest),
+    host=host.arithmetic(integers=1, floats=1, of_floats=largest),
     jvp=(_reduce_extreme_jvp,),
     reference=lambda x, *, axes: np.asarray(np.max(x, axis=axes, initial=_computation.lowest(x.dtype))).astype(x.dtype),
 )
@@ -181,7 +181,7 @@ reduce_min_p = reduction(
     ANY,
     checks=("nan",),
     cost=cost.per_operand,
-    host=host.arithmetic(integers=1, floats=1, of_floats=_smallest),
+    host=host.arithmetic(integers=1, floats=1, of_floats=smallest),
     jvp=(_reduce_extreme_jvp,),
     reference=lambda x, *, axes: np.asarray(np.min(x, axis=axes, initial=_computation.highest(x.dtype))).astype(
         x.dtype
