@@ -104,5 +104,6 @@ def _columns(x: np.ndarray) -> np.ndarray:
 def _extreme(reduce: Reduce, axis: int, exact: Reduce, x: np.ndarray) -> Any:
     """The largest or smallest; of zeros NumPy gives any, 0.0 or -0.0."""
     found = reduce(x, axis)
-    are_unequal_zero = found.all() if found.ndim else found  # of one 0.1 us instead of 1
-    return found if are_unequal_zero or x.dtype.kind != "f" else exact(x, axes=(axis,))
+    if x.dtype.kind != "f" or (found.all() if found.ndim else found):  # of one 0.1 us instead of 1
+        return found
+    return exact(x, axes=(axis,))
