@@ -1,11 +1,12 @@
 """NumPy's functions that programs for the CPU call: sorting, and the references of primitives.
 
 They are plain data, so that a program that is found on disk calls them again. Those that neither change nor keep their
-arguments, and keep no results, say `reads_only`: they are given the program's own memory, and it takes theirs.
+arguments, keep no results and call no programs say `reads_only`: they are given the program's own memory.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -246,6 +247,10 @@ class HostReference:
     primitive: Any
     params: tuple[tuple[str, Any], ...]
 
+    @functools.cached_property
+    def _function(self) -> Callable[..., Any]:
+        return functools.partial(self.primitive.reference, **dict(self.params))
+
     @property
     def __name__(self) -> str:  # of the function, for messages
         return str(self.primitive.name)
@@ -255,7 +260,7 @@ class HostReference:
         return bool(self.primitive.name != "ffi_call")  # what a library does to its arguments is its own affair
 
     def __call__(self, *operands: np.ndarray) -> list[np.ndarray]:
-        out = self.primitive.reference(*operands, **dict(self.params))
+        out = self._function(*operands)
         return list(out) if self.primitive.multiple_results else [out]
 
 

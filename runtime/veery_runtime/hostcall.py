@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from veery_runtime import iree, workers
-from veery_runtime.buffer import Spec, put
+from veery_runtime.buffer import Spec
 from veery_runtime.device import Device
 from veery_runtime.errors import remember
 
@@ -69,17 +69,21 @@ class HostFunction:
         Raises:
           TypeError, ValueError: the results do not have the declared number, shapes or dtypes.
         """
-        if not self.reads_only:
-            arguments = [*map(np.array, arguments)]
-        with workers.nesting():
+        if self.reads_only:  # and calls no programs
             results = self.function(*arguments)
+        else:
+            with workers.nesting():
+                results = self.function(*map(np.array, arguments))
         if not self.outputs:
             return []
         if not isinstance(results, (tuple, list)):
             results = (results,)
         if len(results) != len(self.outputs):
             raise ValueError(f"{self._label()} returned {len(results)} arrays where {len(self.outputs)} were declared")
-        return [self._check(i, result, spec) for i, (result, spec) in enumerate(zip(results, self.outputs))]
+        return [
+            result if _is_as_declared(result, spec) else self._check(i, result, spec)
+            for i, (result, spec) in enumerate(zip(results, self.outputs))
+        ]
 
     def _check(self, index: int, result: Any, spec: Spec) -> np.ndarray[Any, Any]:
         array = np.asarray(result)
@@ -97,23 +101,28 @@ class HostFunction:
         return f"host function {getattr(self.function, '__name__', self.symbol)!r}"
 
 
-def _returned(refs: list[iree.VmRef]) -> Any:
-    return None if not refs else refs[0] if len(refs) == 1 else tuple(refs)
-
-
 def _called(function: HostFunction) -> Callable[..., Any]:
+    upload, outputs = function.device.upload, function.outputs
+
     def run(_: Any, *refs: iree.VmRef) -> Any:
         try:
             results = function.run([ref.deref(iree.HalBufferView) for ref in refs])
-            return _returned(
-                [
-                    # Copied: programs may not fill what is only shared with them.
-                    put(result, function.device)._ref
-                    for result in results
-                ]
-            )
+            if not results:
+                return None
+            # Copied: programs may not fill what is only shared with them.
+            made = [upload(_in_order(result), spec) for result, spec in zip(results, outputs)]
+            return made[0] if len(made) == 1 else tuple(made)
         except BaseException as error:
             # IREE turns this into text; the marker in it leads back to `error`.
             raise RuntimeError(remember(error)) from None
 
     return run
+
+
+def _is_as_declared(result: Any, spec: Spec) -> bool:
+    return type(result) is np.ndarray and result.dtype == spec.dtype and result.shape == spec.shape
+
+
+def _in_order(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array with its rows in sequence."""
+    return array if array.flags.c_contiguous else array.copy()
