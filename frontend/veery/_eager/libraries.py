@@ -66,9 +66,11 @@ _OTHERS = {
     "convert_element_type": 8,
 }
 
-# Those of complex numbers that NumPy does to the same bits in a tenth of the time.
-_VIEWS = ("reshape", "slice", "squeeze", "transpose")
+# What NumPy evaluates where little is beside it, and what costs nothing there.
 _REDUCTIONS = ("reduce_sum", "reduce_max", "reduce_min")
+_VIEWS = ("reshape", "slice", "squeeze", "transpose")
+
+# Those of complex numbers that NumPy does to the same bits in a tenth of the time.
 _QUICK: dict[str, Callable[..., Any]] = {"real": operator.attrgetter("real"), "imag": operator.attrgetter("imag")}
 
 # Those of floats that are computed in double precision and rounded: a sum of 5 numbers in 1.3 us for 3.7.
@@ -97,9 +99,9 @@ class LibraryProgram(HostProgram):
 
     def __init__(self, closed: ClosedJaxpr, calls: Calls):
         self._library = calls
-        calls = _calls_libraries(closed)
-        self._multiplies = not calls and _has_product(closed)  # and nothing else
-        self._reduces = not calls and not self._multiplies
+        # What it does if it calls no libraries: it multiplies matrices, or else it reduces.
+        self._multiplies = not _calls_libraries(closed) and _has_product(closed)
+        self._reduces = not _calls_libraries(closed) and not self._multiplies
         self._told: list[tuple[JaxprEqn, bool, int]] = []  # of each step, as in Line
         self.lines: Sequence[Line] = ()
         self.called: set[str] = set()
@@ -208,9 +210,8 @@ class LibraryProgram(HostProgram):
         lines = with_solutions(needed(lines, self.outputs), self.outputs, self.values)
         calls, others = (sum(line.time for line in lines if line.called is called) for called in (True, False))
         few = sum(not line.called for line in lines)
-        little, most = (_LITTLE, _FEW)
-        if self._multiplies or self._reduces:
-            little, most = _LITTLE_BESIDE, _BESIDE if self._multiplies else _FEW_BESIDE
+        most = _BESIDE if self._multiplies else _FEW_BESIDE if self._reduces else _FEW
+        little = _LITTLE_BESIDE if self._multiplies or self._reduces else _LITTLE
         if not any(line.called for line in lines) or others > max(little, _PART * calls) or few > most:
             raise NotExact
         used = {*self.outputs, *(i for line in lines for i in line.operands)}

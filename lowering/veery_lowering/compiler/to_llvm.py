@@ -1,8 +1,8 @@
 """From vectors to LLVM's dialect: the passes of IREE's own list, as text.
 
 That list begins with the passes that choose passes, which have been run (translating.py), and which load the dialects
-of all GPUs: 1,000 more operations, whose patterns the passes behind them collect and look through, of this program and
-of all that follow. Without them what is done with the dispatch of `x + 1` takes 7 instead of 10 ms.
+of all GPUs. The passes behind them look through the patterns of all that are loaded, of this program and of all that
+follow. Without them what is done with the dispatch of `x + 1` takes 7 instead of 10 ms.
 
 One of its passes has no name in texts, MLIR's expansion of arithmetic that LLVM does not have. What it makes of
 divisions that round down, by which positions in arrays are computed, is made here. Dispatches that have other such
@@ -18,12 +18,12 @@ from veery_lowering.mlir import ir, operations
 
 _C, _L = "iree-codegen-", "iree-llvmcpu-"
 _CLEAN = "canonicalize,cse"
-_FEW_BITS = ",".join(
+_FEW_BITS = " ".join(
     f"include-{name}=false" for name in ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu")
 )
 _TO_LOOPS = (
     f"iree-linalg-ext-to-loops,{_C}memrefcopy-to-linalg,convert-linalg-to-loops,iree-convert-bf16-arith-to-f32"
-    f",{_C}convert-unsupported-float-to-int-buffers{{include-bf16=true {_FEW_BITS.replace(',', ' ')}}},{_CLEAN}"
+    f",{_C}convert-unsupported-float-to-int-buffers{{include-bf16=true {_FEW_BITS}}},{_CLEAN}"
 )
 _TO_BLOCKS = (
     f"{_C}fold-tensor-extract-op,convert-complex-to-standard,{_C}math-transform"
