@@ -113,8 +113,8 @@ class Lowered:
         return steps.timed(self.with_options(cache=False).compile)
 
     def _steps(self) -> dict[str, str]:
-        known = self.emission.host_calls and is_static(self.largest_step)
-        return {"largest_step": str(self.largest_step)} if known else {}
+        is_known = self.largest_step is not None and is_static(self.largest_step)
+        return {"largest_step": str(self.largest_step)} if is_known else {}
 
     def compile(self) -> Program:
         """Compile the module.
@@ -183,7 +183,7 @@ def lower(
     emission = emit_module(closed_jaxpr, name, resolved.backend, donations, **choices)
     jaxpr = closed_jaxpr.jaxpr
     work, blocking = estimate_work(jaxpr), is_blocking(jaxpr)
-    largest = largest_step(jaxpr, emission.calling) if emission.host_calls else work
+    largest = largest_step(jaxpr, emission.calling) if emission.host_calls else None
     return Lowered(name, resolved, donations, work, largest, blocking, symbols, options, place_of(jaxpr), emission)
 
 

@@ -51,9 +51,6 @@ class Evaluated(Executable):
         for result, spec in zip(results, self.outputs, strict=True):
             if result.shape != spec.shape or result.dtype != spec.dtype:
                 raise TypeError(f"{self.name}: {spec.dtype.name}{spec.shape} became {result.dtype.name}{result.shape}")
-            if spec.small and spec.nbytes and result.flags.c_contiguous:
-                placed.append(Buffer(device.upload(result, spec), spec))  # as `put` does, which has to find the spec
-                continue
             copy = spec.small or any(np.may_share_memory(result, other) for other in taken)
             if not copy:
                 taken.append(result)

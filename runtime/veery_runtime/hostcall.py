@@ -80,13 +80,10 @@ class HostFunction:
             results = (results,)
         if len(results) != len(self.outputs):
             raise ValueError(f"{self._label()} returned {len(results)} arrays where {len(self.outputs)} were declared")
-        return [
-            result if _is_as_declared(result, spec) else self._check(i, result, spec)
-            for i, (result, spec) in enumerate(zip(results, self.outputs))
-        ]
+        return [self._check(i, result, spec) for i, (result, spec) in enumerate(zip(results, self.outputs))]
 
     def _check(self, index: int, result: Any, spec: Spec) -> np.ndarray[Any, Any]:
-        array = np.asarray(result)
+        array = np.asarray(result, order="C")
         if array.shape != spec.shape:
             raise ValueError(
                 f"{self._label()}: result {index} was declared with shape {spec.shape} but has shape {array.shape}"
@@ -110,19 +107,10 @@ def _called(function: HostFunction) -> Callable[..., Any]:
             if not results:
                 return None
             # Copied: programs may not fill what is only shared with them.
-            made = [upload(_in_order(result), spec) for result, spec in zip(results, outputs)]
+            made = [upload(result, spec) for result, spec in zip(results, outputs)]
             return made[0] if len(made) == 1 else tuple(made)
         except BaseException as error:
             # IREE turns this into text; the marker in it leads back to `error`.
             raise RuntimeError(remember(error)) from None
 
     return run
-
-
-def _is_as_declared(result: Any, spec: Spec) -> bool:
-    return type(result) is np.ndarray and result.dtype == spec.dtype and result.shape == spec.shape
-
-
-def _in_order(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array with its rows in sequence."""
-    return array if array.flags.c_contiguous else array.copy()

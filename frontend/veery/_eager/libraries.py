@@ -53,7 +53,10 @@ _FOLDED = 1 << 18  # of those that are computed once, of constants
 _TERMS = 16  # of a product of matrices in a nanosecond
 _TERMS_ALONE = 64  # the same of one that is the program
 _LITTLE_BESIDE, _BESIDE = 1 << 12, 2  # the same of moves beside products, of programs that call nothing else
-_FEW_BESIDE = 4  # other operations, small ones, beside sums and extremes
+_FEW_BESIDE, _MANY_BESIDE = (
+    4,
+    16,
+)  # other operations, small ones, beside sums and extremes; and before some are left out
 _REDUCED_IN = 16  # bytes that these take in a nanosecond
 _ASIDE = 8  # so much more work counts: products of 0.6 ms leave the caller's thread, as compiled ones do
 _WIDE = 64  # the weight of an elementary function, computed in float64, of subnormal numbers as they are
@@ -196,13 +199,19 @@ class LibraryProgram(HostProgram):
             called, time = True, (eqn.outvars[0].aval.size * _terms(eqn) + elements) // _TERMS_ALONE
         elif self._reduces and eqn.primitive.name in _REDUCTIONS:
             called, time = True, eqn.invars[0].aval.size * eqn.invars[0].aval.dtype.itemsize // _REDUCED_IN
-        elif self._multiplies and (eqn.primitive.name == "reshape" or _turns(eqn)):
-            time = 0
-        elif self._reduces and eqn.primitive.name in _VIEWS:
+        elif self._is_view(eqn):
             time = 0
         if called:
             self.called.add(eqn.primitive.name)
         self._told.append((eqn, called, time))
+        # Most programs that reduce something are large ones, of which 900 operations would be looked at for 17 ms.
+        if self._reduces and sum(not called for _, called, _ in self._told) > _MANY_BESIDE:
+            raise NotExact
+
+    def _is_view(self, eqn: JaxprEqn) -> bool:
+        if self._multiplies:
+            return eqn.primitive.name == "reshape" or _turns(eqn)
+        return self._reduces and eqn.primitive.name in _VIEWS
 
     def _finish(self, arguments: int) -> None:
         """Leave out what is not needed, and refuse what is not worth it."""
@@ -210,13 +219,14 @@ class LibraryProgram(HostProgram):
         lines = with_solutions(needed(lines, self.outputs), self.outputs, self.values)
         calls, others = (sum(line.time for line in lines if line.called is called) for called in (True, False))
         few = sum(not line.called for line in lines)
+        calls_nothing = self._multiplies or self._reduces
         most = _BESIDE if self._multiplies else _FEW_BESIDE if self._reduces else _FEW
-        little = _LITTLE_BESIDE if self._multiplies or self._reduces else _LITTLE
+        little = _LITTLE_BESIDE if calls_nothing else _LITTLE
         if not any(line.called for line in lines) or others > max(little, _PART * calls) or few > most:
             raise NotExact
         used = {*self.outputs, *(i for line in lines for i in line.operands)}
         self.constants = [x for i, x in enumerate(self.values) if x is not None and i in used]
-        self.lines, self.work = lines, (calls + others) * (_ASIDE if self._multiplies or self._reduces else 1)
+        self.lines, self.work = lines, (calls + others) * (_ASIDE if calls_nothing else 1)
         self._written = self._write(lines, arguments)
 
     def _check_contraction(self, eqn: JaxprEqn, operands: list[int]) -> None:
