@@ -29,8 +29,9 @@ from veery._core.mesh import AbstractMesh
 from veery._core.primitive import Primitive
 from veery._core.trace import eval_trace, set_current_trace
 from veery._core.transfers import guard
-from veery._eager import HostExecutable, host_program
+from veery._eager import HostExecutable
 from veery._eager.libraries import library_program
+from veery._eager.small import host_executable
 from veery._eager.special_values import check_special as check_special
 from veery._transforms import key_reuse
 from veery._transforms.dce import dce, side_effects
@@ -679,9 +680,9 @@ def _host_executable(closed: ClosedJaxpr, name: str, device: Any, how: How) -> H
         return None
     known = closed.derived.on_host
     if device not in known:
-        program = host_program(closed)
         compile = lambda: _executable(closed, name, device, how)
-        known[device] = program and HostExecutable(program, device, runtime().put, compile)
+        queued = lambda program: load(lowering().host.evaluated(program, closed, name, ()), device)
+        known[device] = host_executable(closed, lowering().host.CALLS, device, runtime().put, compile, queued)
     found: HostExecutable | None = known[device]
     return found
 

@@ -14,7 +14,7 @@ import veery
 import veery.numpy as jnp
 from veery import lax
 from veery._dispatch import lowering
-from veery._eager import libraries
+from veery._eager import operations
 from veery._eager.libraries import LibraryProgram, library_program
 from veery.lax import _openblas
 from veery.lax._reference import silently
@@ -307,17 +307,17 @@ def test_subnormal_numbers() -> None:
     assert (tiny * 2 > 0).all()
 
 
-@pytest.mark.parametrize("name", [*libraries._IN_DOUBLE, *libraries._REDUCED])
+@pytest.mark.parametrize("name", [*operations._IN_DOUBLE, *operations._REDUCED])
 def test_fewer_calls_give_what_references_give(name: str, x64: Any) -> None:
     numbers = [0.0, -0.0, 1.0, -0.5, 0.25, 1e-30, 3e38, -90.0, 500.0, np.inf, -np.inf, np.nan]
     for dtype in ("float16", "float32", "float64"):
         with np.errstate(over="ignore"):
             x = np.array([numbers, numbers[::-1]]).astype(dtype)
-        for axes in ((0,), (1,), (0, 1)) if name in libraries._REDUCED else ((),):
+        for axes in ((0,), (1,), (0, 1)) if name in operations._REDUCED else ((),):
             fun = functools.partial(getattr(lax, name), **({"axes": axes} if axes else {}))
             (eqn,) = veery.make_jaxpr(fun)(x).jaxpr.eqns
             assert eqn.primitive.name == name
-            found = silently(libraries._rounded(eqn), x)
+            found = silently(operations._rounded(eqn), x)
             expected = eqn.primitive.reference(x, **eqn.params)
             assert found.dtype == dtype and type(found) is np.ndarray
             np.testing.assert_array_equal(found, expected)

@@ -187,24 +187,29 @@ def host_program(closed: ClosedJaxpr) -> HostProgram | None:
 
 
 class HostExecutable:
-    """Stands for a compiled program on a CPU device, which it compiles if need be.
+    """Stands for a program on a CPU device that NumPy evaluates in the caller's thread.
 
     Args:
         program: what is evaluated.
         device: on which the results are.
         put: from an array and a device to a buffer.
-        compile: makes the executable of the compiled program.
+        otherwise: makes the executable for calls whose arguments are still being computed.
+        exact: whether that one gives the same bits faster, so that it is used in the end; it is for those calls alone
+            else.
 
     Attributes:
-        queue: "NumPy", until it is compiled; then as of an executable of the runtime.
+        queue: "NumPy", while it is evaluated; then as of an executable of the runtime.
     """
 
-    def __init__(self, program: HostProgram, device: Any, put: Callable[..., Any], compile: Callable[[], Any]):
+    def __init__(
+        self, program: HostProgram, device: Any, put: Callable[..., Any], otherwise: Callable[[], Any], exact: bool
+    ):
         self._program = program
         self.device = device
         self.queue = "NumPy"
         self._put = put
-        self._compile = compile
+        self._otherwise = functools.cache(otherwise)
+        self._exact = exact
         self._seconds = 0.0
         self._run = self._evaluate
 
@@ -220,18 +225,20 @@ class HostExecutable:
         for buffer in buffers:
             value = buffer.numpy_if_ready()
             if value is None:
-                return self._switch(buffers)
+                return self._leave(buffers)
             arguments.append(value)
-        if self._seconds > MOST_SECONDS:
-            return self._switch(buffers)
+        if self._exact and self._seconds > MOST_SECONDS:
+            return self._leave(buffers)
         device = self.device
         results = [self._put(x, device) for x in self._program(arguments)]
         self._seconds += time.perf_counter() - begin
         return results
 
-    def _switch(self, buffers: Sequence[Any]) -> list[Any]:
-        """Compile the program, to be used from now on."""
-        executable = self._compile()
-        self.queue = executable.queue
-        self._run = executable.call
-        return self._run(buffers)
+    def _leave(self, buffers: Sequence[Any]) -> list[Any]:
+        """A call by the other executable, which has all calls from now on if bits are the same."""
+        executable = self._otherwise()
+        if self._exact:
+            self.queue = executable.queue
+            self._run = executable.call
+        results: list[Any] = executable.call(buffers)
+        return results

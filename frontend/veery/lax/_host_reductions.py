@@ -5,13 +5,13 @@ Measured on two cores with AVX-512, compiled, by these, and JAX 0.10.2, in us of
 | | compiled | here | JAX | | compiled | here | JAX |
 |---|---|---|---|---|---|---|---|
 | sum of 256x100 | 6 | 4 | 63 | sum of 2000x1000 | 486 | 300 | 339 |
-| of its columns | 7 | 6 | 40 | of its columns | 426 | 340 | 354 |
+| of its columns | 7 | 5 | 40 | of its columns | 426 | 310 | 354 |
 | of its rows | 6 | 3 | 59 | of its rows | 389 | 320 | 349 |
 | largest of 256x100 | 6 | 2 | 53 | largest of 2000x1000 | 427 | 340 | 354 |
 | of its columns | 10 | 8 | 38 | of its columns | 555 | 340 | 347 |
 
-Rows are added up in pieces by `einsum`, which has several registers, and columns in blocks of rows, so that no number
-is added to more than some hundred others in turn.
+Rows are added up in pieces by `einsum`, which has several registers, and columns in blocks of rows by BLAS, so that no
+number is added to more than some hundred others in turn.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import numpy as np
 
 from veery._core.host import INTEGRAL, NATIVE, processors
 from veery._core.jaxpr import JaxprEqn
+from veery.lax._openblas import OF_NUMPY
 from veery.lax._reduce import largest, smallest
 
 Reduce = Callable[..., Any]
@@ -102,13 +103,16 @@ def _pieces(length: int) -> int | None:
 
 
 def _columns(x: np.ndarray) -> np.ndarray:
+    """By products with ones, which BLAS has in a third of the time: 1000x64 in 5 us instead of 24."""
     count, length = x.shape
-    if count <= 2 * _BLOCK:
-        sums: np.ndarray = np.add.reduce(x, axis=0)
-        return sums
-    whole = count // _BLOCK * _BLOCK
-    sums = _columns(np.add.reduce(x[:whole].reshape(-1, _BLOCK, length), axis=1))
-    return sums + np.add.reduce(x[whole:], axis=0) if whole < count else sums
+    whole = count if count <= 2 * _BLOCK else count // _BLOCK * _BLOCK
+    blocks = 1 if whole == count else whole // _BLOCK
+    ones = np.ones(max(whole // blocks, count - whole), x.dtype)
+    with OF_NUMPY:
+        sums: np.ndarray = np.matmul(ones[: whole // blocks], x[:whole].reshape(blocks, -1, length))
+        rest = np.matmul(ones[: count - whole], x[whole:]) if whole < count else 0
+    sums = sums[0] if blocks == 1 else np.add.reduce(sums, axis=0) if blocks <= 2 * _BLOCK else _columns(sums)
+    return sums + rest if whole < count else sums
 
 
 def _extreme(reduce: Reduce, axis: int, exact: Reduce, x: np.ndarray) -> Any:

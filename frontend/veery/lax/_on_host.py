@@ -154,6 +154,31 @@ def _windows(starts: Sequence[np.ndarray], sizes: Shape) -> tuple[np.ndarray, ..
     )
 
 
+_TERMS_AT_MOST = 64  # of an element of a sliding product
+
+
+def convolution(eqn: JaxprEqn) -> Callable[..., np.ndarray] | None:
+    """A vector's products with a short one at all offsets, in double precision; None for other convolutions."""
+    params, result = eqn.params, eqn.outvars[0].aval
+    shapes = [v.aval.shape for v in (*eqn.invars, *eqn.outvars)]
+    ones = *params["window_strides"], *params["lhs_dilation"], *params["rhs_dilation"]
+    plain = all(len(shape) == 3 and math.prod(shape) == max(shape) for shape in shapes) and set(ones) == {1}
+    if not plain or result.dtype.char not in "fd" or not 0 < eqn.invars[1].aval.size <= _TERMS_AT_MOST:
+        return None
+    ((before, after),) = params["padding"]
+    length = eqn.invars[0].aval.size
+    if min(before, after) < 0 or not result.size:
+        return None
+
+    def convolved(x: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+        padded = np.zeros(before + length + after)
+        padded[before : before + length] = x.reshape(-1)
+        sums = np.correlate(padded, kernel.reshape(-1).astype(np.float64), "valid")
+        return sums.astype(result.dtype).reshape(result.shape)
+
+    return convolved
+
+
 # Products of so many terms are left to NumPy, whose OpenBLAS takes one thread for them. Its threads wait for each other
 # in loops (see veery.lax._openblas), so that others are divided among threads of our own.
 _ALONE = 1 << 18

@@ -355,7 +355,9 @@ def cbrt(x: Expr) -> Expr:
         cube = t * t * t
         t = t - t * ((cube - scaled) / (cube + cube + scaled))
     t = t * where(small, x.constant(1 / step), where(big, x.constant(step), 1.0))
-    return where(x.equals(0.0) | a.equals(_INF) | is_nan(x), x, copy_sign(t, x))
+    # LLVM asks whether bits are those of zero, infinity or NaN: of subnormal numbers the root would be NaN.
+    t = where(a < float(np.finfo(x.dtype).smallest_normal), 0.0, t)
+    return where(a.equals(_INF) | is_nan(x), x, copy_sign(t, x))
 
 
 def rsqrt(x: Expr) -> Expr:
