@@ -513,7 +513,7 @@ def execute(closed: ClosedJaxpr, name: str, args: Sequence[Any], how: How = _ANY
 def run(closed: ClosedJaxpr, name: str, arrays: list[ArrayImpl], how: How = _ANYHOW) -> Run:
     """Run a jaxpr without consts and without float0: every program of one device is called here first.
 
-    NumPy evaluates what it can with the same bits, but for functions that a user had compiled. Results are verified
+    NumPy evaluates what is small, but for functions that a user had compiled. Results are verified
     where `veery_verify` asks for it, and looked through for NaN and infinity where the settings do.
 
     Raises:

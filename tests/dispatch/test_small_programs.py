@@ -22,6 +22,8 @@ from veery._eager.small import SmallProgram, small_program
 R = np.random.default_rng(11)
 X = R.normal(size=60).astype(np.float32)
 MATRIX = R.normal(size=(12, 7)).astype(np.float32)
+# Whose results are differences near their zeros, or sums of many terms.
+INACCURATE = ("cumlogsumexp", "digamma", "igamma", "lgamma")
 DTYPES = ("int32", "uint8", "float16", "bfloat16", "float32", "float64", "complex64")
 
 
@@ -83,7 +85,7 @@ def test_operations_are_those_of_compiled_programs(name: str) -> None:
         if (out.dtype, out.shape) != (compiled.dtype, compiled.shape):
             wrong.append(f"{title}: {out.dtype}{out.shape}, compiled {compiled.dtype}{compiled.shape}")
             continue
-        far = far_apart(out, compiled, 8)
+        far = far_apart(out, compiled, 4096 if any(name in title for name in INACCURATE) else 8)
         if title.startswith("special"):
             far &= ~np.logical_or.reduce([is_subnormal(x) for x in (*operands, compiled)])
         if title == "special pow":  # whose subnormal results lose their sign when they are flushed
@@ -173,7 +175,7 @@ LEFT_TO_THE_COMPILER: dict[str, Callable[..., Any]] = {
     "normal numbers, which are JAX's": lambda x: veery.random.normal(veery.random.key(0), (5,)),
     "an effect": lambda x: veery.debug.print("{}", x[0]) or jnp.sin(x),
     "a function of the user's": lambda x: veery.pure_callback(np.sin, x, x) + jnp.exp(x),
-    "a function that is not on the list": veery.scipy.special.digamma,
+    "a function that is not on the list": veery.scipy.special.i1e,
 }
 
 
@@ -203,6 +205,17 @@ def test_subnormal_numbers_are_zeros_as_in_compiled_programs() -> None:
         compiled = veery.jit(getattr(jnp, name))(x)
         np.testing.assert_allclose(out, compiled, rtol=1e-6, err_msg=name)
     assert found["log"][0] == -np.inf and not found["tanh"][:2].any()
+
+
+def test_products_of_complex_numbers_round_once() -> None:
+    x = jnp.asarray([0.1, -0.3, 1e18], jnp.float32)
+    z = x + 1j * x
+    with nothing_compiled():
+        found = [z * z, jnp.square(z), z**2]
+    for out in found:
+        np.testing.assert_array_equal(out.real, 0.0)
+        np.testing.assert_array_equal(out.imag, 2 * np.asarray(x) ** 2)
+    assert program_of(lambda z: z * z, np.ones(3, np.complex128)) is None
 
 
 def test_bits_are_the_same_whether_arguments_are_there_or_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,7 +182,7 @@ OPTIONS: dict[str, Option] = {
         True,
         _boolean,
         True,
-        "Small eager programs that NumPy computes to the same bits, and calls of libraries, are not compiled.",
+        "Small eager programs, and those that are calls of libraries, are evaluated by NumPy instead of compiled.",
     ),
     "veery_compiler_isolation": Option(
         "always",

@@ -1,9 +1,9 @@
 """How NumPy evaluates operations with the bits of compiled programs: rules for the field `host` of primitives.
 
 A rule takes an equation, and the values of those of its operands that are constants, and gives a `Step`, or None where
-the equation has to be compiled. A primitive without a rule is always compiled: sums and products of floats (their order
-differs), transcendental functions. So are arithmetic in 16 bits and of complex numbers. Of small matrices programs that
-are compiled have kernels where NumPy calls LAPACK: those bits may differ. See `veery._eager`.
+the bits may differ: of sums and products of floats (their order does), transcendental functions, arithmetic in 16 bits
+and of complex numbers. Of small matrices programs that are compiled have kernels where NumPy calls LAPACK: those bits
+may differ. See `veery._eager`, and `veery._eager.operations` for what is evaluated although it has no rule.
 """
 
 from __future__ import annotations
