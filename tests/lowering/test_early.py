@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import platform
 from typing import Any
 
 import numpy as np
 import pytest
+from support.dialects import loaded
 
 import veery
 from veery import numpy as jnp
 from veery_lowering.compiler import early, isolation, sessions
 from veery_lowering.compiler.managers import Managers
-from veery_lowering.mlir import ctypes_dl, ir
+from veery_lowering.mlir import ir
 from veery_lowering.targets import Traits, resolve
 from veery_lowering.targets.target import SYNCHRONOUS
 
@@ -183,11 +183,9 @@ def test_all_dialects_are_there_from_the_first_pass_on(monkeypatch: pytest.Monke
 
     def run(self: Managers, module: ir.Module, passes: str, verifies: bool) -> bool:
         done = original(self, module, passes, verifies)
-        pointer = ctypes_dl.PyCapsule_GetPointer(self._context._CAPIPtr, ctypes_dl.MLIR_PYTHON_CAPSULE_CONTEXT)
-        counts.setdefault(id(self), []).append(count(ctypes.c_void_p(pointer)))
+        counts.setdefault(id(self), []).append(loaded(self._context))
         return done
 
-    count = ctypes_dl._dylib.mlirContextGetNumLoadedDialects
     original = Managers.run
     monkeypatch.setattr(Managers, "run", run)
     monkeypatch.setattr(sessions, "_idle", {})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import platform
 from typing import Any
 
@@ -11,11 +10,12 @@ import pytest
 from lowering.test_machine_code import in_this_process
 from lowering.test_short import some
 from lowering.test_translating import PROGRAMS, without_names
+from support.dialects import loaded
 
 import veery
 from veery import lax, numpy as jnp
 from veery_lowering.compiler import isolation, sessions, short, to_llvm, translating
-from veery_lowering.mlir import ctypes_dl
+from veery_lowering.mlir import ir, operations
 
 pytestmark = pytest.mark.skipif(
     (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="there it is that machine's alone"
@@ -42,6 +42,12 @@ ARITHMETIC: dict[str, tuple[Any, tuple[Any, ...], bool]] = {
     "words": (lambda x: veery.random.bits(veery.random.key(x[0]), (33,)), (operand(np.uint32, 3),), False),
     "positions": (lambda x: (x.T + 1, jnp.cumsum(x, axis=0), jnp.pad(x.T, 1)), (some(256, 100),), False),
     "matrices by blocks": (lambda x: jnp.linalg.slogdet(x @ x.mT + 1)[1], (some(3, 8, 8),), False),
+    "masks": (lambda x: (jnp.where(lax.optimization_barrier(x > 4)[::-1], x, 2), (x > 3).any()), (some(35),), False),
+    "complex numbers": (lambda x: (x * (1 + 2j) / 3, jnp.exp(x * 1j), (x * 1j).sum()), (some(35),), False),
+    "integers of 4 bits": (
+        lambda x: (lax.optimization_barrier(x.astype(jnp.int4) * jnp.int4(2)).T[::-1].astype(int), x.astype(jnp.uint2)),
+        (operand(np.int32, 5, 7),), False,
+    ),
     "bfloat16": (lambda x: (x * x + 1, x.sum()), (jnp.asarray(operand(np.float32, 35), jnp.bfloat16),), True),
     "floats of 8 bits": (lambda x: x.astype(np.float32) * 2, (jnp.ones(35, jnp.float8_e4m3fn),), True),
 }  # fmt: skip
@@ -96,20 +102,12 @@ def test_divisions_that_round_down_are_made_here(monkeypatch: pytest.MonkeyPatch
 
 def test_no_dialect_is_loaded_by_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """While one is, no other thread may be at work in the context."""
-
-    class Context(ctypes.Structure):
-        _fields_ = (("pointer", ctypes.c_void_p),)
-
-    count = ctypes_dl._dylib.mlirContextGetNumLoadedDialects
-    count.argtypes, count.restype = [Context], ctypes.c_ssize_t
-    name = (ctypes_dl.MLIR_CAPSULE_PREFIX + "ir.Context._CAPIPtr").encode()
     found: list[tuple[int, int]] = []
 
     def noted(module: Any, run: Any, threads: bool) -> bool:
-        here = Context(ctypes_dl.PyCapsule_GetPointer(module.context._CAPIPtr, name))
-        before = count(here)
+        before = loaded(module.context)
         done = translating.translate(module, run, False)  # what fails here crashes with threads
-        found.append((before, count(here)))
+        found.append((before, loaded(module.context)))
         return done
 
     monkeypatch.setattr(isolation, "run_pipeline", in_this_process)
@@ -119,3 +117,16 @@ def test_no_dialect_is_loaded_by_threads(monkeypatch: pytest.MonkeyPatch) -> Non
     for fun, operands in (*PROGRAMS.values(), (lambda x: lax.cumsum(x), (some(9, 7),))):
         veery.jit(lambda *xs, fun=fun: fun(*xs)).lower(*operands).compile()
     assert found and all(before == after for before, after in found)
+
+
+@pytest.mark.parametrize(
+    ("element", "narrow"),
+    [
+        *(("i1", True), ("i4", True), ("f4E2M1FN", True), ("index", True)),  # as its size is not looked up
+        *(("i8", False), ("i64", False), ("f16", False), ("bf16", False), ("f64", False), ("complex<f32>", False)),
+    ],
+)
+def test_memory_of_less_than_bytes_is_seen(element: str, narrow: bool) -> None:
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.parse(f"func.func @f() {{ %0 = memref.alloca() : memref<4x{element}>\n return }}")
+        assert any(map(to_llvm._is_narrow, operations(module.operation))) is narrow

@@ -60,7 +60,7 @@ _NOT_PLAIN = (
 _CLEAN = "iree-flow-canonicalize,cse"
 _G, _D, _F = "iree-global-opt-", "iree-dispatch-creation-", "iree-flow-"
 _INTEGERS = "iree-util-optimize-int-arithmetic"
-_OPTIMIZE_PLAIN = ",".join([
+_WITH_INTEGERS = ",".join([
     f"util.func({_G}warn-on-uninitialized-values,iree-util-strip-debug-ops,{_INTEGERS},iree-flow-canonicalize"
     f",{_G}remove-zero-extent-tensors,{_G}detach-elementwise-from-named-ops,simplify-depthwise-conv)",
     f"{_G}erase-unused-linalg-operands,{_G}expand-tensor-shapes",
@@ -74,6 +74,9 @@ _OPTIMIZE_PLAIN = ",".join([
     _HOIST,
     f"util.func({_CLEAN},{_G}raise-special-ops)",
 ])  # fmt: skip
+# Where all sizes are known there is nothing for what simplifies their arithmetic, 2.5 ms of a hundred operations: it
+# changed none of 161 programs.
+_OPTIMIZE_PLAIN = _WITH_INTEGERS.replace(f",{_INTEGERS},{_CLEAN}", "").replace(f",{_INTEGERS}", "")
 _OUTLINE = ",".join([
     "iree-verify-input-legality,iree-util-verify-initialization-order,iree-util-attribute-call-graph",
     f"util.func({_F}initialize-empty-tensors,{_F}capture-dynamic-dims,{_CLEAN})",
@@ -81,7 +84,8 @@ _OUTLINE = ",".join([
     f"flow.executable(iree-util-strip-debug-ops),util.func({_F}canonicalize),{_F}deduplicate-executables",
     f"util.func({_F}inject-tensor-tracing,{_F}cleanup-tensor-shapes),{_F}outline-constants",
 ])  # fmt: skip
-_CLEAN_PLAIN = f"util.func({_INTEGERS},{_CLEAN}),symbol-dce"
+_CLEAN_WITH_INTEGERS = f"util.func({_INTEGERS},{_CLEAN}),symbol-dce"
+_CLEAN_PLAIN = f"util.func({_CLEAN}),symbol-dce"
 
 
 def form_dispatches(module: ir.Module, run: RunPasses, device: str, flags: Sequence[str]) -> bool:
@@ -102,20 +106,28 @@ def form_dispatches(module: ir.Module, run: RunPasses, device: str, flags: Seque
     model = "sync" if SYNCHRONOUS in flags else "coarse-fences"
     module.operation.attributes["hal.device.targets"] = ir.Attribute.parse(f"[{device}]")
     first, abi = (_INPUT_PLAIN, _ABI_PLAIN) if _is_plain_input(module) else (_INPUT, _ABI)
+    simple = _OPTIMIZE_PLAIN, _CLEAN_PLAIN
+    optimize, clean = simple if _has_sizes(module) else (_WITH_INTEGERS, _CLEAN_WITH_INTEGERS)
     if not run(f"{first},{abi.format(model=model)},{_TARGETS}"):
         return False
-    if not run(_OPTIMIZE_PLAIN if _is_plain(module) else _OPTIMIZE):
+    if not run(optimize if _is_plain(module) else _OPTIMIZE):
         return False
     if not dispatches.create_dispatches(module, run, flags):
         return False
     dispatches.refuse_sums_of_nothing(module)
     if _is_plain(module):
-        outlined = run(_OUTLINE) and run(_CLEAN_PLAIN if _is_plain(module) else _FLOW)
+        outlined = run(_OUTLINE) and run(clean if _is_plain(module) else _FLOW)
     else:
         outlined = run(_FLOW)
     if outlined:
         part_sources(module)
     return outlined
+
+
+def _has_sizes(module: ir.Module) -> bool:
+    """Whether all sizes of what functions of StableHLO take and give are known."""
+    types = [str(op.attributes["function_type"]) for op in module.body.operations if op.operation.name == "func.func"]
+    return not any("?" in text for text in types)
 
 
 def _is_plain(module: ir.Module) -> bool:
