@@ -1,10 +1,16 @@
 """Eager programs of a few operations on small arrays: NumPy evaluates them, so that nothing is compiled for them.
 
 A script that computes something of a hundred numbers, or somebody at a prompt, would wait for a compilation at each new
-function and shape, 50 to 90 ms; here a program takes 2 to 5 us and 1 to 2 more for each operation. What programs of
-JAX's cost that are compiled is no less: the variance of 50 numbers takes 11 us there, 20 here, and 14 compiled. Bits
-may differ from those of compiled programs, but never from one call to the next: functions that a user has compiled are
-compiled, always, and what is evaluated is never compiled later, whoever waits for what (see veery._eager.operations).
+function and shape, 50 to 90 ms. Here a program takes 2 to 5 us, and 1 to 2 for each operation. Later calls of compiled
+ones are faster, but JAX's are not by much: in us, of 50 numbers,
+
+| | compiled | here | JAX | | compiled | here | JAX |
+|---|---|---|---|---|---|---|---|
+| exp | 5.5 | 6.9 | 5.2 | softmax | 6 | 14 | 40 |
+| variance | 14 | 18 | 11 | histogram | 13 | 57 | 1160 |
+
+Bits may differ from those of compiled programs, but never from one call to the next: functions that a user has compiled
+are compiled, always, and what is evaluated is never compiled later, whoever waits for what.
 """
 
 from __future__ import annotations
@@ -23,7 +29,7 @@ from veery._eager.written import Calls, WrittenProgram
 from veery._transforms.dce import dce
 
 _MOST_NANOSECONDS = 1 << 15  # beside what each operation takes, however small it is
-_MOST_OPERATIONS, _MOST_LOOKED_AT = 48, 96
+_MOST_OPERATIONS, _MOST_LOOKED_AT = 48, 96  # as many as a histogram has; and before some are left out
 # In its own precision NumPy's products of complex numbers are rounded twice, or once, as the processor likes: the real
 # part of (x + x j) ** 2 is not 0.
 _MULTIPLYING = frozenset(("div", "integer_pow", "mul", "square"))
