@@ -28,7 +28,7 @@ _WEIGHTS = {
     **dict.fromkeys(("acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "cosh", "erf", "sinh", "tan"), 16),
     **dict.fromkeys(("atan2", "conv_general_dilated", "pow", "reduce_precision", "rem", "scatter_add"), 32),
     **dict.fromkeys(("bessel_i0e", "cumlogsumexp", "digamma", "erfc", "lgamma"), 64),
-    **dict.fromkeys(("igamma", "igammac", "reduce_window_max", "reduce_window_min", "reduce_window_sum"), 128),
+    **dict.fromkeys(("reduce_window_max", "reduce_window_min", "reduce_window_sum"), 128),
     "convert_element_type": 8,
 }
 
