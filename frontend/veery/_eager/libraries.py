@@ -103,7 +103,8 @@ class LibraryProgram(WrittenProgram):
             return True, (eqn.outvars[0].aval.size * terms_of(eqn) + elements) // _TERMS_ALONE
         if self._reduces and name in REDUCTIONS:
             return True, eqn.invars[0].aval.size * eqn.invars[0].aval.dtype.itemsize // _REDUCED_IN
-        return calls_library(eqn.primitive.host), 0 if self._is_view(eqn) else step.weight * largest(eqn)
+        called, time = super()._time(eqn, step)
+        return called, 0 if self._is_view(eqn) else time
 
     def _count(self, eqn: JaxprEqn, step: Step) -> None:
         super()._count(eqn, step)

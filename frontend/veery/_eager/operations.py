@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes
-from veery._core.host import NATIVE, Mode, Step, dtype_of, maximum, minimum, reference
+from veery._core.host import NATIVE, Mode, Step, dtype_of, reference
 from veery._core.jaxpr import JaxprEqn
 from veery.lax import _host_reductions, _on_host
 
@@ -41,12 +40,6 @@ _IN_DOUBLE = {
     **{name: getattr(np, name) for name in ("exp", "exp2", "log", "log1p", "expm1", "sin", "cos", "tan", "sqrt")},
     **{name: getattr(np, name) for name in ("tanh", "sinh", "cosh", "cbrt")},
     **{f"a{name}": getattr(np, f"arc{name}") for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
-}
-# Of float16 and bfloat16: references do not tell 0.0 from -0.0.
-_OF_HALVES: dict[str, Callable[..., Any]] = {
-    "max": maximum,
-    "min": minimum,
-    "sign": lambda x: np.where(x == 0, x, np.sign(x)),
 }
 # Those whose references are slow; each gives None for equations that it does not evaluate.
 _MADE: dict[str, Callable[[JaxprEqn], Callable[..., Any] | None]] = {
@@ -75,8 +68,6 @@ def reduction(eqn: JaxprEqn) -> Step | None:
 def _rounded(eqn: JaxprEqn) -> Callable[..., Any]:
     """A primitive's reference with results of the declared dtype; of real floats the same by fewer calls."""
     dtype, name = dtype_of(eqn.outvars[0].aval), eqn.primitive.name
-    if name in _OF_HALVES and dtypes.issubdtype(dtype, np.floating):
-        return _OF_HALVES[name]
     if dtype is not None and dtype.kind == "f":
         if name in _REDUCED:
             reduce, axes = _REDUCED[name].reduce, tuple(eqn.params["axes"])

@@ -323,7 +323,7 @@ def nonzero(x: Any) -> Any:
 # What NumPy evaluates with the bits of compiled programs (see veery._core.host).
 
 
-def _sign_of_floats(x: np.ndarray) -> np.ndarray:
+def _real_sign(x: np.ndarray) -> np.ndarray:
     return np.where(x == 0, x, np.sign(x))
 
 
@@ -364,9 +364,14 @@ def _abs_jvp(t: Any, out: Any, x: Any) -> Any:
     return select(ge(x, 0), t, neg(t))
 
 
+def _extreme_reference(ufunc: Any, of_floats: Any) -> Any:
+    """That of NumPy, which gives any of 0.0 and -0.0, but for floats."""
+    return lambda x, y: (of_floats if dtypes.issubdtype(x.dtype, np.floating) else ufunc)(x, y)
+
+
 def _sign_reference(x: np.ndarray) -> np.ndarray:
     if x.dtype.kind != "c":
-        return np.sign(x)
+        return _real_sign(x)
     return np.where(x == 0, x, x / np.where(x == 0, 1, np.abs(x)))
 
 
@@ -382,7 +387,7 @@ neg_p = unary(
 sign_p = unary(
     "sign",
     NUMERIC,
-    host=host.arithmetic(integers=1, floats=8, of_floats=_sign_of_floats),
+    host=host.arithmetic(integers=1, floats=8, of_floats=_real_sign),
     jvp=NONDIFFERENTIABLE,
     reference=quiet(_sign_reference),
 )
@@ -517,12 +522,12 @@ rem_p = binary(
 )  # fmt: skip
 max_p = binary(
     "max", _ANY, checks=("nan",), host=host.arithmetic(np.maximum, integers=1, floats=1, of_floats=host.maximum),
-    reference=quiet(np.maximum),
+    reference=quiet(_extreme_reference(np.maximum, host.maximum)),
     jvp=(lambda t, out, x, y: mul(t, _share(x, out, y)), lambda t, out, x, y: mul(t, _share(y, out, x))),
 )  # fmt: skip
 min_p = binary(
     "min", _ANY, checks=("nan",), host=host.arithmetic(np.minimum, integers=1, floats=1, of_floats=host.minimum),
-    reference=quiet(np.minimum),
+    reference=quiet(_extreme_reference(np.minimum, host.minimum)),
     jvp=(lambda t, out, x, y: mul(t, _share(x, out, y)), lambda t, out, x, y: mul(t, _share(y, out, x))),
 )  # fmt: skip
 nextafter_p = binary(

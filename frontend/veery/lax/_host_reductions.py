@@ -103,16 +103,20 @@ def _pieces(length: int) -> int | None:
 
 
 def _columns(x: np.ndarray) -> np.ndarray:
-    """By products with ones, which BLAS has in a third of the time: 1000x64 in 5 us instead of 24."""
     count, length = x.shape
-    whole = count if count <= 2 * _BLOCK else count // _BLOCK * _BLOCK
-    blocks = 1 if whole == count else whole // _BLOCK
-    ones = np.ones(max(whole // blocks, count - whole), x.dtype)
+    if count <= 2 * _BLOCK:
+        return _added(x)
+    whole = count // _BLOCK * _BLOCK
+    blocks = _added(x[:whole].reshape(-1, _BLOCK, length))
+    sums: np.ndarray = np.add.reduce(blocks, axis=0) if len(blocks) <= 2 * _BLOCK else _columns(blocks)
+    return sums + _added(x[whole:]) if whole < count else sums
+
+
+def _added(x: np.ndarray) -> np.ndarray:
+    """The sum of rows as a product with ones, which BLAS has in a third of the time: 1000x64 in 5 us instead of 24."""
     with OF_NUMPY:
-        sums: np.ndarray = np.matmul(ones[: whole // blocks], x[:whole].reshape(blocks, -1, length))
-        rest = np.matmul(ones[: count - whole], x[whole:]) if whole < count else 0
-    sums = sums[0] if blocks == 1 else np.add.reduce(sums, axis=0) if blocks <= 2 * _BLOCK else _columns(sums)
-    return sums + rest if whole < count else sums
+        sums: np.ndarray = np.matmul(np.ones(x.shape[-2], x.dtype), x)
+    return sums
 
 
 def _extreme(reduce: Reduce, axis: int, exact: Reduce, x: np.ndarray) -> Any:
