@@ -19,6 +19,7 @@ from veery._api import platforms, stages
 from veery._api.arguments import argument_names, check_traceable, function_name, positions_and_names, signature, wraps
 from veery._api.cache_misses import explain_miss
 from veery._api.fast_calls import MISMATCH, MISS, STATIC, FastCall, Kind, Program, fast_call
+from veery._api.literals import Parameterized, parameterized
 from veery._api.placed import JitShardings, check_leaves
 from veery._api.shape_structs import as_struct
 from veery._core import monitoring, recording, source, tree, tree_registry
@@ -73,6 +74,11 @@ class Traced:
     def program(self) -> ClosedJaxpr:
         """What is compiled."""
         return self.discharged.jaxpr
+
+    @functools.cached_property
+    def called(self) -> Parameterized:
+        """What is compiled where it is called: numbers in it are leading arguments, arrays on the default device."""
+        return parameterized(self.program)
 
 
 @dataclass(eq=False)
@@ -316,16 +322,19 @@ class JitFunction:
         inputs = [*traced.consts, *leaves]
         if traced.takes_refs:
             return self._execute_with_refs(traced, inputs)
-        donated = donations if any(donations) else ()
-        how = _dispatch.How(self._options.device, donated, self._options.compiler_options)
+        how = _dispatch.How(self._options.device, (), self._options.compiler_options)
         if holds_float0(traced.program):
+            how = replace(how, donated=donations if any(donations) else ())
             return _dispatch.execute(traced.program, traced.name, inputs, how)
-        arrays = [_concrete(x, traced.name, own=True) for x in traced.consts]
+        program, numbers = traced.called
+        if any(donations):
+            how = replace(how, donated=(False,) * len(numbers) + donations)
+        arrays = [_concrete(x, traced.name, own=True) for x in (*numbers, *traced.consts)]
         arrays += [_concrete(x, traced.name) for x in leaves]
         options = {**dict(config.veery_compiler_options), **dict(how.compiler_options)}
         if options.get("autotune"):
-            how = replace(how, compiler_options=self._tuned(traced, tuple(options.items()), arrays))
-        run = _dispatch.run(traced.program, traced.name, arrays, how)
+            how = replace(how, compiler_options=self._tuned(program, traced.name, tuple(options.items()), arrays))
+        run = _dispatch.run(program, traced.name, arrays, how)
         self._remember(sig, leaves, traced, run)
         return run.outs
 
@@ -336,15 +345,15 @@ class JitFunction:
         arrays = [_concrete(x, traced.name) for x in contents(inputs)]
         return store(inputs, written, _dispatch.execute(jaxpr, traced.name, arrays, how))
 
-    def _tuned(self, traced: Traced, options: Pairs, arrays: Sequence[ArrayImpl]) -> Pairs:
+    def _tuned(self, program: ClosedJaxpr, name: str, options: Pairs, arrays: Sequence[ArrayImpl]) -> Pairs:
         """The fastest compiler options, which are measured at the first call."""
         from veery._api.autotune import tuned  # which starts threads' modules: few programs are tuned
 
-        device = self._options.device or _dispatch.device_of(arrays, traced.name)
-        known = traced.program.derived.tuned
+        device = self._options.device or _dispatch.device_of(arrays, name)
+        known = program.derived.tuned
         if (device, options) not in known:
             buffers = _dispatch.on_device(arrays, device)
-            known[device, options] = tuned(traced.program, traced.name, device, options, buffers)
+            known[device, options] = tuned(program, name, device, options, buffers)
         return known[device, options]
 
     def _remember(self, sig: Signature, leaves: Sequence[Any], traced: Traced, run: _dispatch.Run) -> None:
@@ -371,7 +380,7 @@ class JitFunction:
             run.device,
             run.device is _dispatch.default_device(),
             self._options.device is not None,
-            _dispatch.on_device(run.arrays[: len(traced.consts)], run.device),
+            _dispatch.on_device(run.arrays[: len(run.arrays) - len(leaves)], run.device),
             traced.out_tree,
             tuple(x.aval for x in run.outs),
         )

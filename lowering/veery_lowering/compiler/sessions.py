@@ -19,6 +19,7 @@ from veery_lowering.compiler import cuda_tiles, device_functions, dispatches, ea
 from veery_lowering.compiler.dispatches import RunPasses
 from veery_lowering.compiler.machine_code import machine_code
 from veery_lowering.compiler.managers import Managers
+from veery_lowering.compiler.scalars import read_scalars
 from veery_lowering.errors import CacheWarning
 from veery_lowering.mlir import Invocation, Output, Session, bytecode, ctypes_dl, ir
 from veery_lowering.passes.flow import sources
@@ -192,6 +193,7 @@ def run_pipeline(
                 if not _advance(invocation, parsed, run, flags, reached, tiles.PHASE):
                     return None, diagnostics
                 tiles.choose_tiles(parsed)
+                read_scalars(parsed)
                 cuda_tiles.choose_tiles(parsed)
                 reached = tiles.PHASE
             if shaders is not None and phase in (None, "hal", "vm"):

@@ -28,6 +28,7 @@ from veery_lowering.compiler import steps, tiles
 from veery_lowering.compiler.dispatches import RunPasses
 from veery_lowering.compiler.parts import Parts
 from veery_lowering.compiler.places import pass_places, show_places
+from veery_lowering.compiler.scalars import read_scalars
 from veery_lowering.compiler.translating import RunOn, translate
 from veery_lowering.mlir import bytecode, ir
 from veery_lowering.passes.stream.arguments import write_donated
@@ -275,6 +276,7 @@ def compile_dispatches(
     _run(run, "configure", _configure(flags))
     tiles.choose_tiles(module)
     tiles.unroll_less(module)
+    read_scalars(module)
     parts = Parts(cache, flags, str(file))
     parts.take(module)
     steps.begin(f"translating dispatches ({parts.account})")

@@ -99,10 +99,8 @@ class Loops(NamedTuple):
 
 def choose_tiles(module: ir.Module) -> None:
     """Change the tiles that IREE has chosen, in place; before dispatches are translated."""
-    for executable in module.body.operations:
-        if executable.operation.name == "hal.executable":
-            for function, lanes in _functions(executable.operation):
-                _choose(function, lanes)
+    for function, register in functions(module):
+        _choose(function, register)
 
 
 def unroll_less(module: ir.Module) -> None:
@@ -130,9 +128,10 @@ def _is_whole(op: Any) -> bool:
     return all(type_.has_static_shape and all(n % _WHOLE == 0 for n in type_.shape[-2:]) for type_ in types)
 
 
-def _functions(executable: Any) -> Iterator[tuple[Any, int]]:
-    """The functions of an executable, and how many bytes a register has."""
-    for variant in operations(executable):
+def functions(module: ir.Module) -> Iterator[tuple[Any, int]]:
+    """The functions of dispatches for the CPU that have tiles, and how many bytes a register has."""
+    executables = [op.operation for op in module.body.operations if op.operation.name == "hal.executable"]
+    for variant in [op.operation for x in executables for op in x.regions[0].blocks[0].operations]:
         if variant.name == "hal.executable.variant":
             register = _REGISTER.search(str(variant.attributes["target"]))
             for op in operations(variant):
