@@ -27,8 +27,10 @@ module {
             attributes {translation_info = #iree_codegen.translation_info<pipeline = PIPELINE>} {
           %s = iree_codegen.load_from_buffer %b : memref<f32> -> tensor<f32>
           %e = tensor.empty() : tensor<8x4xf32>
-          %0 = linalg.generic {indexing_maps = [#none, #rows, #row, #none, #rows], iterator_types = ["parallel", "parallel"]}
-              ins(%s, %x, %y, %s : tensor<f32>, tensor<8x4xf32>, tensor<8xf32>, tensor<f32>) outs(%e : tensor<8x4xf32>) attrs = {kept} {
+          %0 = linalg.generic
+              {indexing_maps = [#none, #rows, #row, #none, #rows], iterator_types = ["parallel", "parallel"]}
+              ins(%s, %x, %y, %s : tensor<f32>, tensor<8x4xf32>, tensor<8xf32>, tensor<f32>)
+              outs(%e : tensor<8x4xf32>) attrs = {kept} {
           ^bb0(%p: f32, %q: f32, %r: f32, %t: f32, %o: f32):
             %1 = arith.addf %p, %r : f32
             %2 = arith.mulf %1, %q : f32

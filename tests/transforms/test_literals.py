@@ -42,13 +42,13 @@ def literals(closed: ClosedJaxpr) -> list[Any]:
 
 LIFTED: dict[str, tuple[Callable[..., Any], list[float]]] = {
     "arithmetic": (lambda x: (x + 0.1) * 0.3 - x / 0.7, [0.1, 0.3, 0.7]),
-    "equal ones once": (lambda x: (x * 0.1 + 0.1) / 0.1, [0.1]),
+    "equal ones of one place once": (lambda x: [y * 0.1 + 0.1 for y in (x, x + 1, x + 2)], [0.1, 0.1]),
     "comparison and extremes": (
         lambda x: jnp.where(x > 0.2, jnp.maximum(x, -0.6), jnp.minimum(0.4, x)),
         [0.2, -0.6, 0.4],
     ),
     "large and small": (lambda x: x * 1e-8 + 1.5e30, [1e-8]),
-    "in a call": (lambda x: veery.jit(lambda x: x * 0.1)(x) + veery.jit(lambda x: x * 0.1 + 0.3)(x), [0.1, 0.3]),
+    "in a call": (lambda x: veery.jit(lambda x: x * 0.1)(x) + veery.jit(lambda x: x * 0.1 + 0.3)(x), [0.1, 0.1, 0.3]),
     "given to a call": (lambda x: jnp.clip(x, -0.3, 0.7), [-0.3, 0.7]),
     "of a loop": (lambda x: lax.scan(lambda c, x: (c * 0.9 + x, c - 0.2), x[0], x), [0.9, 0.2]),
     "a rate of dropout": (lambda x: veery.random.bernoulli(veery.random.key(x[0, 0].astype(int)), 0.9) * x, [0.9]),
@@ -57,7 +57,8 @@ LIFTED: dict[str, tuple[Callable[..., Any], list[float]]] = {
         lambda x: jnp.where(x > 0, x, 0.3) + jnp.full((3, 4), 0.7) * x + jnp.broadcast_to(0.9, (3, 4)) / x,
         [0.3, 0.7, 0.9],
     ),
-    "computed of others": (veery.grad(lambda x: 0.3 * (x * x).sum() + (0.7 * x).sum() ** 2), [0.3, 0.7]),
+    "computed of others": (veery.grad(lambda x: 0.3 * (x * x).sum() + (0.7 * x).sum() ** 2), [0.3, 0.7, 0.3]),
+    "bases of powers": (lambda x: x / (1 - 0.9 ** x[0, 0]), [0.9]),
     "a gradient's": (veery.grad(lambda x: (jnp.tanh(x * 0.3) ** 2).sum()), [0.3]),
 }
 KEPT: dict[str, Callable[..., Any]] = {
@@ -69,6 +70,7 @@ KEPT: dict[str, Callable[..., Any]] = {
     "complex numbers": lambda x: x * (0.1 + 0.3j),
     "exponents": lambda x: x**0.7 + jnp.power(x, 0.7),
     "of no argument": lambda x: (jnp.ones((3, 4)) * 0.3 + lax.iota("float32", 4) * 0.1, x),
+    "bases of many powers": lambda x: 0.9**x,
     "of products": lambda x: jnp.full((2, 3), 0.3) @ x,
     "of a branch": lambda x: lax.cond(x[0, 0] > 0, lambda x: x * 0.1, lambda x: x * 0.3, x),
     "of a loop that is not counted": lambda x: lax.while_loop(lambda c: (c < 0.7).all(), lambda c: c + 0.3, x),
@@ -106,6 +108,16 @@ def test_few_operations_and_many_numbers() -> None:
     assert len(values) == 16
     for out, other in zip(veery.core.jaxpr_as_fun(lifted)(*values, X), calls(X), strict=True):
         np.testing.assert_array_equal(out, other)
+
+
+def test_numbers_that_are_equal_by_chance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two numbers of a line are two, whatever their values."""
+    monkeypatch.setenv("VEERY_CACHE_DIR", str(tmp_path))
+    make = lambda a, b: veery.jit(lambda x: longer(x) * a + b)
+    make(0.3, 0.3)(X)
+    before = veery_lowering.cache_info().misses
+    np.testing.assert_allclose(make(0.1, 0.7)(X), longer(X) * 0.1 + 0.7, rtol=1e-6)
+    assert veery_lowering.cache_info().misses == before
 
 
 def test_double_precision() -> None:

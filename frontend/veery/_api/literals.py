@@ -7,6 +7,7 @@ powers of two, of which it makes shifts, squares and exact divisions, and what n
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ import numpy as np
 from veery._core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, memoized, subjaxprs
 from veery._core.primitive import Primitive
 from veery._transforms.calls import jit_p
-from veery.lax._arithmetic import add_p, div_p, max_p, min_p, mul_p, neg_p, sub_p
+from veery.lax._arithmetic import add_p, div_p, max_p, min_p, mul_p, neg_p, pow_p, sub_p
 from veery.lax._compare import ge_p, gt_p, le_p, lt_p, select_n_p
 from veery.lax._convert import convert_element_type_p
 from veery.lax._scan import scan_p
@@ -34,6 +35,11 @@ _COMPUTED: dict[Primitive, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+# What makes two literals one: the value, its dtype, whether its type is weak, and the place in the user's program. By
+# the value alone a rate of 0.001 and a decay of 0.001 would be one, and the program another than with other values.
+_Key = tuple[float, Any, bool, Any]
+
+
 class Parameterized(NamedTuple):
     """A jaxpr that takes numbers first that were literals in it, and their values."""
 
@@ -46,7 +52,7 @@ def parameterized(closed: ClosedJaxpr) -> Parameterized:
     if _operations(closed) < _FEWEST_OPERATIONS:
         return Parameterized(closed, ())
     lifted, literals = _lifted(closed)
-    return Parameterized(lifted, tuple([np.asarray(x.val, x.aval.dtype) for x in literals]))
+    return Parameterized(lifted, tuple([np.asarray(x.val, x.aval.dtype) for x in literals.values()]))
 
 
 @memoized
@@ -56,15 +62,15 @@ def _operations(closed: ClosedJaxpr) -> int:
 
 
 @memoized
-def _lifted(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, tuple[Literal, ...]]:
-    """The jaxpr with leading arguments in the place of literals, and these, each once."""
+def _lifted(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, dict[_Key, Literal]]:
+    """The jaxpr with leading arguments in the place of literals, and these."""
     folded = _folded(closed.jaxpr)
     lifting = _Lifting(folded)
     eqns = [lifting.equation(eqn) for eqn in folded.eqns]
-    if not lifting.found:
-        return closed, ()
-    variables, literals = zip(*lifting.found.values())
-    return ClosedJaxpr(folded.replace(eqns=eqns, invars=[*variables, *folded.invars]), closed.consts), literals
+    if not lifting.literals:
+        return closed, {}
+    invars = [*lifting.variables.values(), *folded.invars]
+    return ClosedJaxpr(folded.replace(eqns=eqns, invars=invars), closed.consts), lifting.literals
 
 
 def _folded(jaxpr: Jaxpr) -> Jaxpr:
@@ -96,38 +102,40 @@ class _Lifting:
     """The literals of a jaxpr that become variables."""
 
     def __init__(self, jaxpr: Jaxpr):
-        self.found: dict[tuple[float, np.dtype, bool], tuple[Var, Literal]] = {}
+        self.literals: dict[_Key, Literal] = {}
+        self.variables: dict[_Key, Var] = {}
         self._varying = _varying(jaxpr)
         self._partial = _partial(jaxpr, self._varying)
 
     def equation(self, eqn: JaxprEqn) -> JaxprEqn:
         """The equation with variables in the place of literals."""
-        varies = eqn.outvars and eqn.outvars[0] in self._varying
         handed_on = eqn.primitive in _HANDING_ON and eqn.outvars[0] not in self._partial
-        if handed_on or (varies and eqn.primitive in _INDIFFERENT):
-            return eqn.replace(invars=list(map(self._variable, eqn.invars)))
-        return self._call(eqn) if varies and eqn.primitive in (jit_p, scan_p) else eqn
+        if not handed_on and self._varying.isdisjoint(eqn.outvars):
+            return eqn
+        flags = [handed_on] if eqn.primitive in _HANDING_ON else _takes_any_number(eqn)
+        place = eqn.source_info and eqn.source_info.place
+        atoms = [self._number(a, place) if flag else a for a, flag in zip(eqn.invars, flags)]  # type: ignore[arg-type]
+        eqn = eqn.replace(invars=atoms)
+        return self._call(eqn) if eqn.primitive in (jit_p, scan_p) else eqn
 
     def _call(self, eqn: JaxprEqn) -> JaxprEqn:
-        inner: ClosedJaxpr = eqn.params["jaxpr"]
-        invars = eqn.invars
-        if eqn.primitive is jit_p:
-            invars = [self._variable(a) if flag else a for a, flag in zip(invars, _takes_any(inner))]
-        inner, literals = _lifted(inner)
+        inner, literals = _lifted(eqn.params["jaxpr"])
         params = eqn.params | {"jaxpr": inner}
         if eqn.primitive is scan_p:
             params["num_consts"] += len(literals)
-        return eqn.replace(params=params, invars=[*map(self._variable, literals), *invars])
+        return eqn.replace(params=params, invars=[*itertools.starmap(self._variable, literals.items()), *eqn.invars])
 
-    def _variable(self, atom: Atom) -> Atom:
+    def _number(self, atom: Atom, place: Any) -> Atom:
         if type(atom) is not Literal or not _is_any_number(atom):
             return atom
-        key = (float(atom.val), atom.aval.dtype, atom.aval.weak_type)
-        if key not in self.found:
-            if len(self.found) == _MOST_NUMBERS:
-                return atom
-            self.found[key] = Var(atom.aval), atom
-        return self.found[key][0]
+        return self._variable((float(atom.val), atom.aval.dtype, atom.aval.weak_type, place), atom)
+
+    def _variable(self, key: _Key, literal: Literal) -> Atom:
+        if key not in self.literals:
+            if len(self.literals) == _MOST_NUMBERS:
+                return literal
+            self.literals[key], self.variables[key] = literal, Var(literal.aval)
+        return self.variables[key]
 
 
 def _is_float(literal: Literal) -> bool:
@@ -155,17 +163,22 @@ def _partial(jaxpr: Jaxpr, varying: set[Any]) -> set[Any]:
     """The variables that are used in another way than any number is."""
     found: set[Any] = {a for a in jaxpr.outvars if type(a) is not Literal}
     for eqn in reversed(jaxpr.eqns):
-        uses: Sequence[bool] = [eqn.primitive not in _INDIFFERENT or eqn.outvars[0] not in varying] * len(eqn.invars)
         if eqn.primitive in _HANDING_ON:
-            uses = [eqn.outvars[0] in found]
-        elif eqn.primitive is jit_p:
-            uses = [not flag for flag in _takes_any(eqn.params["jaxpr"])]
-        found.update(a for a, use in zip(eqn.invars, uses) if use and type(a) is not Literal)
+            flags: Sequence[bool] = [eqn.outvars[0] not in found]
+        elif varying.isdisjoint(eqn.outvars):
+            flags = [False] * len(eqn.invars)
+        else:
+            flags = _takes_any_number(eqn)
+        found.update(a for a, flag in zip(eqn.invars, flags) if not flag and type(a) is not Literal)
     return found
 
 
-@memoized
-def _takes_any(closed: ClosedJaxpr) -> tuple[bool, ...]:
-    """For each argument, whether it is used as any number is."""
-    partial = _partial(closed.jaxpr, _varying(closed.jaxpr))
-    return tuple([v not in partial for v in closed.jaxpr.invars])
+def _takes_any_number(eqn: JaxprEqn) -> Sequence[bool]:
+    """For each operand of an equation, whether it may be any number, without being worse for it."""
+    if eqn.primitive is jit_p:
+        inner: ClosedJaxpr = eqn.params["jaxpr"]
+        partial = _partial(inner.jaxpr, _varying(inner.jaxpr))
+        return [v not in partial for v in inner.jaxpr.invars]
+    if eqn.primitive is pow_p:  # of an array the base's logarithm would be computed for each exponent
+        return [not eqn.outvars[0].aval.shape, False]
+    return [eqn.primitive in _INDIFFERENT] * len(eqn.invars)

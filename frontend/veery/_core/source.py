@@ -125,6 +125,11 @@ class SourceInfo:
     def function(self) -> str:
         return self._code.co_qualname if self._code is not None else "<unknown>"
 
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """What tells places apart, those of one line too."""
+        return self._code, self._lasti
+
     def _position(self) -> tuple[int, int]:
         if self._code is None:
             return 0, 0
@@ -157,6 +162,7 @@ class _TextSourceInfo(SourceInfo):
         self._text = (file, line, column, function)
 
     file = property(lambda self: self._text[0])
+    place = property(lambda self: self._text)
     function = property(lambda self: self._text[3])
 
     def _position(self) -> tuple[int, int]:
