@@ -239,6 +239,23 @@ def test_updates_by_function():
     assert (x.at[::2].get().tolist(), x.at[0].max(3).tolist()) == ([1, 9], [3, 4, 9])
 
 
+def test_python_ints_that_only_unsigned_integers_hold():
+    x, largest = jnp.zeros(2, jnp.uint32), 2**32 - 1
+    for update in (
+        lambda x: x.at[0].set(largest),
+        lambda x: x.at[0].max(largest),
+        lambda x: x.at[jnp.array([0])].add(largest),
+    ):
+        for fun in (update, veery.jit(update)):
+            assert fun(x).dtype == np.uint32
+            np.testing.assert_array_equal(fun(x), np.array([largest, 0], np.uint32))
+    for y in (x, x.astype(int), x.astype(jnp.uint8)):
+        with pytest.raises(OverflowError):
+            y.at[0].set(2**32)
+    with pytest.raises(OverflowError):
+        x.astype(jnp.int32).at[0].set(largest)
+
+
 def test_updates_keep_the_dtype():
     x = jnp.arange(3)
     assert x.at[0].add(np.int8(1)).dtype == np.int32

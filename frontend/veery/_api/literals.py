@@ -48,8 +48,8 @@ class Parameterized(NamedTuple):
 
 
 def parameterized(closed: ClosedJaxpr) -> Parameterized:
-    """A program whose numbers are arguments, where it is large enough for that to pay."""
-    if _operations(closed) < _FEWEST_OPERATIONS:
+    """A program of a user's whose numbers are arguments, where it is large enough for that to pay."""
+    if not closed.debug_info.compiled or _operations(closed) < _FEWEST_OPERATIONS:
         return Parameterized(closed, ())
     lifted, literals = _lifted(closed)
     return Parameterized(lifted, tuple([np.asarray(x.val, x.aval.dtype) for x in literals.values()]))
@@ -116,7 +116,7 @@ class _Lifting:
         place = eqn.source_info and eqn.source_info.place
         atoms = [self._number(a, place) if flag else a for a, flag in zip(eqn.invars, flags)]  # type: ignore[arg-type]
         eqn = eqn.replace(invars=atoms)
-        return self._call(eqn) if eqn.primitive in (jit_p, scan_p) else eqn
+        return self._call(eqn) if eqn.primitive is scan_p or _is_of_users(eqn) else eqn
 
     def _call(self, eqn: JaxprEqn) -> JaxprEqn:
         inner, literals = _lifted(eqn.params["jaxpr"])
@@ -136,6 +136,11 @@ class _Lifting:
                 return literal
             self.literals[key], self.variables[key] = literal, Var(literal.aval)
         return self.variables[key]
+
+
+def _is_of_users(eqn: JaxprEqn) -> bool:
+    """Whether an equation calls a function that a user had compiled; what the library's have in them stays."""
+    return eqn.primitive is jit_p and eqn.params["jaxpr"].debug_info.compiled
 
 
 def _is_float(literal: Literal) -> bool:

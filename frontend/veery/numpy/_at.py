@@ -228,11 +228,19 @@ def write(
     values = ensure_arraylike(f"at[...].{name}", values)
     mode = mode_of(mode)
     values = asarray(values) if isinstance(x.dtype, dtypes.ExtendedDType) else unwrap(values)
+    if type(values) is int and dtypes.issubdtype(x.dtype, np.unsignedinteger):
+        values = _unsigned(values, x.dtype)
     _check_cast(name, values, x)
     if _is_scalar_mask(x, idx, values):
         return _masked_program(name)(x, idx, values)
     promises = (indices_are_sorted, unique_indices, mode, None, wrap_negative_indices)
     return _write(name, x, parse(x.shape, idx), values, promises)
+
+
+def _unsigned(value: int, dtype: Any) -> int | np.ndarray:
+    """A Python int that x's dtype holds, and the default integer dtype does not, in x's dtype."""
+    fits = np.iinfo(dtypes.default_int_dtype()).max < value <= np.iinfo(dtype).max
+    return np.asarray(value, dtype) if fits else value
 
 
 def _in_common_dtype(name: str, x: Array, values: ArrayLike, update: Callable[[Array, Array], Array]) -> Array:
