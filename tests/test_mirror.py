@@ -191,6 +191,7 @@ ROWS = {
     "veery/lax/_declare": "primitives/test_elementwise",
     "veery/lax/_dimension": "transforms/test_ordering core/test_dimensions aot/test_symbolic",
     "veery/lax/_fft": "numpy/test_fft",
+    "veery/lax/_complex_reference": "primitives/test_complex_reference",
     "veery/lax/_fft_reference": "primitives/test_fft_reference",
     "veery/lax/_lapack": "primitives/test_lapack",
     "veery/lax/_openblas": "primitives/test_openblas",

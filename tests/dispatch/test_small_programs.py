@@ -64,6 +64,8 @@ def far_apart(out: np.ndarray, compiled: np.ndarray, units: int) -> np.ndarray:
 
 def is_subnormal(x: np.ndarray) -> np.ndarray:
     """Where numbers are as small as the smallest normal one, of which compiled programs flush some."""
+    if x.dtype.kind == "c":
+        return is_subnormal(x.real) | is_subnormal(x.imag)
     tiny = float(ml_dtypes.finfo(x.dtype).smallest_normal) if x.dtype.kind in "fV" else 0.0
     return (x != 0) & (np.abs(x) <= tiny)
 
@@ -92,6 +94,10 @@ def test_operations_are_those_of_compiled_programs(name: str) -> None:
             far &= ~np.logical_or.reduce([is_subnormal(x) for x in (*operands, compiled)])
         if title == "special pow":  # whose subnormal results lose their sign when they are flushed
             far &= (out != 0) | (compiled != 0)
+        if (
+            title == "special exp2" and name == "complex64"
+        ):  # of larger ones an angle has fewer digits than this asks for
+            far &= np.abs(operands[0]) < 1e4
         for i in np.argwhere(far)[:3]:
             at = [x[tuple(i)] if x.shape == out.shape else ... for x in operands]
             wrong.append(f"{title} of {at}: {out[tuple(i)]}, compiled {compiled[tuple(i)]}")

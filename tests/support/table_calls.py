@@ -14,7 +14,11 @@ Call = tuple[str, Callable[..., Any], tuple[np.ndarray, ...]]  # what it is call
 
 
 def special(dtype: np.dtype) -> np.ndarray:
-    """Zeros, limits, subnormal numbers, infinities and NaN, and some plain numbers."""
+    """Zeros, limits, subnormal numbers, infinities and NaN, and some plain numbers; of complex ones finite parts."""
+    if dtype.kind == "c":
+        parts = special(np.zeros(0, dtype).real.dtype)
+        parts = parts[np.isfinite(parts)]
+        return np.array([complex(x, y) for x in parts for y in parts], dtype)
     if dtype.kind not in "fV":
         return np.array([0, 1], dtype)
     info = ml_dtypes.finfo(dtype)
@@ -32,7 +36,7 @@ def elementwise_calls(name: str) -> list[Call]:
         for params in row.params:
             fun = functools.partial(row.primitive.bind, **params)
             calls.append((f"{row.name}{params or ''}", fun, table_elementwise.samples(row, dtype)))
-            if dtype.kind == "f" and row.operands is None:
+            if dtype.kind in "fc" and row.operands is None:
                 pairs = np.meshgrid(*[special(dtype)] * len(row.domains))
                 calls.append((f"special {row.name}{params or ''}", fun, tuple(x.ravel() for x in pairs)))
     return calls

@@ -14,6 +14,7 @@ from veery._core.avals import ShapedArray, aval_of
 from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery.lax._compare import eq, ge, select
+from veery.lax._complex_reference import sign as complex_sign
 from veery.lax._convert import convert_element_type
 from veery.lax._declare import (
     COMPLEX,
@@ -370,9 +371,7 @@ def _extreme_reference(ufunc: Any, of_floats: Any) -> Any:
 
 
 def _sign_reference(x: np.ndarray) -> np.ndarray:
-    if x.dtype.kind != "c":
-        return _real_sign(x)
-    return np.where(x == 0, x, x / np.where(x == 0, 1, np.abs(x)))
+    return complex_sign(x) if x.dtype.kind == "c" else _real_sign(x)
 
 
 neg_p = unary(

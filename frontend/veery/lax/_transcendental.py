@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from veery._core import cost, host
+from veery.lax import _complex_reference
 from veery.lax._arithmetic import add, div, integer_pow, mul, neg, square, sub
 from veery.lax._declare import FLOAT, INEXACT, binary, unary
 from veery.lax._operands import Array, ArrayLike, apply
@@ -334,7 +335,7 @@ log1p_p = unary(
     INEXACT,
     checks=("nan",),
     cost=cost.transcendental,
-    reference=in_double(np.log1p),
+    reference=in_double(_complex_reference.log1p),
     jvp=lambda t, out, x: div(t, add(x, 1)),
 )
 expm1_p = unary(
@@ -342,7 +343,7 @@ expm1_p = unary(
     INEXACT,
     checks=("nan",),
     cost=cost.transcendental,
-    reference=in_double(np.expm1),
+    reference=in_double(_complex_reference.expm1),
     jvp=lambda t, out, x: mul(t, add(out, 1)),
 )
 logistic_p = unary(

@@ -424,6 +424,9 @@ def contract(
     shared = [c for c in x_names if c in y_names]
     batch = [c for c in shared if c in kept]
     summed = [c for c in shared if c not in kept]
+    own = lambda name: [c for c in name if c not in shared]
+    if kept and kept[-1] in own(x_names):  # what is last in the result is last in the product, so that rows stay rows
+        x, x_names, y, y_names = y, y_names, x, x_names
     positions = lambda name, cs: tuple(name.index(c) for c in cs)
     dims = (
         (positions(x_names, summed), positions(y_names, summed)),
@@ -433,7 +436,7 @@ def contract(
         out = _contract(x, y, dims, precision, preferred)
     else:
         out = product(x, y, dims, precision=precision, preferred_element_type=preferred)
-    names = batch + [c for c in x_names if c not in shared] + [c for c in y_names if c not in shared]
+    names = batch + own(x_names) + own(y_names)
     order = [names.index(c) for c in kept]
     return lax.transpose(out, order) if order != list(range(len(order))) else out
 

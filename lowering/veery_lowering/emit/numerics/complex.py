@@ -28,6 +28,8 @@ from veery_lowering.emit.numerics.elementary import sin_cos
 from veery_lowering.emit.numerics.trigonometry import tan as real_tan
 from veery_lowering.stablehlo import Value
 
+# log 2 less its leading bits, of so many of them
+_LOG_2_REST = {12: 3.194618494530942e-05, 26: 1.2996506893889884e-08}
 _INF = math.inf
 _NAN = math.nan
 
@@ -83,6 +85,13 @@ def modulus(z: Complex) -> Expr:
     """|z|, infinite if a part is, whatever the other."""
     length, scale = _scaled_modulus(*z)
     return where(_is_infinite(z), _INF, length / scale)
+
+
+def sign(z: Complex) -> Complex:
+    """z / |z|, and z where that is 0."""
+    length, scale = _scaled_modulus(*z)
+    is_zero = z.re.equals(0.0) & z.im.equals(0.0)
+    return choose(is_zero, z, Complex(z.re * scale / length, z.im * scale / length))
 
 
 def _split_square(x: Expr) -> tuple[Expr, Expr]:
@@ -145,8 +154,11 @@ def _times_exp(x: Expr, re: Expr, im: Expr) -> Complex:
 
 def exp(z: Complex) -> Complex:
     """e**z."""
-    x, y = z
-    sine, cosine = sin_cos(y)
+    return _turned_exp(z.re, z.im, *sin_cos(z.im))
+
+
+def _turned_exp(x: Expr, y: Expr, sine: Expr, cosine: Expr) -> Complex:
+    """(cosine + i sine) e**x, as it is where y, of which those are, is not finite or 0."""
     re, im = _times_exp(x, cosine, sine)
     wild = abs(y).equals(_INF) | is_nan(y)
     re, im = where(wild & x.equals(_INF), _INF, re), where(y.equals(0.0), y, im)
@@ -155,8 +167,20 @@ def exp(z: Complex) -> Complex:
 
 
 def exp2(z: Complex) -> Complex:
-    """2**z."""
-    return exp(Complex(z.re * math.log(2), z.im * math.log(2)))
+    """2**z. z log 2 is a sum of two numbers, as one alone loses as many digits as its size has."""
+    (real, more_real), (angle, more) = _times_log_2(z.re), _times_log_2(z.im)
+    (s, c), (t, d) = sin_cos(angle), sin_cos(more)
+    whole = _turned_exp(real, z.im, s * d + c * t, c * d - s * t)
+    factor = elementary.exp(where(abs(z.re) < 1e4, more_real, 0.0))
+    return Complex(whole.re * factor, whole.im * factor)
+
+
+def _times_log_2(x: Expr) -> tuple[Expr, Expr]:
+    """x log 2 as an exact product and what it lacks."""
+    count = 12 if x.dtype == np.float32 else 26
+    head = leading_bits(x, count)
+    log = math.floor(math.log(2) * 2**count) / 2**count
+    return head * log, head * _LOG_2_REST[count] + (x - head) * math.log(2)
 
 
 def expm1(z: Complex) -> Complex:

@@ -137,7 +137,9 @@ def sign(x: Value) -> Value:
     zero = hlo.full_like(x, 0)
     if dtype.kind == "u":
         return hlo.convert(hlo.compare(x, zero, "NE"), dtype)
-    return hlo.sign(x) if dtype.kind in "ic" else hlo.select(hlo.compare(x, zero, "EQ"), x, hlo.sign(x))
+    if dtype.kind == "c":  # of large and small numbers IREE's and XLA's |x| is infinite, or 0
+        return outlined("sign", lambda z: complex_numerics.sign(Complex.of(z)).value, (x,))
+    return hlo.sign(x) if dtype.kind == "i" else hlo.select(hlo.compare(x, zero, "EQ"), x, hlo.sign(x))
 
 
 _direct("sign", sign)
@@ -259,7 +261,12 @@ def _reciprocal(x: Value) -> Value:
 
 
 def integer_power(x: Value, y: int) -> Value:
-    """x ** y by squaring, exact for integers; the reciprocal of x ** -y where y < 0, as XLA has it."""
+    """x ** y by squaring, exact for integers; the reciprocal of x ** -y where y < 0, as XLA has it.
+
+    Of complex numbers it is the power of the reciprocal: where x ** -y overflows that is 0, and no NaN.
+    """
+    if y < 0 and hlo.dtype_of(x).kind == "c":
+        return integer_power(_reciprocal(x), -y)
     result, factor, rest = None, x, abs(y)
     while rest:
         if rest & 1:
