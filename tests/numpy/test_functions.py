@@ -323,6 +323,17 @@ def test_einsum_multiplies_by_what_it_is_given():
     assert len(asked) == 2
 
 
+@pytest.mark.parametrize(
+    "subscripts", ["ijk,kl->ijl", "kl,ijk->ijl", "bqhd,bkhd->bhqk", "ij,jk->ik", "ji,jk->ik", "ij,kj->ki"]
+)
+def test_products_need_no_transpose(subscripts):
+    inputs, _ = subscripts.split("->")
+    operands = [np.ones([2 + "bhijklqd".index(c) for c in names], np.float32) for names in inputs.split(",")]
+    jaxpr = veery.make_jaxpr(lambda *xs: jnp.einsum(subscripts, *xs))(*operands)
+    assert "transpose" not in str(jaxpr)
+    np.testing.assert_array_equal(veery.core.jaxpr_as_fun(jaxpr)(*operands)[0], np.einsum(subscripts, *operands))
+
+
 @pytest.mark.compiler
 def test_keys_are_close_where_they_are_equal():
     keys = veery.random.split(veery.random.key(0))
@@ -347,3 +358,20 @@ def test_arrays_of_numpys_are_reshaped_as_numpys():
         assert isinstance(other, veery.Array)
     with pytest.raises(ValueError, match="cannot reshape array of size 6 into shape"):
         jnp.reshape(x, (4, 2))
+
+
+@pytest.mark.compiler
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_mantissas_and_exponents_of_all_numbers(dtype):
+    """Of subnormal ones too, eagerly and compiled."""
+    kind = jnp.dtype(dtype)
+    bits = RNG.integers(0, 2**63, 3000).astype(f"u{kind.itemsize}")
+    x = np.concatenate([bits, np.arange(40).astype(bits.dtype), bits[:500] >> 12]).view(kind)
+    x = x[np.isfinite(x)]
+    mantissas, exponents = np.frexp(x.astype(np.float64))
+    for frexp in (jnp.frexp, jit(jnp.frexp), jit(lambda x: jnp.frexp(x))):
+        found = frexp(x)
+        assert found[0].dtype == kind and found[1].dtype == np.int32
+        np.testing.assert_array_equal(found[0].astype(float), mantissas)
+        np.testing.assert_array_equal(found[1], exponents)

@@ -455,16 +455,19 @@ def _mantissa_and_exponent(x: Array) -> tuple[Array, Array]:
     info = dtypes.finfo(_dtype(x))
     integer = np.dtype(_SIGNED_OF_WIDTH[info.bits])
     like = lambda value: lax.full(np.shape(x), value, integer)
-    # Subnormal numbers are scaled up first: they have no exponent of their own.
-    subnormal = lax.lt(lax.abs(x), float(info.smallest_normal))
-    bits = lax.bitcast_convert_type(choose(subnormal, lax.mul(x, 2.0**info.nmant), x), integer)
-    field = (1 << info.nexp) - 1
+    bits = lax.bitcast_convert_type(x, integer)
+    magnitude = lax.bitwise_and(bits, like((1 << (info.bits - 1)) - 1))
+    stored = lax.shift_right_logical(magnitude, like(info.nmant))
+    fraction = lax.bitwise_and(magnitude, like((1 << info.nmant) - 1))
+    # Subnormal numbers have no exponent of their own. They are scaled as integers, since as floats they may be zeros.
+    subnormal = lax.eq(stored, like(0))
+    shift = lax.sub(lax.clz(fraction), like(info.nexp))
+    scaled = lax.bitwise_and(lax.shift_left(fraction, shift), like((1 << info.nmant) - 1))
     bias = (1 << (info.nexp - 1)) - 2  # of a mantissa in [0.5, 1) instead of [1, 2)
-    stored = lax.bitwise_and(lax.shift_right_arithmetic(bits, like(info.nmant)), like(field))
-    exponent = lax.add(lax.sub(stored, like(bias)), choose(subnormal, like(-info.nmant), like(0)))
-    cleared = lax.bitwise_and(bits, like(~(field << info.nmant)))
+    exponent = lax.sub(choose(subnormal, lax.sub(like(1), shift), stored), like(bias))
+    cleared = lax.bitwise_or(lax.bitwise_and(bits, like(-1 << (info.bits - 1))), choose(subnormal, scaled, fraction))
     mantissa = lax.bitcast_convert_type(lax.bitwise_or(cleared, like(bias << info.nmant)), _dtype(x))
-    special = lax.bitwise_or(lax.eq(x, 0), lax.bitwise_not(lax.is_finite(x)))
+    special = lax.bitwise_or(lax.eq(magnitude, like(0)), lax.eq(stored, like((1 << info.nexp) - 1)))
     exponent = lax.convert_element_type(choose(special, like(0), exponent), np.int32)
     return choose(special, x, mantissa), exponent
 
