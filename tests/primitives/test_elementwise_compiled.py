@@ -110,3 +110,15 @@ def test_signs_of_zeros_are_kept(name: str) -> None:
     for fun, out in zip(functions, results([(fun, (zeros,)) for fun in functions]), strict=True):
         expected = [True, False] if fun is lax.neg else [False, True]
         assert np.signbit(out.astype(np.float64)).tolist() == expected, fun
+
+
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_powers_of_subnormal_numbers_are_those_of_zero(name: str) -> None:
+    """And nothing between: exponents near 0 tell."""
+    info = np.finfo(name)
+    tiny = np.array([info.smallest_subnormal, info.smallest_normal / 4, -info.smallest_subnormal, 0.0]).astype(name)
+    exponents = np.array([1e-3, 0.3, 7.0, -1e-3, 0.0], name)
+    x, y = (z.ravel() for z in np.meshgrid(tiny, exponents))
+    x, y = x[(x >= 0) | (y == 7)], y[(x >= 0) | (y == 7)]
+    (found,) = results([(lax.pow, (x, y))])
+    np.testing.assert_array_equal(found, np.where(y > 0, 0, np.where(y < 0, np.inf, 1)))

@@ -128,7 +128,8 @@ def power(x: Expr, y: Expr, magnitude: Callable[[Expr, Expr], Expr] | None = Non
         magnitude = _magnitude_of_float32 if x.dtype == np.float32 else _magnitude_of_float64
     a = abs(x)
     infinite_exponent = abs(y).equals(_INF)
-    extreme = a.equals(0.0) | a.equals(_INF) | infinite_exponent
+    # Subnormal numbers are zeros, as in all arithmetic on CPUs; that they equal 0 LLVM finds out by their bits, and denies.
+    extreme = (a < float(np.finfo(x.dtype).smallest_normal)) | a.equals(_INF) | infinite_exponent
     inner = where(extreme, 1.0, a)
     size = magnitude(inner, y)
     # 0, infinite bases and infinite exponents: 0 or infinity, but 1 ** inf
