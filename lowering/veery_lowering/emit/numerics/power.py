@@ -128,7 +128,7 @@ def power(x: Expr, y: Expr, magnitude: Callable[[Expr, Expr], Expr] | None = Non
         magnitude = _magnitude_of_float32 if x.dtype == np.float32 else _magnitude_of_float64
     a = abs(x)
     infinite_exponent = abs(y).equals(_INF)
-    # Subnormal numbers are zeros, as in all arithmetic on CPUs; that they equal 0 LLVM finds out by their bits, and denies.
+    # Subnormal numbers are zeros, as in all arithmetic on CPUs; LLVM looks at their bits, and denies that they equal 0.
     extreme = (a < float(np.finfo(x.dtype).smallest_normal)) | a.equals(_INF) | infinite_exponent
     inner = where(extreme, 1.0, a)
     size = magnitude(inner, y)
