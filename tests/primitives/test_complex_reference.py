@@ -73,3 +73,18 @@ def test_powers_whose_reciprocals_overflow(power: int) -> None:
     exact = z.astype(np.complex128) ** power
     for found in (veery.jit(lambda z: lax.integer_pow(z, power))(z), lax.integer_pow(jnp.asarray(z), power)):
         np.testing.assert_allclose(found, exact, rtol=1e-6, atol=1e-37)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_moduli_of_numbers_whose_squares_are_small(dtype: type) -> None:
+    """Of 9e-19 + 1e-19i the smaller part's square is subnormal, and still a hundredth of the whole."""
+    rng, info = np.random.default_rng(5), np.finfo(dtype)
+    sizes = np.exp2(rng.uniform(info.minexp / 2 - 40, info.minexp / 2 + 40, 4000))
+    z = (sizes * (1 + 1j * rng.uniform(-1, 1, 4000)) * rng.choice([1, 1j, -1], 4000)).astype(dtype)
+    with veery.enable_x64(True):
+        size, root, direction, logarithm = veery.jit(lambda z: [abs(z), jnp.sqrt(z), jnp.sign(z), jnp.log(z)])(z)
+    wide = z.astype(np.clongdouble)
+    np.testing.assert_allclose(size, np.abs(wide), rtol=4 * info.eps)
+    np.testing.assert_allclose(root, np.sqrt(wide), rtol=4 * info.eps)
+    np.testing.assert_allclose(direction, wide / np.abs(wide), rtol=4 * info.eps)
+    np.testing.assert_allclose(logarithm, np.log(wide), rtol=4 * info.eps)

@@ -79,6 +79,7 @@ KEPT: dict[str, Callable[..., Any]] = {
     "bases of many powers": lambda x: 0.9**x,
     "the library's": lambda x: veery.scipy.special.erfinv(x) + veery.scipy.special.digamma(x),
     "of products": lambda x: jnp.full((2, 3), 0.3) @ x,
+    "an effect": lambda x: veery.debug.callback(lambda x: None, x),
     "of a branch": lambda x: lax.cond(x[0, 0] > 0, lambda x: x * 0.1, lambda x: x * 0.3, x),
     "of a loop that is not counted": lambda x: lax.while_loop(lambda c: (c < 0.7).all(), lambda c: c + 0.3, x),
     "an array": lambda x: x * np.linspace(0.1, 0.7, 4, dtype=np.float32),

@@ -90,9 +90,10 @@ def _folded(jaxpr: Jaxpr) -> Jaxpr:
 
 def _computed(eqn: JaxprEqn) -> Literal | None:
     """What an equation gives whose operands are numbers."""
-    function, aval = _COMPUTED.get(eqn.primitive), eqn.outvars[0].aval
+    function = _COMPUTED.get(eqn.primitive)
     if function is None or not all(type(a) is Literal and _is_float(a) for a in eqn.invars):
         return None
+    aval = eqn.outvars[0].aval
     result = function(*(np.asarray(a.val, aval.dtype) for a in eqn.invars))  # type: ignore[union-attr]
     # programs take numbers that are smaller for zeros
     return Literal(result, aval) if np.finfo(aval.dtype).tiny <= abs(result) < np.inf else None

@@ -30,6 +30,8 @@ from veery_lowering.stablehlo import Value
 
 # log 2 less its leading bits, of so many of them
 _LOG_2_REST = {12: 3.194618494530942e-05, 26: 1.2996506893889884e-08}
+# Beyond these sizes of its larger part, by the bytes of a part, a number is scaled before it is squared, and by what.
+_SCALED = {4: (2.0**60, 2.0**-48, 2.0**-72), 8: (2.0**500, 2.0**-480, 2.0**-540)}
 _INF = math.inf
 _NAN = math.nan
 
@@ -73,10 +75,13 @@ def _is_infinite(z: Complex) -> Expr:
 
 
 def _scaled_modulus(x: Expr, y: Expr) -> tuple[Expr, Expr]:
-    """|x + iy| * scale and the scale, a power of two that keeps the squares within range."""
-    limit, step = (2.0**60, 2.0**-72) if x.dtype == np.float32 else (2.0**500, 2.0**-540)
+    """|x + iy| * scale and the scale, a power of two that keeps the squares within range.
+
+    That of the smaller part, too, as long as it counts: of 9e-19 + 1e-19i it would be subnormal, and so 0.
+    """
+    most, least, step = _SCALED[x.dtype.itemsize]
     largest = maximum(abs(x), abs(y))
-    scale = where(largest > limit, x.constant(step), where(largest < 1 / limit, x.constant(1 / step), 1.0))
+    scale = where(largest > most, x.constant(step), where(largest < least, x.constant(1 / step), 1.0))
     x, y = x * scale, y * scale
     return sqrt(x * x + y * y), scale
 
@@ -263,9 +268,9 @@ def tan(z: Complex) -> Complex:
 def square_root(z: Complex) -> Complex:
     """The principal square root."""
     x, y = z
-    limit, step = (2.0**60, 2.0**-72) if x.dtype == np.float32 else (2.0**500, 2.0**-540)
+    most, least, step = _SCALED[x.dtype.itemsize]
     largest = maximum(abs(x), abs(y))
-    large, small = largest > limit, largest < 1 / limit
+    large, small = largest > most, largest < least
     scale = where(large, x.constant(step), where(small, x.constant(1 / step), 1.0))
     back = where(large, x.constant(step**-0.5), where(small, x.constant(step**0.5), 1.0))
     sx, sy = x * scale, y * scale
