@@ -322,13 +322,13 @@ class JitFunction:
         inputs = [*traced.consts, *leaves]
         if traced.takes_refs:
             return self._execute_with_refs(traced, inputs)
-        how = _dispatch.How(self._options.device, (), self._options.compiler_options)
+        donated = donations if any(donations) else ()
+        how = _dispatch.How(self._options.device, donated, self._options.compiler_options)
         if holds_float0(traced.program):
-            how = replace(how, donated=donations if any(donations) else ())
             return _dispatch.execute(traced.program, traced.name, inputs, how)
         program, numbers = traced.called
-        if any(donations):
-            how = replace(how, donated=(False,) * len(numbers) + donations)
+        if donated:
+            how = replace(how, donated=(False,) * len(numbers) + donated)
         arrays = [_concrete(x, traced.name, own=True) for x in (*numbers, *traced.consts)]
         arrays += [_concrete(x, traced.name) for x in leaves]
         options = {**dict(config.veery_compiler_options), **dict(how.compiler_options)}
@@ -372,7 +372,7 @@ class JitFunction:
                 self._entries.clear()
                 self._fast.clear()
             executable = executable.at([x.shape for x in run.arrays])
-        raising = _dispatch.calls_python(traced.program)
+        raising = _dispatch.calls_python(traced.called.jaxpr)
         waits = _dispatch.waits(self._options.compiler_options)
         entry = Entry(
             executable,

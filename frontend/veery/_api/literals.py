@@ -182,9 +182,14 @@ def _partial(jaxpr: Jaxpr, varying: set[Any]) -> set[Any]:
 def _takes_any_number(eqn: JaxprEqn) -> Sequence[bool]:
     """For each operand of an equation, whether it may be any number, without being worse for it."""
     if eqn.primitive is jit_p:
-        inner: ClosedJaxpr = eqn.params["jaxpr"]
-        partial = _partial(inner.jaxpr, _varying(inner.jaxpr))
-        return [v not in partial for v in inner.jaxpr.invars]
+        flags: Sequence[bool] = _arguments_that_are_any_number(eqn.params["jaxpr"])
+        return flags
     if eqn.primitive is pow_p:  # of an array the base's logarithm would be computed for each exponent
         return [not eqn.outvars[0].aval.shape, False]
     return [eqn.primitive in _INDIFFERENT] * len(eqn.invars)
+
+
+@memoized
+def _arguments_that_are_any_number(closed: ClosedJaxpr) -> tuple[bool, ...]:
+    partial = _partial(closed.jaxpr, _varying(closed.jaxpr))
+    return tuple([v not in partial for v in closed.jaxpr.invars])

@@ -95,8 +95,7 @@ def modulus(z: Complex) -> Expr:
 def sign(z: Complex) -> Complex:
     """z / |z|, and z where that is 0."""
     length, scale = _scaled_modulus(*z)
-    is_zero = z.re.equals(0.0) & z.im.equals(0.0)
-    return choose(is_zero, z, Complex(z.re * scale / length, z.im * scale / length))
+    return choose(length.equals(0.0), z, Complex(z.re * scale / length, z.im * scale / length))
 
 
 def _split_square(x: Expr) -> tuple[Expr, Expr]:
@@ -173,10 +172,10 @@ def _turned_exp(x: Expr, y: Expr, sine: Expr, cosine: Expr) -> Complex:
 
 def exp2(z: Complex) -> Complex:
     """2**z. z log 2 is a sum of two numbers, as one alone loses as many digits as its size has."""
-    (real, more_real), (angle, more) = _times_log_2(z.re), _times_log_2(z.im)
+    (exponent, rest), (angle, more) = _times_log_2(z.re), _times_log_2(z.im)
     (s, c), (t, d) = sin_cos(angle), sin_cos(more)
-    whole = _turned_exp(real, z.im, s * d + c * t, c * d - s * t)
-    factor = elementary.exp(where(abs(z.re) < 1e4, more_real, 0.0))
+    whole = _turned_exp(exponent, z.im, s * d + c * t, c * d - s * t)
+    factor = elementary.exp(where(abs(z.re) < 1e4, rest, 0.0))
     return Complex(whole.re * factor, whole.im * factor)
 
 
