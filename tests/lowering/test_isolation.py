@@ -114,7 +114,7 @@ def test_a_crash_is_an_exception_of_its_call() -> None:
         compiled(slow_changes.be_killed)
     with pytest.raises(ValueError, match="No such compile option: .*'no-such-option'"):
         compiled(flags=("--no-such-option",))
-    wait_for(lambda: not children_of(helper))
+    wait_for(lambda: len(children_of(helper)) <= 1)  # one may wait for another compilation
     assert compiled() == program and helper_of(os.getpid()) == helper
 
 
@@ -124,11 +124,10 @@ def test_memory_that_runs_out_is_an_exception_of_its_call() -> None:
     assert compiled()
 
 
-def test_an_endless_loop_is_an_exception_of_its_call() -> None:
-    with pytest.raises(CompilerTimeout, match=r"the compiler was stopped after 0.5 s \(veery_compiler_timeout\)"):
-        compiled(slow_changes.never_end, seconds=0.5)
-    helper = helper_of(os.getpid())
-    wait_for(lambda: not children_of(helper))
+def test_an_endless_loop_is_an_exception_of_its_call(meeting: Path) -> None:
+    with pytest.raises(CompilerTimeout, match=r"the compiler was stopped after 2 s \(veery_compiler_timeout\)"):
+        compiled(slow_changes.end_the_second_time, seconds=2)
+    wait_for(lambda: is_gone(int((meeting / "begun").read_text())))
     assert compiled()
     veery.config.update("jax_enable_compilation_cache", False)
     veery.config.update("veery_compiler_timeout", 0.001)

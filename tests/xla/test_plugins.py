@@ -200,9 +200,13 @@ def test_nothing_is_loaded_until_it_is_asked_for(tmp_path: Path) -> None:
     assert said.stdout.split()[2:] == ["False", "False"]
 
 
-def test_a_process_ends_while_its_work_is_in_flight(xla: Any) -> None:
+@pytest.mark.parametrize("seconds", [0, 0.01])
+def test_a_process_ends_while_its_work_is_in_flight(xla: Any, seconds: float) -> None:
     program = (
-        "import veery as jax, veery.numpy as jnp\n"
+        "import time, veery as jax, veery.numpy as jnp\n"
+        "client = jax.devices('xla')[0].client\n"
+        "destroy = client.destroy_event  # called on a thread of XLA's, which must be done when Python ends\n"
+        f"client.destroy_event = lambda event: (time.sleep({seconds}), destroy(event))\n"
         "f = jax.jit(lambda x: jax.lax.fori_loop(0, 30, lambda i, x: jnp.sin(x) @ x, x), backend='xla')\n"
         "ys = [f(jnp.full((100, 100), i, jnp.float32)) for i in range(40)]  # memory that XLA gives back later\n"
     )

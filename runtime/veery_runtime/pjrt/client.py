@@ -208,7 +208,13 @@ class Client:
     def _call_waiting(self, error: int | None, number: int) -> None:
         if error:
             self.api.try_call("Error_Destroy", abi.ErrorDestroy(error=error))
-        self._waiting.pop(number)()
+        then, self._waiting[number] = self._waiting[number], _nothing
+        try:
+            then()
+            del then  # with what it kept, whose end may run Python
+        finally:
+            # The last instruction: `finish` may return as soon as another thread runs, and none does behind it.
+            del self._waiting[number]
 
     # Buffers.
 
@@ -364,6 +370,10 @@ class Client:
     def destroy_executable(self, loaded: int) -> None:
         """Frees a loaded executable."""
         self.api.try_call("LoadedExecutable_Destroy", abi.Executable(executable=loaded))
+
+
+def _nothing() -> None:
+    """In the place of what is being called."""
 
 
 def _leave(_: Any) -> None:
