@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,16 +15,6 @@ from veery import _reference
 FIRST = (*MIDDLES, *ELEMENTWISE)
 LAST = (*MIDDLES, *CONVERSIONS, *PRODUCTS, *ENDS)
 _SHAPES = ((3, 5), (5, 3), (7, 17), (1, 3), (4, 4), (2, 1), (13, 7))
-
-
-def seed() -> int:
-    """What chooses programs: VEERY_TEST_SEED, which is the date unless it is set (see conftest)."""
-    return int(os.environ["VEERY_TEST_SEED"])
-
-
-def share() -> int:
-    """VEERY_TEST_SHARE: of how many parts of the combinations, one each day, the tests try one; 1 if it is not set."""
-    return int(os.environ.get("VEERY_TEST_SHARE", 1))
 
 
 def faults(programs: Sequence[Program]) -> list[str]:

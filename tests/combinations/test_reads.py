@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from combinations.checking import faults, seed, share
+from combinations.checking import faults
 from combinations.steps import Program, values
+from support.days import of_the_day
 
 import veery
 from veery import lax, nn, numpy as jnp
@@ -79,7 +80,7 @@ MATRIX_READERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("size", [4, 13][seed() % min(share(), 2) :: min(share(), 2)])
+@pytest.mark.parametrize("size", of_the_day([4, 13], 2))
 @pytest.mark.parametrize("kind", ["vectors", "matrices"])
 def test_results_that_are_read_in_two_ways(kind: str, size: int) -> None:
     makers, readers = (VECTORS, VECTOR_READERS) if kind == "vectors" else (MATRICES, MATRIX_READERS)

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from combinations.checking import FIRST, LAST, combined, faults, seed, triples
+from combinations.checking import FIRST, LAST, combined, faults, triples
+from support.days import seed
 
 _AT_ONCE = 80
 _PAIRS = int(os.environ.get("VEERY_TEST_PAIRS", len(FIRST) * len(LAST)))

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from combinations.checking import combined, faults, seed
+from combinations.checking import combined, faults
 from combinations.steps import CONVERSIONS, ENDS, MIDDLES, PRODUCTS, program
+from support.days import seed
 from support.features import has
 
 DTYPES = ("bool", "int8", "uint8", "int32", "uint32", "float16", "float32")

@@ -1,6 +1,7 @@
 """Every primitive compiled by XLA: values equal the NumPy references, in each dtype.
 
-A compilation takes XLA a tenth of IREE's time, so that all rows of the tables are compiled in all of their dtypes.
+A compilation takes XLA a tenth of IREE's time, so that all rows of the tables are compiled in all of their dtypes;
+VEERY_TEST_SHARE=5 compiles a fifth of them, another one each day.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pytest
 from primitives import table_elementwise as elementwise, table_structural as structural
 from primitives.test_structural_compiled import TOLERANCE
 from support.compiled import assert_close, results
+from support.days import of_the_day
 from support.numpy_trace import numpy_evaluation
 
 from veery._core import dtypes
@@ -57,7 +59,7 @@ STRUCTURAL = [
 ]
 
 
-@pytest.mark.parametrize(("name", "cases"), ELEMENTWISE)
+@pytest.mark.parametrize(("name", "cases"), of_the_day(ELEMENTWISE))
 def test_elementwise_values_by_xla(name: str, cases: list[Any], on_xla: Any) -> None:
     dtype = elementwise.dtype_of(name)
     calls = [
@@ -85,7 +87,7 @@ def _assert_near(row: elementwise.Row, name: str, actual: Any, expected: Any, op
     np.testing.assert_allclose(actual.astype(np.float64), expected.astype(np.float64), rtol=bound, atol=bound)
 
 
-@pytest.mark.parametrize(("name", "rows"), STRUCTURAL)
+@pytest.mark.parametrize(("name", "rows"), of_the_day(STRUCTURAL))
 def test_structural_values_by_xla(name: str, rows: list[Any], on_xla: Any) -> None:
     outs = results([(row.fun, row.cast(name)) for row in rows])
     wrong = []
