@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from itertools import product as pairs
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 from support.jaxpr_graphs import Graph
 
+import veery
+from veery import lax
+
 RNG = np.random.default_rng(0)
 
 
-def product(g: Graph, a: np.ndarray, b: np.ndarray, dims: tuple, expected: np.ndarray, tolerance: float = 0) -> None:
+PLAIN = (((1,), (0,)), ((), ()))
+
+
+def product(
+    g: Graph,
+    a: np.ndarray,
+    b: np.ndarray,
+    dims: tuple,
+    expected: np.ndarray,
+    tolerance: float = 0,
+    preferred: Any = None,
+) -> None:
     out = g.op(
         "dot_general", g.input(a), g.input(b), out=expected.shape, of=expected.dtype, dimension_numbers=dims,
-        precision=None, preferred_element_type=None,
+        precision=None, preferred_element_type=preferred,
     )  # fmt: skip
     g.check(f"{a.dtype} {b.dtype} {dims}", out, expected, tolerance)
 
@@ -28,6 +45,65 @@ def test_dtypes() -> None:
     narrow = RNG.integers(-9, 9, (3, 4)).astype(np.int8)
     product(g, narrow, narrow.T.copy(), plain, narrow.astype(np.int32) @ narrow.T.astype(np.int32))
     g.run()
+
+
+DTYPES = (
+    "bool",
+    "int8",
+    "uint8",
+    "int32",
+    "uint64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
+
+
+def values(dtype: str, *shape: int) -> np.ndarray:
+    """Of integers all that 8 bits hold; of floats eighths, so that products are exact."""
+    if dtype == "bool":
+        return RNG.random(shape) < 0.6
+    if dtype[0] in "iu":
+        return RNG.integers(-128 if dtype[0] == "i" else 0, 128 if dtype[0] == "i" else 256, shape).astype(dtype)
+    x = RNG.integers(-16, 17, shape) / 8
+    return (x + 1j * RNG.integers(-16, 17, shape) / 8 if dtype[0] == "c" else x).astype(np.dtype(dtype))
+
+
+def test_operands_of_two_dtypes(x64: Any) -> None:
+    """Of bool and float32 both were converted to integers; of a real and a complex matrix IREE makes nothing."""
+    g = Graph()
+    for left, right in pairs(DTYPES, DTYPES):
+        a, b = values(left, 3, 4), values(right, 4, 2)
+        out = veery.eval_shape(lambda a, b: lax.dot_general(a, b, PLAIN), a, b).dtype
+        exact = a.astype(np.complex128) @ b.astype(np.complex128)
+        wanted = (exact if out.kind == "c" else exact.real) if out.kind in "fcV" else exact.real.astype(np.int64)
+        product(g, a, b, PLAIN, wanted.astype(out), 1e-2 if out.itemsize == 2 else 1e-6)
+    g.run()
+
+
+def test_what_is_asked_for_is_converted_from_the_sum() -> None:
+    g = Graph()
+    for dtype, preferred in (
+        ("bool", "complex64"), ("float32", "complex64"), ("complex64", "float32"), ("complex64", "float64"),
+        ("complex128", "float64"), ("int8", "complex64"), ("float32", "int32"), ("bfloat16", "int8"),
+        ("int8", "float32"), ("bool", "float32"),
+    ):  # fmt: skip
+        a, b = values(dtype, 3, 4), values(dtype, 4, 2)
+        exact = a.astype(np.complex128) @ b.astype(np.complex128)
+        wanted = exact if preferred[0] == "c" else exact.real
+        product(g, a, b, PLAIN, wanted.astype(preferred), 1e-6, preferred)
+    g.run()
+
+
+def test_derivatives_of_real_parts() -> None:
+    a, b = (values("complex64", *shape) for shape in ((3, 4), (4, 2)))
+    asked = lambda a, b: lax.dot(a, b, preferred_element_type="float32").sum()
+    for i in (0, 1):
+        derivative = veery.grad(lambda a, b: lax.dot(a, b).real.sum(), i)(a, b)
+        np.testing.assert_array_equal(veery.grad(asked, i)(a, b), derivative)
 
 
 def test_bools_are_not_added_modulo_two() -> None:

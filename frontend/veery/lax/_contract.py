@@ -290,7 +290,11 @@ def product_dtype(name: str, lhs: Any, rhs: Any, preferred: Any, is_algorithm: b
     result = lhs if left >= right else rhs
     if preferred is None or preferred == result:
         return result
-    narrower = _bits(preferred) < _bits(result)
+    # A real dtype that is asked for of complex operands has the real part.
+    complex_only = dtypes.issubdtype(result, np.complexfloating) and not dtypes.issubdtype(
+        preferred, np.complexfloating
+    )
+    narrower = _bits(preferred) < _bits(dtypes.to_floating_dtype(result) if complex_only else result)
     if not is_algorithm and not dtypes.issubdtype(result, np.floating) and narrower:
         raise TypeError(
             f"`preferred_element_type` must not be narrower than the original type, got preferred_element_type of "
@@ -326,6 +330,8 @@ def _pull_back(ct: Any, x: ShapedArray, y: Any, numbers: _Numbers, ct_y: Shape, 
     """
     (x_contract, y_contract), (x_batch, y_batch) = numbers
     y_kept = _kept(np.ndim(y), y_contract, y_batch)
+    if dtypes.issubdtype(x.dtype, np.complexfloating):
+        params["preferred_element_type"] = None  # one that is real has the real part of the product
     ct_batch = tuple(range(len(x_batch)))
     out = dot_general_p.bind(ct, y, dimension_numbers=((ct_y, y_kept), (ct_batch, y_batch)), **params)
     # out has x's batch dimensions, its kept ones, and its contracted ones in the order of y's
@@ -376,8 +382,11 @@ def _dot_general_reference(
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     is_algorithm = isinstance(precision, (DotAlgorithm, DotAlgorithmPreset))
     dtype = product_dtype("dot_general", lhs.dtype, rhs.dtype, preferred_element_type, is_algorithm)
-    a, b = lhs.astype(dtype), rhs.astype(dtype)
-    if dtypes.issubdtype(dtype, np.inexact):
+    summed = product_dtype("dot_general", lhs.dtype, rhs.dtype, None)
+    if dtype == np.bool_ or dtypes.issubdtype(dtype, np.integer) and dtypes.issubdtype(summed, np.integer):
+        summed = dtype
+    a, b = lhs.astype(summed), rhs.astype(summed)
+    if dtypes.issubdtype(summed, np.inexact):
         a, b = widen(lhs), widen(rhs)
     lhs_kept, rhs_kept = _kept(a.ndim, lhs_contract, lhs_batch), _kept(b.ndim, rhs_contract, rhs_batch)
     batch = [a.shape[d] for d in lhs_batch]

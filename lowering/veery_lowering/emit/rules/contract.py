@@ -10,6 +10,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import Context, Value, rule
+from veery_lowering.emit.rules.convert import convert_dtype, is_float
 from veery_lowering.types import is_static
 
 # The sizes of 8-bit integers; rows and columns of what is worth conversions (of 8x512 by 512x512 it takes 68 us, so
@@ -27,17 +28,12 @@ def _dot_general(ctx: Context, a: Value, b: Value, *, dimension_numbers: Any, **
     if ctx.target == "cpu" and (depth := _exact_depth(ctx, contracting, batch)):
         exact = _by_floats(a, b, contracting, batch, depth)
         return hlo.convert(exact, out) if out != np.int32 else exact
-    if hlo.dtype_of(a) == np.bool_:
-        # The sum of products of i1 is an exclusive or.
-        a, b = hlo.convert(a, np.int32), hlo.convert(b, np.int32)
-    accumulator = _accumulator(out)
+    a, b, accumulator = factors(a, b, out)
     if all(is_static(size) for aval in ctx.avals_in for size in aval.shape):
         product = hlo.dot_general(a, b, contracting=contracting, batch=batch, dtype=accumulator)
     else:
         product = _dynamic_product(ctx, a, b, contracting, batch, accumulator)
-    if out == np.bool_:
-        return hlo.compare(product, hlo.full_like(product, 0), "NE")
-    return hlo.convert(product, out) if accumulator != out else product
+    return convert_dtype(product, out)
 
 
 def _exact_depth(ctx: Context, contracting: Any, batch: Any) -> int:
@@ -127,7 +123,26 @@ def _size(shape: Sequence[Any], axes: Sequence[int]) -> Any:
     return math.prod(shape[axis] for axis in axes)
 
 
-def _accumulator(out: np.dtype) -> np.dtype:
+def factors(a: Value, b: Value, out: np.dtype) -> tuple[Value, Value, np.dtype]:
+    """The operands of a product in dtypes that compilers multiply, and the dtype in which to sum.
+
+    Of two real operands one may be wider than the other. What is asked for in a dtype that does not hold the sum
+    (`preferred_element_type`), of complex numbers a real one, of floats integers, is converted from the sum.
+    """
+    left, right = hlo.dtype_of(a), hlo.dtype_of(b)
+    if "c" in (left.kind, right.kind, out.kind):
+        left = right = out = np.result_type(*(x for x in (left, right, out) if x.kind == "c"))
+    elif out == np.bool_ or left == right == np.bool_:  # the sum of products of i1 is an exclusive or
+        a, b = convert_dtype(a, np.bool_), convert_dtype(b, np.bool_)
+        left = right = np.dtype(np.int32)
+    else:
+        left, right = (y if x == np.bool_ else x for x, y in ((left, right), (right, left)))
+        if not is_float(out) and (is_float(left) or is_float(right)):
+            out = np.dtype(np.float64 if np.float64 in (left, right) else np.float32)
+    return convert_dtype(a, left), convert_dtype(b, right), accumulator_of(out)
+
+
+def accumulator_of(out: np.dtype) -> np.dtype:
     """The dtype to sum in: half precision loses digits with every term."""
     if out == np.bool_:
         return np.dtype(np.int32)

@@ -9,6 +9,8 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import Context, Value, rule
+from veery_lowering.emit.rules.contract import accumulator_of, factors
+from veery_lowering.emit.rules.convert import convert_dtype
 
 _PRECISIONS = ("DEFAULT", "HIGH", "HIGHEST")
 
@@ -22,25 +24,15 @@ def _precisions(precision: Any) -> list[str] | None:
     return [name if name in _PRECISIONS else "DEFAULT" for name in names]
 
 
-def _accumulator(out: np.dtype) -> np.dtype:
-    if out == np.bool_:
-        return np.dtype(np.int32)
-    return np.dtype(np.float32) if out.kind in "fV" and out.itemsize < 4 else out
-
-
 @rule("dot_general", target="xla")
 def _dot_general(ctx: Context, a: Value, b: Value, *, dimension_numbers: Any, precision: Any = None, **_: Any) -> Value:
     contracting, batch = dimension_numbers
     out = np.dtype(ctx.avals_out[0].dtype)
-    if hlo.dtype_of(a) == np.bool_:
-        a, b = hlo.convert(a, np.int32), hlo.convert(b, np.int32)
-    accumulator = _accumulator(out)
+    a, b, accumulator = factors(a, b, out)
     product = hlo.dot_general(
         a, b, contracting=contracting, batch=batch, dtype=accumulator, precision=_precisions(precision)
     )
-    if out == np.bool_:
-        return hlo.compare(product, hlo.full_like(product, 0), "NE")
-    return hlo.convert(product, out)
+    return convert_dtype(product, out)
 
 
 @rule("conv_general_dilated", target="xla")
@@ -71,7 +63,7 @@ def _conv_general_dilated(
         rhs,
         dimension_numbers=f"{lhs_text}x{rhs_text}->{out_text}",
         shape=out.shape,
-        dtype=_accumulator(dtype),
+        dtype=accumulator_of(dtype),
         window_strides=window_strides,
         padding=padding,
         lhs_dilation=lhs_dilation,
