@@ -7,6 +7,8 @@ import io
 import math
 import pickle
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from support.interpreted import interpreted
 
 import veery
 import veery.numpy as jnp
+from veery import nn
 from veery.errors import (
     ConcretizationTypeError,
     TracerArrayConversionError,
@@ -289,3 +292,32 @@ def test_array_says_what_it_cannot_take():
     with pytest.raises(ValueError, match="could not understand directive 'up'"):
         jnp.r_["up", x]
     np.testing.assert_array_equal(jnp.array(np.ma.array([1, 2], mask=[True, False])), [1, 2])
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int8, np.array], ids=lambda kind: kind.__name__)
+def test_axes_may_be_integers_of_numpy(kind: Any) -> None:
+    x = jnp.arange(6.0).reshape(2, 3)
+    calls: list[Callable[[Any], Any]] = [
+        lambda i: x.transpose(i(1), i(0)),
+        lambda i: x[0].transpose(i(0)),
+        lambda i: jnp.moveaxis(x, i(0), i(1)),
+        lambda i: jnp.gradient(x, axis=i(1)),
+        lambda i: jnp.fft.fftshift(x, i(0)),
+        lambda i: jnp.fft.ifftshift(x, (i(0), i(1))),
+        lambda i: jnp.apply_over_axes(jnp.sum, x, i(1)),
+        lambda i: nn.initializers.he_normal(in_axis=i(0), out_axis=i(1))(veery.random.key(0), (2, 3)),
+    ]
+    for call in calls:
+        np.testing.assert_array_equal(call(kind), call(int))
+
+
+def test_diagonals_may_be_far_away() -> None:
+    for k in (-(2**40), 2**40, 2**70):
+        triangle = np.full((2, 3), k > 0)
+        for make in (jnp.eye, veery.jit(jnp.eye, static_argnums=(0, 1, 2))):
+            np.testing.assert_array_equal(make(2, 3, k), np.zeros((2, 3)))
+        np.testing.assert_array_equal(jnp.tri(2, 3, k), triangle)
+
+
+def test_words_are_seen_as_bools() -> None:
+    assert jnp.arange(2, dtype=jnp.int32).view(bool).tolist() == [False] * 4 + [True] + [False] * 3

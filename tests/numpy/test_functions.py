@@ -244,6 +244,8 @@ def test_creation():
     check(jnp.arange(0, 1, 0.1), np.arange(0, 1, 0.1), "arange")
     check(jnp.arange(5, 0, -2), np.arange(5, 0, -2), "arange")
     check(jnp.linspace(0, 1, 5), np.linspace(0, 1, 5), "linspace")
+    for count, endpoint in ((0, False), (0, True), (1, True)):  # there is no distance
+        assert jnp.linspace(0, jnp.ones((2, 2)), count, endpoint, retstep=True)[1].shape == ()
     check(jnp.logspace(0, 2, 5), np.logspace(0, 2, 5), "logspace")
     check(jnp.geomspace(1, 256, 9), np.geomspace(1, 256, 9), "geomspace")
     check(jnp.array([[1, 2], [3, 4.5]]), np.array([[1, 2], [3, 4.5]]), "array")

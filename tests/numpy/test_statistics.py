@@ -157,3 +157,12 @@ def test_derivatives_of_masked_statistics(x64):
                 masked = lambda a, fun=fun, axis=axis: fun(a, axis=axis, where=a > 0).sum()
                 rows = np.stack([veery.grad(masked)(a) for a in one])
                 np.testing.assert_array_equal(veery.vmap(veery.grad(masked))(one), rows)
+
+
+@pytest.mark.parametrize(
+    "name", ["sum", "nansum", "nanmax", "mean", "nanmean", "var", "std", "nanvar", "nanstd", "all"]
+)
+def test_masks_are_of_bools(name: str) -> None:
+    more = {"initial": 0} if name == "nanmax" else {}
+    with pytest.raises(ValueError, match=r"where must be None or a boolean array; got where.dtype=dtype\('int32'\)"):
+        getattr(jnp, name)(jnp.ones(4), where=jnp.ones(4, int), **more)

@@ -145,3 +145,11 @@ def test_sparse_arrays_with_strict_ranks():
             }
             for name, (found, expected) in results.items():
                 np.testing.assert_allclose(found.todense(), expected, err_msg=name)
+
+
+def test_a_fit_of_several_curves_with_strict_ranks():
+    points, curves = jnp.arange(5.0), jnp.arange(10.0).reshape(5, 2) ** 2
+    expected = np.polyfit(np.arange(5.0), np.arange(10.0).reshape(5, 2) ** 2, 1, cov=True)
+    with veery.numpy_rank_promotion("raise"):
+        for found, wanted in zip(jnp.polyfit(points, curves, 1, cov=True), expected, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)

@@ -252,8 +252,8 @@ def _eig_values(x: Any) -> Any:
 
 
 def _eig_vectors(x: Any) -> Any:
-    params = {"compute_left_eigenvectors": False, "enable_eigvec_derivs": True}
-    return lax.abs(linalg.eig(x, **params)[1])
+    """Squares, for LAPACK turns the largest element to the real axis, to either side."""
+    return lax.concatenate([v * v for v in linalg.eig(x, enable_eigvec_derivs=True)[1:]], 0)
 
 
 _solve = linalg.triangular_solve
@@ -301,7 +301,7 @@ def test_derivatives_equal_numerical_differences(name: str, references: Any) -> 
     check_backward(fun, operands, wanted, 1e-8)
 
 
-ONCE = ("eig-", "householder", "ormqr", "hessenberg", "tridiagonal-")
+ONCE = ("householder", "ormqr", "hessenberg", "tridiagonal-")
 
 
 @pytest.mark.parametrize("name", [name for name in SMOOTH if not name.startswith(ONCE)])

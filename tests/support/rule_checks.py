@@ -90,7 +90,7 @@ def check_second_order(fun: Function, primals: Sequence[Any], wanted: Sequence[i
 
 
 def check_batching(fun: Function, primals: Sequence[Any], out_rtol: float = 1e-12) -> None:
-    """Batches along each dimension, of each subset of the operands, equal a loop."""
+    """Batches along each dimension, of each subset of the operands, equal a loop; those of nothing are empty."""
     size, count = 3, len(primals)
     axis = AxisData(None, size)
     for batched in range(1, 2**count):
@@ -105,6 +105,10 @@ def check_batching(fun: Function, primals: Sequence[Any], out_rtol: float = 1e-1
                 dims.append(np.ndim(x) if last else 0)
                 args.append(np.stack([np.roll(np.ravel(x), k).reshape(np.shape(x)) for k in range(size)], dims[-1]))
             _compare_with_loop(fun, axis, args, dims, out_rtol)
+            empty = [x if d is None else np.take(x, [], d) for x, d in zip(args, dims, strict=True)]
+            (out,), (dim,) = batch(lambda *xs: [fun(*xs)], AxisData(None, 0), empty, dims)
+            expected = np.asarray(fun(*primals))
+            assert np.shape(out) == tuple(np.insert(expected.shape, dim, 0)) and np.asarray(out).dtype == expected.dtype
 
 
 def _compare_with_loop(fun: Function, axis: AxisData, args: list, dims: list, rtol: float) -> None:

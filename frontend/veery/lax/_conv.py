@@ -17,7 +17,7 @@ from veery._core.avals import Shape, ShapedArray, aval_of
 from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
 from veery._core.shapes import canonicalize_shape
-from veery.lax import _convert, _shape
+from veery.lax import _convert, _fill, _shape
 from veery.lax._contract import Precision, PrecisionLike, canonicalize_precision, dot_general, product_dtype
 from veery.lax._conv_dims import (
     ConvDimensionNumbers,
@@ -463,6 +463,10 @@ def _batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tu
     (lhs, rhs), (lhs_dim, rhs_dim) = args, dims
     lhs_spec, rhs_spec, out_spec = params["dimension_numbers"]
     size = _shape.batch_size(args, dims)
+    if not size:  # there are no groups of nothing
+        shapes = [np.delete(np.shape(x), [] if d is None else d) for x, d in zip(args, dims)]
+        out = _abstract_eval(*(aval_of(x).update(shape=tuple(s)) for x, s in zip(args, shapes)), **params)
+        return _fill.full((0, *out.shape), 0, out.dtype), 0
     if lhs_dim is not None and rhs_dim is not None:
         grouped_batch = params["batch_group_count"] > 1
         lhs = _merge(lhs, lhs_dim, lhs_spec[0] if grouped_batch else lhs_spec[1])

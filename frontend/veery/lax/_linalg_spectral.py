@@ -12,7 +12,7 @@ from veery._core import dtypes, host
 from veery._core.array import Array
 from veery._core.avals import ShapedArray
 from veery._core.primitive import Primitive
-from veery.lax import _arithmetic, _compare, _fill, _linalg_loops, _linalg_reference, _matrix as mx, _shape
+from veery.lax import _arithmetic, _compare, _fill, _linalg_loops, _linalg_reference, _matrix as mx, _reduce, _shape
 from veery.lax._linalg_triangular import lu, permute_rows, symmetrize, triangular_solve
 from veery.lax._slicing import slice_in_dim
 
@@ -270,8 +270,8 @@ def eig(
         x: array of shape (..., n, n).
         compute_left_eigenvectors: whether the vectors v with `v' x = w v'` are wanted.
         compute_right_eigenvectors: whether the vectors v with `x v = w v` are wanted.
-        enable_eigvec_derivs: whether the right eigenvectors are differentiated, which makes sense only where the
-            eigenvalues are distinct and what is computed does not depend on the length and phase of the vectors.
+        enable_eigvec_derivs: whether eigenvectors are differentiated, which makes sense only where the eigenvalues are
+            distinct and what is computed does not depend on the length and phase of the vectors.
         implementation: accepted for compatibility.
         use_magma: accepted for compatibility.
 
@@ -313,25 +313,49 @@ def _eig_jvp(
     compute_right_eigenvectors: bool,
     enable_eigvec_derivs: bool,
 ) -> tuple[list[Any], list[Any]]:
-    """dw = diag(V^-1 dx V), dV = V (F * V^-1 dx V), less what lengthens or turns the vectors."""
+    """dw = diag(V^-1 dx V), and dV by `_eigenvectors_jvp`; left eigenvectors are the right ones of the adjoint."""
     (x,), (t,) = primals, tangents
-    vectors = compute_left_eigenvectors or compute_right_eigenvectors
-    if compute_left_eigenvectors or (vectors and not enable_eigvec_derivs):
+    if (compute_left_eigenvectors or compute_right_eigenvectors) and not enable_eigvec_derivs:
         raise NotImplementedError(
-            "Derivatives of non-symmetric eigenvectors are only valid where the eigenvalues are distinct and the "
-            "result does not depend on the length and phase of the vectors, which veery cannot check. If that is so, "
-            "pass enable_eigvec_derivs=True and compute_left_eigenvectors=False to lax.linalg.eig."
+            "Derivatives of non-symmetric eigenvectors are only valid where the eigenvalues are distinct, and of use "
+            "where the result does not depend on the length and phase of the vectors, which veery cannot check. If "
+            "that is so, pass enable_eigvec_derivs=True to lax.linalg.eig."
         )
-    params = {"compute_left_eigenvectors": False, "enable_eigvec_derivs": enable_eigvec_derivs}
-    w, v = eig_p.bind(x, compute_right_eigenvectors=True, **params)
-    inner = solve_general(v, mx.matmul(mx.promoted(t, v), v))
-    t_w = mx.diagonal(inner)
-    if not vectors:
-        return [w], [t_w]
-    factors = _reciprocal_off_diagonal(_arithmetic.sub(_real_rows(w, x), _real_columns(w, x)))
-    t_v = mx.matmul(v, _arithmetic.mul(factors, inner))
-    along = mx.diagonal(mx.matmul(mx.adjoint(v), t_v))
-    return [w, v], [t_w, _arithmetic.sub(t_v, _arithmetic.mul(v, mx.as_rows(mx.promoted(_real(along), v), v)))]
+    # What is made of the vectors here depends neither on their length nor on their phase.
+    params = {"compute_left_eigenvectors": compute_left_eigenvectors, "enable_eigvec_derivs": True}
+    w, *left, v = eig_p.bind(x, compute_right_eigenvectors=True, **params)
+    inner = _in_basis(v, t)
+    outs, t_outs = [w, *left], [mx.diagonal(inner)]
+    t_outs += [_eigenvectors_jvp(mx.conj(w), u, _in_basis(u, mx.adjoint(t))) for u in left]
+    if compute_right_eigenvectors:
+        outs.append(v)
+        t_outs.append(_eigenvectors_jvp(w, v, inner))
+    return outs, t_outs
+
+
+def _in_basis(v: Any, t: Any) -> Any:
+    """V^-1 t V."""
+    return solve_general(v, mx.matmul(mx.promoted(t, v), v))
+
+
+def _eigenvectors_jvp(w: Any, v: Any, inner: Any) -> Any:
+    """dV = V (F * V^-1 dx V), less what lengthens the vectors or turns the largest element, which LAPACK makes real.
+
+    Args:
+        w: eigenvalues.
+        v: eigenvectors of length 1.
+        inner: V^-1 dx V.
+    """
+    factors = _reciprocal_off_diagonal(_arithmetic.sub(_real_rows(w, w), _real_columns(w, w)))
+    t = mx.matmul(v, _arithmetic.mul(factors, inner))
+    rows = np.ndim(v) - 2
+    products = _arithmetic.mul(mx.conj(v), t)
+    squares = _real(_arithmetic.mul(mx.conj(v), v))
+    largest = _compare.eq(squares, _real_rows(_reduce.reduce_max(squares, (rows,)), v))
+    of_largest = lambda x: _reduce.reduce_sum(mx.select(largest, x, 0), (rows,))
+    turned = _arithmetic.div(of_largest(_arithmetic.imag(products)), of_largest(squares))
+    along = _arithmetic.complex(_reduce.reduce_sum(_real(products), (rows,)), turned)
+    return _arithmetic.sub(t, _arithmetic.mul(v, mx.as_rows(along, v)))
 
 
 def solve_general(a: Any, b: Any) -> Any:

@@ -153,6 +153,11 @@ def _plan(lhs: Any, rhs: Any, sizes: Any, numbers: RaggedDotDimensionNumbers) ->
     ragged, group = tuple(numbers.lhs_ragged_dimensions), tuple(numbers.rhs_group_dimensions)
     if len(ragged) != 1:
         raise TypeError(f"ragged_dot_general expects exactly one lhs ragged dimension, got {len(ragged)}.")
+    if not 0 <= ragged[0] < lhs.ndim:
+        raise TypeError(
+            f"ragged_dot_general requires lhs ragged dimension numbers to be nonnegative and less than the number of "
+            f"axes of the lhs value, got {ragged[0]} for lhs of rank {lhs.ndim}."
+        )
     is_free = ragged[0] not in (*contracting[0], *batch[0])
     if len(group) != is_free:
         raise TypeError(

@@ -407,7 +407,8 @@ def _reduce_reference(*args: np.ndarray, jaxpr: ClosedJaxpr, dimensions: Shape) 
     xs, inits = args[:count], args[count:]
     kept = [i for i in range(xs[0].ndim) if i not in dimensions]
     shape = [xs[0].shape[i] for i in kept]
-    flat = [np.transpose(x, (*dimensions, *kept)).reshape(-1, *shape) for x in xs]
+    terms = math.prod(xs[0].shape[i] for i in dimensions)
+    flat = [np.transpose(x, (*dimensions, *kept)).reshape(terms, *shape) for x in xs]
     outs = [np.empty(shape, x.dtype) for x in xs]
     for index in np.ndindex(*shape):
         carry = [np.asarray(init) for init in inits]

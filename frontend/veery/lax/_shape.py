@@ -16,7 +16,7 @@ from veery._core.array import Array, is_array
 from veery._core.avals import Shape, ShapedArray, aval_of, check_operand
 from veery._core.jaxpr import JaxprEqn
 from veery._core.primitive import Primitive
-from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_shapelike, concrete_int
+from veery._core.shapes import as_axes, canonicalize_axis, canonicalize_shape, check_shapelike, concrete_int
 from veery.lax._fill import empty, full, full_like, zeros, zeros_like_array
 from veery.lax._placement import laid_out
 
@@ -390,11 +390,11 @@ transpose_p = Primitive(
 
 def moveaxis(x: ArrayLike, src: int | Sequence[int], dst: int | Sequence[int]) -> Array:
     """Move dimensions to other positions; the others keep their order (see numpy.moveaxis)."""
-    if src == dst:
-        return x
     ndim = np.ndim(x)
-    sources = [canonicalize_axis(a, ndim) for a in ([src] if isinstance(src, int) else src)]
-    targets = [canonicalize_axis(a, ndim) for a in ([dst] if isinstance(dst, int) else dst)]
+    sources = [canonicalize_axis(a, ndim) for a in as_axes(src)]
+    targets = [canonicalize_axis(a, ndim) for a in as_axes(dst)]
+    if sources == targets:
+        return x
     order = [i for i in range(ndim) if i not in sources]
     for to, source in sorted(zip(targets, sources)):
         order.insert(to, source)

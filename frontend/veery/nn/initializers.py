@@ -16,7 +16,7 @@ import numpy as np
 
 from veery import numpy as jnp, random
 from veery._core import dtypes
-from veery._core.shapes import canonicalize_shape
+from veery._core.shapes import as_axes, canonicalize_shape
 from veery.lax._placement import lays_out
 
 Array = Any
@@ -96,7 +96,7 @@ def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, u
 
 
 def _size(shape: Shape, axes: Axes) -> int:
-    return shape[axes] if isinstance(axes, int) else math.prod(shape[i] for i in axes)
+    return math.prod(shape[i] for i in as_axes(axes))
 
 
 def _compute_fans(shape: Shape, in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = ()) -> tuple[float, float]:

@@ -21,6 +21,7 @@ from veery._core.errors import (
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
+from veery._core.shapes import as_axes
 from veery._core.trace import Tracer
 from veery.lax._placement import laid_out
 from veery.numpy import _arithmetic, _array_api, _creation, _operators, _selection, _shaping
@@ -110,8 +111,8 @@ def transpose(self: Array, *args: Any) -> Array:
     """The array with its dimensions in another order: reversed, or as given by one argument or several."""
     if not args:
         return transposed(self)
-    axes = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
-    return _shaping.transpose(self, axes)
+    (axes,) = args if len(args) == 1 else (args,)
+    return _shaping.transpose(self, None if axes is None else as_axes(axes))
 
 
 def flatten(self: Array, order: str = "C", *, out_sharding: Any = None) -> Array:
@@ -191,9 +192,8 @@ def _view_of_bits(x: Array, dtype: Any) -> Array:
 
 def _view_of_bool(x: Array, dtype: Any) -> Array:
     if dtype == np.bool_:
-        if x.dtype not in (np.dtype("uint8"), np.dtype("int8")):
-            raise TypeError(f"view() from dtype {x.dtype} to bool is not supported; go through uint8.")
-        return lax.ne(x, x.dtype.type(0))
+        octets = _view_of_bits(x, np.dtype(np.uint8))
+        return lax.ne(octets, np.uint8(0))
     octets = lax.convert_element_type(x, np.uint8)
     return octets if dtype == np.uint8 else _view_of_bits(octets, dtype)
 

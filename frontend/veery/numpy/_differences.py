@@ -10,7 +10,7 @@ import numpy as np
 
 from veery import lax
 from veery._api.jit import jit
-from veery._core.shapes import canonicalize_axis
+from veery._core.shapes import as_axes, canonicalize_axis
 from veery.numpy import _logic
 from veery.numpy._arithmetic import floor_divide, is_kind, multiply, remainder, subtract
 from veery.numpy._creation import asarray, number
@@ -200,7 +200,7 @@ def gradient(
     if axis is None:
         axes: Sequence[int] = range(x.ndim)
     else:
-        axes = [canonicalize_axis(a, x.ndim) for a in ((axis,) if isinstance(axis, int) else axis)]
+        axes = [canonicalize_axis(a, x.ndim) for a in as_axes(axis)]
     if min((x.shape[a] for a in axes), default=2) < 2:
         raise ValueError(
             "Shape of array too small to calculate a numerical gradient, at least 2 elements are required."

@@ -367,7 +367,7 @@ def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @jitted
 def spacing(x: ArrayLike, /) -> Array:
-    """The distance to the next number away from zero, with the sign of x.
+    """The distance to the next number away from zero, with the sign of x; of float16, as in NumPy, to the next larger.
 
     >>> spacing(np.array([1.0]))
     Array([1.1920929e-07], dtype=float32)
@@ -376,7 +376,10 @@ def spacing(x: ArrayLike, /) -> Array:
     if is_kind(x, np.complexfloating):
         raise ValueError("jnp.spacing is not defined for complex inputs.")
     x = as_array(x)
-    distance = lax.sub(nextafter(x, copysign(np.array(np.inf).astype(_dtype(x)), x)), x)
+    inf = np.array(np.inf).astype(_dtype(x))
+    if _dtype(x) == np.float16:
+        return choose(isfinite(x), lax.sub(nextafter(x, inf), x), np.nan)
+    distance = lax.sub(nextafter(x, copysign(inf, x)), x)
     smallest = float(dtypes.finfo(_dtype(x)).smallest_subnormal)
     return choose(lax.eq(distance, 0), copysign(to_dtype(smallest, _dtype(x)), x), distance)
 

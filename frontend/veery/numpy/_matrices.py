@@ -25,8 +25,10 @@ def _size(function: str, name: str, n: Any) -> int:
 
 def _banded(rows: int, columns: int, k: Any, is_in: Any) -> Any:
     """A mask of the elements (i, j) by their row i + k and their column j: a NumPy array outside of transformations."""
+    if not hasattr(k, "aval"):
+        k = min(max(int(k), -rows), columns)  # what is further away may be too far for integers of arrays
     if current_trace() is eval_trace and not hasattr(k, "aval"):
-        return is_in(np.arange(rows)[:, None] + int(k), np.arange(columns)[None, :])
+        return is_in(np.arange(rows)[:, None] + k, np.arange(columns)[None, :])
     row = lax.broadcasted_iota(np.int32, (rows, columns), 0)
     return is_in(row + to_dtype(k, np.dtype(np.int32)), lax.broadcasted_iota(np.int32, (rows, columns), 1))
 

@@ -352,7 +352,7 @@ def _polyfit(points: Array, values: Array, w: Any, *, rcond: float, deg: int, fu
         factor: Any = np.ones((), base.dtype)
     else:
         factor = residuals / (points.shape[0] - (deg + 1))
-        factor = factor[0] if values.ndim == 1 else factor
+        factor = factor[0] if values.ndim == 1 else factor[None, None, :]
     return coefficients, base * factor if values.ndim == 1 else base[:, :, None] * factor
 
 

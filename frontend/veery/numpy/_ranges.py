@@ -175,7 +175,8 @@ def _linspace(
     axis = canonicalize_axis(axis, start.ndim + 1)
     divisions = num - 1 if endpoint else num
     delta = to_dtype(lax.sub(stop, start), computed)
-    step = lax.div(delta, np.asarray(divisions).astype(computed)[()]) if divisions > 0 else lax.full_like(delta, np.nan)
+    nan = lax.full((), np.nan, computed)
+    step = lax.div(delta, np.asarray(divisions).astype(computed)[()]) if divisions > 0 else nan
     shape = (*start.shape[:axis], num, *start.shape[axis:])
     if num == 0:
         return lax.full(shape, 0, dtype), step

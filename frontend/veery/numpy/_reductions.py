@@ -104,6 +104,20 @@ def canonical_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
     return result
 
 
+def check_mask(name: str, where: ArrayLike | None) -> ArrayLike | None:
+    """The mask of the elements that count.
+
+    Raises:
+        ValueError: it is not of bools.
+    """
+    if where is None:
+        return None
+    where = ensure_arraylike(name, where)
+    if _dtype(where) != np.bool_:
+        raise ValueError(f"jnp.{name}: where must be None or a boolean array; got where.dtype={_dtype(where)!r}.")
+    return where
+
+
 def reduce(
     monoid: Monoid,
     a: ArrayLike,
@@ -119,15 +133,11 @@ def reduce(
     name = monoid.name
     a = ensure_arraylike(name, a)
     check_no_out(name, out)
-    if where is not None:
-        where = ensure_arraylike(name, where)
-        if _dtype(where) != np.bool_:
-            raise ValueError(f"jnp.{name}: where must be None or a boolean array; got where.dtype={_dtype(where)!r}.")
-        if initial is None and not monoid.has_identity:
-            raise ValueError(
-                f"reduction operation {name} does not have an identity, so to use a where mask one has to specify "
-                "'initial'"
-            )
+    where = check_mask(name, where)
+    if where is not None and initial is None and not monoid.has_identity:
+        raise ValueError(
+            f"reduction operation {name} does not have an identity, so to use a where mask one has to specify 'initial'"
+        )
     if initial is not None and np.ndim(initial):
         raise ValueError(f"initial value must be a scalar. Got array of shape {np.shape(initial)}")
     a = unwrap(a)
@@ -307,10 +317,7 @@ def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = Fals
 def _logical(name: str, a: ArrayLike, axis: Axis, out: None, keepdims: bool, where: ArrayLike | None) -> Array:
     a = ensure_arraylike(name, a)
     check_no_out(name, out)
-    if where is not None:
-        where = ensure_arraylike(name, where)
-        if _dtype(where) != np.bool_:
-            raise ValueError(f"jnp.{name}: where must be None or a boolean array; got where.dtype={_dtype(where)!r}.")
+    where = check_mask(name, where)
     a = unwrap(a)
     axes = canonical_axes(axis, np.ndim(a))
     masks = [] if where is None else [where]
@@ -441,8 +448,19 @@ def _without_nan(a: Array, *, monoid: Monoid) -> Array:
     return choose(_logic.isnan(a), constant(monoid.identity(_dtype(a)), _dtype(a)), a)
 
 
-def _nan_reduce(monoid: Monoid, name: str, a: ArrayLike, axis: Axis, dtype: Any, out: None, *rest: Any) -> Array:
+def _nan_reduce(
+    monoid: Monoid,
+    name: str,
+    a: ArrayLike,
+    axis: Axis,
+    dtype: Any,
+    out: None,
+    keepdims: bool,
+    initial: ArrayLike | None,
+    where: ArrayLike | None,
+) -> Array:
     a = ensure_arraylike(name, a)
+    rest = keepdims, initial, check_mask(name, where)
     check_no_out(name, out)
     a = unwrap(a)
     if not is_kind(a, np.inexact):
@@ -484,10 +502,19 @@ def nanprod(
     return _nan_reduce(PROD, "nanprod", a, axis, dtype, out, keepdims, initial, where)
 
 
-def _nan_extreme(monoid: Monoid, name: str, a: ArrayLike, axis: Axis, out: None, keepdims: bool, *rest: Any) -> Array:
-    result = _nan_reduce(monoid, name, a, axis, None, out, keepdims, *rest)
+def _nan_extreme(
+    monoid: Monoid,
+    name: str,
+    a: ArrayLike,
+    axis: Axis,
+    out: None,
+    keepdims: bool,
+    initial: ArrayLike | None,
+    where: ArrayLike | None,
+) -> Array:
+    result = _nan_reduce(monoid, name, a, axis, None, out, keepdims, initial, where)
     a = unwrap(a)
-    if not is_kind(a, np.inexact) or rest[0] is not None:
+    if not is_kind(a, np.inexact) or initial is not None:
         return result
     return run(_nan_where_all, asarray(a), result, axes=canonical_axes(axis, np.ndim(a)), keepdims=bool(keepdims))
 

@@ -27,7 +27,7 @@ from veery.numpy._promotion import (
     to_dtype,
     unwrap,
 )
-from veery.numpy._reductions import Axis, canonical_axes, expand
+from veery.numpy._reductions import Axis, canonical_axes, check_mask, expand
 from veery.numpy._shaping import as_array, atleast_2d
 
 
@@ -86,6 +86,7 @@ def mean(
     """
     a = ensure_arraylike("mean", a)
     check_no_out("mean", out)
+    where = check_mask("mean", where)
     a = unwrap(a)
     axes = canonical_axes(axis, np.ndim(a))
     mask = () if where is None else (where,)
@@ -134,6 +135,7 @@ def _spread(
 ) -> Array:
     a = ensure_arraylike(name, a)
     check_no_out(name, out)
+    where = check_mask(name, where)
     if correction is not None:
         if ddof:
             raise ValueError("ddof and correction can't be provided simultaneously.")
@@ -258,8 +260,9 @@ def average(
 # Those that leave NaN out.
 
 
-def _numbers(a: ArrayLike, where: ArrayLike | None) -> Any:
+def _numbers(name: str, a: ArrayLike, where: ArrayLike | None) -> Any:
     """Where elements are numbers and count."""
+    where = check_mask(name, where)
     valid = _logic.logical_not(_logic.isnan(a))
     return valid if where is None else _logic.logical_and(valid, broadcast_to(unwrap(where), valid.shape))
 
@@ -281,7 +284,7 @@ def nanmean(
     """
     a = ensure_arraylike("nanmean", a)
     check_no_out("nanmean", out)
-    return mean(a, axis, dtype, keepdims=keepdims, where=_numbers(unwrap(a), where))
+    return mean(a, axis, dtype, keepdims=keepdims, where=_numbers("nanmean", unwrap(a), where))
 
 
 @jit(static_argnames=("axis", "dtype", "ddof", "keepdims"))
@@ -303,7 +306,7 @@ def nanvar(
     """
     a = ensure_arraylike("nanvar", a)
     check_no_out("nanvar", out)
-    return _spread("nanvar", a, axis, dtype, None, ddof, keepdims, _numbers(unwrap(a), where), mean, None)
+    return _spread("nanvar", a, axis, dtype, None, ddof, keepdims, _numbers("nanvar", unwrap(a), where), mean, None)
 
 
 @jit(static_argnames=("axis", "dtype", "ddof", "keepdims"))
@@ -325,7 +328,7 @@ def nanstd(
     """
     a = ensure_arraylike("nanstd", a)
     check_no_out("nanstd", out)
-    return _spread("nanstd", a, axis, dtype, None, ddof, keepdims, _numbers(unwrap(a), where), mean, None)
+    return _spread("nanstd", a, axis, dtype, None, ddof, keepdims, _numbers("nanstd", unwrap(a), where), mean, None)
 
 
 # Covariances.

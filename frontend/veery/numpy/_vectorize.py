@@ -14,7 +14,7 @@ from veery import lax
 from veery._api.vectorize import vmap
 from veery._core import source
 from veery._core.config import config
-from veery._core.shapes import canonicalize_axis
+from veery._core.shapes import as_axes, canonicalize_axis
 from veery.numpy._creation import asarray
 from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike
 
@@ -210,7 +210,7 @@ def apply_over_axes(func: Callable[[ArrayLike, int], Array], a: ArrayLike, axes:
     """
     a = ensure_arraylike("apply_over_axes", a)
     x = asarray(a)
-    for axis in [axes] if isinstance(axes, int) else axes:
+    for axis in as_axes(axes):
         out = func(x, axis)
         if out.ndim == x.ndim - 1:
             out = lax.expand_dims(out, (canonicalize_axis(axis, x.ndim),))

@@ -11,7 +11,7 @@ import numpy as np
 
 from veery import lax
 from veery._core import dtypes
-from veery._core.shapes import canonicalize_axis
+from veery._core.shapes import as_axes, canonicalize_axis
 from veery.numpy._arithmetic import conj as _conj
 from veery.numpy._creation import asarray
 from veery.numpy._elementwise import run
@@ -308,5 +308,5 @@ def ifftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
 def _shifted(name: str, x: ArrayLike, axes: Any, shift: Any) -> Array:
     x = ensure_arraylike(f"jnp.fft.{name}", x)
     shape = np.shape(x)
-    axes = tuple(range(len(shape))) if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
+    axes = tuple(range(len(shape))) if axes is None else as_axes(axes)
     return _roll(x, tuple(shift(shape[axis]) for axis in axes), axes)
