@@ -59,6 +59,15 @@ def test_jacobians_of_integers_are_zero(in_numpy, batched):
 
 
 @pytest.mark.compiler
+def test_jacobians_in_integers_are_zero_in_reverse_mode() -> None:
+    i = np.arange(3, dtype=np.int8)
+    for fun in (lambda x, i: (x * x, x), veery.jit(lambda x, i: (x * i[0], x))):
+        jacobian = veery.jacrev(fun, argnums=(0, 1), allow_int=True)(X, i)
+        for of_x, of_i in jacobian:
+            assert of_x.shape == (*X.shape, *X.shape) and of_x.dtype == X.dtype
+            assert of_i.shape == (*X.shape, 3) and of_i.dtype == np.int8 and not of_i.any()
+
+
 def test_arrays_of_float0():
     zeros = jnp.zeros((2,), FLOAT0)
     for x in (

@@ -558,7 +558,7 @@ def jacrev(
         value, pullback, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
         for leaf in tree.tree_leaves(value):
             _check_gradient_output(leaf, holomorphic, "jacrev")
-        rows = vmap(pullback)(_basis(value))
+        rows = tree.tree_map(_numbers, vmap(pullback)(_basis(value)), chosen)
         rows = rows if isinstance(argnums, (tuple, list)) else rows[0]
         flat_rows, row_tree = tree.tree_flatten(rows)
         parts = [tree.tree_leaves(_split_basis(r, value, 0, axis=0, wrap=False)) for r in flat_rows]
@@ -603,11 +603,11 @@ def _basis(pytree: Any) -> Any:
     return tree.tree_unflatten(treedef, parts)
 
 
-def _numbers(columns: Any, output: Any) -> Any:
-    """Columns of a Jacobian; those of an integer output, whose tangents are float0, as zeros of its type."""
-    if columns.dtype != dtypes.float0:
-        return columns
-    return zeros_like_aval(aval_of(output).update(shape=np.shape(columns)))
+def _numbers(lines: Any, value: Any) -> Any:
+    """Columns or rows of a Jacobian; those of integers, whose tangents are float0, as zeros of their type."""
+    if lines.dtype != dtypes.float0:
+        return lines
+    return zeros_like_aval(aval_of(value).update(shape=np.shape(lines)))
 
 
 def _split_basis(x: Any, pytree: Any, argnums: Any, axis: int, wrap: bool = True) -> Any:
