@@ -32,6 +32,11 @@ def product(
         precision=None, preferred_element_type=preferred,
     )  # fmt: skip
     g.check(f"{a.dtype} {b.dtype} {dims}", out, expected, tolerance)
+    wide = np.complex128 if expected.dtype.kind == "c" else np.float64
+    params = {"dimension_numbers": dims, "precision": None, "preferred_element_type": expected.dtype}
+    reference = lax.dot_general_p.reference(a, b, **params)
+    assert reference.dtype == expected.dtype
+    np.testing.assert_allclose(reference.astype(wide), expected.astype(wide), rtol=tolerance)
 
 
 def test_dtypes() -> None:
@@ -89,7 +94,7 @@ def test_what_is_asked_for_is_converted_from_the_sum() -> None:
     for dtype, preferred in (
         ("bool", "complex64"), ("float32", "complex64"), ("complex64", "float32"), ("complex64", "float64"),
         ("complex128", "float64"), ("int8", "complex64"), ("float32", "int32"), ("bfloat16", "int8"),
-        ("int8", "float32"), ("bool", "float32"),
+        ("int8", "float32"), ("bool", "float32"), ("bool", "int32"),
     ):  # fmt: skip
         a, b = values(dtype, 3, 4), values(dtype, 4, 2)
         exact = a.astype(np.complex128) @ b.astype(np.complex128)

@@ -383,8 +383,9 @@ def _dot_general_reference(
     is_algorithm = isinstance(precision, (DotAlgorithm, DotAlgorithmPreset))
     dtype = product_dtype("dot_general", lhs.dtype, rhs.dtype, preferred_element_type, is_algorithm)
     summed = product_dtype("dot_general", lhs.dtype, rhs.dtype, None)
-    if dtype == np.bool_ or dtypes.issubdtype(dtype, np.integer) and dtypes.issubdtype(summed, np.integer):
-        summed = dtype
+    kind = np.complexfloating if dtypes.issubdtype(summed, np.complexfloating) else np.inexact
+    if dtype == np.bool_ or dtypes.issubdtype(dtype, kind) or not dtypes.issubdtype(summed, np.inexact):
+        summed = dtype  # which holds the sum
     a, b = lhs.astype(summed), rhs.astype(summed)
     if dtypes.issubdtype(summed, np.inexact):
         a, b = widen(lhs), widen(rhs)
@@ -395,7 +396,8 @@ def _dot_general_reference(
     a = np.transpose(a, (*lhs_batch, *lhs_kept, *lhs_contract)).reshape(*batch, math.prod(left), depth)
     b = np.transpose(b, (*rhs_batch, *rhs_contract, *rhs_kept)).reshape(*batch, depth, math.prod(right))
     with np.errstate(all="ignore"):
-        return np.matmul(a, b).reshape((*batch, *left, *right)).astype(dtype)
+        product = np.matmul(a, b).reshape((*batch, *left, *right))
+        return (product if dtypes.issubdtype(dtype, np.complexfloating) else product.real).astype(dtype)
 
 
 def _cost(eqn: JaxprEqn) -> cost.Cost:
