@@ -116,6 +116,11 @@ def _products() -> tuple[Step, ...]:
         step("image and kernel", lambda x: convolve(x[None], x[:2, :, None])),
         step("left, summed wider", lambda x, w: lax.dot(x, w, preferred_element_type=wide[kind(x.dtype)]),
              lambda m, n: (n, 4)),
+        Step("product, left, by a mask", lax.dot, (Operand(lambda m, n: (n, 4), "bool"),)),
+        Step("product, right, of bytes", lambda x, w: lax.dot(w, x), (Operand(lambda m, n: (2, m), "uint8"),)),
+        Step("product, left, by floats", lax.dot, (Operand(lambda m, n: (n, 5), "float32"),)),
+        Step("product, right, of complex numbers", lambda x, w: lax.dot(w, x),
+             (Operand(lambda m, n: (3, m), "complex64"),)),
     )  # fmt: skip
 
 

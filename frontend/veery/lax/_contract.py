@@ -386,9 +386,8 @@ def _dot_general_reference(
     kind = np.complexfloating if dtypes.issubdtype(summed, np.complexfloating) else np.inexact
     if dtype == np.bool_ or dtypes.issubdtype(dtype, kind) or not dtypes.issubdtype(summed, np.inexact):
         summed = dtype  # which holds the sum
-    a, b = lhs.astype(summed), rhs.astype(summed)
-    if dtypes.issubdtype(summed, np.inexact):
-        a, b = widen(lhs), widen(rhs)
+    wide = widen if dtypes.issubdtype(summed, np.inexact) else lambda x: x.astype(summed)
+    a, b = wide(lhs), wide(rhs)
     lhs_kept, rhs_kept = _kept(a.ndim, lhs_contract, lhs_batch), _kept(b.ndim, rhs_contract, rhs_batch)
     batch = [a.shape[d] for d in lhs_batch]
     left, right = [a.shape[d] for d in lhs_kept], [b.shape[d] for d in rhs_kept]
@@ -396,8 +395,12 @@ def _dot_general_reference(
     a = np.transpose(a, (*lhs_batch, *lhs_kept, *lhs_contract)).reshape(*batch, math.prod(left), depth)
     b = np.transpose(b, (*rhs_batch, *rhs_contract, *rhs_kept)).reshape(*batch, depth, math.prod(right))
     with np.errstate(all="ignore"):
-        product = np.matmul(a, b).reshape((*batch, *left, *right))
-        return (product if dtypes.issubdtype(dtype, np.complexfloating) else product.real).astype(dtype)
+        if dtypes.issubdtype(summed, np.complexfloating) and not (np.isfinite(a).all() and np.isfinite(b).all()):
+            product = (a[..., None] * b[..., None, :, :]).sum(-2)  # BLAS makes NaN of one infinite term
+        else:
+            product = np.matmul(a, b)
+        product = product.reshape((*batch, *left, *right))
+    return _convert.convert_reference(product, new_dtype=dtype, weak_type=False)
 
 
 def _cost(eqn: JaxprEqn) -> cost.Cost:

@@ -145,7 +145,7 @@ def _to_integer(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return np.where(below, lowest, np.where(above, highest, wide)).astype(dtype)
 
 
-def _convert_reference(x: np.ndarray, *, new_dtype: Any, weak_type: bool) -> np.ndarray:
+def convert_reference(x: np.ndarray, *, new_dtype: Any, weak_type: bool) -> np.ndarray:
     if dtypes.float0 in (x.dtype, new_dtype):
         return np.zeros(x.shape, new_dtype)
     if isinstance(new_dtype, dtypes.ExtendedDType):
@@ -184,7 +184,7 @@ convert_element_type_p: Primitive = Primitive(
     jvp=(_convert_jvp,),
     transpose=_convert_transpose,
     batch=lambda args, dims, **params: (convert_element_type_p.bind(*args, **params), dims[0]),
-    reference=_convert_reference,
+    reference=convert_reference,
 )
 
 

@@ -124,22 +124,27 @@ def _size(shape: Sequence[Any], axes: Sequence[int]) -> Any:
 
 
 def factors(a: Value, b: Value, out: np.dtype) -> tuple[Value, Value, np.dtype]:
-    """The operands of a product in dtypes that compilers multiply, and the dtype in which to sum.
+    """The operands of a product in a dtype that compilers multiply, and the dtype in which to sum.
 
-    Of two real operands one may be wider than the other. What is asked for in a dtype that does not hold the sum
-    (`preferred_element_type`), of complex numbers a real one, of floats integers, is converted from the sum.
+    Of operands of one dtype both are left as they are, and widened within the product. What is asked for in a dtype
+    that does not hold the sum (`preferred_element_type`), of complex numbers a real one, of floats integers, is
+    converted from the sum.
     """
     left, right = hlo.dtype_of(a), hlo.dtype_of(b)
     if "c" in (left.kind, right.kind, out.kind):
-        left = right = out = np.result_type(*(x for x in (left, right, out) if x.kind == "c"))
+        summed = factor = np.result_type(*(x for x in (left, right, out) if x.kind == "c"))
     elif out == np.bool_ or left == right == np.bool_:  # the sum of products of i1 is an exclusive or
         a, b = convert_dtype(a, np.bool_), convert_dtype(b, np.bool_)
-        left = right = np.dtype(np.int32)
+        summed, factor = accumulator_of(out), np.dtype(np.int32)
     else:
-        left, right = (y if x == np.bool_ else x for x, y in ((left, right), (right, left)))
-        if not is_float(out) and (is_float(left) or is_float(right)):
-            out = np.dtype(np.float64 if np.float64 in (left, right) else np.float32)
-    return convert_dtype(a, left), convert_dtype(b, right), accumulator_of(out)
+        floats = [x for x in (left, right) if is_float(x)]
+        if floats and not is_float(out):
+            out = np.dtype(np.float64 if np.float64 in floats else np.float32)
+        summed = accumulator_of(out)
+        # Within a product IREE takes integers that become floats, or are of another width, as signed.
+        alike = left == right and is_float(left) == is_float(out)
+        factor = left if alike else summed
+    return convert_dtype(a, factor), convert_dtype(b, factor), summed
 
 
 def accumulator_of(out: np.dtype) -> np.dtype:
