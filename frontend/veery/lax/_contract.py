@@ -290,11 +290,9 @@ def product_dtype(name: str, lhs: Any, rhs: Any, preferred: Any, is_algorithm: b
     result = lhs if left >= right else rhs
     if preferred is None or preferred == result:
         return result
-    # A real dtype that is asked for of complex operands has the real part.
-    complex_only = dtypes.issubdtype(result, np.complexfloating) and not dtypes.issubdtype(
-        preferred, np.complexfloating
-    )
-    narrower = _bits(preferred) < _bits(dtypes.to_floating_dtype(result) if complex_only else result)
+    is_complex, keeps_complex = (dtypes.issubdtype(x, np.complexfloating) for x in (result, preferred))
+    held = dtypes.to_floating_dtype(result) if is_complex and not keeps_complex else result  # the real part
+    narrower = _bits(preferred) < _bits(held)
     if not is_algorithm and not dtypes.issubdtype(result, np.floating) and narrower:
         raise TypeError(
             f"`preferred_element_type` must not be narrower than the original type, got preferred_element_type of "

@@ -448,20 +448,11 @@ def _without_nan(a: Array, *, monoid: Monoid) -> Array:
     return choose(_logic.isnan(a), constant(monoid.identity(_dtype(a)), _dtype(a)), a)
 
 
-def _nan_reduce(
-    monoid: Monoid,
-    name: str,
-    a: ArrayLike,
-    axis: Axis,
-    dtype: Any,
-    out: None,
-    keepdims: bool,
-    initial: ArrayLike | None,
-    where: ArrayLike | None,
-) -> Array:
+def _nan_reduce(monoid: Monoid, name: str, a: ArrayLike, axis: Axis, dtype: Any, out: None, *rest: Any) -> Array:
+    """A reduction without NaN; `rest` is what `reduce` takes behind `out`: keepdims, initial, where."""
     a = ensure_arraylike(name, a)
-    rest = keepdims, initial, check_mask(name, where)
     check_no_out(name, out)
+    check_mask(name, rest[-1])
     a = unwrap(a)
     if not is_kind(a, np.inexact):
         return reduce(monoid, a, axis, dtype, None, *rest)
@@ -502,19 +493,10 @@ def nanprod(
     return _nan_reduce(PROD, "nanprod", a, axis, dtype, out, keepdims, initial, where)
 
 
-def _nan_extreme(
-    monoid: Monoid,
-    name: str,
-    a: ArrayLike,
-    axis: Axis,
-    out: None,
-    keepdims: bool,
-    initial: ArrayLike | None,
-    where: ArrayLike | None,
-) -> Array:
-    result = _nan_reduce(monoid, name, a, axis, None, out, keepdims, initial, where)
+def _nan_extreme(monoid: Monoid, name: str, a: ArrayLike, axis: Axis, out: None, keepdims: bool, *rest: Any) -> Array:
+    result = _nan_reduce(monoid, name, a, axis, None, out, keepdims, *rest)
     a = unwrap(a)
-    if not is_kind(a, np.inexact) or initial is not None:
+    if not is_kind(a, np.inexact) or rest[0] is not None:
         return result
     return run(_nan_where_all, asarray(a), result, axes=canonical_axes(axis, np.ndim(a)), keepdims=bool(keepdims))
 
