@@ -33,6 +33,22 @@ def test_results_are_committed_like_their_arguments(pair):
             assert result.committed and result.devices() == {device}
 
 
+def test_what_numpy_computes_of_arrays_is_where_they_are(pair):
+    """Results whose size depends on values, and arrays that are made of arrays."""
+    first, second = pair
+    x = veery.device_put(jnp.array([3.0, 0.0, 3.0]), second)
+    results = [
+        *(jnp.array([x, x]), jnp.asarray([[x[0], 1.0]]), x[x > 0], jnp.unique(x), *jnp.nonzero(x), jnp.argwhere(x)),
+        *(jnp.nonzero(x, size=2)[0], jnp.unique(x, return_counts=True)[1], jnp.setxor1d(x, 2 * x), jnp.roots(x)),
+        *jnp.intersect1d(x, x, return_indices=True),
+        *(jnp.roots(x.at[0].set(0.0)), jnp.trim_zeros(x), jnp.extract(x > 0, x), jnp.union1d(x, x), jnp.where(x)[0]),
+    ]
+    assert all(y.committed and y.devices() == {second} for y in results)
+    assert not jnp.array([jnp.ones(2), 1 * jnp.ones(2)]).committed
+    with pytest.raises(ValueError, match="incompatible devices"):
+        jnp.array([x, veery.device_put(x, first)])
+
+
 def test_arrays_say_where_they_are(pair):
     first, second = pair
     x = veery.device_put(np.ones((2, 3), np.float32), second)

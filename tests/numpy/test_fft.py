@@ -98,6 +98,16 @@ def test_empty_arrays_and_dtypes(references: Any) -> None:
     assert jnp.fft.irfft(np.ones(4, np.float32)).dtype == np.float32
 
 
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
+def test_narrow_numbers_are_transformed_by_the_library(dtype: str) -> None:
+    x = jnp.arange(6).astype(dtype)
+    for transform in (jnp.fft.fft, jnp.fft.ifft):
+        expected = getattr(np.fft, transform.__name__)(np.arange(6))
+        for fun in (transform, veery.jit(transform)):
+            np.testing.assert_allclose(fun(x), expected, rtol=1e-6, atol=1e-6)
+
+
 SIZES = [1, 2, 3, 64, 65, 67, 72, 96, 131, 134, 128]
 
 

@@ -208,7 +208,9 @@ def test_eager_samples():
         jnp.piecewise(jnp.arange(4), jnp.arange(4) > 1, [1, 2])
     check(jnp.vectorize(lambda u, v: (u * v).sum(), signature="(n),(n)->()")(x, g), F @ G, "vectorize")
     check(jnp.apply_along_axis(lambda v: v - v.max(), 1, x), F - F.max(1, keepdims=True), "apply_along_axis")
-    check(jnp.frompyfunc(lambda u, v: u + v, 2, 1).reduce(x), F.sum(0), "frompyfunc")
+    plus = lambda u, v: u + v
+    check(jnp.frompyfunc(plus, 2, 1).reduce(x), F.sum(0), "frompyfunc")
+    assert len({jnp.frompyfunc(plus, 2, 1), jnp.frompyfunc(plus, 2, 1), jnp.frompyfunc(plus, 2, 1, identity=0)}) == 2
 
 
 def _placed(x: np.ndarray, mask: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -278,6 +280,7 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: jnp.max(jnp.ones(2), where=jnp.ones(2, bool)), ValueError, "does not have an identity"),
     (lambda: jnp.argmax(jnp.ones(0)), ValueError, "attempt to get argmax of an empty sequence"),
     (lambda: jnp.add(jnp.ones(2), 1, out=3), NotImplementedError, "out argument of <jnp.ufunc 'add'>"),
+    (lambda: setattr(jnp.add, "nin", 3), AttributeError, "has no setter"),
     (lambda: jnp.array([[1, 2], [3]]), ValueError, "inhomogeneous shape"),
     (lambda: jnp.array("a"), TypeError, "is not a valid JAX array type"),
     (lambda: jnp.array(None), ValueError, "None is not a valid value for jnp.array"),

@@ -279,6 +279,7 @@ CONVERSION = (
     _bitcasts("int8", ("uint8", "int16", "float16")),
     _bitcasts("float64", ("int64", "uint32", "uint8")),
     _bitcasts("uint32", ("float32", "int64", "float64", "float16")),
+    *(Row(lax.bitcast_convert_type_p, (n,), params=({"new_dtype": dtype_of(n)},)) for n in (*BOOL, *COMPLEXES)),
     Row(
         lax.reduce_precision_p, FLOATS, differentiable=(0,),
         params=tuple({"exponent_bits": e, "mantissa_bits": m} for e, m in ((8, 7), (5, 10), (4, 3), (8, 0))),

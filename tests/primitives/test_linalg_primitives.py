@@ -352,6 +352,20 @@ def test_programs_that_call_the_host(dtype: str, tolerance: float) -> None:
 
 
 @pytest.mark.compiler
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn"])
+def test_triangular_systems_of_narrow_floats(dtype: str) -> None:
+    """Solved in single precision, and rounded once."""
+    a, b = (lax.convert_element_type(random(*shape), dtype) for shape in ((2, 3, 3), (2, 2, 3)))
+    solve = lambda a, b: linalg.triangular_solve(a, b, lower=True, transpose_a=True, unit_diagonal=True)
+    expected = solve(a.astype(np.float32), b.astype(np.float32)).astype(dtype)
+    for fun in (solve, veery.jit(solve)):
+        assert fun(a, b).dtype == dtype
+        np.testing.assert_array_equal(np.asarray(fun(a, b)), np.asarray(expected))
+    solution, tangent = veery.jvp(solve, (a, b), (a, b))
+    assert (solution.dtype, tangent.dtype) == (dtype, dtype)
+
+
+@pytest.mark.compiler
 def test_saved_programs_do_without_the_host(tmp_path: Path) -> None:
     import veery_runtime
     from veery import aot

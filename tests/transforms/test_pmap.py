@@ -124,6 +124,8 @@ SCRIPTS = {
         assert given.is_deleted()
     """,
     "errors": """
+        with pytest.raises(ValueError, match="must be non-empty, or None"):
+            veery.pmap(lax.neg, devices=[])
         with pytest.raises(ValueError, match="requires 9 logical devices, but only 8"):
             veery.pmap(lax.neg)(np.ones(9, np.float32))
         with pytest.raises(ValueError, match="pmap got inconsistent sizes"):

@@ -430,6 +430,8 @@ def test_backward_passes_may_write(in_numpy):
         (stashed_in_cond, -np.sin(np.sin(x)), -np.sin(np.sin(x)) * np.cos(x)),
         (stashed_in_scan, down[1] * down[2], np.prod(down)),
     ]
+    kept = (None, veery.checkpoint_policies.everything_saveable)
+    cases += [(veery.checkpoint(f, policy=policy), *expected) for f, *expected in cases for policy in kept]
     for f, ct, gradient in cases:
         for fun in (
             lambda ref, x, f=f: veery.grad(lambda x: f(ref, x))(x),
@@ -447,6 +449,29 @@ def test_backward_passes_may_write(in_numpy):
         veery.grad(lambda x: veery.vmap(stash)(each, x).sum())(np.ones(3))
     veery.vmap(lambda r, x: veery.grad(lambda x: stash(r, x * x))(x))(each, np.ones(3))
     close(each[...], 1.0)
+
+
+def test_parts_are_arguments(in_numpy):
+    """Of what takes functions, but for maps: its parts are not the reference's."""
+
+    def double(part):
+        part[1] *= 2
+        return part[...]
+
+    def within(part):
+        return lax.scan(lambda c, _: (c, double(part)), 0, None, length=1)[1][0]
+
+    branches = lambda part: lax.cond(part[0] > 0, double, double, part)
+    for wrap in (lambda f: f, veery.jit):
+        for f in (double, veery.jit(double), veery.checkpoint(double), within, branches):
+            for index in (slice(1, 4), np.array([3, 0, 2]), slice(None, None, 2)):
+                ref, expected = veery.new_ref(np.arange(1.0, 7.0)), np.arange(1.0, 7.0)
+                part = wrap(lambda ref, f=f, index=index: f(ref.at[index]))(ref)
+                expected[np.arange(6)[index][1]] *= 2
+                close(part, expected[index])
+                close(ref[...], expected)
+    with pytest.raises(TypeError, match="cannot be mapped over"):
+        veery.vmap(double)(veery.new_ref(np.zeros(7)).at[1:6])
 
 
 def test_loops_over_references(in_numpy):

@@ -14,7 +14,7 @@ from veery._api.arguments import function_name, wraps
 from veery._api.jit import jit
 from veery._api.pullback import VJP as VJP, LinearMap, as_output, float0_zeros as float0_zeros, is_inexact, pullback
 from veery._api.vectorize import vmap
-from veery._core import dtypes, source, tree
+from veery._core import dtypes, source, tree, widths
 from veery._core.ad import UndefinedPrimal, Zero, zeros_like_aval
 from veery._core.array import ArrayImpl
 from veery._core.avals import ShapedArray, aval_of, maybe_aval_of
@@ -371,7 +371,8 @@ def value_and_grad(
         _check_scalar(out)
         _check_gradient_output(out, holomorphic, "grad")
         seed = np.ones((), aval_of(out).dtype)[()]
-        grads = pullback(_weakly(seed, out))
+        with widths.keeping([aval_of(out)]):
+            grads = pullback(_weakly(seed, out))
         gradient = grads if isinstance(argnums, (tuple, list)) else grads[0]
         return ((out, aux[0]) if has_aux else out), gradient
 

@@ -329,7 +329,8 @@ class JitFunction:
         program, numbers = traced.called
         if donated:
             how = replace(how, donated=(False,) * len(numbers) + donated)
-        arrays = [_concrete(x, traced.name, own=True) for x in (*numbers, *traced.consts)]
+        own = zip((*numbers, *traced.consts), program.in_avals)
+        arrays = [_concrete(x, traced.name, aval, own=True) for x, aval in own]
         arrays += [_concrete(x, traced.name) for x in leaves]
         options = {**dict(config.veery_compiler_options), **dict(how.compiler_options)}
         if options.get("autotune"):
@@ -601,10 +602,10 @@ def _merge(dynamic: Sequence[Any], static: dict[int, Any]) -> list[Any]:
     return [static[i] if i in static else next(rest) for i in range(total)]
 
 
-def _concrete(x: Any, name: str, *, own: bool = False) -> ArrayImpl:
+def _concrete(x: Any, name: str, aval: Any = None, *, own: bool = False) -> ArrayImpl:
     if isinstance(x, Tracer):
         raise leaked_tracer_error(x, f"the function {name}")
-    return _dispatch.as_array(x, own=own)
+    return _dispatch.as_array(x, aval=aval, own=own)
 
 
 def _check_hashable(value: Any, where: Any, name: str) -> None:

@@ -84,6 +84,8 @@ def pmap(
     static, donated = as_tuple(static_broadcasted_argnums), as_tuple(donate_argnums)
     if set(static) & set(donated):
         raise ValueError(f"static_broadcasted_argnums {static} and donate_argnums {donated} cannot intersect.")
+    if devices is not None and not len(devices):
+        raise ValueError("'devices' argument to pmap must be non-empty, or None.")
     programs: dict[Any, tuple[ClosedJaxpr, list[Any], Any]] = {}
 
     @wraps(fun)

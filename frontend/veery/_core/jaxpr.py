@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import dtypes, source
+from veery._core import dtypes, source, widths
 from veery._core.avals import AbstractValue, ShapedArray, aval_of
 from veery._core.effects import Effect as Effect
 from veery._core.errors import JaxprTypeError as JaxprTypeError
@@ -278,12 +278,30 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source
 
 
 def replaying(jaxpr: Jaxpr) -> contextlib.AbstractContextManager[None]:
-    """A context for applying equations anew: how their results are divided was settled when they were traced."""
+    """A context for applying equations anew: how their results are divided, and how wide they are, was settled when
+    they were traced.
+    """
+    width = widths.keeping(_avals(jaxpr))
     for eqn in jaxpr.eqns:
         for var in eqn.outvars:
             if var.aval.divided is not None:
-                return using(settled=True)
-    return contextlib.nullcontext()
+                return _settled(width)
+    return width
+
+
+@contextlib.contextmanager
+def _settled(width: contextlib.AbstractContextManager[None]) -> Iterator[None]:
+    with width, using(settled=True):
+        yield
+
+
+def _avals(jaxpr: Jaxpr) -> Iterator[Any]:
+    """The avals of what the equations take and give, but for literals."""
+    for var in (*jaxpr.constvars, *jaxpr.invars):
+        yield var.aval
+    for eqn in jaxpr.eqns:
+        for var in eqn.outvars:
+            yield var.aval
 
 
 def _eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], propagate_source_info: bool) -> list[Any]:

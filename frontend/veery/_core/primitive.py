@@ -50,7 +50,8 @@ class Primitive:
         stands_for: the parameter with the function that it is once it is lowered: its derivative or memory is special.
         with_refs: `(primitive, args, params)` -> results, in a trace that knows the values of references among the
             arguments or made inside, for operations with functions in them (see veery._transforms.discharge).
-        takes_refs: whether its rules for transformations take references as constants.
+        takes_refs: whether its rules for transformations take references as constants, or a function that tells it of
+            the parameters.
         transposes_zeros: whether the rule `transpose` is called even if all cotangents are zero: what a user wrote may
             give something else for them.
         shown: `(eqn, operands, results)` -> the equation as text, given how operands and results are printed, where it
@@ -90,7 +91,7 @@ class Primitive:
         host: Rule | None = None,
         stands_for: str | None = None,
         with_refs: Rule | None = None,
-        takes_refs: bool = False,
+        takes_refs: bool | Rule = False,
         transposes_zeros: bool = False,
         shown: Rule | None = None,
         inert: Sequence[str] = (),

@@ -188,7 +188,8 @@ def bind(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     trace = trace_for(args)
     if not trace.records:
         found = [x for x in args if is_ref(x)]
-        if trace.evaluates or not primitive.takes_refs:
+        takes = primitive.takes_refs
+        if trace.evaluates or not (takes(**params) if callable(takes) else takes):
             settled = bool(found) or (primitive.effects is not None and ref_effect in primitive.effects(**params))
         else:
             settled = any(is_own(x, trace) for x in found)

@@ -148,4 +148,6 @@ def terms_of(eqn: JaxprEqn) -> int:
 
 def _makes_complex(eqn: JaxprEqn) -> bool:
     old, new = (dtype_of(v.aval) for v in (eqn.invars[0], eqn.outvars[0]))
-    return old is not None and new is not None and old.kind == "f" and new == np.result_type(old, np.complex64)
+    if old is None or new is None or old.kind != "f" or old.itemsize < 4:  # of narrower ones there is no transform
+        return False
+    return bool(new == np.result_type(old, np.complex64))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veery._core import leaks, provided, source
+from veery._core import leaks, provided, source, widths
 from veery._core.avals import aval_of
 from veery._core.dtypes import float0
 from veery._core.jaxpr import ClosedJaxpr, NamedAxisEffect, eval_jaxpr, memoized, subjaxprs
@@ -101,7 +101,8 @@ class BatchTrace(Trace):
         with set_current_trace(self.parent):  # type: ignore[arg-type]
             if all(d is None for d in dims) and not self._names_axis(params):
                 return primitive.bind(*vals, **params)
-            out, out_dims = self._apply_rule(primitive, vals, dims, params)
+            with widths.keeping(vals):
+                out, out_dims = self._apply_rule(primitive, vals, dims, params)
         if primitive.multiple_results:
             return [self.wrap(x, d) for x, d in zip(out, out_dims, strict=True)]
         return self.wrap(out, out_dims)

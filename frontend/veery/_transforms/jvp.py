@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from veery._core import leaks, provided, source
+from veery._core import leaks, provided, source, widths
 from veery._core.ad import Zero, instantiate_zeros
 from veery._core.avals import aval_of
 from veery._core.jaxpr import ClosedJaxpr, eval_jaxpr, memoized
@@ -57,7 +57,8 @@ class JVPTrace(Trace):
         with set_current_trace(self.parent):  # type: ignore[arg-type]
             if all(type(t) is Zero for t in tangents):
                 return primitive.bind(*primals, **params)
-            out, tangent = primitive.apply_jvp(primals, tangents, params)
+            with widths.keeping(primals):
+                out, tangent = primitive.apply_jvp(primals, tangents, params)
         if primitive.multiple_results:
             return [self.wrap(p, t) for p, t in zip(out, tangent, strict=True)]
         return self.wrap(out, tangent)

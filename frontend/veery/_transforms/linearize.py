@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from veery._core import leaks, provided, source
+from veery._core import leaks, provided, source, widths
 from veery._core.ad import Zero, instantiate_zeros
 from veery._core.avals import aval_of
 from veery._core.jaxpr import ClosedJaxpr, Literal, eval_jaxpr, memoized
@@ -125,7 +125,7 @@ class LinearizeTrace(Trace):
                 return primitive.bind(*primals, **params)
         if primitive.linearize is not None:
             return self._by_linearize_rule(primitive, primals, tangents, params)
-        with set_current_trace(PartialTrace(parent, self.linear)):
+        with set_current_trace(PartialTrace(parent, self.linear)), widths.keeping(primals):
             out, tangent = primitive.apply_jvp(primals, tangents, params)
         if primitive.multiple_results:
             return [self.wrap(p, t) for p, t in zip(out, tangent, strict=True)]

@@ -13,7 +13,7 @@ import numpy as np
 
 from veery._core import source
 from veery._core.ad import Zero, is_undefined_primal
-from veery._core.effects import has_debug, has_io
+from veery._core.effects import has_debug, has_io, ref_effect
 from veery._core.jaxpr import (
     ClosedJaxpr,
     Jaxpr,
@@ -294,6 +294,8 @@ def _batch(
 checkpoint_p = Primitive(
     "remat2",
     with_refs=replacing("jaxpr"),
+    # A function that reads or writes is computed again with what it read the first time.
+    takes_refs=lambda *, jaxpr, **_: ref_effect not in jaxpr.effects,
     inert=("policy",),
     multiple_results=True,
     abstract_eval=lambda *avals, jaxpr, **_: jaxpr.out_avals,

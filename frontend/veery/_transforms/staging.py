@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veery._core import leaks, source
+from veery._core import leaks, provided, source
 from veery._core.avals import AbstractValue, ShapedArray, aval_of
 from veery._core.config import config
 from veery._core.effects import ref_effect
@@ -342,7 +342,16 @@ def prune_constants(jaxpr: Jaxpr) -> Jaxpr:
 
 def _used_consts(jaxpr: Jaxpr, consts: Sequence[Any]) -> list[Any]:
     used = _used(jaxpr)
-    return [c for v, c in zip(jaxpr.constvars, consts) if v in used]
+    return [_kept(c, v.aval) for v, c in zip(jaxpr.constvars, consts) if v in used]
+
+
+def _kept(value: Any, aval: Any) -> Any:
+    """A constant; a NumPy array that was of 64 bits where these were on, and would be of 32 from here on, as an array
+    of its own.
+    """
+    if isinstance(value, np.ndarray) and aval_of(value).dtype != aval.dtype == value.dtype:
+        return provided.backend.array_from_numpy(value, aval)
+    return value
 
 
 @contextmanager

@@ -248,7 +248,7 @@ def sm3(step_size: Any, momentum: float = 0.9) -> tuple[Any, Any, Any]:
 
     def update(i: Step, g: Array, state: State) -> State:
         x, m, sums, shape = state
-        along = [s.reshape(-1, *[1] * (x.ndim - 1 - axis)) for axis, s in enumerate(sums)]
+        along = [s.reshape(*[1] * axis, -1, *[1] * (x.ndim - 1 - axis)) for axis, s in enumerate(sums)]
         total = functools.reduce(jnp.minimum, along) + jnp.square(g)
         m = (1.0 - momentum) * (g * _inverse_root(total)) + momentum * m
         others = [tuple(k for k in range(x.ndim) if k != axis) for axis in range(x.ndim)]

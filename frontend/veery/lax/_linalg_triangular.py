@@ -12,7 +12,7 @@ from veery._core.ad import Zero, is_undefined_primal
 from veery._core.array import Array
 from veery._core.avals import ShapedArray
 from veery._core.primitive import Primitive
-from veery.lax import _arithmetic, _gather_scatter, _linalg_loops, _linalg_reference, _matrix as mx, _shape
+from veery.lax import _arithmetic, _convert, _gather_scatter, _linalg_loops, _linalg_reference, _matrix as mx, _shape
 from veery.lax._declare import check_same_dtypes
 from veery.lax._gather_scatter_dims import GatherDimensionNumbers, GatherScatterMode
 
@@ -90,7 +90,8 @@ def triangular_solve(
     """Solve `op(a) @ x = b` or `x @ op(a) = b` for triangular matrices.
 
     Args:
-        a: array of shape (..., n, n), of which one triangle is read.
+        a: array of shape (..., n, n), of which one triangle is read; floats narrower than 32 bits are computed in
+            float32.
         b: array of shape (..., n, k) if left_side, else (..., k, n); a vector of shape (n,) is one column or row.
         left_side: whether a stands left of x.
         lower: whether the lower triangle is read.
@@ -108,6 +109,12 @@ def triangular_solve(
     >>> lax.linalg.triangular_solve(a, b, left_side=True, lower=True).tolist()
     [1.0, 2.0]
     """
+    dtype = mx.dtype_of(a)
+    if mx.is_narrow(dtype) and mx.dtype_of(b) == dtype:
+        a, b = (_convert.convert_element_type(x, np.float32) for x in (a, b))
+        op = {"transpose_a": transpose_a, "conjugate_a": conjugate_a, "unit_diagonal": unit_diagonal}
+        out = triangular_solve(a, b, left_side=left_side, lower=lower, **op)
+        return _convert.convert_element_type(out, dtype)
     conjugate_a = conjugate_a and mx.is_complex(a)
     vector = np.ndim(b) == np.ndim(a) - 1
     if vector:

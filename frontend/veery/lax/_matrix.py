@@ -17,10 +17,15 @@ from veery.lax._declare import INEXACT, check_dtype
 def check_rank(name: str, x: ShapedArray, rank: int = 2, position: int = 0) -> None:
     """Raise TypeError unless an operand is of an inexact dtype that LAPACK knows and has at least some rank."""
     check_dtype(name, x.dtype, INEXACT)
-    if x.dtype.itemsize < 4 or x.dtype.name.startswith("bfloat"):
+    if is_narrow(x.dtype):
         raise NotImplementedError(f"{name}: unsupported dtype {x.dtype.name}; convert to float32 or wider.")
     if x.ndim < rank:
         raise TypeError(f"Input {position} to {name} must have rank at least {rank}, but got shape={x.shape}")
+
+
+def is_narrow(dtype: Any) -> bool:
+    """Whether a dtype is of floats narrower than LAPACK's."""
+    return dtypes.issubdtype(dtype, np.floating) and dtype.itemsize < 4
 
 
 def check_square(name: str, x: ShapedArray, message: str) -> None:

@@ -6,7 +6,7 @@ Staged, they are equations, which `veery._transforms.discharge` resolves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from veery._core.jaxpr import DropVar
 from veery._core.primitive import Primitive, Rule
 from veery._core.refs import AbstractRef, Ref, is_own, is_ref, trace_for
 from veery._core.trace import EvalTrace, Trace, set_current_trace
+from veery._core.tree_registry import register_pytree_node
 from veery._transforms.batching import BatchTrace
 from veery.lax import _bodies, _convert, _shape
 from veery.lax._arithmetic import add
@@ -68,6 +69,21 @@ class TransformedRef:
 
     def __repr__(self) -> str:
         return f"TransformedRef({self.ref!r}, {self.indexers})"
+
+
+def _part_of(indexers: Indexers, children: Iterable[Any]) -> TransformedRef:
+    """The part with other leaves: what takes functions hands them references of its own."""
+    ref, integers = children
+    if is_ref(ref) and indexers and ref.shape != indexers[0].shape:
+        raise TypeError(
+            f"a part of a reference of shape {indexers[0].shape} cannot be mapped over: map over the reference, and "
+            "take ref.at[...] of what the function gets, or read the part with [...]"
+        )
+    return TransformedRef(ref, indexers, integers)
+
+
+# Where functions take it, it is its reference and the integers of its index.
+register_pytree_node(TransformedRef, lambda part: ((part.ref, part.integers), part.indexers), _part_of)
 
 
 class _PartsOf:

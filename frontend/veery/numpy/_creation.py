@@ -36,6 +36,12 @@ def from_host(value: np.ndarray, weak_type: bool = False, device: Any = None) ->
     return made if device is not None or config._mesh is None else spread([made], (), "array")[0]
 
 
+def from_host_of(value: np.ndarray, *sources: Any, weak_type: bool = False) -> ArrayImpl:
+    """A NumPy array that was computed of arrays (or of others), on the device that the user put these on, if any."""
+    whole = [x for x in sources if isinstance(x, ArrayImpl) and x._buffer.device is not None]
+    return from_host(value, weak_type, _dispatch.committed_device(whole, "jax.numpy"))
+
+
 def place(x: Array, device: Any, out_sharding: Any = None) -> Array:
     """The array where it is asked for: on a device, or laid out by a sharding (None: where it is)."""
     where = device if out_sharding is None else out_sharding
@@ -202,6 +208,8 @@ def _from_sequence(values: Sequence[Any], target: Any) -> Array:
             if any(isinstance(x, ArrayImpl) for x in leaves):
                 raise TypeError(str(error)) from None
             raise
+        if any(isinstance(x, ArrayImpl) for x in leaves) and current_trace() is eval_trace:
+            return from_host_of(constant(host, dtype), *leaves)
         return _finish(constant(host, dtype))
     return _from_numpy(np.asarray(values), values, target)
 

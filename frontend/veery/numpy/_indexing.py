@@ -24,7 +24,7 @@ from veery.lax import GatherDimensionNumbers, GatherScatterMode
 from veery.lax._check import check_index
 from veery.lax._slicing import check_indexable
 from veery.numpy._arithmetic import as_array, choose
-from veery.numpy._creation import from_host
+from veery.numpy._creation import from_host, from_host_of
 from veery.numpy._dynamic_slices import window_of
 from veery.numpy._elementwise import jitted
 from veery.numpy._index_expressions import Index, Slice, concrete_mask, parse
@@ -71,7 +71,7 @@ def take_index(
         return take_index(window.of(x), window.rest, wrap_negative_indices=wrap_negative_indices)
     mode = mode_of(mode)
     if _is_host_mask(x, idx):
-        return from_host(np.array(x.to_numpy()[concrete_mask(idx)]), x.weak_type)
+        return from_host_of(np.array(x.to_numpy()[concrete_mask(idx)]), x, weak_type=x.weak_type)
     index = parse(x.shape, idx)
     if index.is_basic and wrap_negative_indices and mode in CLAMPING:
         if index.is_static and is_eager(x):

@@ -508,7 +508,7 @@ def allclose(
     Array(True, dtype=bool)
     """
     a, b = ensure_arraylike("allclose", a, b)
-    return _all_close(a, b, rtol, atol, equal_nan=bool(equal_nan))
+    return _all_close(a, b, number(rtol), number(atol), equal_nan=bool(equal_nan))
 
 
 @jit(static_argnames=("equal_nan",))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from veery._core import dtypes
 from veery._core.array import ArrayImpl
 from veery.numpy import linalg
 from veery.numpy._arithmetic import add, multiply, negative, sqrt, subtract
-from veery.numpy._creation import asarray, from_host, full, number, zeros_like
+from veery.numpy._creation import asarray, from_host_of, full, number, zeros_like
 from veery.numpy._elementwise import run
 from veery.numpy._matrices import eye, vander
 from veery.numpy._promotion import (
@@ -57,14 +58,13 @@ def _polyval(p: ArrayLike, x: ArrayLike, unroll: int) -> Array:
 _polyval._name = "polyval"
 
 
-def _aligned(name: str, a1: ArrayLike, a2: ArrayLike) -> list[Array]:
-    """Both in one dtype, the shorter filled with zeros in front."""
-    a1, a2 = ensure_arraylike(name, a1, a2)
-    x, y = map(asarray, promote_dtypes(a1, a2))
+def _aligned(x: Array, y: Array, *, combine: Callable[..., Array]) -> Array:
+    """What a function makes of both in one dtype, the shorter filled with zeros in front."""
+    x, y = promote_dtypes(x, y)
     size = max(x.shape[0], y.shape[0])
     rest = lambda v: [(0, 0, 0)] * (v.ndim - 1)
     zero = to_dtype(0, x.dtype, x.weak_type)
-    return [lax.pad(v, zero, [(size - v.shape[0], 0, 0), *rest(v)]) for v in (x, y)]
+    return combine(*(lax.pad(v, zero, [(size - v.shape[0], 0, 0), *rest(v)]) for v in (x, y)))
 
 
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
@@ -73,7 +73,7 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     >>> polyadd(np.array([1, 2, 3]), np.array([10]))
     Array([ 1,  2, 13], dtype=int32)
     """
-    return add(*_aligned("polyadd", a1, a2))
+    return run(_aligned, *map(asarray, ensure_arraylike("polyadd", a1, a2)), combine=add)
 
 
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
@@ -82,7 +82,7 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     >>> polysub(np.array([1, 2, 3]), np.array([10]))
     Array([ 1,  2, -7], dtype=int32)
     """
-    return subtract(*_aligned("polysub", a1, a2))
+    return run(_aligned, *map(asarray, ensure_arraylike("polysub", a1, a2)), combine=subtract)
 
 
 def polyder(p: ArrayLike, m: int = 1) -> Array:
@@ -251,7 +251,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
         return _roots_with_zeros(x)
     if isinstance(x, ArrayImpl):
         zeros = np.argmax(np.append(x.to_numpy() != 0, True))
-        x = from_host(x.to_numpy()[zeros:]) if zeros else x
+        x = from_host_of(x.to_numpy()[zeros:], x) if zeros else x
     else:
         x = x[int(_leading_zeros(x)) :]
     return run(_companion_roots, x) if x.shape[0] > 1 else full((0,), 0, dtypes.to_complex_dtype(x.dtype))

@@ -18,7 +18,7 @@ from veery._core.shapes import canonicalize_axis, concrete_int
 from veery._core.trace import Tracer
 from veery._transforms import explicit
 from veery.numpy._arithmetic import as_array, choose as _choose, clip, is_kind, remainder
-from veery.numpy._creation import asarray, from_host, full
+from veery.numpy._creation import asarray, from_host_of, full
 from veery.numpy._elementwise import jitted, run
 from veery.numpy._logic import to_bool
 from veery.numpy._promotion import (
@@ -266,7 +266,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
         if size is None:
             raise ConcretizationTypeError(a, _SIZE_MESSAGE.format("nonzero", "nonzero"))
         return _nonzero(a, _fill_values(fill_value, len(a.shape)), size=_static_size(size))
-    return _host_nonzero(known_values(a, ""), size, fill_value)
+    return _host_nonzero(known_values(a, ""), a, size, fill_value)
 
 
 def _static_size(size: Any) -> int:
@@ -285,12 +285,12 @@ def _fill_values(fill_value: Any, ndim: int) -> tuple[Any, ...]:
     return (fill_value,) * ndim
 
 
-def _host_nonzero(a: np.ndarray, size: int | None, fill_value: Any) -> tuple[Array, ...]:
-    """Of known values: NumPy counts, so that no program depends on how many there are."""
+def _host_nonzero(a: np.ndarray, source: Any, size: int | None, fill_value: Any) -> tuple[Array, ...]:
+    """Of known values, of a source: NumPy counts, so that no program depends on how many there are."""
     dtype = dtypes.default_int_dtype()
     found = [i.astype(dtype) for i in np.nonzero(a)]
     if size is None:
-        return tuple(from_host(i) for i in found)
+        return tuple(from_host_of(i, source) for i in found)
     size = _static_size(size)
     fills = _fill_values(fill_value, a.ndim)
     if any(isinstance(v, Tracer) for v in fills):
@@ -299,7 +299,7 @@ def _host_nonzero(a: np.ndarray, size: int | None, fill_value: Any) -> tuple[Arr
     for positions, fill in zip(found, fills):
         full_ = np.full(size, np.asarray(fill).astype(dtype), dtype)
         full_[: min(size, len(positions))] = positions[:size]
-        out.append(from_host(full_))
+        out.append(from_host_of(full_, source))
     return tuple(out)
 
 
@@ -352,7 +352,7 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | N
         return full((rows.shape[0], 0), 0, rows.dtype)
     columns = nonzero(a, size=size, fill_value=fill_value)
     if all(isinstance(c, ArrayImpl) for c in columns) and not isinstance(a, Tracer):
-        return from_host(np.stack([c.to_numpy() for c in columns], 1))
+        return from_host_of(np.stack([c.to_numpy() for c in columns], 1), *columns)
     return lax.concatenate([lax.expand_dims(c, (1,)) for c in columns], 1)
 
 

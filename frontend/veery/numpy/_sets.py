@@ -13,7 +13,7 @@ from veery._core.errors import ConcretizationTypeError
 from veery._core.shapes import canonicalize_axis, concrete_int
 from veery._core.trace import Tracer
 from veery.numpy import _logic, _reductions
-from veery.numpy._creation import asarray, from_host
+from veery.numpy._creation import asarray, from_host_of
 from veery.numpy._joining import concatenate
 from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike, promote_dtypes, to_dtype
 from veery.numpy._selection import nonzero, take, where
@@ -108,8 +108,8 @@ def _unique_now(x: Any, axis: int, equal_nan: bool) -> tuple[Array, ...]:
     if isinstance(x, Tracer):
         values = take(x, positions, axis)
     else:
-        values = from_host(np.take(host, positions, axis), x.weak_type)
-    return values, *(from_host(a.astype(dtype)) for a in (positions, inverse.reshape(-1), counts))
+        values = from_host_of(np.take(host, positions, axis), x, weak_type=x.weak_type)
+    return values, *(from_host_of(a.astype(dtype), x) for a in (positions, inverse.reshape(-1), counts))
 
 
 def _unique_parts(
@@ -268,7 +268,7 @@ def _static_size(name: str, size: Any) -> int:
 
 def _taken(x: Array, places: np.ndarray) -> Array:
     """Elements at known positions of a vector: at once, where it is known too."""
-    return take(x, places) if isinstance(x, Tracer) else from_host(np.asarray(x)[places])
+    return take(x, places) if isinstance(x, Tracer) else from_host_of(np.asarray(x)[places], x)
 
 
 def _first_size(x: Array, mask: Array, fill_value: Any, size: int) -> tuple[Array, Array, Array]:
@@ -393,7 +393,7 @@ def intersect1d(
     if not return_indices:
         return _taken(x, px)
     dtype = dtypes.default_int_dtype()
-    return _taken(x, px), from_host(px.astype(dtype)), from_host(py.astype(dtype))
+    return _taken(x, px), from_host_of(px.astype(dtype), x), from_host_of(py.astype(dtype), y)
 
 
 @jit(static_argnames=("size",))
@@ -435,6 +435,6 @@ def setxor1d(
     joined = np.concatenate([hx, hy])
     wanted = np.setxor1d(hx, hy)
     if not (isinstance(x, Tracer) or isinstance(y, Tracer)):
-        return from_host(wanted)
+        return from_host_of(wanted, x, y)
     values, places = np.unique(joined, return_index=True)
     return take(concatenate([x, y]), places[np.searchsorted(values, wanted)])

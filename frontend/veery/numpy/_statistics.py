@@ -440,7 +440,7 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtyp
     c = cov(x, y, rowvar, dtype=dtype)
     if np.ndim(c) == 0:
         return c / c
-    deviation = _arithmetic.sqrt(_arithmetic.real(diag(c)))
+    deviation = to_dtype(_arithmetic.sqrt(_arithmetic.real(diag(c))), c.dtype)
     c = c / deviation[:, None] / deviation[None, :]
     # rounding must not make them greater than 1
     real = _arithmetic.clip(_arithmetic.real(c), -1, 1)

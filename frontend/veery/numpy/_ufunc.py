@@ -58,13 +58,22 @@ class ufunc:
         wraps(func)(self)
         self.__name__ = name or func.__name__
         self.__doc__ = func.__doc__ or f"The ufunc {self.__name__}."
-        self.nin = nin
-        self.nout = nout
-        self.nargs = nargs or nin
-        self.identity = identity
         self._func = func
         self._call = call or self._mapped
         self._own = {"reduce": reduce, "accumulate": accumulate, "at": at, "reduceat": reduceat}
+        self._numbers = nin, nout, nargs or nin, identity
+        self._key = self.__name__, func, call, *self._numbers, *self._own.values()
+
+    nin = property(lambda self: self._numbers[0], doc="Number of inputs.")
+    nout = property(lambda self: self._numbers[1], doc="Number of outputs.")
+    nargs = property(lambda self: self._numbers[2], doc="As given, by default that of inputs.")
+    identity = property(lambda self: self._numbers[3], doc="The value that leaves the other operand as it is, or None.")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ufunc) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
     def __repr__(self) -> str:
         return f"<jnp.ufunc '{self.__name__}'>"

@@ -91,7 +91,7 @@ class RegularGridInterpolator:
         cells = [_cell(points[..., k], grid) for k, grid in enumerate(self.grid)]
         beyond = tuple(range(points.ndim - 1, points.ndim - 1 + self.values.ndim - n))
         if method == "nearest":
-            result = self.values[tuple(i + (place > 0.5) for i, place in cells)]
+            result = self.values[tuple(jnp.where(place > 0.5, i + 1, i) for i, place in cells)]
         else:
             result = 0.0
             for corner in itertools.product((0, 1), repeat=n):

@@ -173,6 +173,8 @@ def _convert_element_type(ctx: Any, x: Value, *, new_dtype: Any, **_: Any) -> Va
 @rule("bitcast_convert_type", any_shape=True)
 def _bitcast_convert_type(ctx: Any, x: Value, *, new_dtype: Any) -> Value:
     (aval,) = ctx.avals_in
+    if aval.dtype == new_dtype:  # of bools and complex numbers, too, which have no bits
+        return x
     old, new = _width(aval.dtype), _width(new_dtype)
     if min(old, new) >= 8:
         return hlo.bitcast_convert(x, new_dtype)
