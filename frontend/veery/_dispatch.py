@@ -145,9 +145,26 @@ def as_array(x: Any, device: Any = None, aval: ShapedArray | None = None, *, own
         return x
     if not own:
         guard("host_to_device", aval, device or "the default device")
-    array = put(np.asarray(x, aval.dtype), aval, device)  # type: ignore[attr-defined]
+    array = put(values_of(x, aval.dtype), aval, device)  # type: ignore[attr-defined]
     array._committed = False
     return array
+
+
+def values_of(x: Any, dtype: Any) -> np.ndarray:
+    """The values of what has an aval, by NumPy.
+
+    Raises:
+        TypeError: it is the type of an array.
+    """
+    try:
+        return np.asarray(x, dtype)
+    except TypeError:
+        if hasattr(x, "__array__") or not hasattr(x, "shape"):
+            raise
+        raise TypeError(
+            f"{x!r} of type {type(x)} is not a valid JAX type: it says what an array is like, and has no values. Pass "
+            "an array; `jax.eval_shape(f, x)` and `jax.jit(f).lower(x)` trace a function without values."
+        ) from None
 
 
 def move(x: ArrayImpl, device: Any, explicit: bool = False) -> ArrayImpl:

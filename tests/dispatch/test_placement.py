@@ -245,3 +245,18 @@ def test_unknown_platforms_are_refused_without_drivers() -> None:
     with pytest.raises(RuntimeError, match=r"Unknown backend nope\. Available backends are \['cpu'"):
         veery.devices("nope")
     # what opens one fails at its end
+
+
+def test_types_are_no_arrays():
+    x = veery.ShapeDtypeStruct((2,), np.float32)
+    for use in (veery.jit(lambda x: x + 1), veery.grad(lambda x: x.sum()), veery.vmap(lambda x: x), jnp.sin,
+                veery.device_put, lambda x: jnp.reshape(x, (1, 2))):  # fmt: skip
+        with pytest.raises(TypeError, match="float32.* is not a valid JAX type: .*eval_shape"):
+            use(x)
+
+
+def test_places_are_said_once():
+    with pytest.raises(ValueError, match="both a device and a backend"):
+        veery.jit(lambda x: x, device=veery.devices()[0], backend="cpu")
+    with pytest.raises(ValueError, match=r"should be a sequence of ints. Got \(\(4, 1\), 2\)"):
+        veery.make_mesh(((4, 1), 2), ("x", "y"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -274,3 +275,40 @@ def test_sparse_systems_are_solved_and_differentiated():
     np.testing.assert_allclose(batch, np.stack([x, 2 * np.asarray(x)]), rtol=1e-6)
     with pytest.raises(ValueError, match="Invalid CSR buffer sizes"):
         solve(matrix.data, b[:2])
+
+
+@pytest.mark.parametrize(("in_axis", "out_axis"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_any_axis_of_the_batch_is_mapped(in_axis, out_axis):
+    dense = np.arange(1.0, 61.0, dtype=np.float32).reshape(3, 4, 5)
+    x = sparse.BCOO.fromdense(dense, n_batch=2)
+    twice = veery.vmap(lambda row: row * 2, in_axes=in_axis, out_axes=out_axis)(x)
+    expected = 2 * np.moveaxis(np.moveaxis(dense, in_axis, 0), 0, out_axis)
+    assert (twice.shape, twice.n_batch) == (expected.shape, 2)
+    np.testing.assert_array_equal(twice.todense(), expected)
+    summed = veery.vmap(lambda row: row.todense().sum(1), in_axes=in_axis)(x)
+    np.testing.assert_array_equal(summed, np.moveaxis(dense, in_axis, 0).sum(2))
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (3, 1), (1, 3, 2)])
+def test_new_and_wider_axes(shape):
+    """In each layout; a new axis is of a kind with its neighbours."""
+    dense = jnp.asarray(np.random.default_rng(0).integers(0, 3, shape), jnp.float32)
+    for n_batch, n_dense in itertools.product(range(len(shape) + 1), repeat=2):
+        if n_batch + n_dense > len(shape):
+            continue
+        x = sparse.BCOO.fromdense(dense, n_batch=n_batch, n_dense=n_dense)
+        for dims in itertools.combinations(range(len(shape) + 1), len(shape)):
+            before = dict(zip(dims, shape))
+            wider = tuple(2 if before.get(d, 1) == 1 else before[d] for d in range(len(shape) + 1))
+            found = sparse.bcoo_broadcast_in_dim(x, shape=wider, broadcast_dimensions=dims)
+            np.testing.assert_array_equal(found.todense(), lax.broadcast_in_dim(dense, wider, dims))
+    kinds = lambda x: (x.n_batch, x.n_sparse, x.n_dense)
+    x = sparse.BCOO.fromdense(jnp.ones((3, 5, 2)), n_batch=1, n_dense=1)
+    added = [kinds(y) for y in (x[None], x[:, None], x[:, :, None], x[..., None])]
+    assert added == [(2, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2)]
+
+
+def test_arrays_that_are_none_have_a_representation():
+    x = sparse.BCOO.fromdense(jnp.eye(2))
+    x.indices = jnp.array([])
+    assert repr(x) == "BCOO(<invalid>)"

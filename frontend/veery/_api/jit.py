@@ -787,7 +787,9 @@ def jit(
                 raise ValueError(f"If backend or device is specified on jit, then {what} should not be specified.")
             check_leaves(places, what)
         shardings = JitShardings(in_shardings, out_shardings)
-    if backend is not None and device is None:
+    if backend is not None and device is not None:
+        raise ValueError(f"can't specify both a device and a backend for jit, got {device=} and {backend=}")
+    if backend is not None:
         device = platforms.devices(backend)[0]
     asked = pairs({**dict(pairs(compiler_options)), **({} if compiler is None else {"compiler": compiler})})
     dynamic = _dynamic_shapes(fun, dynamic_shapes)

@@ -45,7 +45,12 @@ def make_mesh(
     >>> veery.make_mesh((1, 1), ("data", "model")).shape_tuple
     (('data', 1), ('model', 1))
     """
-    shape = tuple(int(size) for size in axis_shapes)
+    try:
+        shape = tuple(int(size) for size in axis_shapes)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"`axis_shapes` passed to `make_mesh` should be a sequence of ints. Got {axis_shapes!r}"
+        ) from None
     found = list(devices) if devices is not None else platforms.devices()
     needed = math.prod(shape)
     if len(found) < needed:

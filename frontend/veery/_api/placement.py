@@ -186,7 +186,7 @@ def put_leaf(x: Any, place: Any, copy: bool = True) -> Any:
     if aval.dtype == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
     guard("host_to_device", aval, device or "the default device", explicit=True)
-    return _dispatch.put(np.asarray(x, aval.dtype), aval, device, copy=copy)
+    return _dispatch.put(_dispatch.values_of(x, aval.dtype), aval, device, copy=copy)
 
 
 def device_get(x: Any) -> Any:

@@ -50,7 +50,7 @@ class JAXSparse(abc.ABC):
             shape = ", ".join(map(str, self.shape))
             extra = "".join(f", {k}={v}" for k in ("n_batch", "n_dense") if (v := getattr(self, k, 0)))
             text = f"{type(self).__name__}({self.dtype.name}[{shape}], nse={self.nse}{extra})"
-        except AttributeError:  # a pytree of something else than arrays
+        except (AttributeError, IndexError):  # a pytree of something else than arrays, or of other arrays
             text = f"{type(self).__name__}(<invalid>)"
         return text
 

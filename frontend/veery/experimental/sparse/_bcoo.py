@@ -7,7 +7,9 @@ equal indices are summed. Products read rows of the other operand by index and s
 
 from __future__ import annotations
 
+import bisect
 import functools
+import itertools
 import math
 import operator
 import warnings
@@ -125,14 +127,27 @@ class BCOO(JAXSparse):
         made.data, made.indices = children
         made.__dict__.update(aux_data)
         if hasattr(made.indices, "shape") and hasattr(made.data, "shape") and len(made.indices.shape) >= 2:
-            made.shape = fitted(made.shape, made.data, len(made.indices.shape) - 2, made.indices.shape[-1])
+            made.shape = fitted(
+                made.shape, made.data, made.indices, len(made.indices.shape) - 2, made.indices.shape[-1]
+            )
         return made
 
 
-def fitted(shape: Shape, data: Array, n_batch: int, n_sparse: int) -> Shape:
-    """The shape that fits buffers which have more or fewer leading axes: vmap takes one away, or brings one."""
-    missing = n_batch + n_sparse + (data.ndim - 1 - n_batch) - len(shape)
-    return (*data.shape[:missing], *shape) if missing > 0 else shape[-missing:]
+def fitted(shape: Shape, data: Array, indices: Array, n_batch: int, n_sparse: int) -> Shape:
+    """The shape that fits buffers which have more or fewer batch axes: vmap takes one away, or brings one."""
+    known = len(shape) - n_sparse - (data.ndim - 1 - n_batch)
+    if known < 0:  # data alone has more axes
+        return (*data.shape[: n_batch - known], *shape)
+    batch, rest = shape[:known], shape[known:]
+    sizes = tuple(map(max, data.shape[:n_batch], indices.shape[:n_batch]))  # 1 stands for any size
+    # Which axes stayed: of several ways that fit the sizes that in which leading ones came or went.
+    for stayed in reversed([*itertools.combinations(range(max(known, n_batch)), min(known, n_batch))]):
+        if known > n_batch and all(n in (1, batch[i]) for n, i in zip(sizes, stayed)):
+            return (*(batch[i] for i in stayed), *rest)
+        if known <= n_batch and all(sizes[i] in (1, n) for n, i in zip(batch, stayed)):
+            before = dict(zip(stayed, batch))
+            return (*(before.get(i, n) for i, n in enumerate(sizes)), *rest)
+    return shape
 
 
 def _validate(data: Array, indices: Array, shape: Shape) -> None:
@@ -593,26 +608,33 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
 def bcoo_broadcast_in_dim(
     mat: BCOO, *, shape: Shape, broadcast_dimensions: Sequence[int], sharding: Any = None
 ) -> BCOO:
-    """As `lax.broadcast_in_dim`: new axes in front become axes of the batch."""
+    """As `lax.broadcast_in_dim`. Axes keep their kinds; a new one is of the kind of the axis before it, or after the
+    last axis of the batch one of it. Along sparse axes that are wider than before values are repeated.
+    """
     shape, dims = tuple(shape), tuple(broadcast_dimensions)
     if len(dims) != mat.ndim or any(mat.shape[i] not in (1, shape[d]) for i, d in enumerate(dims)):
         raise ValueError(f"bcoo_broadcast_in_dim: shape {mat.shape} along {dims} does not broadcast to {shape}")
-    new = [d for d in range(len(shape)) if d not in dims]
-    wider = [d for i, d in enumerate(dims) if mat.shape[i] != shape[d]]
-    if not wider and (not dims or all(d < dims[0] for d in new)):
-        data, indices = full_batch(mat)
-        front = [shape[d] for d in new]
-        data = jnp.broadcast_to(data, (*front, *data.shape))
-        return BCOO((data, jnp.broadcast_to(indices, (*front, *indices.shape))), shape=shape, **_known(mat))
-    # Through coordinates for all axes, of which the new and the wider ones take every value.
-    mat = bcoo_update_layout(mat, n_batch=0, n_dense=0, on_inefficient=None)
-    data, indices = _without_padding(mat)
-    for d, size in enumerate(shape):
-        if d in new or d in wider:
-            column = jnp.tile(jnp.arange(size, dtype=indices.dtype), indices.shape[0])[:, None]
-            indices, data = jnp.repeat(indices, size, axis=0), jnp.repeat(data, size)
-            indices = jnp.concatenate([indices[:, :d], column, indices[:, d + (d in wider) :]], axis=1)
-    return BCOO((data, indices), shape=shape)
+    ends = mat.n_batch, mat.n_batch + mat.n_sparse
+    kinds: tuple[list[int], list[int], list[int]] = [], [], []  # axes of the batch, sparse and dense ones
+    for d in range(len(shape)):
+        before = bisect.bisect_left(dims, d)
+        place = before + 0.5 if d in dims else before  # where the last axis of a kind ends, a new one is still of it
+        kinds[bisect.bisect_left(ends, place)].append(d)
+    batch, sparse, dense = kinds
+    repeated = [d for d in sparse if d not in dims or mat.shape[dims.index(d)] != shape[d]]
+    data, indices = _without_padding(mat) if repeated else full_batch(mat)
+    n, sizes = len(batch), [shape[d] for d in batch]
+    kept = [batch.index(d) for d in dims[: mat.n_batch]]
+    places = [*kept, n, *(n + 1 + dense.index(d) for d in dims[ends[1] :])]
+    data = jnp.asarray(lax.broadcast_in_dim(data, (*sizes, mat.nse, *(shape[d] for d in dense)), places))
+    indices = jnp.asarray(lax.broadcast_in_dim(indices, (*sizes, *indices.shape[mat.n_batch :]), [*kept, n, n + 1]))
+    for d in repeated:
+        at = sparse.index(d)
+        column = jnp.tile(jnp.arange(shape[d], dtype=indices.dtype), indices.shape[n])[:, None]
+        indices, data = (jnp.repeat(x, shape[d], axis=n) for x in (indices, data))
+        column = jnp.broadcast_to(column, (*indices.shape[:-1], 1))
+        indices = jnp.concatenate([indices[..., :at], column, indices[..., at + (d in dims) :]], axis=-1)
+    return BCOO((data, indices), shape=shape, **({} if repeated else _known(mat)))
 
 
 def _without_padding(mat: BCOO) -> tuple[Array, Array]:

@@ -130,7 +130,7 @@ class BCSR(JAXSparse):
         made.data, made.indices, made.indptr = children
         made.__dict__.update(aux_data)
         if all(hasattr(x, "shape") for x in children) and len(made.indices.shape) >= 1:
-            made.shape = fitted(made.shape, made.data, len(made.indices.shape) - 1, 2)
+            made.shape = fitted(made.shape, made.data, made.indices, len(made.indices.shape) - 1, 2)
         return made
 
 
