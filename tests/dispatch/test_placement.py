@@ -249,7 +249,7 @@ def test_unknown_platforms_are_refused_without_drivers() -> None:
 
 def test_types_are_no_arrays():
     x = veery.ShapeDtypeStruct((2,), np.float32)
-    for use in (veery.jit(lambda x: x + 1), veery.grad(lambda x: x.sum()), veery.vmap(lambda x: x), jnp.sin,
+    for use in (veery.jit(lambda x: x + 1), veery.grad(lambda x: x.sum()), veery.vmap(lambda x: -x), jnp.sin,
                 veery.device_put, lambda x: jnp.reshape(x, (1, 2))):  # fmt: skip
         with pytest.raises(TypeError, match="float32.* is not a valid JAX type: .*eval_shape"):
             use(x)
