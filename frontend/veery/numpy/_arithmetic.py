@@ -641,7 +641,7 @@ def _round(a: ArrayLike, decimals: int) -> Array:
         return lax.complex(_round(lax.real(a), decimals), _round(lax.imag(a), decimals))
     wide = to_dtype(a, np.dtype("float32")) if dtypes.itemsize_bits(_dtype(a)) < 32 else a
     factor = to_dtype(_pow(10.0, decimals), _dtype(wide))
-    return to_dtype(lax.div(_round_half_even(lax.mul(wide, factor)), factor), _dtype(a), aval_of(a).weak_type)
+    return to_dtype(lax.div(_round_half_even(lax.mul(wide, factor)), factor), _dtype(a))
 
 
 _round._name = "round"

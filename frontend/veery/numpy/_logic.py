@@ -99,7 +99,7 @@ def greater_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 def to_bool(x: ArrayLike) -> Any:
     """Whether x is not zero."""
-    return x if _dtype(x) == np.bool_ else lax.ne(x, lax.full_like(x, 0))
+    return to_dtype(x if _dtype(x) == np.bool_ else lax.ne(x, lax.full_like(x, 0)), np.dtype(bool))
 
 
 def _bools(name: str, *args: ArrayLike) -> list[Any]:
@@ -269,7 +269,7 @@ def isinf(x: ArrayLike, /) -> Array:
     """
     x = ensure_arraylike("isinf", x)
     if is_kind(x, np.complexfloating):
-        return lax.bitwise_or(*(lax.eq(lax.abs(part), np.inf) for part in (lax.real(x), lax.imag(x))))
+        return lax.bitwise_or(*map(isinf, (lax.real(x), lax.imag(x))))
     if not is_kind(x, np.floating):
         return lax.full(np.shape(x), False, np.dtype(bool))
     return to_dtype(lax.eq(lax.abs(x), np.inf), np.dtype(bool))
@@ -407,7 +407,7 @@ def iscomplex(x: ArrayLike) -> Array:
     x = ensure_arraylike("iscomplex", x)
     if not is_kind(x, np.complexfloating):
         return lax.full(np.shape(x), False, np.dtype(bool))
-    return lax.ne(lax.imag(x), 0)
+    return to_dtype(lax.ne(lax.imag(x), 0), np.dtype(bool))
 
 
 @elementwise
@@ -420,7 +420,7 @@ def isreal(x: ArrayLike) -> Array:
     x = ensure_arraylike("isreal", x)
     if not is_kind(x, np.complexfloating):
         return lax.full(np.shape(x), True, np.dtype(bool))
-    return lax.eq(lax.imag(x), 0)
+    return to_dtype(lax.eq(lax.imag(x), 0), np.dtype(bool))
 
 
 def iscomplexobj(x: Any) -> bool:
