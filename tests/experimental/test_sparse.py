@@ -308,6 +308,14 @@ def test_new_and_wider_axes(shape):
     assert added == [(2, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2)]
 
 
+def test_starts_of_slices_count_from_the_end():
+    dense = np.arange(20.0, dtype=np.float32).reshape(4, 5)
+    for x in (sparse.BCOO.fromdense(dense), sparse.BCOO.fromdense(dense, n_dense=1)):
+        for starts in ((-1, 2), (-3, -4), (-9, 9), (1, 1)):
+            part = sparse.bcoo_dynamic_slice(x, starts, (2, 3))
+            np.testing.assert_array_equal(part.todense(), lax.dynamic_slice(dense, starts, (2, 3)))
+
+
 def test_arrays_that_are_none_have_a_representation():
     x = sparse.BCOO.fromdense(jnp.eye(2))
     x.indices = jnp.array([])

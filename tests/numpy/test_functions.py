@@ -213,6 +213,39 @@ def test_eager_samples():
     assert len({jnp.frompyfunc(plus, 2, 1), jnp.frompyfunc(plus, 2, 1), jnp.frompyfunc(plus, 2, 1, identity=0)}) == 2
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32"])
+def test_rolled_by_traced_places(dtype: str, references: Any) -> None:
+    """By several, of which those along one dimension add up; sizes are larger than narrow integers."""
+    x = np.arange(300.0, dtype=np.float32).reshape(3, 100)
+    rolled = lambda shift, axis: veery.jit(lambda x, s: jnp.roll(x, s, axis))(x, shift.astype(dtype))
+    for shift, axis in (
+        ([100, 100], None),
+        ([5], None),
+        ([1, 2], (0, 1)),
+        ([2], (0, 1)),
+        ([4, 2, 5], 1),
+        ([3, 4], (1, 1)),
+    ):
+        expected = np.roll(x, shift, axis)
+        check(rolled(np.array(shift), axis), expected, f"{shift} along {axis}")
+        check(jnp.roll(x, np.array(shift, dtype), axis), expected, f"{shift} along {axis}, known")
+    each = veery.vmap(lambda s: jnp.roll(jnp.arange(5), s))(np.array([[1, 2], [3, 3]], dtype))
+    check(each, np.stack([np.roll(np.arange(5), 3), np.roll(np.arange(5), 6)]), "vmap")
+    for shift, axis in (([1, 2, 3], (0, 1)), ([[1]], 0)):
+        with pytest.raises(ValueError, match="must broadcast to one length"):
+            rolled(np.array(shift), axis)
+
+
+@pytest.mark.parametrize("mode", ["clip", "wrap"])
+def test_put_where_positions_are_out_of_bounds(mode: str, references: Any) -> None:
+    for places in ([-1], [7, -9], [0, -2, 4]):
+        expected, values = np.arange(5.0, dtype=np.float32), np.arange(10.0, 10 + len(places))
+        np.put(expected, places, values, mode=mode)
+        for dtype in (np.int32, np.int8):
+            x = np.arange(5.0, dtype=np.float32)
+            check(jnp.put(x, np.array(places, dtype), values, mode=mode, inplace=False), expected, f"{places} {mode}")
+
+
 def _placed(x: np.ndarray, mask: np.ndarray, values: np.ndarray) -> np.ndarray:
     out = x.copy()
     np.place(out, mask, values)

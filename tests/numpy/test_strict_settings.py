@@ -32,6 +32,7 @@ FUNCTIONS = {
     "cumprod": lambda: veery.grad(lambda a: jnp.cumprod(a, axis=1).sum())(X),
     "det": lambda: veery.grad(lambda a: linalg.det(a).sum())(A),
     "eigh": lambda: veery.jvp(linalg.eigh, (S,), (S,)),
+    "histogram2d": lambda: jnp.histogram2d(X[0], X[1], 4, weights=V, density=True),
     "histogram": lambda: jnp.histogram(X, 4),
     "inv": lambda: veery.grad(lambda a: linalg.inv(a).sum())(A),
     "isin": lambda: jnp.isin(X, X[0]),

@@ -30,6 +30,18 @@ def test_logarithms_near_the_unit_circle(points: np.ndarray) -> None:
     np.testing.assert_allclose(found.imag, np.arctan2(points.imag, 1 + points.real), rtol=1e-15)
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_logarithms_of_the_largest_numbers(dtype: type) -> None:
+    """Whose modulus is no number any more. Compiled, too."""
+    largest = np.finfo(dtype).max
+    points = np.array([complex(x, y) for x in (largest, -largest) for y in (largest, -largest, 1.0, 0.0)], dtype)
+    logarithm = math.log(largest) + 0.5 * np.log1p(np.square(points.imag / largest))
+    with veery.enable_x64(True):
+        compiled = veery.jit(lambda z: jnp.log1p(z * 1))(points)
+        for found in (_complex_reference.log1p(points), jnp.log1p(points), compiled):
+            np.testing.assert_allclose(np.real(found), logarithm, rtol=4 * np.finfo(dtype).eps)
+
+
 @pytest.mark.parametrize("x", [-np.inf, -800.0, -0.0, 1e-20, 3.0, 1000.0, np.inf])
 def test_on_the_real_axis_functions_are_the_real_ones(x: float) -> None:
     for y in (0.0, -0.0):

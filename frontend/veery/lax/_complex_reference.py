@@ -22,7 +22,10 @@ def log1p(z: np.ndarray) -> np.ndarray:
     near_x, near_y = np.where(is_near, x, 0), np.where(is_near, y, 0)
     excess = _sum(2 * near_x, *_square(near_x), *_square(near_y))
     is_near &= excess > -0.5
-    real = np.where(is_near, np.log1p(np.where(is_near, excess, 0)) / 2, np.log(np.hypot(1 + x, y)))
+    is_huge = np.maximum(np.abs(x), np.abs(y)) > np.finfo(x.dtype).max / 4  # where |1 + z| may be no number
+    scale = np.where(is_huge, 0.25, 1).astype(x.dtype)
+    length = np.hypot(scale * (1 + x), scale * y)
+    real = np.where(is_near, np.log1p(np.where(is_near, excess, 0)) / 2, np.log(length) - np.log(scale))
     return _complex(np.where((x == 0) & (y == 0), x, real), np.arctan2(y, 1 + x))
 
 

@@ -26,6 +26,7 @@ from veery.numpy._promotion import (
     ensure_arraylike_or_none,
     ensure_arraylikes,
     promote_dtypes_inexact,
+    to_dtype,
     unwrap,
 )
 from veery.numpy._ranges import linspace
@@ -242,6 +243,7 @@ def _histogramdd(
     out = lax.full((boxes,), 0, weights.dtype).at[where(inside, total, boxes)].add(weights, mode="drop")
     out = lax.reshape(out, shape)
     if density:
+        out = to_dtype(out, edges[0].dtype)
         out = out / _reductions.sum(out)
         for i, e in enumerate(edges):
             out = out / lax.expand_dims(diff(e), tuple(j for j in builtins.range(len(edges)) if j != i))

@@ -592,8 +592,10 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
         return x
     positions = lax.reshape(positions, (positions.size,))
     values = _repeated(values, positions.size)
-    if mode is None or mode == "clip":
+    if mode is None:
         mode = "clip"
+    elif mode == "clip":
+        positions = lax.max(positions, lax.full_like(positions, 0))  # which do not count from the end
     elif mode == "wrap":
         positions, mode = remainder(positions, x.size), "drop"
     elif mode == "raise":

@@ -381,13 +381,13 @@ def roll(a: ArrayLike, shift: Any, axis: Axes | None = None) -> Array:
     if axis is None:
         return reshape(roll(ravel(a), shift, 0), np.shape(a))
     axes = tuple(canonicalize_axis(i, np.ndim(a)) for i in as_axes(axis))
+    if np.ndim(shift) > 1 or np.size(shift) not in (1, len(axes)) and len(axes) != 1:
+        raise ValueError(f"roll: shift {shift} and axis {axis} must broadcast to one length")
+    axes = axes * np.size(shift) if len(axes) == 1 else axes
     try:
-        shifts = np.broadcast_to(np.asarray(shift, np.int64), (max(len(axes), np.size(shift)),)).tolist()
+        shifts = np.broadcast_to(np.asarray(shift, np.int64), (len(axes),)).tolist()
     except TypeError:
         return _roll_by_array(a, shift, axes=axes)
-    axes = axes * len(shifts) if len(axes) == 1 else axes
-    if len(axes) != len(shifts):
-        raise ValueError(f"roll: shift {shift} and axis {axis} must broadcast to one length")
     if any(is_symbolic_dim(np.shape(a)[i]) for i in axes):
         return _roll_by_array(a, np.array(shifts, np.int32), axes=axes)
     return _roll(a, shifts=tuple(shifts), axes=axes)
@@ -405,7 +405,9 @@ def _roll(a: Array, *, shifts: tuple[int, ...], axes: tuple[int, ...]) -> Array:
 
 @jit(static_argnames=("axes",))
 def _roll_by_array(a: Array, shift: Any, *, axes: tuple[int, ...]) -> Array:
-    shifts = _broadcast_to(shift, (len(axes),)) if np.ndim(shift) == 0 else as_array(shift)
+    shifts = _broadcast_to(shift, (len(axes),))
+    if dtypes.itemsize_bits(lax.dtype(shifts)) < 32:
+        shifts = to_dtype(shifts, np.dtype(np.int32))  # sizes may be larger than narrow integers
     for i, axis in enumerate(axes):
         n = a.shape[axis]
         if n == 0:

@@ -45,13 +45,16 @@ def bcoo_slice(
 
 
 def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> BCOO:
-    """As `lax.dynamic_slice`: starts may be traced, and are moved so that the slice fits."""
+    """As `lax.dynamic_slice`: starts may be traced, count from the end where they are negative, and are moved so that
+    the slice fits.
+    """
     sizes = tuple(map(operator.index, slice_sizes))
     if not len(start_indices) == len(sizes) == mat.ndim:
         raise ValueError(f"bcoo_dynamic_slice: indices must have size mat.ndim={mat.ndim}")
     if any(not 0 <= size <= n for size, n in zip(sizes, mat.shape)):
         raise TypeError(f"slice_sizes must be less than or equal to operand shape, got {sizes} for shape {mat.shape}")
-    starts = [jnp.clip(jnp.asarray(s), 0, n - size) for s, n, size in zip(start_indices, mat.shape, sizes)]
+    given = [jnp.where(s < 0, s + n, s) for s, n in zip(map(jnp.asarray, start_indices), mat.shape)]
+    starts = [jnp.clip(s, 0, n - size) for s, n, size in zip(given, mat.shape, sizes)]
     n, end = mat.n_batch, mat.n_batch + mat.n_sparse
     data, indices = full_batch(mat)
     zero = jnp.zeros((), starts[0].dtype) if starts else 0
