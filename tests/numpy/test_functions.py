@@ -236,6 +236,48 @@ def test_rolled_by_traced_places(dtype: str, references: Any) -> None:
             rolled(np.array(shift), axis)
 
 
+def test_more_digits_than_there_are_are_kept(references: Any) -> None:
+    x = np.array([1.25, -123.75, 0.0, 30000.0, np.inf, np.nan], np.float32)
+    for decimals in (10, 38, 39, 1000):
+        check(jnp.round(x, decimals), x, f"{decimals} decimals")
+        half = jnp.round(x.astype(np.float16), decimals)
+        assert half.dtype == np.float16
+        check(half, x.astype(np.float16), f"{decimals} decimals of halves")
+    check(jnp.round(x[:4], -2), [0, -100, 0, 30000], "hundreds")
+
+
+def test_nothing_is_unwrapped(references: Any) -> None:
+    for shape, axis in (((0,), 0), ((3, 0), 1), ((0, 3), 0), ((3, 0), 0)):
+        assert jnp.unwrap(jnp.ones(shape), axis=axis).shape == shape
+    nothing = jnp.ones((0,), int)
+    assert (
+        jnp.unwrap(nothing, period=4).dtype == int and jnp.unwrap(nothing).dtype == jnp.unwrap(jnp.ones(1, int)).dtype
+    )
+
+
+def test_products_of_polynomials_are_rounded_once(references: Any) -> None:
+    a, b = (np.random.default_rng(i).normal(size=n).astype(np.float16) for i, n in enumerate((12, 9)))
+    exact = np.polymul(a.astype(np.float64), b.astype(np.float64))
+    check(jnp.polymul(a, b), exact.astype(np.float16), "polymul")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+def test_positions_in_narrow_integers(dtype: str, references: Any) -> None:
+    """There are more elements than such integers count."""
+    x, i = np.arange(300.0, dtype=np.float32), np.array([5, 100, -3 if dtype[0] == "i" else 7], dtype)
+    uses = [
+        *(lambda i, m=m: jnp.take(x, i, mode=m) for m in ("wrap", "clip", "fill")),
+        *(lambda i, m=m: jnp.put(x, i, 9.0, mode=m, inplace=False) for m in ("wrap", "clip", None)),
+        lambda i: jnp.delete(x, i, assume_unique_indices=True),
+        lambda i: lax.index_take(x, (i,), (0,)),
+        lambda i: jnp.ravel_multi_index((i,), (300,), mode="clip"),
+        lambda i: jnp.roll(x, i[0]) + jnp.roll(x, i[2]),
+    ]
+    for number, use in enumerate(uses):
+        for wrap in (lambda f: f, veery.jit):
+            check(wrap(use)(i), np.asarray(use(i.astype(np.int32))), f"use {number}")
+
+
 @pytest.mark.parametrize("mode", ["clip", "wrap"])
 def test_put_where_positions_are_out_of_bounds(mode: str, references: Any) -> None:
     for places in ([-1], [7, -9], [0, -2, 4]):

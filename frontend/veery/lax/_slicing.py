@@ -547,6 +547,8 @@ def index_take(src: Array, idxs: Sequence[Array], axes: Sequence[int]) -> Array:
     axes = tuple(operator.index(a) for a in axes)
     vectors = []
     for index, axis in zip(idxs, axes, strict=True):
+        if aval_of(index).dtype.itemsize < 4:  # in which sizes may not fit
+            index = _convert.convert_element_type(index, np.int32)
         size = _size_value(shape[axis], aval_of(index).dtype)
         vectors.append(_normalize_indices_of(_arithmetic.rem(index, size), size))
     sizes = tuple(1 if i in axes else d for i, d in enumerate(shape))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -640,8 +641,15 @@ def _round(a: ArrayLike, decimals: int) -> Array:
     if is_kind(a, np.complexfloating):
         return lax.complex(_round(lax.real(a), decimals), _round(lax.imag(a), decimals))
     wide = to_dtype(a, np.dtype("float32")) if dtypes.itemsize_bits(_dtype(a)) < 32 else a
-    factor = to_dtype(_pow(10.0, decimals), _dtype(wide))
-    return to_dtype(lax.div(_round_half_even(lax.mul(wide, factor)), factor), _dtype(a))
+    dtype = _dtype(wide)
+    if decimals > math.log10(dtypes.finfo(dtype).max):
+        return as_array(a)
+    factor = to_dtype(_pow(10.0, decimals), dtype)
+    scaled = lax.mul(wide, factor)
+    rounded = lax.div(_round_half_even(scaled), factor)
+    if decimals > 0:  # what is too large then has no such digits
+        rounded = lax.select(lax.is_finite(scaled), rounded, as_array(wide))
+    return to_dtype(rounded, _dtype(a), aval_of(a).weak_type)
 
 
 _round._name = "round"

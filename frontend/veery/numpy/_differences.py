@@ -153,6 +153,9 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
     if is_kind(x, np.complexfloating):
         raise ValueError("jnp.unwrap does not support complex inputs.")
     axis = canonicalize_axis(axis, x.ndim)
+    if x.shape[axis] == 0:
+        whole = is_kind(x, np.integer) and is_kind(period, np.integer)
+        return x if whole else promote_dtypes_inexact(x, period)[0]
     return _unwrap(x, discont, number(period), axis=axis)
 
 

@@ -19,6 +19,7 @@ from veery.numpy._creation import asarray
 from veery.numpy._promotion import (
     Array,
     ArrayLike,
+    as_positions,
     broadcast_arrays,
     ensure_arraylike,
     ensure_arraylikes,
@@ -51,7 +52,7 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
 def _unravel_index(indices: Array, sizes: Any, shape: Any) -> tuple[Array, ...]:
     """`shape` is a tuple of ints, or None where `sizes` is an array."""
     dtype, weak = indices.dtype, indices.weak_type
-    indices = to_dtype(indices, np.dtype(np.int32)) if dtype.itemsize < 4 else indices  # sizes may not fit in the dtype
+    indices = as_positions(indices)
     if shape is None:
         shape = [lax.squeeze(n, (0,)) for n in lax.split(to_dtype(sizes, indices.dtype), [1] * sizes.size)]
     total = math.prod(shape)
@@ -98,6 +99,7 @@ def ravel_multi_index(
     dims = tuple(int(d) for d in dims)
     multi_index = ensure_arraylikes("ravel_multi_index", *multi_index)
     positions = [asarray(i) for i in multi_index]
+    result = dtypes.result_type(0, *positions) if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype)
     if any(not is_kind(i, np.integer) for i in positions):
         raise TypeError("only int indices permitted")
     if mode == "raise":
@@ -109,7 +111,7 @@ def ravel_multi_index(
             raise ValueError("invalid entry in coordinates array")
     elif mode in ("wrap", "clip"):
         fit = remainder if mode == "wrap" else lambda i, n: clip(i, 0, n - 1)
-        positions = [fit(i, n) for i, n in zip(positions, dims)]
+        positions = [fit(as_positions(i), n) for i, n in zip(positions, dims)]
     elif mode != "ignore":
         raise ValueError(f"invalid mode={mode!r}. Expected 'raise', 'wrap', 'clip', or 'ignore'.")
     if order == "F":
@@ -118,7 +120,6 @@ def ravel_multi_index(
         strides = [math.prod(dims[i + 1 :]) for i in range(len(dims))]
     else:
         raise ValueError(f"invalid order={order!r}. Expected 'C' or 'F'")
-    result = dtypes.result_type(0, *positions) if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype)
     if not dtypes.issubdtype(result, np.integer):
         raise ValueError(f"ravel_multi_index: dtype={result} is not an integer type.")
     return _ravel(tuple(positions), strides=tuple(strides), dtype=result)

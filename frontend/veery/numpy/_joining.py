@@ -16,6 +16,7 @@ from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_conc
 from veery._core.trace import Tracer
 from veery.lax._placement import lays_out
 from veery.numpy._promotion import (
+    as_positions,
     broadcast_to,
     check_no_out,
     ensure_arraylike,
@@ -448,7 +449,7 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_i
 
 @jit(static_argnames=("axis",))
 def _delete_traced(arr: Array, obj: Array, *, axis: int) -> Array:
-    size = arr.shape[axis]
+    size, obj = arr.shape[axis], as_positions(obj)
     gone: Any = lax.sort(reshape(lax.select(lax.lt(obj, 0), lax.add(obj, size), obj), (-1,)))
     kept = lax.iota(gone.dtype, size - gone.size)
     # the k-th smallest removed index moves what stands at or behind it by one more place

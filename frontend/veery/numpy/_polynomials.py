@@ -163,11 +163,14 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
 @jit
 def _polymul(x: Array, y: Array) -> Array:
     """All products of coefficients, summed along the diagonals of equal degree."""
-    n, m = x.shape[0], y.shape[0]
+    n, m, dtype = x.shape[0], y.shape[0], x.dtype
+    if dtypes.itemsize_bits(dtype) < 32:
+        x, y = (to_dtype(v, np.dtype(np.float32)) for v in (x, y))  # rounded once, as a product of matrices is
     products = multiply(x[:, None], y[None, :])
     padded = lax.pad(products, to_dtype(0, products.dtype, products.weak_type), [(0, 0, 0), (0, n, 0)])
     skewed = lax.reshape(lax.reshape(padded, (n * (m + n),))[: n * (m + n - 1)], (n, m + n - 1))
-    return lax.reduce_sum(skewed, (0,))
+    total = lax.reduce_sum(skewed, (0,))
+    return total if total.dtype == dtype else to_dtype(total, dtype)
 
 
 _polymul._name = "polymul"

@@ -110,6 +110,11 @@ def to_dtype(x: ArrayLike, dtype: Any, weak: bool = False) -> Any:
     return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=weak)
 
 
+def as_positions(x: ArrayLike) -> Any:
+    """Integers as they are compared with sizes, which may not fit in a dtype of fewer than 32 bits: these as int32."""
+    return to_dtype(x, np.dtype(np.int32)) if dtypes.itemsize_bits(dtypes.dtype_of(x)) < 32 else x
+
+
 def size_as(n: Any, dtype: np.dtype) -> Any:
     """A size as a scalar of a dtype; that of a symbolic dimension is traced."""
     return to_dtype(n.__jax_array__(), dtype) if is_symbolic_dim(n) else dtype.type(n)

@@ -24,6 +24,7 @@ from veery.numpy._logic import to_bool
 from veery.numpy._promotion import (
     Array,
     ArrayLike,
+    as_positions,
     broadcast_arrays,
     broadcast_to,
     check_no_out,
@@ -160,6 +161,7 @@ def choose(a: ArrayLike, choices: Array | Sequence[ArrayLike], out: None = None,
 @jit(static_argnames=("wrap",))
 def _choose_among(a: Array, choices: tuple[ArrayLike, ...], wrap: bool) -> Array:
     count = len(choices)
+    a = as_positions(a)
     a = to_dtype(remainder(a, count) if wrap else clip(a, 0, count - 1), np.dtype(np.int32))
     a, *cases = broadcast_arrays(a, *promote_dtypes(*choices))
     out = cases[0]
@@ -418,7 +420,7 @@ def _take(
     if axis is None:
         a, axis = lax.reshape(a, (a.size,)), 0
     if mode == "wrap":
-        indices, mode = remainder(indices, a.shape[axis]), "clip"
+        indices, mode = remainder(as_positions(indices), a.shape[axis]), "clip"
     return (
         asarray(a)
         .at[(slice(None),) * axis + (asarray(indices),)]
@@ -597,7 +599,7 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     elif mode == "clip":
         positions = lax.max(positions, lax.full_like(positions, 0))  # which do not count from the end
     elif mode == "wrap":
-        positions, mode = remainder(positions, x.size), "drop"
+        positions, mode = remainder(as_positions(positions), x.size), "drop"
     elif mode == "raise":
         raise NotImplementedError("The 'raise' mode to jnp.put is not supported.")
     else:

@@ -22,6 +22,7 @@ from veery._core.trace import Tracer
 from veery.lax._placement import laid_out
 from veery.numpy import _promotion
 from veery.numpy._promotion import (
+    as_positions,
     broadcast_to as _broadcast_to,
     ensure_arraylike,
     ensure_arraylikes,
@@ -405,9 +406,7 @@ def _roll(a: Array, *, shifts: tuple[int, ...], axes: tuple[int, ...]) -> Array:
 
 @jit(static_argnames=("axes",))
 def _roll_by_array(a: Array, shift: Any, *, axes: tuple[int, ...]) -> Array:
-    shifts = _broadcast_to(shift, (len(axes),))
-    if dtypes.itemsize_bits(lax.dtype(shifts)) < 32:
-        shifts = to_dtype(shifts, np.dtype(np.int32))  # sizes may be larger than narrow integers
+    shifts = as_positions(_broadcast_to(shift, (len(axes),)))
     for i, axis in enumerate(axes):
         n = a.shape[axis]
         if n == 0:
