@@ -316,6 +316,13 @@ def test_starts_of_slices_count_from_the_end():
             np.testing.assert_array_equal(part.todense(), lax.dynamic_slice(dense, starts, (2, 3)))
 
 
+def test_dots_between_arrays_part_them():
+    dense, i = np.arange(60.0, dtype=np.float32).reshape(3, 4, 5), np.array([0, 1])
+    x = sparse.BCOO.fromdense(dense)
+    for index in ((slice(None), i, ..., i), (slice(None), i, ..., 0), (slice(None), i, i), (i, ..., i)):
+        np.testing.assert_array_equal(x[index].todense(), dense[index], strict=True)
+
+
 def test_arrays_that_are_none_have_a_representation():
     x = sparse.BCOO.fromdense(jnp.eye(2))
     x.indices = jnp.array([])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -370,3 +372,30 @@ def test_gradients_of_products_with_slices():
         factors[place] = np.arange(count) + 2.0
         np.testing.assert_allclose(grads[0], 2 * np.asarray(x) * factors**2, rtol=1e-6)
         np.testing.assert_allclose(grads[1], (2 * np.asarray(x) ** 2 * factors)[place], rtol=1e-6)
+
+
+ELEMENTS = (slice(None), np.array([0, 1]), 0, None, ..., np.array([[1], [0]]), slice(1, None), np.array([True, False]))
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_dots_between_arrays_part_them(count):
+    """Even where they are no dimension. All index expressions with dots, of some elements."""
+    x = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
+    tried = 0
+    for index in itertools.product(ELEMENTS, repeat=count):
+        if sum(e is ... for e in index) != 1 or sum(getattr(e, "dtype", 0) == "bool" for e in index) > 1:
+            continue
+        try:
+            expected = x[index]
+        except IndexError:
+            continue
+        tried += 1
+        if count == 4 and tried % 3:
+            continue
+        np.testing.assert_array_equal(np.asarray(jnp.asarray(x)[index]), expected, err_msg=str(index), strict=True)
+        values = np.arange(expected.size, dtype=np.float32).reshape(expected.shape)
+        written = np.zeros_like(x)
+        np.add.at(written, index, values)
+        np.testing.assert_array_equal(jnp.zeros(x.shape).at[index].add(values), written, err_msg=str(index))
+    assert tried > 10

@@ -427,7 +427,7 @@ def scatter_layout(
     for axis in plan.newaxes:
         full.insert(axis, 1)
     common = lax.broadcast_shapes(*(np.shape(a) for a in arrays)) if arrays else ()
-    at = placement(plan.slices) if arrays else 0
+    at = placement(plan) if arrays else 0
     kept = [i for i, s in enumerate(plan.slices) if s is not None]
     strided = [i for i in kept if abs(plan.slices[i].step) != 1]  # type: ignore[union-attr]
     windows = [i for i in kept if i not in strided]

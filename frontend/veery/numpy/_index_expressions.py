@@ -35,11 +35,13 @@ class Index(NamedTuple):
         newaxes: where dimensions of size 1 are inserted, as positions in `shape`.
         shape: the array's shape with them.
         entries: for each dimension of `shape` a Slice, an int counted from either end, or an integer array.
+        apart: whether `...` stands between arrays or ints, which are no neighbours then even if it is no dimension.
     """
 
     newaxes: tuple[int, ...]
     shape: tuple[int, ...]
     entries: tuple[Any, ...]
+    apart: bool
 
     @property
     def is_basic(self) -> bool:
@@ -59,7 +61,8 @@ def parse(shape: tuple[int, ...], idx: Any) -> Index:
         TypeError: something in it is no index.
         IndexError: there are too many entries, or a mask has the wrong shape.
     """
-    entries = as_entries(idx, len(shape))
+    elements = [_element(e) for e in _as_tuple(idx)]
+    entries = _expand_ellipsis(elements, len(shape))
     newaxes: list[int] = []
     full_shape: list[int] = []
     result: list[Any] = []
@@ -83,7 +86,7 @@ def parse(shape: tuple[int, ...], idx: Any) -> Index:
             result.append(_slice(e, n, position) if isinstance(e, slice) else e)
             full_shape.append(n)
             axis += 1
-    return Index(tuple(newaxes), tuple(full_shape), _checked_bounds(result, full_shape))
+    return Index(tuple(newaxes), tuple(full_shape), _checked_bounds(result, full_shape), parted(elements))
 
 
 def as_entries(idx: Any, ndim: int) -> list[Any]:
@@ -167,6 +170,13 @@ def _expand_ellipsis(entries: list[Any], ndim: int) -> list[Any]:
         raise IndexError(f"Too many indices: array is {ndim}-dimensional, but {used} were indexed")
     at = ellipses[0] if ellipses else len(entries)
     return [*entries[:at], *[slice(None)] * (ndim - used), *entries[at + bool(ellipses) :]]
+
+
+def parted(elements: Sequence[Any]) -> bool:
+    """Whether `...` stands between arrays or ints."""
+    at = next((i for i, e in enumerate(elements) if e is Ellipsis), 0)
+    picks = lambda e: e is not None and not isinstance(e, (slice, slices.Slice))
+    return any(map(picks, elements[:at])) and any(map(picks, elements[at + 1 :]))
 
 
 def consumed(e: Any) -> int:

@@ -212,12 +212,13 @@ class Plan(NamedTuple):
     """All of a gather or scatter but its arrays.
 
     Attributes:
-        newaxes: as in Index.
+        newaxes, apart: as in Index.
         slices: a Slice for each dimension, None for those that arrays index.
         sorted, unique, mode, fill_value, wrap: see take_index.
     """
 
     newaxes: tuple[int, ...]
+    apart: bool
     slices: tuple[Slice | None, ...]
     sorted: bool
     unique: bool
@@ -233,7 +234,8 @@ def plan_gather(
     slices = tuple(e if isinstance(e, Slice) else None for e in index.entries)
     arrays = [e for e in index.entries if not isinstance(e, Slice)]
     fill = np.asarray(fill_value).item() if hasattr(fill_value, "item") else fill_value
-    return Plan(index.newaxes, slices, indices_are_sorted, unique_indices, mode, fill, wrap_negative), arrays
+    options = indices_are_sorted, unique_indices, mode, fill, wrap_negative
+    return Plan(index.newaxes, index.apart, slices, *options), arrays
 
 
 @functools.lru_cache(maxsize=1024)
@@ -278,13 +280,14 @@ def index_vectors(arrays: Sequence[Any], sizes: Sequence[int], wrap_negative: bo
     return (columns[0] if len(columns) == 1 else lax.concatenate(columns, len(shape))), shape
 
 
-def placement(slices: Sequence[Slice | None]) -> int:
+def placement(plan: Plan) -> int:
     """Where the dimensions of the broadcast index arrays go in the result, as NumPy has it.
 
     In place of the indexed dimensions if these stand side by side, else in front.
     """
-    indexed = [i for i, s in enumerate(slices) if s is None]
-    return indexed[0] if indexed[-1] - indexed[0] == len(indexed) - 1 else 0
+    indexed = [i for i, s in enumerate(plan.slices) if s is None]
+    together = not plan.apart and indexed[-1] - indexed[0] == len(indexed) - 1
+    return indexed[0] if together else 0
 
 
 def gather_by_plan(x: Array, plan: Plan, arrays: Sequence[Any]) -> Array:
@@ -296,7 +299,7 @@ def gather_by_plan(x: Array, plan: Plan, arrays: Sequence[Any]) -> Array:
         reversed_dims = [i for i, s in enumerate(plan.slices) if s is not None and s.step < 0]
         return lax.rev(x, reversed_dims) if reversed_dims else x
     vectors, shape = index_vectors(arrays, [x.shape[i] for i in indexed], plan.wrap)
-    at = placement(plan.slices)
+    at = placement(plan)
     rank = len(plan.slices) - len(indexed) + len(shape)
     offset = tuple(i for i in range(rank) if not at <= i < at + len(shape))
     sizes = tuple(1 if i in indexed else n for i, n in enumerate(x.shape))

@@ -16,6 +16,7 @@ from veery._core.avals import maybe_aval_of
 from veery.experimental.sparse._bcoo import BCOO, bcoo_broadcast_in_dim, bcoo_transpose, bcoo_update_layout
 from veery.experimental.sparse._reshaping import bcoo_dynamic_slice, bcoo_rev, bcoo_slice, bcoo_squeeze
 from veery.experimental.sparse.util import Array, Shape
+from veery.numpy._index_expressions import parted
 
 
 def bcoo_gather(
@@ -87,10 +88,10 @@ def getitem(mat: BCOO, key: Any) -> BCOO:
         raise IndexError(f"Too many indices: {mat.ndim}-dimensional array indexed with {count} regular indices.")
     if not any(k is Ellipsis for k in keys):
         keys.append(Ellipsis)
-    at = next(i for i, k in enumerate(keys) if k is Ellipsis)
+    at, apart = next(i for i, k in enumerate(keys) if k is Ellipsis), parted(keys)
     keys[at : at + 1] = [slice(None)] * (mat.ndim - count)
     if any(_is_array(k) for k in keys):
-        return _by_arrays(mat, keys)
+        return _by_arrays(mat, keys, apart)
     made = _basic(mat, [k for k in keys if k is not None])
     return _with_new_axes(made, [k is None for k in keys if k is None or isinstance(k, slice)])
 
@@ -149,8 +150,8 @@ def _basic(mat: BCOO, keys: Sequence[Any]) -> BCOO:
     return bcoo_squeeze(made, dimensions=[i for i, k in enumerate(keys) if not isinstance(k, slice)])
 
 
-def _by_arrays(mat: BCOO, keys: Sequence[Any]) -> BCOO:
-    """By arrays, with which integers broadcast; slices are taken first."""
+def _by_arrays(mat: BCOO, keys: Sequence[Any], apart: bool) -> BCOO:
+    """By arrays, with which integers broadcast; slices are taken first. `apart` is whether `...` was between them."""
     plain = [k for k in keys if k is not None]
     mat = _basic(mat, [k if isinstance(k, slice) else slice(None) for k in plain])
     axes = tuple(i for i, k in enumerate(plain) if not isinstance(k, slice))
@@ -159,7 +160,7 @@ def _by_arrays(mat: BCOO, keys: Sequence[Any]) -> BCOO:
     arrays = jnp.broadcast_arrays(*[jnp.asarray(plain[i]) for i in axes])
     starts = jnp.stack([jnp.where(a < 0, a + mat.shape[i], a) for i, a in zip(axes, arrays)], axis=-1)
     places = [i for i, k in enumerate(keys) if k is not None and not isinstance(k, slice)]
-    together = places[-1] - places[0] == len(places) - 1
+    together = not apart and places[-1] - places[0] == len(places) - 1
     begin, rank = sum(isinstance(k, slice) for k in keys[: places[0]]) if together else 0, starts.ndim - 1
     rest = mat.ndim - len(axes)
     numbers = lax.GatherDimensionNumbers(
