@@ -25,6 +25,7 @@ linalg = jnp.linalg
 
 FUNCTIONS = {
     "add_outer": lambda: jnp.add.outer(V, V),
+    "reduceat": lambda: jnp.frompyfunc(jnp.hypot, 2, 1).reduceat(V, np.array([0, 2], np.int32)),
     "average": lambda: jnp.average(X, axis=0, weights=ROWS),
     "cov": lambda: jnp.cov(X, aweights=V**2),
     "bessel_jn": lambda: veery.scipy.special.bessel_jn(X, v=1),
@@ -70,9 +71,10 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("x64", [False, True], ids=["32 bits", "64 bits"])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_no_implicit_promotion_within(name):
-    with veery.numpy_rank_promotion("raise"), veery.numpy_dtype_promotion("strict"):
+def test_no_implicit_promotion_within(name, x64):
+    with veery.numpy_rank_promotion("raise"), veery.numpy_dtype_promotion("strict"), veery.enable_x64(x64):
         veery.make_jaxpr(FUNCTIONS[name])()
 
 

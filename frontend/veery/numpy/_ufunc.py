@@ -14,7 +14,15 @@ from veery._core import dtypes
 from veery._core.avals import aval_of
 from veery.numpy import _creation
 from veery.numpy._elementwise import elementwise, run
-from veery.numpy._promotion import Array, ArrayLike, broadcast_to, ensure_arraylike, promote_dtypes, to_dtype
+from veery.numpy._promotion import (
+    Array,
+    ArrayLike,
+    as_positions,
+    broadcast_to,
+    ensure_arraylike,
+    promote_dtypes,
+    to_dtype,
+)
 from veery.numpy._vectorize import vectorize
 
 
@@ -254,7 +262,7 @@ class ufunc:
         return run(self._reduceat_by_scan, x, starts, axis=axis)
 
     def _reduceat_by_scan(self, x: Array, starts: Array, *, axis: int) -> Array:
-        moved = lax.transpose(x, _axis_first(x.ndim, axis))
+        moved, starts = lax.transpose(x, _axis_first(x.ndim, axis)), as_positions(starts)
         stops = lax.concatenate([starts[1:], _creation.array([moved.shape[0]], starts.dtype)], 0)
         begin = moved[starts]
 
@@ -264,7 +272,7 @@ class ufunc:
             mask = lax.broadcast_in_dim(inside, carry.shape, (0,))
             return lax.select(mask, out, carry), None
 
-        result = lax.scan(step, begin, lax.iota(_index_dtype(), moved.shape[0]))[0]
+        result = lax.scan(step, begin, lax.iota(starts.dtype, moved.shape[0]))[0]
         return lax.transpose(result, _axis_back(x.ndim, axis))
 
     def outer(self, A: ArrayLike, B: ArrayLike, /) -> Array:
