@@ -108,6 +108,8 @@ for _name, _c in (("real", False), ("complex", True)):
         f"logdet-{_name}": (lambda x: la.slogdet(x).logabsdet, (_x,)),
         f"logdet-qr-{_name}": (lambda x: la.slogdet(x, method="qr").logabsdet, (_x,)),
         f"pinv-{_name}": (la.pinv, (_tall,)),
+        f"pinv-hermitian-{_name}": (lambda x: la.pinv(x, hermitian=True), (_x + _x.conj().T,)),
+        f"svd-hermitian-{_name}": (lambda x: la.svd(x, hermitian=True)[1], (_x + _x.conj().T,)),
         f"lstsq-{_name}": (lambda a, b: la.lstsq(a, b)[0], (_tall, _x[:, 0])),
         f"cond-{_name}": (la.cond, (_x,)),
         f"nuclear-{_name}": (lambda x: la.norm(x, "nuc"), (_tall,)),
@@ -180,3 +182,8 @@ def test_systems_without_equations(stack):
     assert veery.jit(veery.grad(lambda a: la.inv(a).sum()))(a).shape == a.shape
     if not stack:
         assert la.solve(a, np.zeros(0, np.float32)).shape == (0,)
+
+
+def test_hermitian_matrices_are_symmetrized(references: Any) -> None:
+    for function in (lambda x: la.pinv(x, hermitian=True), lambda x: la.svd(x, hermitian=True)[1]):
+        np.testing.assert_allclose(function(_x), function((_x + _x.conj().T) / 2), rtol=1e-9, atol=1e-9)

@@ -11,6 +11,7 @@ from veery._api.custom_derivatives import custom_jvp
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery.lax import _linalg_loops
+from veery.lax._linalg_triangular import symmetrize
 from veery.numpy import _reductions
 from veery.numpy._arithmetic import is_kind
 from veery.numpy._elementwise import run
@@ -145,7 +146,7 @@ def svd(
         a: array of shape (..., m, n).
         full_matrices: whether U and Vh are square, instead of having min(m, n) columns and rows.
         compute_uv: whether there are vectors, or S alone.
-        hermitian: whether a is Hermitian, so that eigenvalues do; the lower triangle is read.
+        hermitian: whether a is Hermitian, so that eigenvalues do; it is replaced by `(a + a') / 2`.
         subset_by_index: the range (start, end) of singular values wanted, without full matrices.
 
     Raises:
@@ -174,7 +175,7 @@ def _svd(a: Array, *, full_matrices: bool, compute_uv: bool, subset: tuple[int, 
 
 def _hermitian_svd(a: Array, *, compute_uv: bool) -> Any:
     """The singular values are the moduli of the eigenvalues; a negative sign goes to the right vectors."""
-    v, w = lax.linalg.eigh(a, symmetrize_input=False)
+    v, w = lax.linalg.eigh(a)
     s = lax.abs(w)
     if not compute_uv:
         return lax.rev(lax.sort(s), (s.ndim - 1,))
@@ -248,7 +249,7 @@ def pinv(
         a: array of shape (..., m, n).
         rtol: singular values below it, relative to the largest, count as zero; by default the dtype's epsilon times
             10 * max(m, n).
-        hermitian: whether a is Hermitian.
+        hermitian: whether a is Hermitian; it is replaced by `(a + a') / 2`.
         rcond: the old name of rtol.
 
     >>> import veery.numpy as jnp
@@ -263,7 +264,7 @@ def pinv(
 
 
 def _pinv(a: Array, rtol: Array, *, hermitian: bool) -> Array:
-    return _pinv_of_hermitian(a, rtol) if hermitian else _pinv_of_any(a, rtol)
+    return _pinv_of_hermitian(symmetrize(a), rtol) if hermitian else _pinv_of_any(a, rtol)
 
 
 def _pinv_value(a: Array, rtol: Array, hermitian: bool) -> Array:
