@@ -18,7 +18,7 @@ import numpy as np
 
 from veery._core import compiler_options as asked, dtypes, monitoring, provided, recording
 from veery._core.array import ArrayImpl
-from veery._core.avals import ShapedArray, aval_of
+from veery._core.avals import ShapedArray, aval_of, values_of
 from veery._core.config import config, default_device as use_default_device
 from veery._core.device import Device, devices_text, forget_arrays
 from veery._core.dimensions import Symbols, is_symbolic, symbols_of
@@ -148,23 +148,6 @@ def as_array(x: Any, device: Any = None, aval: ShapedArray | None = None, *, own
     array = put(values_of(x, aval.dtype), aval, device)  # type: ignore[attr-defined]
     array._committed = False
     return array
-
-
-def values_of(x: Any, dtype: Any) -> np.ndarray:
-    """The values of what has an aval, by NumPy.
-
-    Raises:
-        TypeError: it is the type of an array.
-    """
-    try:
-        return np.asarray(x, dtype)
-    except TypeError:
-        if hasattr(x, "__array__") or not hasattr(x, "shape"):
-            raise
-        raise TypeError(
-            f"{x!r} of type {type(x)} is not a valid JAX type: it says what an array is like, and has no values. Pass "
-            "an array; `jax.eval_shape(f, x)` and `jax.jit(f).lower(x)` trace a function without values."
-        ) from None
 
 
 def move(x: ArrayImpl, device: Any, explicit: bool = False) -> ArrayImpl:

@@ -12,7 +12,7 @@ from veery._api import jit
 from veery._api.platforms import devices as devices
 from veery._core import dtypes, source, tree, tree_errors
 from veery._core.array import ArrayImpl
-from veery._core.avals import aval_of, maybe_aval_of
+from veery._core.avals import aval_of, maybe_aval_of, values_of
 from veery._core.layout import Format, sharding_of
 from veery._core.memory import DEVICE, MemorySpace
 from veery._core.mesh import context
@@ -186,7 +186,7 @@ def put_leaf(x: Any, place: Any, copy: bool = True) -> Any:
     if aval.dtype == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
     guard("host_to_device", aval, device or "the default device", explicit=True)
-    return _dispatch.put(_dispatch.values_of(x, aval.dtype), aval, device, copy=copy)
+    return _dispatch.put(values_of(x, aval.dtype), aval, device, copy=copy)
 
 
 def device_get(x: Any) -> Any:

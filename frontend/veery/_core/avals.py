@@ -285,6 +285,23 @@ def maybe_aval_of(x: Any) -> ShapedArray | None:
     return None
 
 
+def values_of(x: Any, dtype: Any) -> np.ndarray:
+    """The values of what has an aval, by NumPy.
+
+    Raises:
+        TypeError: it is the type of an array.
+    """
+    try:
+        return np.asarray(x, dtype)
+    except TypeError:
+        if hasattr(x, "__array__") or not hasattr(x, "shape"):
+            raise
+        raise TypeError(
+            f"{x!r} of type {type(x)} is not a valid JAX type: it says what an array is like, and has no values. Pass "
+            "an array; `jax.eval_shape(f, x)` and `jax.jit(f).lower(x)` trace a function without values."
+        ) from None
+
+
 def check_operand(name: str, position: int, x: Any) -> AbstractValue:
     """The aval of an operand; TypeError where it is no array."""
     aval = maybe_aval_of(x)
