@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.passes import leave_out
 
-OF_PIECES = ("test_pieces", "test_passes", "test_device_functions")
+OF_PIECES = ("test_pieces", "test_updates_of_joins", "test_passes", "test_device_functions")
 
 
 @pytest.fixture(autouse=True)

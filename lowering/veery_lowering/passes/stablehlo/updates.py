@@ -11,7 +11,12 @@ what it overwrites there. Example: later elements of `y.at[1:].set(y[:-1] + 1)` 
 copy, unless the new part comes from the same place or from a disjoint one. Of a single element only a copy fails, where
 it is one of the same place; that it is one may be found out when IREE folds the index, or when the program is loaded.
 
-Test: tests/lowering/test_updates.py.
+Joins that begin alike. Problem: IREE writes the operands of a concatenation one after the other, so that two which
+begin with the same operand are updates of one value. Where one dispatch computes the operands, it has results for both
+in the same memory: of `h = x[2:3] * 3`, `cumsum([h, -x[:1]])` and `[h, -x[1:2]]` of complex numbers one was the other.
+Fix: the first operand of all but one is a copy.
+
+Tests: tests/lowering/test_updates.py, tests/lowering/test_updates_of_joins.py.
 """
 
 from __future__ import annotations
@@ -48,6 +53,22 @@ def part_updates(module: Any) -> None:
         with op.location, ir.InsertionPoint(op):
             op.operands[number] = hlo.clone(op.operands[number])
         _copy(op, number, next(limits))
+    for op in _joined_again(module):
+        with op.location, ir.InsertionPoint(op):
+            (op.operands[0],) = hlo.optimization_barrier([op.operands[0]])  # a copy of a constant is one
+        _copy(op, 0, next(limits))
+
+
+def _joined_again(module: Any) -> list[Any]:
+    """Concatenations that begin with a computed value with which another one of the same type has begun."""
+    begun: set[Any] = set()
+    found = []
+    for op in operations(module):
+        if base_name(op.name) == "concatenate" and maker(viewed(op.operands[0])[0]):
+            start = op.operands[0], str(op.results[0].type)
+            found += [op] if start in begun else []
+            begun.add(start)
+    return found
 
 
 def _copy(op: Any, number: int, limit: int) -> None:
