@@ -321,3 +321,14 @@ def test_diagonals_may_be_far_away() -> None:
 
 def test_words_are_seen_as_bools() -> None:
     assert jnp.arange(2, dtype=jnp.int32).view(bool).tolist() == [False] * 4 + [True] + [False] * 3
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("kinds", [("complex64", "float64"), ("float64", "complex64"), ("complex64", "int64")])
+def test_views_of_single_numbers_of_equal_width(kinds, x64):
+    old, new = kinds
+    x = np.array(1.5 + 2j if old == "complex64" else 1.5, old)
+    for view in (lambda x: x.view(new), veery.jit(lambda x: x.view(new))):
+        assert np.asarray(view(jnp.asarray(x))).tobytes() == x.view(new).tobytes()
+    with pytest.raises(ValueError, match="itemsize is unchanged"):
+        jnp.ones((), np.complex64).view(np.float32)

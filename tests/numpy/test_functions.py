@@ -258,6 +258,8 @@ def test_products_of_polynomials_are_rounded_once(references: Any) -> None:
     a, b = (np.random.default_rng(i).normal(size=n).astype(np.float16) for i, n in enumerate((12, 9)))
     exact = np.polymul(a.astype(np.float64), b.astype(np.float64))
     check(jnp.polymul(a, b), exact.astype(np.float16), "polymul")
+    for n, m in ((0, 4), (3, 0), (0, 0)):
+        check(jnp.polymul(np.ones(n), np.ones(m)), np.polymul(np.ones(n), np.ones(m)), "polymul of nothing")
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])

@@ -200,6 +200,8 @@ def _view_of_bool(x: Array, dtype: Any) -> Array:
 
 def _view_of_complex(x: Array, dtype: Any) -> Array:
     """Complex numbers are pairs of floats in memory."""
+    if x.ndim == 0 and x.dtype.itemsize == dtype.itemsize:
+        return lax.reshape(_view_of_complex(lax.reshape(x, (1,)), dtype), ())
     if dtypes.issubdtype(x.dtype, np.complexfloating):
         parts = lax.concatenate([lax.expand_dims(part, (x.ndim,)) for part in (lax.real(x), lax.imag(x))], x.ndim)
         if x.ndim == 0:

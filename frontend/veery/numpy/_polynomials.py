@@ -157,7 +157,8 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     x, y = map(asarray, promote_dtypes_inexact(a1, a2))
     if trim_leading_zeros and (x.shape[0] > 1 or y.shape[0] > 1):
         x, y = trim_zeros(x, trim="f"), trim_zeros(y, trim="f")
-    return _polymul(x, y) if x.shape[0] and y.shape[0] else zeros_like(x, shape=(1,))
+    x, y = (v if v.shape[0] else zeros_like(v, shape=(1,)) for v in (x, y))
+    return _polymul(x, y)
 
 
 @jit
