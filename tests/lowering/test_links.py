@@ -17,6 +17,7 @@ import pytest
 from primitives.table_structural import ROWS
 
 import veery
+import veery_lowering
 from veery import lax, nn, numpy as jnp
 from veery._transforms.dce import dce
 from veery_lowering import Options, host, lower
@@ -151,6 +152,17 @@ def test_programs_that_call_numpy_are_found_again(tmp_path: Path) -> None:
         for _ in range(2)
     )
     assert len(first) == 9 and second == [*first[:-1], "False"] != first
+
+
+def test_a_program_is_found_as_it_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all that the runtime goes by: steps that it knows nothing of it has threads wait for, however small."""
+    monkeypatch.setenv("VEERY_CACHE_DIR", str(tmp_path))
+    heat = lambda x: lax.fori_loop(0, 20, lambda _, x: jnp.fft.ifft(jnp.fft.fft(x)).real, x)
+    for function, steps in ((heat, True), (jnp.sin, False)):
+        closed = dce(veery.make_jaxpr(function)(X))
+        made, found = (veery_lowering.compile(closed, options=Options(queue="threaded")) for _ in range(2))
+        assert found is not made and found == made
+        assert ("largest_step" in found.metadata) is steps
 
 
 def test_calls_of_other_functions_have_no_description() -> None:

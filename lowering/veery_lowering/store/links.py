@@ -17,6 +17,7 @@ from veery_lowering.store.fingerprint import fingerprint
 from veery_lowering.store.machine import compiler_state, cpu_features
 
 _PLAIN_FIELDS = ("target", "backend", "donated", "work", "blocking", "entry")
+_METADATA = ("largest_step",)  # what neither the compiler says nor a call
 
 
 def key(closed_jaxpr: Any, target: str, donated: Sequence[bool], options: Options) -> str | None:
@@ -35,6 +36,7 @@ def make(link: str, program: Program, closed_jaxpr: Any) -> None:
         return
     fields = {name: getattr(program, name) for name in (*_PLAIN_FIELDS, "inputs", "outputs")}
     fields["host_calls"] = calls
+    fields["metadata"] = {name: program.metadata[name] for name in _METADATA if name in program.metadata}
     disk_cache().put_link(link, {"key": program.key, "program": json.dumps(fields)})
 
 
@@ -45,8 +47,8 @@ def follow(link: str, name: str, source: str, options: Options, closed_jaxpr: An
     entry = cache.get(found["key"]) if found else None
     if found is None or entry is None:
         return None
-    vmfb, metadata = entry[0], {**entry[1], **call_metadata(options, source)}
     fields = json.loads(found["program"])
+    vmfb, metadata = entry[0], {**entry[1], **fields.pop("metadata"), **call_metadata(options, source)}
     fields["donated"] = tuple(fields["donated"])
     fields["host_calls"] = host.restored(fields["host_calls"], closed_jaxpr)
     if fields["host_calls"] is None:
