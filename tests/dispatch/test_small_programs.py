@@ -175,6 +175,18 @@ def test_other_convolutions_are_compiled(title: str) -> None:
     assert program_of(lambda x, k: lax.conv_general_dilated(x, k, (1,), [(0, 0)]), *np.ones((2, 1, 2, 5))) is None
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize(("features", "outputs", "groups"), [(1, 1, 1), (3, 1, 1), (1, 3, 1), (3, 3, 1), (3, 3, 3)])
+def test_what_slides_along_other_dimensions(batch: int, features: int, outputs: int, groups: int) -> None:
+    """Arrays that are vectors, too, but of batches and features: it is their width that is padded."""
+    x = R.normal(size=(batch, features, 1)).astype(np.float32)
+    kernel = R.normal(size=(outputs, features // groups, 3)).astype(np.float32)
+    out = lax.conv_general_dilated(x, kernel, (1,), [(1, 1)], feature_group_count=groups)
+    parts = x.reshape(batch, groups, -1), kernel[..., 1].reshape(groups, outputs // groups, -1)
+    expected = np.einsum("bgi,goi->bgo", *parts).reshape(batch, outputs, 1)
+    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
+
+
 LEFT_TO_THE_COMPILER: dict[str, Callable[..., Any]] = {
     "many elements": lambda x: jnp.exp(jnp.zeros((100, 60)) + x),
     "many operations": lambda x: sum((jnp.sin(x * i) for i in range(20)), x),

@@ -160,9 +160,9 @@ _TERMS_AT_MOST = 64  # of an element of a sliding product
 def convolution(eqn: JaxprEqn) -> Callable[..., np.ndarray] | None:
     """A vector's products with a short one at all offsets, in double precision; None for other convolutions."""
     params, result = eqn.params, eqn.outvars[0].aval
-    shapes = [v.aval.shape for v in (*eqn.invars, *eqn.outvars)]
-    ones = *params["window_strides"], *params["lhs_dilation"], *params["rhs_dilation"]
-    plain = all(len(shape) == 3 and math.prod(shape) == max(shape) for shape in shapes) and set(ones) == {1}
+    others = [v.aval.shape[i] for v, spec in zip(eqn.invars, params["dimension_numbers"]) for i in spec[:2]]
+    ones = *params["window_strides"], *params["lhs_dilation"], *params["rhs_dilation"], *others
+    plain = result.ndim == 3 and set(ones) == {1}
     if not plain or result.dtype.char not in "fd" or not 0 < eqn.invars[1].aval.size <= _TERMS_AT_MOST:
         return None
     ((before, after),) = params["padding"]
