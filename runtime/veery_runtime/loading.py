@@ -21,13 +21,25 @@ MEASURED_WORK = 20_000_000
 INLINE_WORK_OF_CALLS = 5_000_000
 
 
+# What computes a program's constants, as a string of IREE's format, after its size; and the name that it has here.
+_INITIALIZER, _STARTED_HERE = b"\6\0\0\0__init\0", b"\6\0\0\0_start\0"
+
+
 def load_module(program: Any, hal: iree.HalDevice, device: Device) -> tuple[iree.VmContext, iree.VmFunction]:
-    """Makes a VM context for `program` on a queue."""
-    module = iree.VmModule.copy_buffer(iree.INSTANCE, program.vmfb)
+    """Makes a VM context for `program` on a queue.
+
+    While a context is made, IREE calls the program's initializer, which waits for threads of the queue, and its binding
+    holds the interpreter's lock. A thread that needs the lock, to free an array that was shared with a call, never gets
+    it then. So the initializer gets another name, and is called as functions are, for which the lock is released.
+    """
+    module = iree.VmModule.copy_buffer(iree.INSTANCE, program.vmfb.replace(_INITIALIZER, _STARTED_HERE))
     modules = [iree.create_hal_module(iree.INSTANCE, hal)]
     if program.host_calls:
         modules.append(host_module(program.host_calls, device))
     context = iree.VmContext(iree.INSTANCE, modules=[*modules, module])
+    initializer = module.lookup_function("_start")
+    if initializer is not None:
+        context.invoke(initializer, iree.VmVariantList(0), iree.VmVariantList(0))
     function = module.lookup_function(program.entry)
     if function is None:
         raise ValueError(f"{program.name}: the program has no function {program.entry!r}, only {module.function_names}")

@@ -90,6 +90,20 @@ def matmul(n: int = 512, **options: Any) -> Program:
     return Program("matmul", compile_text(text), (square, square), (square,), **{"work": 2 * n**3, **options})
 
 
+def with_table() -> Program:
+    """x + sin(0..8191), which its initializer computes."""
+    text = """func.func @main(%x: tensor<8192xf32>) -> tensor<8192xf32> {
+      %i = stablehlo.iota dim = 0 : tensor<8192xf32>
+      %s = stablehlo.sine %i : tensor<8192xf32>
+      %r = stablehlo.reverse %s, dims = [0] : tensor<8192xf32>
+      %t = stablehlo.add %s, %r : tensor<8192xf32>
+      %0 = stablehlo.concatenate %x, %t, dim = 0 : (tensor<8192xf32>, tensor<8192xf32>) -> tensor<16384xf32>
+      %1 = stablehlo.slice %0 [8192:16384] : (tensor<16384xf32>) -> tensor<8192xf32>
+      return %1 : tensor<8192xf32> }"""
+    row = ((8192,), "float32")
+    return Program("with_table", compile_text(text), (row,), (row,))
+
+
 def identity() -> Program:
     """Returns its argument (as it happens, the same memory)."""
     text = "func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> { return %x : tensor<8xf32> }"

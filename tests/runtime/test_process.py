@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import programs
 import pytest
 
 PRELUDE = """
@@ -255,4 +256,28 @@ tiny = np.full(8, 1e-40, np.float32)
 print((tiny * np.float32(0.5)).all())
 """
     )
+    _succeeds(run_python(script), "True")
+
+
+def test_programs_begin_while_threads_free_arrays(run_python):
+    """The array of a call is freed by a thread of the queue, for which it needs the interpreter's lock."""
+    script = (
+        PRELUDE
+        + """
+table = programs.with_table()
+multiply = runtime.load(programs.matmul(), device, queue="threaded")
+def shared():
+    raw = np.zeros((1 << 20) + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return runtime.put(raw[start : start + (1 << 20)].view(np.float32).reshape(512, 512), device, copy=False)
+x = runtime.put(np.zeros(8192, np.float32), device)
+for _ in range(10):
+    for _ in range(8):
+        multiply([shared(), shared()])
+    (y,) = runtime.load(table, device, queue="threaded")([x])
+angles = np.arange(8192.0)
+print(np.allclose(y.numpy(), np.sin(angles) + np.sin(angles)[::-1], atol=1e-3))
+"""
+    )
+    assert b"__init\0" in programs.with_table().vmfb
     _succeeds(run_python(script), "True")
