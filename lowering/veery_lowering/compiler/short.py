@@ -131,7 +131,9 @@ def _schedule(clean: _CleanUps) -> list[str]:
     s, both = _STREAM, clean.of
     return [
         f"{both(f'{s}schedule-execution,{s}schedule-concurrency')},{s}sync-initializers,{s}propagate-timepoints",
-        f"{s}materialize-builtins,{clean.all},{s}verify-lowering-to-async,{s}schedule-allocation",
+        # Behind it equal fills are not merged: one may be within what runs at the same time, the other outside.
+        f"{clean.all},{s}materialize-builtins,{both('canonicalize')}",
+        f"{s}verify-lowering-to-async,{s}schedule-allocation",
     ]
 
 
