@@ -248,6 +248,9 @@ GATHERS = [
     (_ELEMENTS, (1, 1), (4, 3), ints([[0, 1], [3, 2]], [[1, 1], [0, 1]]), ints([[0, 3], [4, 2]], [[-1, 1], [0, 1]])),
     (_WINDOWS, (2, 2), (4, 3), ints([0, 1], [1, 2]), ints([0, 3], [-1, 2], [2, 0])),
     (_ALONG, (1, 1, 2), (3, 4, 2), ints([1], [3], [0]), ints([4], [3], [-1])),
+    # index vectors of nothing, which all windows begin at zero for
+    (lax.GatherDimensionNumbers((0, 1), (), ()), (2, 3), (4, 3), *[np.zeros((1, 0), np.int32)] * 2),
+    (lax.GatherDimensionNumbers((), (), ()), (), (), *[np.zeros((1, 0), np.int32)] * 2),
 ]
 for _numbers, _sizes, _shape, _inside, _outside in GATHERS:
     for _mode in _MODES:
@@ -257,6 +260,20 @@ for _numbers, _sizes, _shape, _inside, _outside in GATHERS:
             lambda x, i, n=_numbers, s=_sizes, m=_mode: lax.gather(x, i, n, s, mode=m, fill_value=7),
             real(*_shape),
             _indices,
+            dtypes=ALL,
+        )
+
+
+for _numbers, _sizes, _shape in [
+    (lax.GatherDimensionNumbers((1,), (1,), ()), (2, 1), (4, 3)),
+    (lax.GatherDimensionNumbers((2,), (), (), (0,), (1,)), (1, 2), (3, 4)),
+    (lax.GatherDimensionNumbers((), (), ()), (), ()),
+]:
+    for _mode in _MODES:
+        row(
+            "gather",
+            lambda x, n=_numbers, s=_sizes, m=_mode: lax.gather(x, np.zeros((2, 3, 0), np.int32), n, s, mode=m),
+            real(*_shape),
             dtypes=ALL,
         )
 

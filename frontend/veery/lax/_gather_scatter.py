@@ -80,10 +80,14 @@ def gather(
         fill_value = _default_fill(dtype)
     else:
         fill_value = np.asarray(fill_value).item()
+    numbers = _dims.normal(dimension_numbers)
+    if not np.ndim(operand) and not any(numbers):  # IREE's compiler crashes on elements of no array
+        operand, slice_sizes = _shape.reshape(operand, (1,)), (*slice_sizes, 1)
+        numbers = numbers._replace(collapsed_slice_dims=(0,))
     return gather_p.bind(
         operand,
         start_indices,
-        dimension_numbers=_dims.normal(dimension_numbers),
+        dimension_numbers=numbers,
         slice_sizes=canonicalize_shape(slice_sizes),
         unique_indices=bool(unique_indices),
         indices_are_sorted=bool(indices_are_sorted),
@@ -235,15 +239,20 @@ def _scatter_bind(
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
 ) -> Any:
-    return primitive.bind(
+    numbers = _dims.normal(numbers)
+    shape = np.shape(operand)
+    if not shape and not any(numbers):  # as in `gather`
+        operand, numbers = _shape.reshape(operand, (1,)), numbers._replace(inserted_window_dims=(0,))
+    out = primitive.bind(
         operand,
         indices,
         updates,
-        dimension_numbers=_dims.normal(numbers),
+        dimension_numbers=numbers,
         indices_are_sorted=bool(indices_are_sorted),
         unique_indices=bool(unique_indices),
         mode=GatherScatterMode.from_any(mode),
     )
+    return out if shape else _shape.reshape(out, shape)
 
 
 def _public(name: str, doc: str, limit: str = "") -> Callable[..., Array]:

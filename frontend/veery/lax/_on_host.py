@@ -130,7 +130,7 @@ def _starts(
 ) -> tuple[list[np.ndarray], Any]:
     """For each dimension of the operand where the windows start, moved inside, and (if asked) which were inside."""
     batch_shape = indices.shape[:-1]
-    starts = [np.zeros((1,) * len(batch_shape), np.intp)] * len(shape)
+    starts = [np.zeros((1,) * len(batch_shape) if index_map else batch_shape, np.intp)] * len(shape)
     inside: Any = np.ones(batch_shape, bool) if outside else None
     for position, dim in enumerate(index_map):
         given = indices[..., position]

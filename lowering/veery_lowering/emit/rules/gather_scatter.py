@@ -63,6 +63,8 @@ def bound(indices: Value, limits: Sequence[int], mask: bool) -> Bounded:
 def _all_of_last(x: Value, shape: Sequence[Any]) -> Value:
     """Whether all is true along the last axis."""
     *batch, count = shape
+    if not count:
+        return hlo.full(True, batch, np.bool_)
     if not all(map(is_static, shape)):
         return hlo.reduce(x, hlo.constant(np.True_), (len(batch),), hlo.and_)
     parts = [hlo.slice(x, [*[0] * len(batch), k], [*batch, k + 1]) for k in range(count)]
