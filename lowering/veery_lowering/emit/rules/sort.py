@@ -56,6 +56,8 @@ def _top_k(ctx: Context, x: Value, *, k: int, axis: int = -1, **_: Any) -> list[
 
 def _top_k_by_host(ctx: Context, x: Value, *, k: int, axis: int = -1, **_: Any) -> list[Value]:
     shape = ctx.avals_in[0].shape
+    if 0 in ctx.avals_out[0].shape:
+        return [hlo.full(0, aval.shape, aval.dtype) for aval in ctx.avals_out]
     if axis % len(shape) != len(shape) - 1 or not all(map(is_static, shape)):
         return _top_k_without_host(ctx, x, k, axis)
     if _is_counted(ctx, axis):
