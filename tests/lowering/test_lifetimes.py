@@ -71,7 +71,19 @@ def either_of_two(x: Any) -> Any:
     return lax.fori_loop(0, 9, trip, (x, x * 2))
 
 
-IN_PLACE = {"a sieve": sieve, "sums of neighbours": sums_of_neighbours, "a heap": heap}
+def rows_at_places_of_their_own(x: Any) -> Any:
+    """A place in each row, which is one of all in another shape."""
+    put = veery.vmap(lambda row, i: row.at[i].set(row[i - 1] + i))
+    trip = lambda i, c: ((c[0] + i) % 12, put(c[1], c[0]))
+    return lax.fori_loop(0, 9, trip, (x[:10] % 12, x.reshape(10, 12)))[1]
+
+
+IN_PLACE = {
+    "a sieve": sieve,
+    "sums of neighbours": sums_of_neighbours,
+    "a heap": heap,
+    "rows": rows_at_places_of_their_own,
+}
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     **IN_PLACE,
     "either of two": either_of_two,
@@ -91,6 +103,19 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     ),
     "what a branch reads": lambda x: lax.fori_loop(
         0, 6, lambda i, x: lax.cond(x[i] > i, lambda: x.at[i].set(x[x[i] % N]).at[3].add(x[i]), lambda: x[::-1]), x
+    ),
+    "what is read in another shape": lambda x: lax.fori_loop(
+        0, 9, lambda i, x: (lambda z: z.at[i].set(7).reshape(N).at[z[3].sum() % N].add(1))(x.reshape(10, 12)), x
+    ),
+    "two updates of another shape": lambda x: lax.fori_loop(
+        0, 9, lambda i, c: (lambda z: (z.at[i].set(7).reshape(N), z.at[i + 1].add(c[1][:12]).reshape(N)))(
+            c[0].reshape(10, 12)
+        ), (x, x),
+    ),
+    "another shape from a branch": lambda x: lax.fori_loop(
+        0, 9, lambda i, x: lax.cond(
+            x[i] % 2, lambda x: x.reshape(12, 10).at[i].set(x[:10]).reshape(N), lambda x: x.at[i].set(3), x
+        ) + x[::-1], x,
     ),
     "behind a barrier": lambda x: lax.fori_loop(
         0, 4, lambda i, x: (lambda y: (lambda z: jnp.where(x[0] > 5, y, z.at[i].set(7)))(lax.optimization_barrier(y)))(

@@ -16,7 +16,7 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Lines, Unfit, spelled, supported
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Taken, Uniform, View, half, leaves, whole
-from veery_lowering.kernels._lifetimes import dies_in, is_updated
+from veery_lowering.kernels._lifetimes import RESHAPE, dies_in, is_updated
 from veery_lowering.kernels._nests import CPU, Machine, Nests, Point
 from veery_lowering.kernels._reading import detail_of, static_shape
 from veery_lowering.kernels._rounds import most_trips, trips_of
@@ -176,7 +176,7 @@ class Body:
     def _settled(self, op: Any, form: Form) -> Form:
         """Compute a result now if it is one number, has several users, or reads what the trip overwrites."""
         shape, _ = checked(op.results[0])
-        if any(view.buffer.name in self.in_place for view in leaves(form)):
+        if op.name != RESHAPE and any(view.buffer.name in self.in_place for view in leaves(form)):
             return self.copied(form, shape) if math.prod(shape) > 1 else self.kept(form, shape)
         if isinstance(form, Lazy) and form.depth < MOST_IN_A_ROW and leaves(form) and math.prod(shape) > 1:
             return form if self._user(op) is not None else self.kept(form, shape)

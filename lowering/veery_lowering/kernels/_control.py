@@ -9,7 +9,7 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import spelled
 from veery_lowering.kernels._body import Body, checked, writes
 from veery_lowering.kernels._forms import Uniform, View
-from veery_lowering.kernels._lifetimes import BRANCHES, UPDATES, around, dies_in
+from veery_lowering.kernels._lifetimes import BRANCHES, RESHAPE, UPDATES, around, dies_in
 from veery_lowering.mlir import ir, terminator
 
 
@@ -85,7 +85,7 @@ def _may_be(op: Any, i: int) -> Iterator[Any]:
             made = value.owner.operation
             if made.name == "stablehlo.while":
                 waiting.append(made.operands[list(made.results).index(value)])
-            elif made.name in UPDATES:
+            elif made.name in UPDATES or made.name == RESHAPE:
                 waiting.append(made.operands[0])
             elif made.name in BRANCHES:
                 waiting += _may_be(made, list(made.results).index(value))

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from veery_lowering.mlir import ir
+from veery_lowering.mlir import ir, maker
 
 BRANCHES = frozenset(("stablehlo.case", "stablehlo.if"))
 UPDATES = frozenset(("stablehlo.dynamic_update_slice", "stablehlo.scatter"))
+RESHAPE = "stablehlo.reshape"  # whose result is its operand's memory
 
 
 def is_updated(argument: Any) -> bool:
     """Whether a trip of a loop overwrites what it is given in place, having read it only before that."""
-    return any(_may_overwrite(use) and dies_in(argument, use.owner.operation) for use in argument.uses)
+    return any(_may_overwrite(use) and dies_in(argument, use.owner.operation) for use in uses(argument))
+
+
+def uses(value: Any) -> Iterator[Any]:
+    """What reads the memory of a value, in another shape perhaps."""
+    for use in value.uses:
+        if use.owner.name == RESHAPE:
+            yield from uses(use.owner.results[0])
+        else:
+            yield use
 
 
 def _may_overwrite(use: Any) -> bool:
@@ -24,8 +35,10 @@ def dies_in(value: Any, op: Any) -> bool:
 
     That is in its block, and where this is a branch, in those around it, up to the one in which the value is made.
     """
+    while maker(value) == RESHAPE:
+        value = value.owner.operands[0]
     home = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
-    users = [use.owner.operation for use in value.uses]
+    users = [use.owner.operation for use in uses(value)]
     op = op.operation
     has_branches = op.name in BRANCHES
     if users.count(op) != (0 if has_branches else 1):

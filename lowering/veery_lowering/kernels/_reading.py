@@ -6,8 +6,8 @@ from typing import Any
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Unfit
-from veery_lowering.kernels._lifetimes import UPDATES, around
-from veery_lowering.mlir import ir
+from veery_lowering.kernels._lifetimes import RESHAPE, UPDATES, around, uses
+from veery_lowering.mlir import ir, maker
 
 
 def integers(attribute: Any) -> list[int]:
@@ -62,7 +62,10 @@ def _read_before(write: Any, block: Any) -> None:
 
 def _readers(write: Any, block: Any) -> list[Any]:
     """The operations of a block that read, or in which something reads, what one of them overwrites."""
-    found = (around(use.owner.operation, block) for use in write.operands[0].uses)
+    written = write.operands[0]
+    while maker(written) == RESHAPE:
+        written = written.owner.operands[0]
+    found = (around(use.owner.operation, block) for use in uses(written))
     return [op for op in found if op is not None and op != write]
 
 

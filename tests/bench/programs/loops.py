@@ -63,6 +63,11 @@ def programs(jax: Any) -> Programs:
 
         return lax.scan(step, (jnp.zeros(4), jnp.eye(4)), observed)[1]
 
+    def walks(starts: Any) -> Any:
+        visit = jax.vmap(lambda count, i: count.at[i].add(1))
+        step = lambda k, c: ((c[0] * 7 + k) % 1000, visit(c[1], c[0]))
+        return lax.fori_loop(0, 1000, step, (starts, jnp.zeros((8, 1000))))[1]
+
     grid = jnp.stack(jnp.meshgrid(jnp.linspace(-2, 1, 300), jnp.linspace(-1, 1, 200)))
     return {
         "loop": (lambda x: lax.fori_loop(0, 1000, lambda i, y: y * 0.999 + i, x), (x,)),
@@ -80,5 +85,6 @@ def programs(jax: Any) -> Programs:
         "orbit": (orbit, ((jnp.array([1.0, 0.0]), jnp.array([0.0, 1.0])),)),
         "kalman filter": (kalman, (some(300),)),
         "associative scan": (lambda x: lax.associative_scan(jnp.multiply, 1 + x * 1e-3), (some(10_000),)),
+        "visits of 8 walks": (walks, (some.integers(1000, 8),)),
         "map": (lambda x: lax.map(lambda row: jnp.sort(row)[0] + row.sum(), x), (some(50, 40),)),
     }  # fmt: skip
