@@ -34,6 +34,7 @@ from veery_lowering.stablehlo._contract import (
     get_dimension_size as get_dimension_size,
     product_axes as product_axes,
     rng_bit_generator as rng_bit_generator,
+    take_rows as take_rows,
     top_k as top_k,
     transposed_product as transposed_product,
 )

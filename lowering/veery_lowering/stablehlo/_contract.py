@@ -172,6 +172,20 @@ def gather(
     return inferred("stablehlo.gather", [operand, indices], attributes)
 
 
+def take_rows(x: Value, index: Value, shape: Sequence[Any], axis: int = 0) -> Value:
+    """x at an index [N, 1] along an axis, which is in bounds; `shape` is the result's, of N elements along the axis."""
+    return gather(
+        x,
+        index,
+        offset_dims=[i for i in range(len(shape)) if i != axis],
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+        index_vector_dim=1,
+        slice_sizes=[1 if i == axis else n for i, n in enumerate(shape)],
+        shape=shape,
+    )
+
+
 def fft(x: Value, kind: str, lengths: Sequence[int]) -> Value:
     """Fourier transform; kind is FFT, IFFT, RFFT or IRFFT. IREE: one power-of-two length, float32 only."""
     attributes = {"fft_type": parse(f"#stablehlo<fft_type {kind}>"), "fft_length": integers(lengths)}

@@ -14,7 +14,6 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import Context, Value, rule
-from veery_lowering.emit.rules.gather_scatter import take_rows
 from veery_lowering.emit.rules.reduce import highest, lowest
 from veery_lowering.types import is_static
 
@@ -94,7 +93,7 @@ def _by_doubling_to(x: Value, shape: Shape, axis: int, reverse: bool, combine: C
         far = hlo.add(place, spread(distance)) if reverse else hlo.subtract(place, spread(distance))
         inside = hlo.compare(far, spread(length), "LT") if reverse else hlo.compare(far, hlo.full_like(far, 0), "GE")
         there = hlo.reshape(hlo.select(inside, far, place), (shape[axis], 1), (shape[axis],))
-        others = take_rows(y, there, shape, axis)
+        others = hlo.take_rows(y, there, shape, axis)
         nothing = hlo.full(neutral, shape, hlo.dtype_of(y))
         others = hlo.select(hlo.broadcast_in_dim(inside, shape, (axis,)), others, nothing)
         return [hlo.add(distance, distance), combine(y, others)]

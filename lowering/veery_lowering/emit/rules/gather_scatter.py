@@ -125,20 +125,6 @@ def _gather(
     return hlo.select(valid, result, hlo.full(fill, out, hlo.dtype_of(operand)))
 
 
-def take_rows(x: Value, index: Value, shape: Sequence[int], axis: int = 0) -> Value:
-    """x, of this shape, at an index [N, 1] along an axis of N elements, which is in bounds."""
-    return hlo.gather(
-        x,
-        index,
-        offset_dims=[i for i in range(len(shape)) if i != axis],
-        collapsed_slice_dims=(axis,),
-        start_index_map=(axis,),
-        index_vector_dim=1,
-        slice_sizes=[1 if i == axis else n for i, n in enumerate(shape)],
-        shape=shape,
-    )
-
-
 def _fill_value(dtype: np.dtype, given: Any) -> Any:
     """What JAX fills with: NaN, the least signed integer, the greatest unsigned one, True."""
     if given is not None:

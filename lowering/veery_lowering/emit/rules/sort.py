@@ -19,7 +19,6 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import BY_IREE, Context, Value, rule
-from veery_lowering.emit.rules.gather_scatter import take_rows
 from veery_lowering.host import HostSort, HostTopK
 from veery_lowering.types import is_static
 
@@ -129,7 +128,7 @@ def _counted(operands: Sequence[Value], keys: Sequence[Value], shape: Sequence[i
         update_window_dims=(1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,), index_vector_dim=1,
         unique_indices=True,
     )  # fmt: skip
-    found = [take_rows(hlo.reshape(x, (count,), flat), taken, (count,)) for x in rows]
+    found = [hlo.take_rows(hlo.reshape(x, (count,), flat), taken, (count,)) for x in rows]
     back = [int(i) for i in np.argsort(to_back)]
     return [hlo.transpose(hlo.reshape(x, moved, (count,)), back) for x in found]
 
@@ -200,7 +199,7 @@ def _exchange(columns: Sequence[Value], shape: tuple[Any, Any], mask: Value, ord
     met = hlo.xor(place, hlo.broadcast_in_dim(mask, length, ()))
     absent = hlo.compare(met, hlo.broadcast_in_dim(hlo.scalar_of_size(shape[0], np.int32), length, ()), "GE")
     met = hlo.select(absent, place, met)
-    others = [take_rows(x, hlo.reshape(met, (*length, 1), length), shape) for x in columns]
+    others = [hlo.take_rows(x, hlo.reshape(met, (*length, 1), length), shape) for x in columns]
     first = hlo.broadcast_in_dim(hlo.compare(place, met, "LE"), shape, (0,))
     # One that meets itself neither precedes itself nor, as the first of the two, would take the other.
     keep = hlo.compare(order.precedes(others, columns), first, "NE")
