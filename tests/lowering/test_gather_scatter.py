@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from support.jaxpr_graphs import Graph
 
+import veery
+from veery import lax
+
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((7, 5)).astype(np.float32)
 MODES = ("clip", "fill_or_drop", "promise_in_bounds")
@@ -179,3 +182,15 @@ def test_out_of_bounds_indices_are_clamped_in_the_text() -> None:
     g.outvars.append(g.op("scatter", x, index, u, dimension_numbers=numbers, mode="promise_in_bounds"))
     text = g.text()
     assert text.count("stablehlo.minimum") == 2 and text.count("stablehlo.maximum") == 2
+
+
+def test_scatters_into_a_number() -> None:
+    """All updates are of it; eagerly, compiled, and with derivatives."""
+    numbers = lax.ScatterDimensionNumbers((), (), ())
+    index, updates = np.zeros((3, 0), np.int32), np.array([2, 3, 5], np.float32)
+    expected = {lax.scatter_add: 17, lax.scatter_sub: -3, lax.scatter_mul: 210, lax.scatter_min: 2, lax.scatter_max: 7}
+    for scatter, result in expected.items():
+        fun = lambda x, u, scatter=scatter: scatter(x, index, u, numbers)
+        assert fun(np.float32(7), updates) == veery.jit(fun)(np.float32(7), updates) == result
+    gradients = veery.grad(lambda x, u: lax.scatter_add(x, index, u, numbers) ** 2, (0, 1))(np.float32(7), updates)
+    assert [np.asarray(x).tolist() for x in gradients] == [34.0, [34.0] * 3]

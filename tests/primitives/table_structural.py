@@ -248,9 +248,8 @@ GATHERS = [
     (_ELEMENTS, (1, 1), (4, 3), ints([[0, 1], [3, 2]], [[1, 1], [0, 1]]), ints([[0, 3], [4, 2]], [[-1, 1], [0, 1]])),
     (_WINDOWS, (2, 2), (4, 3), ints([0, 1], [1, 2]), ints([0, 3], [-1, 2], [2, 0])),
     (_ALONG, (1, 1, 2), (3, 4, 2), ints([1], [3], [0]), ints([4], [3], [-1])),
-    # index vectors of nothing, which all windows begin at zero for
+    # an index vector of nothing, for which the window begins at zero
     (lax.GatherDimensionNumbers((0, 1), (), ()), (2, 3), (4, 3), *[np.zeros((1, 0), np.int32)] * 2),
-    (lax.GatherDimensionNumbers((), (), ()), (), (), *[np.zeros((1, 0), np.int32)] * 2),
 ]
 for _numbers, _sizes, _shape, _inside, _outside in GATHERS:
     for _mode in _MODES:
