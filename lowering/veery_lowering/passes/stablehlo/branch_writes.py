@@ -4,8 +4,8 @@ IREE copies an array that a branch hands on, in each branch (passes/stablehlo/sh
 `cond(p, lambda x: x.at[i].set(v), lambda x: x, x)` copied 8 MB each, 26 ms. Here the branches give what is written, and
 where; behind them that is written, or what was there before: 1.1 ms. So is `where(p, x.at[i].set(v), x)`, which
 computed all of x; and where each row has a p of its own, as in loops under `vmap` that end at different times: 2000
-trips that write one of 2000 numbers in each of 8 rows took 7.1 ms, and take 0.11 (JAX 5.0). What branches hand on without
-writing is no result of theirs. Test: tests/lowering/test_branch_writes.py.
+trips that write one of 2000 numbers in each of 8 rows took 7.1 ms, and take 0.11 (JAX 5.0). What branches hand on
+without writing is no result of theirs. Test: tests/lowering/test_branch_writes.py.
 """
 
 from __future__ import annotations
