@@ -152,6 +152,13 @@ def _inside(body: Body, indices: Sequence[str | Affine], bounds: Sequence[int]) 
     return found
 
 
+def is_of_rows(op: Any) -> bool:
+    """Whether a scatter is of rows: one of each number, into rows of a matrix."""
+    windows = scattered(op)
+    axes = windows.window, windows.dropped, windows.batched, windows.mapped, windows.vector
+    return len(op.operands) == 3 and axes == ([1], [0], [], [0], 1)
+
+
 def replaces(op: Any) -> bool:
     """Whether a scatter writes updates over what was there."""
     block = op.regions[0].blocks[0]

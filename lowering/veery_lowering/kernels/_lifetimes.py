@@ -26,6 +26,13 @@ def uses(value: Any) -> Iterator[Any]:
             yield use
 
 
+def unshaped(value: Any) -> Any:
+    """The value whose memory a value is, in another shape perhaps."""
+    while maker(value) == RESHAPE:
+        value = value.owner.operands[0]
+    return value
+
+
 def _may_overwrite(use: Any) -> bool:
     return use.owner.name == "stablehlo.while" or (use.owner.name in UPDATES and use.operand_number == 0)
 
@@ -35,8 +42,7 @@ def dies_in(value: Any, op: Any) -> bool:
 
     That is in its block, and where this is a branch, in those around it, up to the one in which the value is made.
     """
-    while maker(value) == RESHAPE:
-        value = value.owner.operands[0]
+    value = unshaped(value)
     home = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
     users = [use.owner.operation for use in uses(value)]
     op = op.operation

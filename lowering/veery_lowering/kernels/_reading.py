@@ -6,8 +6,8 @@ from typing import Any
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Unfit
-from veery_lowering.kernels._lifetimes import RESHAPE, UPDATES, around, uses
-from veery_lowering.mlir import ir, maker
+from veery_lowering.kernels._lifetimes import UPDATES, around, unshaped, uses
+from veery_lowering.mlir import ir
 
 
 def integers(attribute: Any) -> list[int]:
@@ -62,10 +62,7 @@ def _read_before(write: Any, block: Any) -> None:
 
 def _readers(write: Any, block: Any) -> list[Any]:
     """The operations of a block that read, or in which something reads, what one of them overwrites."""
-    written = write.operands[0]
-    while maker(written) == RESHAPE:
-        written = written.owner.operands[0]
-    found = (around(use.owner.operation, block) for use in uses(written))
+    found = (around(use.owner.operation, block) for use in uses(unshaped(write.operands[0])))
     return [op for op in found if op is not None and op != write]
 
 

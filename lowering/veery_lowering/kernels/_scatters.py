@@ -21,7 +21,7 @@ from veery_lowering.kernels._arithmetic import Unfit, elementwise, is_half
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Uniform, View, changed, leaves, whole
-from veery_lowering.kernels._indexed import combination, replaces, scattered
+from veery_lowering.kernels._indexed import combination, is_of_rows, replaces
 from veery_lowering.kernels._joins import JOINS, computed, erase
 from veery_lowering.kernels._nests import Axis, Point, merged
 from veery_lowering.kernels._reading import static_shape
@@ -160,9 +160,7 @@ class ScatterKernel:
 
 def _check(root: Any) -> None:
     """Refuse a scatter of another form."""
-    windows = scattered(root)
-    rows = (windows.window, windows.dropped, windows.batched, windows.mapped, windows.vector) == ([1], [0], [], [0], 1)
-    if len(root.operands) != 3 or not rows or hlo.dtype_of(root.operands[1]) == np.uint64:
+    if not is_of_rows(root) or hlo.dtype_of(root.operands[1]) == np.uint64:
         raise Unfit("a scatter of another form")
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
+from veery_lowering.kernels._indexed import is_of_rows, replaces
 from veery_lowering.mlir import base_name, ir, maker, operations, terminator
 from veery_lowering.passes.stablehlo.crossings import is_elementwise
 from veery_lowering.passes.stablehlo.drops import drops_rows
@@ -31,10 +32,6 @@ _MOST = 64  # operations that are computed whatever is chosen
 _CHEAP = frozenset(
     "broadcast_in_dim concatenate constant dynamic_slice gather iota optimization_barrier pad reshape reverse slice"
     " transpose".split()
-)
-_OF_ROWS = (
-    "#stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0],"
-    " index_vector_dim = 1>"
 )
 # What leaves the other operand as it is.
 _NEUTRAL = {"add": -0.0, "multiply": 1, "or": 0, "and": -1, "maximum": -math.inf, "minimum": math.inf}
@@ -130,8 +127,7 @@ def _has_rows_for(flags: Sequence[int], op: Any) -> bool:
     x, written = hlo.shape_of(op.operands[0]), hlo.shape_of(_written(op))
     if op.name == "stablehlo.dynamic_update_slice":
         return list(x[: len(flags)]) == list(written[: len(flags)]) == list(flags)
-    of_rows = str(op.attributes["scatter_dimension_numbers"]) == _OF_ROWS and len(written) == 2
-    return of_rows and x[0] % math.prod(flags) == 0 and (_replaces(op) or _neutral(op) is not None)
+    return is_of_rows(op) and x[0] % math.prod(flags) == 0 and (replaces(op) or _neutral(op) is not None)
 
 
 def _flags_of_written(flags: Value, scatter: Any) -> Value:
@@ -149,12 +145,6 @@ def _within(index: Value, count: int) -> Value:
     return hlo.minimum(hlo.maximum(index, hlo.full_like(index, 0)), hlo.full_like(index, count - 1))
 
 
-def _replaces(scatter: Any) -> bool:
-    """Whether what is written takes the place of what is there."""
-    block = scatter.regions[0].blocks[0]
-    return len(block.operations) == 1 and block.operations[0].operands[0] == block.arguments[1]
-
-
 def _leave_out_unless(flag: Value, op: Any) -> None:
     """Have an operation write nothing new unless a flag is set; it is inserted before the operations that follow."""
     flags = hlo.shape_of(flag)
@@ -163,7 +153,7 @@ def _leave_out_unless(flag: Value, op: Any) -> None:
             x, update, *starts = op.operands
             old = hlo.dynamic_slice(x, starts, hlo.shape_of(update))
             op.operands[1] = _chosen(flag, update, old)
-        elif flags and _replaces(op):
+        elif flags and replaces(op):
             x, index, update = op.operands
             old = hlo.take_rows(x, _within(index, hlo.shape_of(x)[0]), hlo.shape_of(update))
             op.operands[2] = hlo.select(_flags_of_written(flag, op), update, old)
