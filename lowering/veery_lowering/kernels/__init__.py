@@ -34,6 +34,7 @@ from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwri
 from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
 from veery_lowering.kernels._scatters import ScatterKernel
+from veery_lowering.kernels._transforms import mark_transform as mark_transform
 from veery_lowering.mlir import base_name
 
 _logger = logging.getLogger(__name__)

@@ -207,7 +207,7 @@ class Body:
         (result,) = list(user.results)[:1]
         if _passes_on(value, user):
             return self._users[result] or result
-        reads_once = (name == "reduce" and number == 0) or name == "concatenate"
+        reads_once = (name == "reduce" and number == 0) or name in ("concatenate", "custom_call")
         return result if reads_once or (name == "dynamic_update_slice" and number == 1) else None
 
     # Loops.
@@ -222,9 +222,11 @@ class Body:
             for op in region.blocks[0].operations:
                 if op.name == "stablehlo.while":
                     self._invariants(op, known)
-                elif len(op.results) == 1 and not hlo.is_constant(op.results[0]) and all(map(known, reads(op))):
+                elif _is_movable(op) and all(map(known, reads(op))):
                     self.operation(op)
-                    self.memory(op.results[0])
+                    for x in op.results:
+                        if x in self._env:
+                            self.memory(x)
 
     def places(self, loop: Any) -> list[View | None]:
         """Memory for the arrays that a loop carries, where it can be that in which they are; None for numbers."""
@@ -318,6 +320,11 @@ class Body:
                 copied.append((place, self.copied(form, place.shape)))
         for place, form in copied:
             self.nests.fill(place, form)
+
+
+def _is_movable(op: Any) -> bool:
+    """Whether an operation is computed before a loop where nothing that it reads is of that."""
+    return len(op.results) == 1 and not hlo.is_constant(op.results[0]) or op.name == "stablehlo.custom_call"
 
 
 _LAZY_MOVES = frozenset("reshape transpose slice reverse".split())

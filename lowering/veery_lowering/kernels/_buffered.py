@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from veery_lowering.kernels import _control, _indexed, _moves, _sliding, _sums  # noqa: F401  (each registers what it writes)
+from veery_lowering.kernels import _control, _indexed, _moves, _sliding, _sums, _transforms  # noqa: F401  (each registers what it writes)
 from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable

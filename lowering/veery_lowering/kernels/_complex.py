@@ -9,6 +9,7 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._body import reads
 from veery_lowering.kernels._reading import integers
+from veery_lowering.kernels._transforms import transform_of_parts
 from veery_lowering.mlir import ir, operations
 from veery_lowering.stablehlo import Value
 
@@ -114,6 +115,8 @@ class LoopOfParts:
             return self._grouped(op.results, hlo.optimization_barrier(self._flat(op.operands)))
         if op.name in _EACH:
             return [tuple(_made(op, operands) for operands in self._each(op))]
+        if op.name == "func.call":
+            return self._call(op)
         if op.name in _OWN:
             return [_OWN[op.name](op, *map(self.parts, op.operands))]
         raise Unfit(op.name)
@@ -133,6 +136,12 @@ class LoopOfParts:
         for k in range(2):
             yield [self.parts(x)[k] if _is_complex(x) else self.one(x) for x in op.operands]
 
+    def _call(self, op: Any) -> list[Parts]:
+        parts = transform_of_parts(op, self._flat(op.operands), _types_of_parts(op))
+        if parts is None:
+            raise Unfit("a call")
+        return self._grouped(op.results, parts)
+
     def _while(self, op: Any) -> list[Parts]:
         condition, body = (region.blocks[0] for region in op.regions)
         write: Callable[[Any], hlo.Body] = lambda block: lambda *arguments: self._block(block, arguments)
@@ -140,7 +149,7 @@ class LoopOfParts:
 
     def _branches(self, op: Any) -> list[Parts]:
         write: Callable[[Any], Callable[[], list[Value]]] = lambda region: lambda: self._block(region.blocks[0], ())
-        types = [_part(x) if _is_complex(x) else x.type for x in op.results for _ in range(1 + _is_complex(x))]
+        types = _types_of_parts(op)
         chosen, branches = self.one(op.operands[0]), list(map(write, op.regions))
         if op.name == "stablehlo.if":
             flat = hlo.if_(chosen, branches[0], branches[1], types)
@@ -156,6 +165,11 @@ def _is_complex(value: Any) -> bool:
 def _part(value: Any) -> ir.Type:
     """The type of a part of a complex value."""
     return ir.RankedTensorType.get(value.type.shape, ir.ComplexType(value.type.element_type).element_type)
+
+
+def _types_of_parts(op: Any) -> list[ir.Type]:
+    """The types of the parts of an operation's results."""
+    return [_part(x) if _is_complex(x) else x.type for x in op.results for _ in range(1 + _is_complex(x))]
 
 
 def _made(op: Any, operands: Sequence[Value]) -> Value:

@@ -256,14 +256,19 @@ class Nests:
 
     def position(self, at: Affine) -> str:
         """The name of an index: a constant, and loop counters times factors, added up."""
-        total = None
-        for name, factor in at.terms:
-            if factor != 1:
-                name = self.out.add(f"arith.muli {name}, {self.out.index(factor)} : index")
-            total = name if total is None else self.out.add(f"arith.addi {total}, {name} : index")
-        if total is None:
+        if not at.terms:
             return self.out.index(at.constant)
-        return self.out.add(f"arith.addi {total}, {self.out.index(at.constant)} : index") if at.constant else total
+        total = self.once(("position", at.terms), lambda: functools.reduce(self._sum, map(self._multiple, at.terms)))
+        return self._sum(total, self.out.index(at.constant)) if at.constant else total
+
+    def _multiple(self, term: tuple[str, int]) -> str:
+        name, factor = term
+        if factor == 1:
+            return name
+        return self.once(term, lambda: self.out.add(f"arith.muli {name}, {self.out.index(factor)} : index"))
+
+    def _sum(self, a: str, b: str) -> str:
+        return self.once(("sum", a, b), lambda: self.out.add(f"arith.addi {a}, {b} : index"))
 
     def number(self, name: str, dtype: np.dtype, width: int = 0, lane: int = 0) -> Affine:
         """An integer that is not negative as a position: a scalar, or of a vector of some width that of a lane."""
@@ -364,7 +369,7 @@ class Nests:
                 each = self._part if lane is shared and self._workgroups > 1 else self.each
                 each(starts, lambda start, width=width: write(width, start, place))  # type: ignore[misc]
 
-        self._over(outer, row, shared)
+        self.over(outer, row, shared)
         self.forget()
 
     def interleave(self, targets: Sequence[View], forms: Sequence[Form]) -> None:
@@ -384,7 +389,7 @@ class Nests:
                 each = self._part if lane is shared and self._workgroups > 1 else self.each
                 each(starts, lambda start, width=width: write(width, start, place))  # type: ignore[misc]
 
-        self._over([axis for axis in axes if axis is not lane], row, shared)
+        self.over([axis for axis in axes if axis is not lane], row, shared)
         self.forget()
 
     def _alternating(self, names: Sequence[str], dtype: np.dtype, width: int) -> str:
@@ -404,11 +409,15 @@ class Nests:
         type_, order = spelled(dtype, f"{length}x"), [k * width + i for i in range(width) for k in range(count)]
         return self.out.add(f"vector.shuffle {rest[0]}, {rest[1]} {order} : {type_}, {type_}")
 
+    def lanes(self, dtype: np.dtype) -> int:
+        """How many elements of a dtype a register holds; of bytes a fourth."""
+        return _REGISTER // dtype.itemsize if dtype.itemsize > 1 else _REGISTER // 4
+
     def chunks(self, size: int, dtype: np.dtype, strided: bool) -> list[tuple[int, range]]:
         """Widths of vectors that cover an axis, and where they start."""
         if not self.machine.has_vectors:
             return [(1, range(size))] if size else []
-        register = _REGISTER // dtype.itemsize if dtype.itemsize > 1 else _REGISTER // 4
+        register = self.lanes(dtype)
         whole = size - size % register
         counts = (1,) if strided else _REGISTERS
         width = next((register * k for k in counts if whole and whole % (register * k) == 0), 0)
@@ -421,7 +430,7 @@ class Nests:
         most = max(trips, default=0)
         return next((axis for axis, n in zip(axes, trips) if n >= min(most, self._workgroups)), None)
 
-    def _over(
+    def over(
         self,
         axes: Sequence[Axis],
         body: Callable[[Sequence[tuple[Axis, Affine]]], None],
@@ -432,7 +441,7 @@ class Nests:
             body([])
             return
         first, *rest = axes
-        inside = lambda i: self._over(rest, lambda place: body([(first, i), *place]), shared)
+        inside = lambda i: self.over(rest, lambda place: body([(first, i), *place]), shared)
         each = self._part if first is shared and self._workgroups > 1 else self.each
         each(range(first.size), inside)
 
@@ -448,9 +457,9 @@ class Nests:
             body(Affine.of(index))
         out.lines.append("}")
 
-    def each(self, numbers: range, body: Callable[[Affine], None]) -> None:
+    def each(self, numbers: range, body: Callable[[Affine], None], unrolled: int = _UNROLLED) -> None:
         """Write something for each number: a loop, unless they are few."""
-        if len(numbers) <= _UNROLLED:
+        if len(numbers) <= unrolled:
             for i in numbers:
                 body(Affine(i))
             return
@@ -519,7 +528,7 @@ class Nests:
             if size > whole:
                 block(size - whole, Affine(whole), place)
 
-        self._over(outer, blocks)
+        self.over(outer, blocks)
         self.forget()
 
     def _sums(
@@ -583,7 +592,7 @@ class Nests:
             point = Point(self, views, 1, None).moved(place)
             point.store(total, target)
 
-        self._over(kept, write)
+        self.over(kept, write)
         self.forget()
 
 

@@ -162,7 +162,7 @@ def _is_pure(op: Any) -> bool:
 def holds(op: Any) -> bool:
     """Whether a kernel may hold an operation."""
     dialect, _, name = op.name.partition(".")
-    if dialect != "stablehlo" or not (name in ELEMENTWISE or name in OPERATIONS) or name in BRANCHING:
+    if dialect != "stablehlo" or not (name in ELEMENTWISE or name in OPERATIONS) or not _is_pure(op):
         return False
     updates = name in ("dynamic_update_slice", "scatter")
     try:

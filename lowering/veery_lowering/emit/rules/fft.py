@@ -10,6 +10,7 @@ from typing import Any
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.composition import composed, on_host
 from veery_lowering.emit.registry import Context, Value, rule
+from veery_lowering.kernels import mark_transform
 from veery_lowering.mlir import maker
 
 rule("fft")(composed)
@@ -18,7 +19,10 @@ rule("fft")(composed)
 @rule("fft", target="cpu")
 def _on_host(ctx: Context, x: Value, **params: Any) -> list[Value]:
     takes_real = params["fft_type"].name in ("FFT", "IFFT")
-    return on_host(ctx, _without_zeros(x) if takes_real else x, **params)
+    results = on_host(ctx, _without_zeros(x) if takes_real else x, **params)
+    if ctx.emitter.in_loop():
+        mark_transform(results[0].owner, params["fft_type"].name, params["fft_lengths"])
+    return results
 
 
 def _without_zeros(x: Value) -> Value:
