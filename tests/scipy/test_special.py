@@ -22,7 +22,8 @@ from veery.scipy import special
 DTYPES = {"float32": np.float32, "float64": np.float64}
 # Their results have no samples that a row could hold: they are tested by themselves.
 ELSEWHERE = {
-    "bernoulli", "bessel_jn", "log_softmax", "logsumexp", "multigammaln", "polygamma", "softmax", "sph_harm_y", "wofz"
+    "bernoulli", "bessel_jn", "log_softmax", "logsumexp", "lpmn", "lpmn_values", "multigammaln", "polygamma", "softmax",
+    "sph_harm_y", "wofz",
 }  # fmt: skip
 PRIMITIVES = {
     "betainc",
@@ -361,6 +362,29 @@ def test_logarithms_of_complex_numbers():
     np.testing.assert_allclose(interpreted(special.logit, near), np.log(near / (1 - near)), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 12])
+def test_legendre_functions(n, dtype):
+    z = np.array([-1, -0.9999, -0.7, 0.0, 1e-3, 0.5, 0.9999, 1], dtype)
+    with veery.enable_x64(dtype == "float64"):
+        values, slopes = special.lpmn(n, n, z)
+        same, normal = (special.lpmn_values(n, n, z, normalized) for normalized in (False, True))
+        jitted = veery.jit(special.lpmn_values, static_argnums=(0, 1, 3))(n, n, z, True)
+        ends = veery.grad(lambda z: special.lpmn_values(2, 2, z, False).sum())(jnp.array([-1, 1], dtype))
+    assert values.dtype == slopes.dtype == normal.dtype == dtype and values.shape == (n + 1, n + 1, 8)
+    wide = z.astype(np.float64)
+    wanted, wanted_slopes = scipy.special.assoc_legendre_p_all(n, n, wide, diff_n=1)[:, :, : n + 1].swapaxes(1, 2)
+    wanted_normal = scipy.special.sph_legendre_p_all(n, n, np.arccos(wide))[0][:, : n + 1].swapaxes(0, 1)
+    bound = 100 * np.finfo(dtype).eps
+    for actual, expected in ((values, wanted), (same, wanted), (normal, wanted_normal), (jitted, wanted_normal)):
+        np.testing.assert_allclose(actual, expected, rtol=bound, atol=bound * max(1, np.abs(expected).max() * 1e-2))
+    inside = np.isfinite(wanted_slopes)
+    np.testing.assert_array_equal(np.isinf(slopes), np.isinf(wanted_slopes))
+    size = np.abs(wanted_slopes[inside]).max()
+    np.testing.assert_allclose(np.asarray(slopes)[inside], wanted_slopes[inside], rtol=1e4 * bound, atol=bound * size)
+    np.testing.assert_array_equal(ends, [np.inf, np.inf])
+
+
 REFUSED = [
     (lambda: special.entr(1j), ValueError, "entr does not support complex-valued inputs"),
     (lambda: special.kl_div(1j, 1.0), ValueError, "kl_div does not support complex-valued inputs"),
@@ -379,6 +403,10 @@ REFUSED = [
     (lambda: special.factorial(3, exact=True), NotImplementedError, "exact=True"),
     (lambda: special.bernoulli(-1), ValueError, "n must be a non-negative integer"),
     (lambda: special.sph_harm_y(1, 1, 0.5, 0.5, diff_n=1), NotImplementedError, "diff_n"),
+    (lambda: special.lpmn(2, 3, np.ones(2)), NotImplementedError, "m!=n"),
+    (lambda: special.lpmn_values(2, 2, np.ones((1, 2), np.float32), True), ValueError, "1D"),
+    (lambda: special.lpmn(2, 2, np.ones(2, int)), TypeError, "float32 and float64"),
+    (lambda: special.lpmn(-1, -1, np.ones(2, np.float32)), ValueError, "non-negative"),
     (lambda: special.gamma([1.0]), TypeError, "gamma requires ndarray or scalar arguments"),
 ]
 

@@ -32,7 +32,6 @@ _KERNELS = "IREE compiles no kernels written in Pallas, Mosaic or Triton; it mak
 _TENSORFLOW = "A bridge to TensorFlow: `veery.export` and `veery.aot` make files that run elsewhere."
 _TOOLS = "JAX's own tools for XLA; the `veery` command has those for IREE."
 _TESTS = "For JAX's own tests."
-_DEPRECATED = "Deprecated in JAX, without a replacement."
 
 # By module, then by reason.
 NAMES: dict[str, dict[str, str]] = {
@@ -195,9 +194,6 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "veery.random": {
         _COMPOSITION: "random_gamma_p",
-    },
-    "veery.scipy.special": {
-        _DEPRECATED: "lpmn lpmn_values",
     },
 }
 

@@ -39,7 +39,7 @@ from veery.scipy.special._gamma import (
     polygamma as polygamma,
     zeta as zeta,
 )
-from veery.scipy.special._harmonics import sph_harm_y as sph_harm_y
+from veery.scipy.special._harmonics import lpmn as lpmn, lpmn_values as lpmn_values, sph_harm_y as sph_harm_y
 from veery.scipy.special._hypergeometric import hyp1f1 as hyp1f1, hyp2f1 as hyp2f1
 from veery.scipy.special._integrals import (
     exp1 as exp1,
