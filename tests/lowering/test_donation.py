@@ -15,7 +15,9 @@ import veery_lowering
 import veery_runtime
 from veery import lax, numpy as jnp
 from veery_lowering.compiler import isolation
+from veery_lowering.mlir import context, ir
 from veery_lowering.passes.stablehlo import donation
+from veery_lowering.passes.stream.arguments import write_donated
 
 FRESH = veery_lowering.Options(cache=False)
 SIDE = 192
@@ -176,3 +178,26 @@ def test_what_is_written_in_part_stays_in_its_place(name: str) -> None:
         x = write(x, i).block_until_ready()
         places.append(veery_runtime.sharing.extent(x._buffer._ref, x._buffer._spec))
     assert len(set(places[2:])) == 1
+
+
+COPIED = """
+module attributes {veery.donated = array<i64: 0>} {
+  util.func public @main(%given: !hal.buffer_view, %other: !hal.fence) {
+    %c0 = arith.constant 0 : index
+    %c4 = arith.constant 4 : index
+    %c7_i32 = arith.constant 7 : i32
+    %made = stream.async.splat %c7_i32 : i32 -> !stream.resource<transient>{%c4}
+    %copy = stream.async.clone %made : !stream.resource<transient>{%c4} -> !stream.resource<transient>{%c4}
+    %filled = stream.async.fill %c7_i32, %copy[%c0 to %c4 for %c4] : i32 -> %copy as !stream.resource<transient>{%c4}
+    util.return
+  }
+}
+"""
+
+
+def test_copies_of_what_is_no_argument_stay() -> None:
+    """An argument compared with None is an error of the bindings."""
+    with context():
+        module = ir.Module.parse(COPIED)
+        write_donated(module)
+        assert "stream.async.clone" in str(module) and "veery.donated" not in str(module)

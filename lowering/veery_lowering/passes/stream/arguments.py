@@ -37,7 +37,8 @@ def write_donated(module: ir.Module) -> None:
             block = function.regions[0].blocks[0]
             given = [block.arguments[i] for i in donated]
             for op in [op.operation for op in block.operations if op.name == "stream.async.clone"]:
-                if _argument(op.operands[0]) in given and _is_for_nothing(op):
+                argument = _argument(op.operands[0])
+                if argument is not None and argument in given and _is_for_nothing(op):
                     op.results[0].replace_all_uses_with(op.operands[0])
                     op.erase()
 
