@@ -195,7 +195,7 @@ class _Lines:
     def _line(self, place: Sequence[tuple[Axis, Affine]]) -> None:
         """One of them, along which vectors lie."""
         views = self.views
-        self._stages(
+        self._in_stages(
             lambda index, width: Point(self.nests, views, width, self.line).moved([*place, (self.line, index)])
         )
 
@@ -206,7 +206,7 @@ class _Lines:
 
         def block(start: Affine) -> None:
             point = Point(self.nests, self.views, self.width, across).moved([*place, (across, start)])
-            self._stages(lambda index, _: point.moved([(self.line, index)]))
+            self._in_stages(lambda index, _: point.moved([(self.line, index)]))
 
         self._in_parts(across.size, self.width, block)
 
@@ -222,7 +222,7 @@ class _Lines:
 
         self.nests.each(range(-(-size // width)), part, unrolled=1)
 
-    def _stages(self, where: Where) -> None:
+    def _in_stages(self, where: Where) -> None:
         """All stages at one place."""
         for number, (_, m, s) in enumerate(self.stages):
             if self._alternates(m, s):
@@ -317,7 +317,8 @@ class _Lines:
             self.starts.append(sum(table.size for table in tables))
             table = roots(np.outer(np.arange(m), np.arange(1, r)), r * m)  # of p and j
             if self._alternates(m, s):
-                tables.append(np.stack([(lanes := np.repeat(table.T, s, axis=1)).real, lanes.imag], 1))
+                lanes = np.repeat(table.T, s, axis=1)
+                tables.append(np.stack([lanes.real, lanes.imag], 1))
             elif m > 1:
                 tables.append(np.stack([table.real, table.imag], 2))
         if not tables:
