@@ -93,6 +93,12 @@ FUNCTIONS = """
         return %y : tensor<4x6xf32> }"""
 
 
+@pytest.fixture(autouse=True)
+def sessions_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many programs were compiled before."""
+    monkeypatch.setattr(sessions, "_COMPILES_PER_SESSION", 1 << 30)
+
+
 @pytest.mark.parametrize("name", MODULES)
 @pytest.mark.parametrize("model", [(), (SYNCHRONOUS,)], ids=["fences", "synchronous"])
 def test_the_module_is_that_of_the_phases(name: str, model: tuple[str, ...]) -> None:

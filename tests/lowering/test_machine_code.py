@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from lowering.test_parts import compiled, forget_programs
 from lowering.test_short import FLAGS, some
+from support.dialects import loaded
 
 import veery
 from veery import numpy as jnp
@@ -41,7 +42,7 @@ def test_threads_make_the_same_program(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(machine_code, "_shares", noted)
     fun, operands = (lambda x: [jnp.exp(x[:n] * n).sum() for n in range(3, 16)]), [some(20)]
     veery.config.update("jax_compilation_cache_dir", str(tmp_path / "first"))
-    _, (count, _) = compiled(fun, *operands)  # a session has one thread until it has loaded what it needs
+    _, (count, _) = compiled(fun, *operands)
     assert count >= 4, "too few dispatches for three threads"
     found = {}
     for processors in (1, 3):
@@ -134,7 +135,34 @@ def test_there_are_threads_where_there_are_several_dispatches(
 
     monkeypatch.setattr(isolation, "run_pipeline", in_this_process)
     monkeypatch.setattr(sessions, "machine_code", noted)
+    monkeypatch.setattr(sessions, "_idle", {})  # also the first of a session
     veery.config.update("jax_enable_compilation_cache", False)
-    for each in (lambda x: x - 1, fun):  # the session's first has one thread
-        veery.jit(each).lower(some(64, 64)).compile()
-    assert made == [False, several]
+    veery.jit(lambda *x: fun(*x)).lower(some(64, 64)).compile()
+    assert made == [several]
+
+
+def test_no_dialect_is_loaded_by_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one is, no other thread may be at work in the context."""
+    found: list[tuple[int, int]] = []
+
+    def noted(*arguments: Any, **options: Any) -> bytes | None:
+        before = loaded(options["context"])
+        code = machine_code.machine_code(*arguments, **options | {"threads": False})
+        found.append((before, loaded(options["context"])))
+        return code
+
+    monkeypatch.setattr(isolation, "run_pipeline", in_this_process)
+    monkeypatch.setattr(sessions, "machine_code", noted)
+    veery.config.update("jax_enable_compilation_cache", False)
+    for fun, operands in (
+        (lambda x: x + 1, (some(7),)),
+        (lambda x: (x @ x.T, x.sum(0), jnp.cumsum(x, 1)), (some(40, 30),)),
+        (lambda x: veery.lax.fori_loop(0, 9, lambda i, y: jnp.sin(y) + i, x), (some(5),)),
+        (
+            lambda x: (x.astype(jnp.float16) @ x.astype(jnp.float16).T, jnp.floor(x), x.astype(complex) ** 2),
+            (some(9, 9),),
+        ),
+    ):
+        monkeypatch.setattr(sessions, "_idle", {})  # a new one, whose contexts have no more than they are given
+        veery.jit(fun).lower(*operands).compile()
+    assert found and all(before == after for before, after in found)

@@ -26,6 +26,7 @@ JOINS: dict[str, Callable[[Any], Any]] = {
     "cut and spread": lambda x: lax.pad(x, x[0, 0], ((-1, 2, 1), (3, -2, 3))) + x[1, 1],
     "nothing left of it": lambda x: lax.pad(x, x[0, 1], ((-x.shape[0], 2, 0), (0, 0, 0))),
     "backwards": lambda x: lax.rev(lax.pad(x, x[0, 0], ((0, 0, 2), (1, 0, 1))), (0, 1))[::2, 1::3],
+    "far apart": lambda x: lax.pad(x * 2, x[0, 0], ((1, -1, 9), (-2, 3, 20))) + 1,
     "rolled": lambda x: jnp.roll(x, 3, axis=1) - x,
     "of rows and columns": lambda x: jnp.concatenate([jnp.broadcast_to(x[:1], x.shape), x.mT.mT], axis=1) * x[:, :1],
     "alternating": lambda x: jnp.stack([x[:, ::2], x[:, 1::2]], axis=2).reshape(x.shape),
@@ -183,6 +184,8 @@ I = np.arange(100, dtype=np.int32)
         (lambda x: x[:, ::5], (X,), 0),
         (lambda x: x[:20, ::-1], (X,), 0),  # few
         (lambda x: jnp.concatenate([x, x]), (X,), 1),
+        (lambda x: lax.pad(x[0, :40] * 2, x[0, 0], ((1, 1, 7),)), (X,), 1),
+        (lambda x: lax.pad(x[0, :40] * 2, x[0, 0], ((1, 1, 8),)), (X,), 0),  # as are the ones of an identity
     ],
 )
 def test_which_become_kernels(fun: Callable[..., Any], args: tuple[np.ndarray, ...], count: int) -> None:

@@ -103,6 +103,10 @@ def test_one_compilation_at_a_time_has_the_line(monkeypatch: pytest.MonkeyPatch)
     assert "third" in "".join(terminal.said)
 
 
+def test_where_no_step_begins_none_is_timed() -> None:
+    assert steps.timed(lambda: 3) == (3, [])
+
+
 def test_steps_are_timed() -> None:
     lowered = veery.jit(lambda x: x * 3 - 1).lower(np.ones(3, np.float32))._lowered
     (program, outer) = steps.timed(lambda: lowered.timed())

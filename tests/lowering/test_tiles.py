@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ import veery
 from veery import numpy as jnp
 from veery_lowering.compiler import sessions, tiles
 from veery_lowering.targets import Traits, resolve
+from veery_lowering.targets.fusion import DATA_TILING
 
 # Of processors with AVX2 and with AVX-512, whichever this one has.
 LANES = {8: "x86-64-v3", 16: "x86-64-v4"}
@@ -133,6 +135,10 @@ def test_tiles_of_elements(shape: str, last: int | None, peeled: bool, monkeypat
         ("16x64", "64x25", "16x25", 16),
         ("3x16x64", "3x64x24", "3x16x24", 4),
         ("3x15x64", "3x64x24", "3x15x24", 16),
+        ("50x50", "50x50", "50x50", 10),  # no whole vectors
+        ("50x64", "64x7", "50x7", 4),  # all columns are one tile
+        ("64x33", "33x16", "64x16", 3),
+        ("64x17", "17x16", "64x16", 1),
     ],
 )
 def test_steps_of_products(a: str, b: str, result: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,6 +153,24 @@ def test_steps_of_products(a: str, b: str, result: str, steps: int, monkeypatch:
     assert f"vector_reduction = [{'0, ' * (batch + 2)}{steps}]" in unrolled(module, monkeypatch)
 
 
+def test_one_tile_of_vectors_is_packed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what products read that lie in tiles: of tiles of one column, which are transposed, a row of them is."""
+    module = """func.func @main(%x: tensor<128x256xf32>, %y: tensor<512x256xf32>, %z: tensor<128x512xf32>)
+    -> tensor<128x512xf32> {
+  %p = stablehlo.dot_general %x, %y, contracting_dims = [1] x [1]
+    : (tensor<128x256xf32>, tensor<512x256xf32>) -> tensor<128x512xf32>
+  %q = stablehlo.multiply %p, %z : tensor<128x512xf32>
+  return %q : tensor<128x512xf32>
+}"""
+    after = unrolled(module, monkeypatch, DATA_TILING)
+    configs = dict(re.findall(r"(#config\d*) = #iree_cpu.lowering_config<(.*)>", after))
+    packs = re.findall(r"linalg.pack .* inner_tiles = \[\d+, (\d+)\] .*lowering_config = (#config\d*)", after)
+    found = {
+        int(columns) > 1: re.search(r"vector_common_parallel = \[1, (\d+)\]", configs[name]) for columns, name in packs
+    }
+    assert found[True][1] == "1" and int(found[False][1]) > 1, found
+
+
 def test_steps_of_sums_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     module = """func.func @main(%x: tensor<16x8x512xf32>, %y: tensor<16x512xf32>) -> tensor<16x8xf32> {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
@@ -159,7 +183,7 @@ def test_steps_of_sums_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"vector_reduction = [0, 0, {tiles._STEPS}]" not in unrolled(module, monkeypatch)
 
 
-def unrolled(module: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def unrolled(module: str, monkeypatch: pytest.MonkeyPatch, *more: str) -> str:
     """A module's dispatches when all is decided about their loops."""
     texts = []
 
@@ -169,7 +193,7 @@ def unrolled(module: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
     unroll = tiles.unroll_less
     monkeypatch.setattr(tiles, "unroll_less", noted)
-    program, diagnostics = sessions.run_pipeline(module.encode(), flags(16), shortly=True)
+    program, diagnostics = sessions.run_pipeline(module.encode(), (*flags(16), *more), shortly=True)
     assert program is not None, diagnostics
     return texts[0]
 

@@ -25,6 +25,9 @@ from veery_lowering.store.machine import processors
 
 Execute = Callable[[Invocation, str | None, str | None], bool]
 
+# Those that IREE loads when it first makes machine code, and that no thread may load while others are at work.
+CODE_DIALECTS = ("io_parameters", "stream")
+
 _WORTH = 500  # operations of LLVM's dialect for which a thread is worth what it takes
 
 

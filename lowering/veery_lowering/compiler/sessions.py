@@ -17,7 +17,7 @@ from typing import Any
 
 from veery_lowering.compiler import cuda_tiles, device_functions, dispatches, early, linking, short, steps, tiles
 from veery_lowering.compiler.dispatches import RunPasses
-from veery_lowering.compiler.machine_code import machine_code
+from veery_lowering.compiler.machine_code import CODE_DIALECTS, machine_code
 from veery_lowering.compiler.managers import Managers
 from veery_lowering.compiler.scalars import read_scalars
 from veery_lowering.errors import CacheWarning
@@ -158,6 +158,7 @@ def run_pipeline(
         ready.backend, ready.coder = _new(kind), _new(kind)
         ready.device = _device(ready.coder.session, diagnostics)
         ready.backend.managers.load(short.DIALECTS)
+        ready.coder.managers.load(CODE_DIALECTS)
     session.context.enable_multithreading(threads and not shortly)
     try:
         steps.begin("forming dispatches" if shortly else "IREE's standard pipeline")
@@ -257,7 +258,7 @@ def _shortly(
             each.session.context.enable_multithreading(several)
         make_code = functools.partial(
             machine_code,
-            threads=several and coder.uses > 0,  # the first one loads dialects, during which there may be no other
+            threads=several,
             context=coder.session.context,
             new_invocation=functools.partial(_unverified, coder.session, diagnostics),
             execute=_execute,
@@ -269,7 +270,6 @@ def _shortly(
             account = short.compile_dispatches(
                 planned, run, make_code, flags, cache, backend.managers.run_on, threads, several
             )
-            coder.uses += 1
             diagnostics.append(Diagnostic(DISPATCHES, account))
             for change in changes:
                 change(planned)

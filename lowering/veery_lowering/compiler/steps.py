@@ -50,9 +50,9 @@ def heard_by(listener: Listener) -> Iterator[None]:
 
 
 def timed(function: Callable[[], T]) -> tuple[T, list[tuple[str, float]]]:
-    """What a function returns, and its steps with the seconds that they took, in their order."""
+    """What a function returns, and its steps with the seconds that they took, in their order; none if none began."""
     begun: list[tuple[str, float]] = []
     with heard_by(lambda text: begun.append((text, time.perf_counter()))):
         result = function()
-    ends = [start for _, start in begun[1:]] + [time.perf_counter()]
-    return result, [(text, end - start) for (text, start), end in zip(begun, ends, strict=True)]
+    ends = [*(start for _, start in begun[1:]), time.perf_counter()]
+    return result, [(text, end - start) for (text, start), end in zip(begun, ends)]

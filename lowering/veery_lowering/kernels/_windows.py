@@ -21,6 +21,9 @@ from veery_lowering.kernels._reading import detail_of, integers, static_shape
 from veery_lowering.mlir import base_name, ir, maker
 
 _MOST_PARTS = 64
+# Of what is padded between its elements: each part is written element by element. The gradient of a trace of 50x50,
+# whose ones are 51 elements apart, would take 200 ms to compile.
+_MOST_APART = 8
 # Elementwise operations that cost no more than reading what they read.
 CHEAP = frozenset(
     "abs add and bitcast_convert clamp compare convert maximum minimum multiply negate not or select"
@@ -332,7 +335,10 @@ def _pad(parts: Parts, op: Any, window: Window) -> Form:
         elif end > last:
             cuts.append(Cut(axis, (last - start) // step + 1))
         elif not fixed:
-            cuts.append(Cut(axis, period=apart // math.gcd(step, apart)))
+            period = apart // math.gcd(step, apart)
+            if period > _MOST_APART:
+                raise Unfit("elements that are far apart")
+            cuts.append(Cut(axis, period=period))
         ranges.append(((start - low) // apart, size, step // apart if size > 1 else 1))
     if cuts:
         raise cuts[0]
