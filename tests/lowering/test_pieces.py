@@ -105,3 +105,27 @@ def test_effects_keep_their_order() -> None:
         seen.clear()
         assert float(fun(X)) == 26 * -3 + 24
         assert seen == [25, 26, -3]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda mask: mask,
+        lambda mask: mask.reshape(2, 2),
+        lambda mask: (mask, mask.reshape(2, 1, 2), mask.astype(np.int8) * 3),
+    ],
+)
+def test_booleans_stay_bytes(given: Callable[[Any], Any], x64: Any) -> None:
+    """From one kernel to another: what is between them is computed by the host, and nothing else is compiled."""
+
+    def fun(x: Any) -> Any:
+        mask = (x - x.mean(1, keepdims=True)).max(1) > 1.5
+        values = jnp.linalg.eigvalsh((x - x.max()) @ x.T)
+        masks = veery.tree.leaves(given(mask))
+        return [(jnp.where(m, values.reshape(m.shape), m).sum(0) * values.max(), m.sum(-1)) for m in masks]
+
+    x = np.random.default_rng(2).integers(0, 9, (4, 6)).astype(np.float32)
+    program = veery.jit(fun).lower(x).compile()
+    assert program._program.metadata["dispatches"].split(",")[0] == "2"
+    for actual, wanted in zip(veery.tree.leaves(program(x)), veery.tree.leaves(interpreted(fun, x)), strict=True):
+        assert_close(actual, np.asarray(wanted), 20)

@@ -31,7 +31,7 @@ from veery_lowering.kernels._decisions import Decision as Decision, decided, dec
 from veery_lowering.kernels._invocations import InvocationKernel, ShaderKernel, for_one_invocation
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, TooLittle, is_crossed, is_halved, roots_of
 from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwritten
-from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS
+from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS, keep_bytes as keep_bytes
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
 from veery_lowering.kernels._scatters import ScatterKernel
 from veery_lowering.kernels._transforms import mark_transform as mark_transform

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from veery_lowering.kernels import fuse_loops, fuse_moves, fuse_pieces
+from veery_lowering.kernels import fuse_loops, fuse_moves, fuse_pieces, keep_bytes
 from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS
 from veery_lowering.mlir import base_name, operations
 from veery_lowering.passes.changes import Change
@@ -248,6 +248,7 @@ PASSES = (
         about="add compare complex concatenate gather imag multiply negate pad real reverse scatter select slice"
         " subtract",
     ),
+    Pass(Stage.SIMPLIFIED, keep_bytes, "booleans from one kernel to another are a dispatch", about="convert"),
     # Behind the kernels, which have what is small.
     Pass(
         Stage.SIMPLIFIED, write_terms_out, "few terms are reduced without vectors",
