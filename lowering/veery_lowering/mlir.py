@@ -109,14 +109,22 @@ def bytecode(module: ir.Module) -> bytes:
 
 
 def operations(root: Any) -> list[Any]:
-    """All operations in an operation."""
+    """An operation and all in it; of a module those in it, but for the thousands that its kernels may have."""
     found: list[Any] = []
 
     def visit(op: Any) -> ir.WalkResult:
         found.append(op)
         return ir.WalkResult.ADVANCE
 
-    root.walk(visit)
+    whole = getattr(root, "operation", root)
+    if getattr(whole, "name", "") != "builtin.module":
+        root.walk(visit)
+        return found
+    for op in whole.regions[0].blocks[0].operations:
+        if op.operation.name == "hal.executable.source":
+            found.append(op.operation)
+        else:
+            op.operation.walk(visit)
     return found
 
 

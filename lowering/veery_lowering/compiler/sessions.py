@@ -17,6 +17,7 @@ from typing import Any
 
 from veery_lowering.compiler import cuda_tiles, device_functions, dispatches, early, linking, short, steps, tiles
 from veery_lowering.compiler.dispatches import RunPasses
+from veery_lowering.compiler.emptied import SOURCES, emptied
 from veery_lowering.compiler.machine_code import CODE_DIALECTS, machine_code
 from veery_lowering.compiler.managers import Managers
 from veery_lowering.compiler.scalars import read_scalars
@@ -171,8 +172,9 @@ def run_pipeline(
             if shortly:
                 _set_verifier(invocation._inv_p, False)
             run = functools.partial(ready.managers.run, parsed, verifies=not shortly)
-            if prelude and not run(prelude):
-                return None, diagnostics
+            with emptied(parsed, SOURCES):
+                if prelude and not run(prelude):
+                    return None, diagnostics
             if shortly:
                 cache = DiskCache(Path(parts), sweeps=False) if parts else None
                 with warnings.catch_warnings():  # who keeps the program says what is wrong with the folder
@@ -241,17 +243,18 @@ def _shortly(
     threads: bool,
 ) -> bytes | None:
     """What the short pipeline makes of a module; None where it fails, and then the diagnostics say why."""
-    if not early.form_dispatches(module, run, ready.device, flags):
-        return None
-    try:
-        module.operation.verify()
-    except ir.MLIRError as error:
-        diagnostics.extend(Diagnostic("error", _place(d.location) + d.message) for d in error.error_diagnostics)
-        return None
     backend, coder = ready.backend, ready.coder
     assert backend is not None and coder is not None
     try:
-        short.plan_memory(module, run, check and check[1])
+        with emptied(module, SOURCES, merged=True):
+            if not early.form_dispatches(module, run, ready.device, flags):
+                return None
+            try:
+                module.operation.verify()
+            except ir.MLIRError as error:
+                diagnostics.extend(Diagnostic("error", _place(d.location) + d.message) for d in error.error_diagnostics)
+                return None
+            short.plan_memory(module, run, check and check[1])
         # It is dispatches that threads compile: 8 ms of that of one, and a fifth of that of a network.
         several = threads and sum(op.operation.name in _EXECUTABLES for op in module.body.operations) > 1
         for each in (backend, coder):

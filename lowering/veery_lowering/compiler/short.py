@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 from veery_lowering.compiler import steps, tiles
 from veery_lowering.compiler.dispatches import RunPasses
+from veery_lowering.compiler.emptied import STREAMS, drop_code, emptied
 from veery_lowering.compiler.parts import Parts
 from veery_lowering.compiler.places import pass_places, show_places
 from veery_lowering.compiler.scalars import read_scalars
@@ -145,8 +146,13 @@ def _commands(clean: _CleanUps) -> list[str]:
         f"iree-util-propagate-subranges,{clean.all}",
         f"{s}automatic-reference-counting,{s}verify-lowering-to-cmd",
         f"{both(f'{s}reuse-allocations,convert-scf-to-cf')},{clean.all},{s}elide-timepoints,{both(_CLEAN)}",
-        f"{s}fuse-dispatch-bindings,{s}annotate-dispatch-arguments,{s}annotate-dispatch-assumptions",
     ]
+
+
+# Which memory dispatches read and write.
+_BINDINGS = [
+    f"{_STREAM}fuse-dispatch-bindings,{_STREAM}annotate-dispatch-arguments,{_STREAM}annotate-dispatch-assumptions"
+]
 
 
 def _operands(clean: _CleanUps) -> list[str]:
@@ -223,12 +229,15 @@ def plan_memory(module: ir.Module, run: RunPasses, look: Any) -> None:
     steps.begin("planning memory")
     _run(run, "resources", _resources(clean))
     carry_in_place(module)
-    _run(run, "usage", _usage(clean))
+    with emptied(module, STREAMS):
+        _run(run, "usage", _usage(clean))
     make_in_each_block(module)
     write_donated(module)
-    _run(run, "schedule", _schedule(clean))
-    wait_for_all(module)
-    _run(run, "commands", _commands(clean))
+    with emptied(module, STREAMS):
+        _run(run, "schedule", _schedule(clean))
+        wait_for_all(module)
+        _run(run, "commands", _commands(clean))
+    _run(run, "bindings", _BINDINGS)
     pass_places(module)
     _run(run, "operands", _operands(clean))
     show_places(module)
@@ -289,6 +298,7 @@ def compile_dispatches(
     steps.begin("scheduling commands")
     _run(run, "linking", _LINK)
     alone = _alone(module)
+    drop_code(module)
     make = functools.partial(make_code, alone, file, parts) if alone else lambda: None
     with _meanwhile(make, threads) as made:
         _run(run, "hal", _hal(clean))
