@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import platform
 import re
 from typing import Any
@@ -53,7 +52,6 @@ def translated(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], s
     with monkeypatch.context() as patch:
         patch.setattr(isolation, "run_pipeline", in_this_process)
         patch.setattr(short, "translate", noted)
-        patch.setattr(translating, "_has_tensors", lambda function: True)
         veery.config.update("jax_enable_compilation_cache", False)
         program = veery.jit(lambda *xs: fun(*xs)).lower(*operands).compile()
     assert program._program.metadata["pipeline"] == "short"
@@ -78,31 +76,6 @@ def test_they_make_what_the_passes_do_that_iree_chooses(name: str, monkeypatch: 
     monkeypatch.setattr(translating, "passes_of", lambda *function: given.append(function))
     theirs, _ = translated(name, monkeypatch)
     assert given and ours == theirs
-
-
-def test_kernels_of_veerys_own_are_spared_what_is_for_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a loop and a join; the others take it."""
-
-    def noted(executable: Any, run: Any, *options: Any) -> bool:
-        def run_noted(op: Any, passes: str, thread: int) -> bool:
-            taken[executable.attributes["sym_name"].value].append(passes)
-            return bool(run(op, passes, thread))
-
-        return translate(executable, run_noted, *options)
-
-    def fun(x: Any) -> Any:
-        y = lax.fori_loop(0, 10, lambda i, y: jnp.sin(y) + i, x)
-        return y, jnp.tanh(jnp.stack([x, y + 1], -1)), jnp.exp(x @ x.T)
-
-    taken: dict[str, list[str]] = collections.defaultdict(list)
-    translate = translating._translate
-    monkeypatch.setattr(isolation, "run_pipeline", in_this_process)
-    monkeypatch.setattr(translating, "_translate", noted)
-    veery.config.update("jax_enable_compilation_cache", False)
-    veery.jit(fun).lower(some(70, 90)).compile()
-    for name, passes in taken.items():
-        assert (translating._BUFFERS in ",".join(passes)) == (not name.startswith("veery_")), name
-    assert {name.split("_")[1] for name in taken} == {"loop", "move", "dispatch"}
 
 
 def test_what_is_not_known_is_left_to_iree() -> None:

@@ -18,7 +18,7 @@ from veery_lowering.compiler import linking
 from veery_lowering.mlir import COMPILER_VERSION, ir
 from veery_lowering.store.cache import DiskCache
 
-_FORMAT = "2"
+_FORMAT = "3"
 _NAME, _EXECUTABLE, _FILE = "<name>", "<executable>", "<file>"
 _STUB = """
 llvm.func @{name}(%0: !llvm.ptr, %1: !llvm.ptr, %2: !llvm.ptr) -> i32 {{

@@ -86,9 +86,7 @@ def _translate(executable: Any, run: RunOn, thread: int, done: ir.Attribute, lef
     if len(functions) == len(variants) == 1:
         passes = passes_of(functions[0], "+avx2" in str(variants[0].attributes["target"]))
     if passes is not None:
-        if _has_tensors(functions[0]) and not run(
-            executable, f"hal.executable.variant(builtin.module(func.func({passes})))", thread
-        ):
+        if not run(executable, f"hal.executable.variant(builtin.module(func.func({passes})))", thread):
             return False
         functions[0].attributes[tiles.TRANSLATION] = done
         done_here = to_llvm(executable, lambda passes: run(executable, passes, thread))
@@ -96,12 +94,6 @@ def _translate(executable: Any, run: RunOn, thread: int, done: ir.Attribute, lef
             return done_here
     left.append(executable)
     return True
-
-
-def _has_tensors(function: Any) -> bool:
-    """Whether a function has arrays as values. Kernels of veery's own have none: they are loops, and take 0.77 so."""
-    types = (x.type for op in operations(function) for x in op.results)
-    return any(isinstance(type_, ir.RankedTensorType) for type_ in types)
 
 
 def passes_of(function: Any, avx2: bool) -> str | None:
