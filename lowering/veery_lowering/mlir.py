@@ -128,6 +128,11 @@ def operations(root: Any) -> list[Any]:
     return found
 
 
+def inside(op: Any) -> list[Any]:
+    """The operations of an operation's only block."""
+    return [inner.operation for inner in op.regions[0].blocks[0].operations]
+
+
 def terminator(block: Any) -> Any:
     """The operation that ends a block."""
     return block.operations[len(block.operations) - 1].operation

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from veery_lowering.mlir import ir
+from veery_lowering.mlir import inside, ir
 
 SOURCES = ("hal.executable.source",)  # kernels of veery's own
 STREAMS = ("stream.executable",)
@@ -31,8 +31,8 @@ def emptied(module: ir.Module, kinds: Collection[str], merged: bool = False) -> 
         merged: whether IREE makes one of those that are equal but for their names meanwhile; each takes a ms to read.
     """
     code = {}
-    for number, (executable, inside) in enumerate(_code_of(module, kinds)):
-        code[_name(executable)] = _emptied(inside, _digest(inside) if merged else str(number))
+    for number, (executable, its) in enumerate(_code_of(module, kinds)):
+        code[_name(executable)] = _emptied(its, _digest(its) if merged else str(number))
     yield
     for executable, empty in _code_of(module, kinds):
         if _name(executable) in code:
@@ -43,30 +43,30 @@ def emptied(module: ir.Module, kinds: Collection[str], merged: bool = False) -> 
 def drop_code(module: ir.Module) -> None:
     """Leave nothing but their interfaces of the executables of a module, whose code is elsewhere."""
     for executable in _of(module, ("hal.executable",)):
-        for variant in _inside(executable):
+        for variant in inside(executable):
             if variant.name == "hal.executable.variant":
-                for inside in _modules(variant):
-                    for function in _inside(inside):
+                for code in _modules(variant):
+                    for function in inside(code):
                         function.erase()
 
 
-def _emptied(inside: Any, mark: str) -> Any:
+def _emptied(code: Any, mark: str) -> Any:
     """Take a module out of its executable, where an empty one takes its place that differs from others by a mark."""
-    attributes, place = {"veery.code": ir.StringAttr.get(mark)}, ir.InsertionPoint(inside)
-    empty = ir.Operation.create("builtin.module", attributes=attributes, regions=1, ip=place, loc=inside.location)
+    attributes, place = {"veery.code": ir.StringAttr.get(mark)}, ir.InsertionPoint(code)
+    empty = ir.Operation.create("builtin.module", attributes=attributes, regions=1, ip=place, loc=code.location)
     empty.regions[0].blocks.append()
-    return inside.detach_from_parent()
+    return code.detach_from_parent()
 
 
-def _digest(inside: Any) -> str:
-    text = inside.get_asm(enable_debug_info=False, assume_verified=True)
-    for function in _inside(inside):
+def _digest(code: Any) -> str:
+    text = code.get_asm(enable_debug_info=False, assume_verified=True)
+    for function in inside(code):
         text = text.replace(f"@{_name(function)}", "@")
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _code_of(module: ir.Module, kinds: Collection[str]) -> list[tuple[Any, Any]]:
-    return [(executable, inside) for executable in _of(module, kinds) for inside in _modules(executable)]
+    return [(executable, code) for executable in _of(module, kinds) for code in _modules(executable)]
 
 
 def _of(module: ir.Module, kinds: Collection[str]) -> list[Any]:
@@ -74,11 +74,7 @@ def _of(module: ir.Module, kinds: Collection[str]) -> list[Any]:
 
 
 def _modules(op: Any) -> list[Any]:
-    return [inside for inside in _inside(op) if inside.name == "builtin.module"]
-
-
-def _inside(op: Any) -> list[Any]:
-    return [inner.operation for inner in op.regions[0].blocks[0].operations]
+    return [inner for inner in inside(op) if inner.name == "builtin.module"]
 
 
 def _name(symbol: Any) -> str:

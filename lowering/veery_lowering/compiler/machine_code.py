@@ -20,7 +20,7 @@ from typing import Any
 
 from veery_lowering.compiler import device_functions, linking
 from veery_lowering.compiler.parts import Parts, stub
-from veery_lowering.mlir import Invocation, ir
+from veery_lowering.mlir import Invocation, inside, ir
 from veery_lowering.store.machine import processors
 
 Execute = Callable[[Invocation, str | None, str | None], bool]
@@ -60,7 +60,7 @@ def machine_code(
     """
     with context, ir.Location.unknown():
         module = ir.Module.parse(code).operation
-        (executable,) = _inside(module)
+        (executable,) = inside(module)
         name = executable.attributes["sym_name"].value
         functions = [function for function in _exports(_variant(module)) if function not in parts.known]
         shares = _shares(functions, executable) if threads else [functions]
@@ -123,25 +123,21 @@ def _each(function: Callable[[Any], bool], modules: Sequence[Any]) -> list[bool]
 
 
 def _variant(module: Any) -> Any:
-    (executable,) = _inside(module)
-    return next(op for op in _inside(executable) if op.name == "hal.executable.variant")
+    (executable,) = inside(module)
+    return next(op for op in inside(executable) if op.name == "hal.executable.variant")
 
 
 def _exports(variant: Any) -> list[str]:
-    return [op.attributes["sym_name"].value for op in _inside(variant) if op.name == "hal.executable.export"]
+    return [op.attributes["sym_name"].value for op in inside(variant) if op.name == "hal.executable.export"]
 
 
 def _leave_out(variant: Any, functions: set[str]) -> None:
     """Put stubs in the places of functions."""
-    code = next(op for op in _inside(variant) if op.name == "builtin.module")
-    for op in _inside(code):
+    code = next(op for op in inside(variant) if op.name == "builtin.module")
+    for op in inside(code):
         if op.name == "llvm.func" and op.attributes["sym_name"].value in functions:
             op.erase()
     stubs = ir.Module.parse("\n".join(map(stub, sorted(functions))))
-    for op in _inside(stubs.operation):
+    for op in inside(stubs.operation):
         op.detach_from_parent()
         code.regions[0].blocks[0].append(op)
-
-
-def _inside(op: Any) -> list[Any]:
-    return [inner.operation for inner in op.regions[0].blocks[0].operations]
