@@ -112,7 +112,7 @@ def test_scatter_rows(kind: str) -> None:
     rows = np.array([0, 6, 3, 100, 0, -1], np.int32)
     updates = RNG.standard_normal((6, 5)).astype(np.float32)
     x, numbers = g.input(X), scatter_numbers((1,), (0,), (0,))
-    for mode in ("clip", "fill_or_drop"):
+    for mode in MODES:
         index, u = g.input(rows[:, None]), g.input(updates)
         out = g.op(kind, x, index, u, dimension_numbers=numbers, mode=mode)
         g.check(mode, out, scattered(kind, mode, X, rows, updates), 1e-6)

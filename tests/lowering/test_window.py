@@ -14,7 +14,7 @@ from support.interpreted import interpreted
 from support.jaxpr_graphs import Graph
 
 import veery
-from veery import lax, numpy as jnp
+from veery import grad, jit, lax, numpy as jnp
 
 RNG = np.random.default_rng(0)
 UFUNCS = {"reduce_window_sum": np.add, "reduce_window_max": np.maximum, "reduce_window_min": np.minimum}
@@ -167,3 +167,23 @@ def test_a_neutral_value_of_another_dtype_starts_windows():
     assert lax.reduce_window(x, 0.0, lax.add, (2,)).dtype == jnp.int32
     with pytest.raises(TypeError, match="different dtypes"):
         lax.reduce_window(x, 0.0, lax.max, (2,))
+
+
+@pytest.mark.parametrize("operation", [lax.add, lax.max, lax.min, lax.mul])
+def test_windows_that_start_with_any_value_take_as_few_operations(operation):
+    """Padding is left out, and the value joins once."""
+    x = jnp.arange(48.0).reshape(6, 8) % 5 + 0.5
+    window = lambda start: lambda x, i: lax.reduce_window(x, start(i), operation, (3, 8), (1, 2), "SAME")
+    neutral = {lax.add: 0.0, lax.max: -np.inf, lax.min: np.inf, lax.mul: 1.0}[operation]
+    known, given = window(lambda i: neutral), window(lambda i: i)
+    np.testing.assert_allclose(jit(given)(x, 2.0), operation(jit(known)(x, 2.0), 2.0), rtol=1e-6)
+    lines = [jit(f).lower(x, np.float32(2)).as_text().count(" = ") for f in (known, given)]
+    assert lines[1] <= lines[0] + 8
+
+
+def test_gradients_of_reductions_with_a_start():
+    x = jnp.array([1.0, 2.0, 3.0])
+    product = lambda x, i: lax.reduce(x, i, lax.mul, (0,)) ** 2
+    assert [g.tolist() for g in jit(grad(product, (0, 1)))(x, 2.0)] == [[288, 144, 96], 144]
+    total = lambda x, i: (lax.reduce_window(x, i, lax.add, (2,)) * jnp.array([1.0, 10.0])).sum()
+    assert [g.tolist() for g in jit(grad(total, (0, 1)))(x, 2.0)] == [[1, 11, 10], 11]

@@ -11,7 +11,7 @@ from support.interpreted import interpreted
 
 import veery
 import veery.numpy as jnp
-from veery import jit, lax
+from veery import grad, jit, lax
 from veery.errors import NonConcreteBooleanIndexError
 
 
@@ -212,6 +212,30 @@ def test_out_of_bounds():
     for i in (-9, -1, 0, 5):
         for traced, eager in zip(interpreted(write, np.int32(i)), write(i)):
             np.testing.assert_array_equal(traced, eager)
+
+
+@pytest.mark.compiler
+def test_gradients_of_what_is_read_out_of_bounds():
+    """Arrays of indices read the nearest element; its derivative is theirs only where the clamping was asked for."""
+    x, i = jnp.arange(1.0, 5.0), jnp.array([1, 9, -7])
+    read = lambda **mode: lambda x: (x.at[i].get(**mode) * jnp.array([1.0, 10.0, 100.0])).sum()
+    for mode, expected in ((None, [0, 1, 0, 0]), ("promise_in_bounds", [0, 1, 0, 0]), ("clip", [100, 1, 0, 10])):
+        function = read(mode=mode)
+        assert float(function(x)) == 2 + 40 + 100
+        for gradient in (grad(function), jit(grad(function))):
+            assert gradient(x).tolist() == expected
+    rows = jnp.arange(6.0).reshape(2, 3)
+    assert jit(grad(lambda m: m[jnp.array([0, 2]), :2].sum()))(rows).tolist() == [[1, 1, 0], [0, 0, 0]]
+
+
+@pytest.mark.compiler
+def test_promised_places_out_of_bounds_are_not_written():
+    x, i = jnp.arange(1.0, 5.0), jnp.array([1, 9])
+    for j, expected in ((i, [1, 7, 3, 4]), (jnp.array(9), [1, 2, 3, 4]), (9, [1, 2, 3, 4])):
+        write = lambda x, j=j: x.at[j].set(7.0, mode="promise_in_bounds")
+        assert write(x).tolist() == jit(write)(x).tolist() == expected
+    adding = lambda x: x.at[i].add(7.0, mode="promise_in_bounds")
+    assert adding(x).tolist() == jit(adding)(x).tolist() == [1, 9, 3, 4]
 
 
 @pytest.mark.compiler

@@ -51,6 +51,26 @@ def test_gradients(name):
         np.testing.assert_allclose(veery.grad(function)(data), numerics.gradient(function, data), rtol=1e-6)
 
 
+@pytest.mark.parametrize("operation", ["min", "max"])
+def test_extremes_that_are_nan_have_no_gradient(operation):
+    """But a NaN that no update reached is the identity of its place."""
+    nan = np.nan
+    x, places = np.array([nan, nan, 4.0, 4.0, nan, 4.0]), np.array([1, 2, 3, 3, 4, 9])
+    updates = np.array([3.0, nan, nan, 1.0, nan, 2.0])
+    write = lambda x, updates: getattr(jnp.asarray(x).at[places], operation)(updates)
+    with numpy_evaluation():
+        out, pullback = veery.vjp(write, x, updates)
+        np.testing.assert_array_equal(out, [nan, nan, nan, nan, nan, 4])
+        of_x, of_updates = pullback(jnp.arange(1.0, 7.0))
+        np.testing.assert_array_equal(of_x, [1, 0, 0, 0, 0, 6])
+        np.testing.assert_array_equal(of_updates, np.zeros(6))
+        tangent = veery.jvp(write, (x, updates), (np.ones(6), np.full(6, 10.0)))[1]
+        np.testing.assert_array_equal(tangent, [1, 0, 0, 0, 0, 1])
+    data = jnp.array([1.0, nan, 3.0, 2.0])
+    total = lambda data: getattr(ops, f"segment_{operation}")(data, jnp.array([0, 0, 1, 1]), 2)[1]
+    assert veery.grad(total)(data).tolist() == ([0, 0, 1, 0] if operation == "max" else [0, 0, 0, 1])
+
+
 @pytest.mark.compiler
 def test_traced_ids_need_a_number():
     data, ids = np.ones(3, np.float32), np.array([0, 2, 2])

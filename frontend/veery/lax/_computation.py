@@ -63,18 +63,25 @@ def stage_computation(
 
 
 def monoid(closed: ClosedJaxpr, operands: Sequence[Any], inits: Sequence[Any]) -> str | None:
-    """The name of the primitive that the jaxpr of two scalars consists of, if it makes a monoid with the initial value.
+    """The name of the primitive that the jaxpr of two scalars consists of, if it makes a monoid with some scalar.
 
     Args:
         closed: the jaxpr.
         operands: what is reduced.
-        inits: the initial values.
+        inits: the initial values; only neutral ones may be of another dtype than the operands.
     """
     name = _sole_operation(closed) if len(inits) == 1 else None
-    if name is None:
+    of, start = aval_of(operands[0]).dtype, aval_of(inits[0]).dtype
+    if name not in identities(of) or name not in identities(start) or np.shape(inits[0]) != ():
         return None
-    neutral = identities(aval_of(inits[0]).dtype).get(name)
-    return name if neutral is not None and _is_value(inits[0], neutral) else None
+    return name if of == start or _is_neutral(name, inits[0]) else None
+
+
+def joined(name: str, closed: ClosedJaxpr, init: Any, reduced: Any) -> Any:
+    """What a monoid has reduced, together with an initial value that need not be neutral."""
+    if _is_neutral(name, init):
+        return reduced
+    return vectorized(closed)(_shape.broadcast_in_dim(init, np.shape(reduced), ()), reduced)[0]
 
 
 def _sole_operation(closed: ClosedJaxpr) -> str | None:
@@ -125,9 +132,9 @@ def _extreme(dtype: Any, sign: int) -> Any:
     return np.asarray(limits.max if sign > 0 else limits.min).astype(dtype)
 
 
-def _is_value(x: Any, value: np.ndarray) -> bool:
-    """Whether x is a known scalar of that value."""
-    return not isinstance(x, Tracer) and np.shape(x) == () and bool(np.equal(np.asarray(x), value))
+def _is_neutral(name: str, x: Any) -> bool:
+    """Whether a scalar is known to be the neutral element of an operation in its dtype."""
+    return not isinstance(x, Tracer) and bool(np.equal(np.asarray(x), identities(aval_of(x).dtype)[name]))
 
 
 def vectorized(closed: ClosedJaxpr) -> Callable[..., list[Any]]:

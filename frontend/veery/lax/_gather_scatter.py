@@ -18,6 +18,7 @@ from veery._transforms.batching import move_batch
 from veery._transforms.explicit import over_batch
 from veery.lax import (
     _arithmetic,
+    _bitwise,
     _compare,
     _computation,
     _convert,
@@ -441,18 +442,24 @@ def _scatter_mul_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params
 def _scatter_extreme_jvp(
     primitive: Primitive, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """The mean of the tangents of all that is equal to the extreme: the operand and the updates that met there."""
+    """The mean of the tangents of all that is equal to the extreme: the operand and the updates that met there.
+
+    Where the extreme is NaN and updates met, it is zero. These are counted with the operand, which tells them from a NaN
+    that was there and that no update reached: it keeps its tangent.
+    """
     (x, indices, updates), (t_x, _, t_updates) = primals, tangents
     out = primitive.bind(x, indices, updates, **params)
     if _all_zero(t_x, t_updates):
         return out, Zero.from_primal_value(out)
     t_x, t_updates = instantiate_zeros(t_x), instantiate_zeros(t_updates)
-    dtype = aval_of(t_x).dtype
-    kept = _convert.convert_element_type(_compare.eq(x, out), dtype)
+    in_dtype = lambda condition: _convert.convert_element_type(condition, aval_of(t_x).dtype)
     reached = _gather_back(out, indices, np.shape(updates), params)
-    won = _convert.convert_element_type(_compare.eq(updates, reached), dtype)
-    total = scatter_add_p.bind(_arithmetic.mul(t_x, kept), indices, _arithmetic.mul(t_updates, won), **params)
-    return out, _arithmetic.div(total, scatter_add_p.bind(kept, indices, won, **params))
+    was_nan, meets_nan, won = _compare.ne(x, x), _compare.ne(reached, reached), _compare.eq(updates, reached)
+    kept = in_dtype(_bitwise.bitwise_or(_compare.eq(x, out), was_nan))
+    total = scatter_add_p.bind(_arithmetic.mul(t_x, kept), indices, _arithmetic.mul(t_updates, in_dtype(won)), **params)
+    count = scatter_add_p.bind(kept, indices, in_dtype(_bitwise.bitwise_or(won, meets_nan)), **params)
+    lost = _bitwise.bitwise_and(was_nan, _compare.gt(count, in_dtype(was_nan)))
+    return out, _compare.select(lost, zeros_like_aval(aval_of(t_x).strip_weak_type()), _arithmetic.div(total, count))
 
 
 def _scatter_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:

@@ -263,7 +263,7 @@ def permute_rows(x: Any, permutation: Any) -> Any:
         _shape.expand_dims(permutation, (rows + 1,)),
         GatherDimensionNumbers((columns,), (rows,), (rows,), tuple(stack), tuple(stack)),
         (*(min(1, n) for n in np.shape(x)[:-1]), np.shape(x)[-1]),
-        mode=GatherScatterMode.PROMISE_IN_BOUNDS,
+        mode=GatherScatterMode.CLIP,
         unique_indices=True,
     )
 

@@ -316,7 +316,8 @@ def reduce(
     axes = _axes(dimensions)
     monoid = _computation.monoid(jaxpr, flat_operands, flat_inits)
     if monoid in _REDUCERS:
-        outs = [_reduce_monoid(_REDUCERS[monoid], flat_operands[0], flat_inits[0], axes)]
+        out = _reduce_monoid(_REDUCERS[monoid], flat_operands[0], flat_inits[0], axes)
+        outs = [_computation.joined(monoid, jaxpr, flat_inits[0], out)]
     else:
         outs = reduce_p.bind(*flat_operands, *flat_inits, jaxpr=jaxpr, dimensions=axes)
     return structure.unflatten(outs)

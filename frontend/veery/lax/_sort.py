@@ -29,7 +29,7 @@ def _take_along(x: Any, indices: Any, axis: int) -> Any:
         _shape.expand_dims(indices, (ndim,)),
         GatherDimensionNumbers((), (axis,), (axis,), others, others),
         tuple(1 if i == axis else min(1, d) for i, d in enumerate(np.shape(x))),
-        mode=GatherScatterMode.PROMISE_IN_BOUNDS,
+        mode=GatherScatterMode.CLIP,
         unique_indices=True,
     )
 

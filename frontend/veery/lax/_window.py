@@ -73,13 +73,24 @@ def reduce_window(
     init_avals: list[Any] = [aval_of(x) for x in inits]
     jaxpr = _computation.stage_computation("reduce_window", computation, init_avals, structure.unflatten)
     monoid = _computation.monoid(jaxpr, operands, inits)
+    if monoid is not None:
+        return structure.unflatten([_reduce_monoid(monoid, operands[0], inits[0], jaxpr, params)])
     count = len(operands)
-    if monoid is None and (any(map(any, params["padding"])) or any(d != 1 for d in params["base_dilation"])):
+    if any(map(any, params["padding"])) or any(d != 1 for d in params["base_dilation"]):
         operands, inits, jaxpr = _marked(operands, inits, jaxpr)
     operands, params = _without_crop(operands, inits, params)
-    if monoid in _REDUCERS:
-        return structure.unflatten([_REDUCERS[monoid].bind(operands[0], **params)])
     return structure.unflatten(reduce_window_p.bind(*operands, *inits, jaxpr=jaxpr, **params)[:count])
+
+
+def _reduce_monoid(name: str, x: Any, init: Any, jaxpr: ClosedJaxpr, params: dict[str, Any]) -> Any:
+    """The reduction by one operation, whose neutral element is what padding holds."""
+    neutral = _computation.identities(aval_of(x).dtype)[name]
+    (x,), params = _without_crop([x], [neutral], params)
+    if name in _REDUCERS:
+        out = _REDUCERS[name].bind(x, **params)
+    else:
+        (out,) = reduce_window_p.bind(x, neutral, jaxpr=jaxpr, **params)
+    return _computation.joined(name, jaxpr, init, out)
 
 
 def _marked(

@@ -24,7 +24,6 @@ from veery.numpy._dynamic_slices import write_window
 from veery.numpy._elementwise import jitted
 from veery.numpy._index_expressions import Index, concrete_mask, parse
 from veery.numpy._indexing import (
-    CLAMPING,
     Plan,
     check_static,
     index_vectors,
@@ -311,7 +310,7 @@ def _static_starts(index: Index, mode: Any) -> tuple[list[int], bool]:
     """Places of the scalars in an index, and whether anything is to be written there."""
     pairs = [(e, n) for e, n in zip(index.entries, index.shape) if isinstance(e, int)]
     inside = all(-n <= e < n for e, n in pairs)
-    return [wrap(e, n) for e, n in pairs], inside or mode in CLAMPING[1:]
+    return [wrap(e, n) for e, n in pairs], inside or mode is GatherScatterMode.CLIP
 
 
 @functools.lru_cache(maxsize=1024)
@@ -378,7 +377,7 @@ def _places(shape: tuple[int, ...], plan: Plan, starts: Sequence[Any]) -> tuple[
         start = normalize(next(rest), n, plan.wrap)
         check_index(start, shape, len(places))
         clamped = lax.clamp(start.dtype.type(0), start, size_as(n - 1, start.dtype))
-        if plan.mode not in CLAMPING[1:] and not isinstance(start, (np.ndarray, np.generic)):
+        if plan.mode is not GatherScatterMode.CLIP and not isinstance(start, (np.ndarray, np.generic)):
             inside.append(lax.eq(start, clamped))
         places.append(clamped)
     return unify(places), inside

@@ -57,7 +57,7 @@ def write_window(x: Array, idx: Any, update: Callable[[Array, Any], Array], mode
     """x with its window updated, `update(window, index)`; out of bounds it stays as it is, unless it is to be moved."""
     window = window_of(x.shape, idx)
     out = lax.dynamic_update_slice(x, update(window.of(x), window.rest), window.starts, allow_negative_indices=False)
-    if mode in (GatherScatterMode.CLIP, GatherScatterMode.PROMISE_IN_BOUNDS):
+    if mode is GatherScatterMode.CLIP:
         return out
     inside = [
         lax.bitwise_and(lax.ge(start, np.int32(0)), lax.le(start, np.int32(n - size)))

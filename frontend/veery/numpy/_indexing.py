@@ -60,7 +60,9 @@ def take_index(
         idx: an index expression.
         indices_are_sorted: promise about the order of places.
         unique_indices: promise that no place occurs twice.
-        mode: out of bounds: None or "clip" read the nearest element, "fill" the fill value.
+        mode: out of bounds: None, "clip" and "promise_in_bounds" read the nearest element, "fill" the fill value. Only
+            with "clip" it has the derivative of that element; with the two others what an array of indices read out
+            of bounds has none.
         fill_value: a number; by default NaN, or the least (unsigned: the greatest) integer.
         wrap_negative_indices: whether negative integers count from the end.
     """
@@ -312,7 +314,7 @@ def gather_by_plan(x: Array, plan: Plan, arrays: Sequence[Any]) -> Array:
         sizes,
         unique_indices=plan.unique,
         indices_are_sorted=plan.sorted,
-        mode=GatherScatterMode.CLIP if plan.mode in CLAMPING else plan.mode,
+        mode=plan.mode or GatherScatterMode.PROMISE_IN_BOUNDS,
         fill_value=plan.fill_value,
     )
     kept = [s for s in plan.slices if s is not None]

@@ -229,7 +229,7 @@ def _search_halves(a: Array, v: Array, side: str, dtype: Any, unrolled: bool) ->
         low, high = bounds
         middle = lax.div(lax.add(low, high), lax.full_like(low, 2))
         # once low = high = size the element read is another one, and nothing is to change
-        elements = a.at[lax.min(middle, lax.full_like(middle, size - 1))].get(mode="promise_in_bounds")
+        elements = a.at[lax.min(middle, lax.full_like(middle, size - 1))].get(mode="clip")
         behind = lax.bitwise_and(_is_left_of(elements, v, side), lax.lt(low, high))
         return lax.select(behind, lax.add(middle, lax.full_like(low, 1)), low), lax.select(behind, high, middle)
 

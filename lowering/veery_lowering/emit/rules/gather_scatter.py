@@ -26,9 +26,18 @@ Shapes = tuple[Sequence[int], Sequence[int], Sequence[int]]  # of the operand, t
 
 
 def fills(mode: Any) -> bool:
-    """Whether a mode masks what is out of bounds (FILL_OR_DROP); CLIP and PROMISE_IN_BOUNDS are clamped both."""
-    name = getattr(mode, "name", None) or str(mode)
-    return name.lower() in ("fill_or_drop", "fill", "drop", "none")
+    """Whether reading in a mode fills what is out of bounds; CLIP and PROMISE_IN_BOUNDS read the nearest window."""
+    return _name_of(mode) == "fill_or_drop"
+
+
+def drops(mode: Any) -> bool:
+    """Whether writing in a mode drops what is out of bounds; only CLIP moves it inside."""
+    return _name_of(mode) != "clip"
+
+
+def _name_of(mode: Any) -> str:
+    """The name of a mode, which programs read from StableHLO give in its place."""
+    return str(getattr(mode, "name", mode)).lower()
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,7 @@ def _gather(
     *,
     dimension_numbers: Any,
     slice_sizes: Sequence[int],
-    mode: Any = None,
+    mode: Any,
     fill_value: Any = None,
     indices_are_sorted: bool = False,
     **_: Any,
@@ -194,12 +203,12 @@ def _register(name: str, combiner: Combiner) -> None:
         updates: Value,
         *,
         dimension_numbers: Any,
-        mode: Any = None,
+        mode: Any,
         unique_indices: bool = False,
         **_: Any,
     ) -> Value:
         shapes = ctx.avals_in[0].shape, ctx.avals_in[2].shape, ctx.avals_in[1].shape[:-1]
-        asked = fills(mode), unique_indices, ctx.target == "cpu"
+        asked = drops(mode), unique_indices, ctx.target == "cpu"
         return _scatter(operand, indices, updates, shapes, combiner, dimension_numbers, *asked)
 
 

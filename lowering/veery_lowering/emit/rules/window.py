@@ -51,6 +51,8 @@ def _register(name: str, combine: Combine, neutral: Callable[[np.dtype], Any]) -
             # ones, and dilated ones are wrong from SPIR-V. What windows of one element step over it does not compute,
             # though something else may read it.
             x = hlo.convert(x, wide) if wide != dtype else x
+            if not dynamic:
+                return hlo.convert(axis_by_axis(x, init, ctx.avals_out[0].shape, combine, *window), dtype)
             elementwise = lambda left, right: [combine(*left, *right)]
             return hlo.convert(place_by_place([x], [init], ctx.avals_out[0].shape, elementwise, *window)[0], dtype)
         slides = _slides_along_rows(ctx.avals_in[0].shape, window_dimensions, window_strides)

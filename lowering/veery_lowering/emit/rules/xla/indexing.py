@@ -10,7 +10,7 @@ import numpy as np
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import Context, Value, rule
 from veery_lowering.emit.rules.elementwise import add, maximum, minimum, multiply
-from veery_lowering.emit.rules.gather_scatter import bound, fills, window_sizes
+from veery_lowering.emit.rules.gather_scatter import bound, drops, window_sizes
 
 _COMBINERS: dict[str, Callable[[Value, Value], Value]] = {
     "scatter": lambda old, new: new,
@@ -31,7 +31,7 @@ def _register(name: str, combine: Callable[[Value, Value], Value]) -> None:
         updates: Value,
         *,
         dimension_numbers: Any,
-        mode: Any = None,
+        mode: Any,
         unique_indices: bool = False,
         indices_are_sorted: bool = False,
         **_: Any,
@@ -42,7 +42,7 @@ def _register(name: str, combine: Callable[[Value, Value], Value]) -> None:
         limits = [shape[axis] - window[axis] for axis in numbers.scatter_dims_to_operand_dims]
         if 0 in update_shape or any(n < 0 for n in limits):
             return operand
-        if not fills(mode):
+        if not drops(mode):
             indices = bound(indices, limits, mask=False).indices
         elif hlo.dtype_of(indices).itemsize < 4:  # whose sizes may not hold the operand's
             indices = hlo.convert(indices, np.int64 if hlo.dtype_of(indices).kind == "u" else np.int32)
