@@ -11,7 +11,7 @@ from support.interpreted import interpreted
 
 import veery
 import veery.numpy as jnp
-from veery import jit, lax
+from veery import grad, jit, lax, vmap
 
 Call = Callable[[Any, Any], Any]  # (module, arrays) -> arrays
 
@@ -456,3 +456,40 @@ def test_mantissas_and_exponents_of_all_numbers(dtype):
         assert found[0].dtype == kind and found[1].dtype == np.int32
         np.testing.assert_array_equal(found[0].astype(float), mantissas)
         np.testing.assert_array_equal(found[1], exponents)
+
+
+@pytest.mark.compiler
+def test_products_with_python_numbers_under_transformations():
+    x = jnp.arange(3)
+    assert jit(lambda x: jnp.dot(x, 2.5))(x).tolist() == vmap(lambda x: jnp.dot(x, 2.5))(x).tolist() == [0, 2.5, 5]
+    assert jit(lambda x: jnp.dot(x, 2.5))(x.astype("bfloat16")).dtype == jnp.bfloat16
+    for product in (jnp.dot, jnp.inner):
+        assert jit(lambda product=product: product(2, 3.0))().tolist() == 6
+        assert jit(lambda product=product: product(2, 3.0))().weak_type
+        assert grad(lambda x, product=product: product(x, 2.0))(1.0).tolist() == 2
+        assert jit(grad(lambda x, product=product: product(2.0, x)))(1.0).tolist() == 2
+    assert jit(lambda: jnp.outer(2, 3))().tolist() == [[6]]
+    assert grad(lambda x: jnp.outer(x, 3.0).sum())(2.0).tolist() == 3
+
+
+def test_masks_of_reductions_broadcast_with_the_array():
+    mask = np.array([[True, False, True], [True, True, True]])
+    assert jnp.sum(jnp.arange(3.0), where=mask).tolist() == [0, 1, 4]  # axes are those of the array
+    assert jnp.sum(jnp.ones((2, 1)), axis=1, where=mask).tolist() == [2, 3]
+    assert jnp.sum(jnp.ones((2, 1)), axis=1, where=mask, keepdims=True).tolist() == [[2], [3]]
+    assert jnp.prod(jnp.full((2, 1), 3.0), axis=1, where=mask).tolist() == [9, 27]
+    assert jnp.max(jnp.array([[4.0], [5.0]]), axis=0, where=mask, initial=-1).tolist() == [5, 5, 5]
+    assert jnp.any(jnp.zeros((2, 1)), axis=1, where=mask).tolist() == [False, False]
+    assert jnp.all(jnp.array([[0], [1]]), axis=0, where=~mask).tolist() == [True, False, True]
+    assert jnp.nansum(jnp.array([[np.nan], [2.0]]), axis=1, where=mask).tolist() == [0, 6]
+    with pytest.raises(ValueError, match="Incompatible shapes for broadcasting"):
+        jnp.sum(jnp.ones((2, 2)), where=mask)
+
+
+def test_complex_numbers_are_true_unless_both_their_parts_are_zero():
+    values = [1j, 0j, 2 + 0j]
+    for made in (jnp.array(values, bool), jnp.asarray(np.array(values), bool), jnp.array(values).astype(bool)):
+        assert made.dtype == bool and made.tolist() == [True, False, True]
+    assert jnp.bool_(1j).tolist() is True and jnp.full(2, 1j, bool).tolist() == [True, True]
+    with pytest.raises(TypeError, match="cannot be made an array of float32"):
+        jnp.array(values, "float32")

@@ -11,7 +11,7 @@ from support.interpreted import interpreted
 
 import veery
 import veery.numpy as jnp
-from veery import grad, jit, lax
+from veery import grad, jit, lax, vmap
 from veery.errors import NonConcreteBooleanIndexError
 
 
@@ -318,6 +318,11 @@ def test_errors_under_jit():
     x = jnp.arange(3.0)
     with pytest.raises(NonConcreteBooleanIndexError, match="Array boolean indices must be concrete"):
         jit(lambda x: x[x > 1])(x)
+    for of_scalar in (lambda m: x[m], lambda m: x.at[m].set(0.0)):
+        with pytest.raises(NonConcreteBooleanIndexError):
+            jit(of_scalar)(True)
+        with pytest.raises(NonConcreteBooleanIndexError):
+            vmap(of_scalar)(x > 1)
     with pytest.raises(IndexError, match="Slice entries must be static integers"):
         jit(lambda x, i: x[i:])(x, 1)
     with pytest.raises(TypeError, match=r"JAX arrays are immutable.*\.at\["):

@@ -166,3 +166,9 @@ def test_masks_are_of_bools(name: str) -> None:
     more = {"initial": 0} if name == "nanmax" else {}
     with pytest.raises(ValueError, match=r"where must be None or a boolean array; got where.dtype=dtype\('int32'\)"):
         getattr(jnp, name)(jnp.ones(4), where=jnp.ones(4, int), **more)
+
+
+@pytest.mark.parametrize("function", [jnp.std, jnp.nanstd])
+def test_standard_deviations_are_no_integers(function):
+    with pytest.raises(ValueError, match=f"dtype argument to jnp.{function.__name__} must be inexact; got int32"):
+        function(jnp.arange(3.0), dtype="int32")

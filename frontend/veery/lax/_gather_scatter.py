@@ -444,8 +444,8 @@ def _scatter_extreme_jvp(
 ) -> tuple[Any, Any]:
     """The mean of the tangents of all that is equal to the extreme: the operand and the updates that met there.
 
-    Where the extreme is NaN and updates met, it is zero. These are counted with the operand, which tells them from a NaN
-    that was there and that no update reached: it keeps its tangent.
+    Where the extreme is NaN and updates met, it is zero. These are counted with the operand, which tells them from a
+    NaN that was there and that no update reached: it keeps its tangent.
     """
     (x, indices, updates), (t_x, _, t_updates) = primals, tangents
     out = primitive.bind(x, indices, updates, **params)

@@ -157,7 +157,7 @@ def _from_scalar(value: Any, target: Any) -> Array:
 
 
 def _check_complex(kind: type, dtype: Any) -> None:
-    if kind is complex and not dtypes.issubdtype(dtype, np.complexfloating):
+    if kind is complex and dtype != np.bool_ and not dtypes.issubdtype(dtype, np.complexfloating):
         raise TypeError(f"complex numbers cannot be made an array of {dtype.name}; take their real part first")
 
 

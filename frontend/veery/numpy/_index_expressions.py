@@ -75,7 +75,7 @@ def parse(shape: tuple[int, ...], idx: Any) -> Index:
         elif _is_bool(e) and np.ndim(e) == 0:
             newaxes.append(len(result))
             full_shape.append(1)
-            result.append(np.zeros(int(bool(e)), np.int32))
+            result.append(np.zeros(int(concrete_mask(e)), np.int32))
         elif _is_bool(e):
             sizes = shape[axis : axis + np.ndim(e)]
             result += _positions(e, sizes, position)

@@ -15,6 +15,7 @@ from veery._core.config import config
 from veery._core.shapes import broadcast_shapes, canonicalize_axis
 from veery.lax._placement import lays_out
 from veery.numpy._arithmetic import multiply
+from veery.numpy._creation import asarray
 from veery.numpy._elementwise import run
 from veery.numpy._matrices import diagonal
 from veery.numpy._promotion import (
@@ -40,7 +41,8 @@ def _operands(name: str, *xs: ArrayLike, preferred: Preferred) -> tuple[list[Any
     xs = ensure_arraylikes(name, *xs)
     if preferred is not None:
         preferred = dtypes.check_and_canonicalize_user_dtype(preferred, name)
-    return promote_dtypes(*(unwrap(x) for x in xs)), preferred
+    operands = promote_dtypes(*(unwrap(x) for x in xs))
+    return [asarray(x) if isinstance(x, (int, float, complex)) else x for x in operands], preferred
 
 
 def _contract(a: Any, b: Any, dims: Any, precision: Any, preferred: Preferred) -> Array:

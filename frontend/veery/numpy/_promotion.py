@@ -143,7 +143,7 @@ def constant(x: Any, dtype: Any) -> Any:
     value = np.asarray(x)
     if value.dtype != dtype:
         with np.errstate(all="ignore"):
-            if np.iscomplexobj(value) and not dtypes.issubdtype(dtype, np.complexfloating):
+            if np.iscomplexobj(value) and dtype != np.bool_ and not dtypes.issubdtype(dtype, np.complexfloating):
                 value = value.real
             value = value.astype(dtype)
     return value[()] if value.ndim == 0 else value

@@ -172,7 +172,7 @@ def _reduce(
     computed = np.dtype(np.float32) if half else dtype
     x = to_dtype(a, computed)
     if has[1]:
-        x = choose(broadcast_to(extras[-1], np.shape(x)), x, constant(monoid.identity(computed), computed))
+        x = choose(extras[-1], x, constant(monoid.identity(computed), computed))
     reducer = monoid.reduce_bools if computed == np.bool_ else monoid.reduce
     out = reducer(x, axes) if axes else lax._convert.convert(x)
     if has[0]:
@@ -327,8 +327,7 @@ def _logical(name: str, a: ArrayLike, axis: Axis, out: None, keepdims: bool, whe
 def _reduce_bools(a: Array, *mask: Array, is_all: bool, axes: tuple[int, ...], keepdims: bool) -> Array:
     x = to_bool(a)
     if mask:
-        where = broadcast_to(mask[0], np.shape(x))
-        x = lax.bitwise_or(x, lax.bitwise_not(where)) if is_all else lax.bitwise_and(x, where)
+        x = choose(mask[0], x, np.bool_(is_all))
     out = (lax.reduce_and if is_all else lax.reduce_or)(x, axes)
     return expand(out, axes if keepdims else (), np.ndim(x))
 

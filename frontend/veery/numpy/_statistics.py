@@ -149,6 +149,8 @@ def _spread(
                 f"jax.numpy.{name} does not yet support real dtype parameters when computing the variance of an array "
                 "of complex values."
             )
+        if name.endswith("std") and not dtypes.issubdtype(dtype, np.inexact):
+            raise ValueError(f"dtype argument to jnp.{name} must be inexact; got {dtype.name}")
     work = _computation_dtype(dtypes.to_inexact_dtype(given if dtype is None else dtype))
     result = dtypes.to_floating_dtype(given) if dtype is None else dtype
     axes = canonical_axes(axis, np.ndim(a))
