@@ -19,7 +19,6 @@ from veery.numpy._logic import to_bool
 from veery.numpy._promotion import (
     Array,
     ArrayLike,
-    broadcast_to,
     check_no_out,
     constant,
     ensure_arraylike,
