@@ -428,3 +428,14 @@ def test_dots_between_arrays_part_them(count):
         np.add.at(written, index, values)
         np.testing.assert_array_equal(jnp.zeros(x.shape).at[index].add(values), written, err_msg=str(index))
     assert tried > 10
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("mode", ["clip", "drop", "promise_in_bounds"])
+def test_nothing_is_written_where_there_is_no_place(mode):
+    x, i = jnp.zeros((0, 3)), jnp.array([9, 0])
+    write = lambda x, i: x.at[i].add(1.0, mode=mode)
+    assert write(x, i).shape == jit(write)(x, i).shape == (0, 3)
+    numbers = lax.ScatterDimensionNumbers((1,), (0,), (0,))
+    scatter = lambda x: lax.scatter_add(x, i[:, None], jnp.ones((2, 3)), numbers, mode=mode)
+    assert scatter(x).shape == jit(scatter)(x).shape == (0, 3)

@@ -103,6 +103,8 @@ def _scatter(combine: np.ufunc | None, eqn: JaxprEqn) -> Callable[..., np.ndarra
     batch_shape = indices_shape[:-1]
     order = np.argsort(_order(len(updates_shape), len(batch_shape), numbers.update_window_dims))
     drops = mode is not GatherScatterMode.CLIP
+    if any(size > n for size, n in zip(sizes, shape)):
+        return lambda x, indices, updates: np.array(x)  # no window fits
 
     def scattered(x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
         starts, inside = _starts(indices, shape, sizes, numbers.scatter_dims_to_operand_dims, batching, drops)
