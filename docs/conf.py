@@ -45,7 +45,7 @@ MODULES = (
     "veery veery.numpy veery.numpy.linalg veery.numpy.fft veery.lax veery.lax.linalg veery.nn veery.nn.initializers"
     " veery.random veery.tree veery.tree_util veery.flatten_util veery.debug veery.experimental.checkify veery.aot"
     " veery.export veery.stablehlo veery.stages veery.ad_checkpoint veery.custom_derivatives veery.custom_batching"
-    " veery.scipy.special veery.scipy.stats"
+    " veery.ad veery.memory veery.scipy.special veery.scipy.stats"
     " veery.scipy.linalg veery.scipy.signal veery.scipy.fft veery.scipy.ndimage veery.scipy.optimize"
     " veery.scipy.integrate veery.scipy.interpolate veery.scipy.cluster.vq veery.scipy.sparse.linalg"
     " veery.scipy.spatial.transform veery.image"

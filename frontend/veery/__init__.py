@@ -103,6 +103,7 @@ from veery.version import __version__ as __version__, __version_info__ as __vers
 
 # isort: split
 from veery import (
+    ad as ad,
     ad_checkpoint as ad_checkpoint,
     aot as aot,
     core as core,

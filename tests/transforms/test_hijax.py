@@ -322,10 +322,8 @@ class Product(hijax.VJPHiPrimitive):
         return self(both), both
 
     def vjp_bwd(self, both, ct, accums):
-        if accums["a"] is not None:
-            accums["a"].accum(ct * both["b"])
-        if accums["b"] is not None:
-            accums["b"].accum(ct * both["a"])
+        accums["a"].accum(ct * both["b"])
+        accums["b"].accum(ct * both["a"])
 
     def batch_dim_rule(self, axis_data, dims):
         return 0 if None in dims[0].values() else dims[0]["a"]
@@ -361,6 +359,143 @@ def test_operations_with_rules_of_their_own():
     assert Scaled(veery.typeof(1.0), 2.0) == Scaled(veery.typeof(1.0), 2.0) != Scaled(veery.typeof(1.0), 3.0)
 
 
+class Scale(hijax.VJPHiPrimitive):
+    """a * b * n, of a dictionary with a and b and an integer n, each in a list."""
+
+    def __init__(self, arrays, count):
+        self.in_avals, self.out_aval, self.params = (arrays, count), arrays["a"][0], {}
+        super().__init__()
+
+    def expand(self, arrays, count):
+        return arrays["a"][0] * arrays["b"][0] * count
+
+    def vjp_fwd(self, nzs_in, arrays, count):
+        return self(arrays, count), (arrays, count)
+
+    def vjp_bwd_retval(self, residuals, ct):
+        arrays, count = residuals
+        return {"a": [ct * arrays["b"][0] * count], "b": [ct * arrays["a"][0] * count]}, None
+
+    def batch_dim_rule(self, axis_data, dims):
+        return 0
+
+
+def scale(a, b, n=3):
+    arrays = {"a": [a], "b": [b]}
+    return Scale(veery.tree.map(veery.typeof, arrays), veery.typeof(n))(arrays, n)
+
+
+@pytest.mark.compiler
+def test_gradients_in_some_arguments_of_those_that_a_rule_returns():
+    close(veery.grad(scale)(2.0, 3.0), 9)
+    close(veery.grad(scale, 1)(2.0, 3.0), 6)
+    close(veery.jit(veery.grad(scale))(2.0, 3.0), 9)
+    close(veery.grad(veery.grad(scale), 1)(2.0, 3.0), 3)
+    close(veery.vmap(veery.grad(scale), (0, None))(X, 3.0), [9, 9, 9])
+    a, b, counts = jnp.asarray(X), jnp.asarray(2 * X), jnp.array([1, 2, 3])
+    for f in (veery.grad, lambda f, i: veery.jit(veery.grad(f, i))):
+        total = lambda a, b, n: jnp.sum(veery.vmap(scale)(a, b, n))
+        close(f(total, 0)(a, b, counts), 2 * X * [1, 2, 3])
+        shared = lambda a, b: jnp.sum(veery.vmap(scale, (0, None))(a, b))
+        close(f(shared, 1)(a, 5.0), 3 * X.sum())
+
+
+class Linearized(hijax.VJPHiPrimitive):
+    """a * sin(b), with the rules of `linearize`."""
+
+    def __init__(self, a, b):
+        self.in_avals, self.out_aval, self.params = (a, b), a, {}
+        super().__init__()
+
+    def expand(self, a, b):
+        return a * jnp.sin(b)
+
+    def lin(self, nzs_in, a, b):
+        calls.append(nzs_in)
+        return self(a, b), {"sin": jnp.sin(b), "slope": a * jnp.cos(b)}
+
+    def linearized(self, residuals, a_dot, b_dot):
+        calls.append((type(a_dot) is hijax.Zero, type(b_dot) is hijax.Zero))
+        a_dot, b_dot = map(hijax.instantiate_zeros, (a_dot, b_dot))
+        return residuals["sin"] * a_dot + residuals["slope"] * b_dot
+
+
+class Reversed(Linearized):
+    """The same with a rule for reverse mode beside it, which says ten times as much."""
+
+    def vjp_fwd(self, nzs_in, a, b):
+        return self(a, b), (jnp.sin(b), a * jnp.cos(b))
+
+    def vjp_bwd_retval(self, residuals, ct):
+        return tuple(10 * ct * x for x in residuals)
+
+    def batch_dim_rule(self, axis_data, dims):
+        return 0
+
+
+calls: list[tuple[bool, bool]] = []
+A, B = np.float32(2.0), np.float32(0.5)
+SINE, SLOPE = np.sin(0.5), 2 * np.cos(0.5)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("kind", [Linearized, Reversed])
+@pytest.mark.parametrize("wrap", [lambda f: f, veery.jit])
+def test_rules_of_linearize(kind, wrap):
+    f = wrap(lambda a, b: kind(veery.typeof(a), veery.typeof(b))(a, b))
+    out, linear = veery.linearize(f, A, B)
+    close(out, 2 * SINE)
+    for apply in (linear, veery.jit(linear)):
+        close(apply(1.0, 10.0), SINE + 10 * SLOPE)
+    close(veery.jit(lambda a, b: veery.linearize(f, a, b)[1](1.0, 10.0))(A, B), SINE + 10 * SLOPE)
+    close(veery.vmap(linear, (0, None))(X.astype(np.float32), 1.0), X * SINE + SLOPE)
+    calls.clear()
+    close(veery.linearize(lambda b: f(A, b), B)[1](2.0), 2 * SLOPE)
+    assert set(calls) == {(False, True), (True, False)}  # what is differentiated, and which tangents are zero
+    twice = lambda b: veery.linearize(f, A, b)[1](3.0, 0.0)
+    close(veery.linearize(twice, B)[1](1.0), 3 * np.cos(0.5))
+    close(veery.jacrev(twice)(B), 3 * np.cos(0.5))
+
+
+@pytest.mark.compiler
+def test_reverse_mode_beside_rules_of_linearize():
+    f, g = (lambda a, b, k=k: k(veery.typeof(a), veery.typeof(b))(a, b) for k in (Linearized, Reversed))
+    calls.clear()
+    for wrap in (lambda f: f, veery.jit):
+        for found, expected in zip(wrap(veery.grad(g, (0, 1)))(A, B), (10 * SINE, 10 * SLOPE), strict=True):
+            close(found, expected)
+    assert not calls
+    for wrap in (lambda f: f, veery.jit):
+        close(wrap(veery.grad(f, 1))(A, B), SLOPE)  # by the transpose of `linearized`
+    close(veery.linearize(veery.grad(g), A, B)[1](0.0, 1.0), 10 * np.cos(0.5))
+    close(veery.vmap(veery.grad(g, 1), (0, None))(jnp.array([A, 2 * A]), B), [10 * SLOPE, 20 * SLOPE])
+
+
+class Signed(hijax.VJPHiPrimitive):
+    """sin(x), and the sign of x, which has no tangent."""
+
+    def __init__(self, aval):
+        self.in_avals, self.out_aval, self.params = (aval,), (aval, {"sign": aval}), {}
+        super().__init__()
+
+    def expand(self, x):
+        return jnp.sin(x), {"sign": jnp.sign(x)}
+
+    def lin(self, nzs_in, x):
+        return self(x), jnp.cos(x), (True, {"sign": False})
+
+    def linearized(self, cosine, x_dot):
+        return cosine * x_dot, {"sign": hijax.Zero(veery.typeof(x_dot))}
+
+
+def test_results_without_tangent():
+    out, linear = veery.linearize(lambda x: Signed(veery.typeof(x))(x), B)
+    close(out[1]["sign"], 1)
+    tangent, signs = linear(2.0)
+    close(tangent, 2 * np.cos(0.5))
+    close(signs["sign"], 0)
+
+
 class NoRules(hijax.VJPHiPrimitive):
     def __init__(self, aval):
         self.in_avals, self.out_aval, self.params = (aval,), aval, {}
@@ -372,6 +507,9 @@ class NoRules(hijax.VJPHiPrimitive):
     [
         (lambda op: op(1.0), "must implement `expand`"),
         (lambda op: veery.grad(op)(1.0), "must implement `vjp_fwd`"),
+        (lambda op: veery.linearize(op, 1.0), "for linearize support `lin` and `linearized`"),
+        (lambda op: op.lin((True,), 1.0), "must implement `lin`"),
+        (lambda op: op.linearized(None, 1.0), "must implement `linearized`"),
         (lambda op: veery.jvp(op, (1.0,), (1.0,)), "must implement `jvp`"),
         (lambda op: veery.vmap(op)(np.ones(2, np.float32)), "must implement `batch` or `batch_dim_rule`"),
     ],

@@ -7,7 +7,8 @@ import pytest
 
 import veery
 from veery import numpy as jnp
-from veery._api.pullback import DontWant, GradValue, NotNeeded
+from veery._api.pullback import NotNeeded
+from veery.ad import DidntWant, DontWant, GradRef, GradValue
 
 X, Y = np.array([0.3, -0.7, 1.1]), np.array([2.0, 3.0, -1.0])
 
@@ -39,6 +40,7 @@ def test_cotangents_are_added_to_references(in_numpy):
     into, other = veery.new_ref(np.ones(3)), veery.new_ref(np.zeros(3))
     results = pullback.with_refs(into, {"a": other})(np.full(3, 2.0))
     assert repr(results) == "(GradRef(), {'a': GradRef()})" and not veery.tree.leaves(results)
+    assert results == (GradRef(), {"a": GradRef()})
     close(into[...], 1 + 2 * np.cos(X) * Y)
     close(other[...], 2 * np.sin(X))
     kept, given = pullback.with_refs(DontWant(), {"a": GradValue()})(np.ones(3))
@@ -52,6 +54,31 @@ def test_cotangents_are_added_to_references(in_numpy):
     unused = veery.vjp(lambda x, y: x, 1.0, 2.0)[1].with_refs(GradValue(), count)(1.0)
     assert float(unused[0]) == 1
     close(count[...], 6.0)
+
+
+def test_without_references_all_cotangents_are_returned(in_numpy):
+    _, pullback = veery.vjp(product, X, {"a": Y})
+    dx, dy = pullback.with_refs()(np.ones(3))
+    close(dx, np.cos(X) * Y)
+    close(dy["a"], np.sin(X))
+
+
+def test_what_only_unwanted_cotangents_need_is_not_computed(in_numpy):
+    _, pullback = veery.vjp(lambda w, x: jnp.sin(w @ x), np.eye(3), X)
+    count = lambda *wanted: str(veery.make_jaxpr(pullback.with_refs(*wanted))(np.ones(3))).count("dot_general")
+    one, none = GradValue(), DontWant()
+    assert [count(), count(one, none), count(none, one), count(none, none)] == [2, 1, 1, 0]
+    dw, dx = pullback.with_refs(one, none)(np.ones(3))
+    close(dw, np.outer(np.cos(X), X))
+    assert dx == DidntWant()
+    close(pullback.with_refs(none, one)(np.ones(3))[1], np.cos(X))
+    called = []
+    f = veery.custom_vjp(lambda x: x)
+    f.defvjp(lambda x: (x, None), lambda _, ct: (called.append(1), (ct,))[1])
+    for times, g in enumerate((f, veery.jit(f)), 1):
+        dx, dy = veery.vjp(lambda x, y, g=g: g(x) * y, X, Y)[1].with_refs(none, one)(np.ones(3))
+        assert called == [1] * times  # rules may have effects
+        close(dy, X)
 
 
 REFUSED = [

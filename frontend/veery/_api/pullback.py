@@ -12,9 +12,10 @@ from veery import _dispatch
 from veery._core import dtypes, tree, tree_registry
 from veery._core.ad import UndefinedPrimal, Zero, instantiate_zeros
 from veery._core.avals import aval_of
-from veery._core.jaxpr import ClosedJaxpr, Jaxpr
+from veery._core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, subjaxprs
 from veery._core.refs import AbstractRef, is_ref
 from veery._core.trace import current_trace, eval_trace
+from veery._transforms.dce import side_effects
 from veery._transforms.transpose import backward_pass
 from veery.lax import _refs
 
@@ -174,11 +175,12 @@ class VJP:
 
         Args:
             *maybe_ct_refs: for each argument of the function, in its structure: a reference, to which the cotangent is
-                added; `GradValue()` to have it returned; `DontWant()` if nobody wants it.
+                added; `veery.ad.GradValue()` to have it returned; `veery.ad.DontWant()` if nobody wants it, which
+                leaves out the operations that only it needs. Without any, all are returned.
 
         Returns:
-            A function of the output's cotangent. Its result has `GradRef()` or `DidntWant()` in the place of a
-            cotangent that is not returned.
+            A function of the output's cotangent. Its result has `veery.ad.GradRef()` or `veery.ad.DidntWant()` in the
+            place of a cotangent that is not returned.
 
         Raises:
             ValueError: the arguments have another structure than those of the function.
@@ -191,6 +193,8 @@ class VJP:
         >>> gradient
         Ref([2., 4.], dtype=float32)
         """
+        if not maybe_ct_refs:
+            return tree_registry.Partial(self)
         wanted, given = tree.tree_flatten(maybe_ct_refs)
         if given != self.in_tree:
             raise ValueError(
@@ -204,8 +208,9 @@ class VJP:
         cts = _flat_cotangents(linear, self.fun.name, out_ct)
         args = tree.tree_leaves(self.args_res, is_leaf=lambda x: isinstance(x, NotNeeded))
         residuals = [args[s.index] if s.argument else self.opaque_residuals[s.index] for s in self.fun.sources]
-        undefined = [UndefinedPrimal(v.aval) for v in linear.jaxpr.invars]
-        found = iter(backward_pass(linear.jaxpr, residuals, undefined, cts))
+        skipped = [isinstance(w, DontWant) for w, nz in zip(wanted, linear.nonzeros_in) if nz]
+        jaxpr = _without(linear.jaxpr, skipped) if any(skipped) else linear.jaxpr
+        found = iter(backward_pass(jaxpr, residuals, [UndefinedPrimal(v.aval) for v in jaxpr.invars], cts))
         results = [
             next(found) if nz else Zero(a.to_tangent_aval()) for a, nz in zip(linear.in_avals, linear.nonzeros_in)
         ]
@@ -241,6 +246,33 @@ def pullback(linear: LinearMap, name: str, leaves: Sequence[Any], residuals: Seq
     kept = iter([x if i in used else NotNeeded() for i, x in enumerate(leaves)])
     args_res = [_in_tuples(child, kept) for child in linear.in_tree.children()]
     return VJP(_Pullback(linear, name, tuple(sources)), linear.in_tree, linear.out_tree, args_res, opaque)
+
+
+def _without(jaxpr: Jaxpr, skipped: Sequence[bool]) -> Jaxpr:
+    """A linear jaxpr without equations that only inputs need whose cotangents are skipped.
+
+    The results of these equations are inputs instead, behind the others. Equations whose rules have effects stay.
+    """
+    linear = set(jaxpr.invars)
+    wanted = {v for v, skip in zip(jaxpr.invars, skipped, strict=True) if not skip}
+    eqns, results = [], []
+    for eqn in jaxpr.eqns:
+        operands = {a for a in eqn.invars if isinstance(a, Var)}
+        if operands & linear:
+            linear.update(eqn.outvars)
+            if not operands & wanted and not _has_effects(eqn):
+                results += eqn.outvars
+                continue
+            wanted.update(eqn.outvars)
+        eqns.append(eqn)
+    return jaxpr.replace(invars=[*jaxpr.invars, *results], eqns=eqns)
+
+
+def _has_effects(eqn: JaxprEqn) -> bool:
+    """Whether the transpose of an equation may do more than to give cotangents, as rules of the user's may."""
+    if eqn.primitive.transposes_zeros or side_effects(eqn.effects):
+        return True
+    return any(_has_effects(inner) for jaxpr in subjaxprs(eqn.params) for inner in jaxpr.eqns)
 
 
 def _in_tuples(treedef: Any, leaves: Iterator[Any]) -> Any:

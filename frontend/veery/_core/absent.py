@@ -40,7 +40,6 @@ NAMES: dict[str, dict[str, str]] = {
             allow_f16_reductions array_garbage_collection_guard jax2tf_associative_scan_reductions
         """,
         "Deprecated in JAX, for process_count, process_index and process_indices.": "host_count host_id host_ids",
-        _PRIVATE: "ad",
         _TYPED_SHARDINGS: "auto_pcast remove_size_one_mesh_axis_from_type",
         _VALUES: "make_user_context",
     },
