@@ -26,6 +26,7 @@ NOT_EVALUATED = {
     **dict.fromkeys(("new_ref", "get", "swap", "addupdate", "freeze"),
                     "programs that run have values in the place of references"),
     "call_hi_primitive": "programs that run have the operations that it stands for",
+    "call_hi_primitive_linearized": "as call_hi_primitive",
     **dict.fromkeys(("psum", "pmax", "pmin", "all_gather", "reduce_scatter", "all_to_all", "ppermute", "axis_index"),
                     "vmap and pmap resolve it"),
     "call_module": "a compiled module has no jaxpr: it is run by itself",
