@@ -30,7 +30,7 @@ from veery.numpy._elementwise import jitted
 from veery.numpy._index_expressions import Index, Slice, concrete_mask, parse
 from veery.numpy._promotion import Array, size_as, to_dtype
 
-CLAMPING = (None, GatherScatterMode.CLIP, GatherScatterMode.PROMISE_IN_BOUNDS)
+_CLAMPING = (None, GatherScatterMode.CLIP, GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
 def mode_of(mode: Any) -> GatherScatterMode | None:
@@ -75,7 +75,7 @@ def take_index(
     if _is_host_mask(x, idx):
         return from_host_of(np.array(x.to_numpy()[concrete_mask(idx)]), x, weak_type=x.weak_type)
     index = parse(x.shape, idx)
-    if index.is_basic and wrap_negative_indices and mode in CLAMPING:
+    if index.is_basic and wrap_negative_indices and mode in _CLAMPING:
         if index.is_static and is_eager(x):
             return _eager_basic(x, index)
         return _basic(x, index)

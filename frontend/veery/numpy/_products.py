@@ -42,7 +42,7 @@ def _operands(name: str, *xs: ArrayLike, preferred: Preferred) -> tuple[list[Any
     if preferred is not None:
         preferred = dtypes.check_and_canonicalize_user_dtype(preferred, name)
     operands = promote_dtypes(*(unwrap(x) for x in xs))
-    return [asarray(x) if isinstance(x, (int, float, complex)) else x for x in operands], preferred
+    return [asarray(x) if dtypes.is_python_scalar(x) else x for x in operands], preferred
 
 
 def _contract(a: Any, b: Any, dims: Any, precision: Any, preferred: Preferred) -> Array:

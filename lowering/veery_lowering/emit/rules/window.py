@@ -44,26 +44,22 @@ def _register(name: str, combine: Combine, neutral: Callable[[np.dtype], Any]) -
         if 0 in ctx.avals_in[0].shape:
             return hlo.convert(hlo.full(neutral(wide), ctx.avals_out[0].shape, wide), dtype)
         dynamic = not all(map(is_static, ctx.avals_in[0].shape))
-        single = math.prod(window_dimensions) == 1
         window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
-        if dtype.kind in "uc" or dynamic or single or ctx.target == "vulkan":
-            # IREE has no windows of unsigned integers, and of dynamic shapes few, its compiler dies of some complex
-            # ones, and dilated ones are wrong from SPIR-V. What windows of one element step over it does not compute,
-            # though something else may read it.
-            x = hlo.convert(x, wide) if wide != dtype else x
-            if not dynamic:
-                return hlo.convert(axis_by_axis(x, init, ctx.avals_out[0].shape, combine, *window), dtype)
+        x = hlo.convert(x, wide) if wide != dtype else x
+        if dynamic:  # of which IREE has few windows
             elementwise = lambda left, right: [combine(*left, *right)]
             return hlo.convert(place_by_place([x], [init], ctx.avals_out[0].shape, elementwise, *window)[0], dtype)
+        # IREE has no windows of unsigned integers, its compiler dies of some complex ones, and dilated ones are wrong
+        # from SPIR-V. What windows of one element step over it does not compute, though something else may read it.
+        unfit = dtype.kind in "uc" or math.prod(window_dimensions) == 1 or ctx.target == "vulkan"
         slides = _slides_along_rows(ctx.avals_in[0].shape, window_dimensions, window_strides)
-        if slides and ctx.target == "cpu" and not ctx.emitter.in_loop():
-            x = hlo.convert(x, wide) if wide != dtype else x
+        if unfit or (slides and ctx.target == "cpu" and not ctx.emitter.in_loop()):
             return hlo.convert(axis_by_axis(x, init, ctx.avals_out[0].shape, combine, *window), dtype)
         size = len(window_dimensions)
         dilations = zip(base_dilation or [1] * size, window_dilation or [1] * size)
         sizes = zip(ctx.avals_in[0].shape, window_dimensions, ctx.avals_out[0].shape)
         (result,) = hlo.reduce_window(
-            [hlo.convert(x, wide) if wide != dtype else x],
+            [x],
             [init],
             window_dimensions,
             combine,
