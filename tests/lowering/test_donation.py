@@ -82,7 +82,7 @@ PROGRAMS: dict[str, tuple[Program, bool]] = {
     "several_uses": (_several_uses, True),
     "momentum": (_momentum, True),
     "product": (_product, False),
-    "product_and_difference": (_product_and_difference, False),
+    "product_and_difference": (_product_and_difference, True),
     "transposed": (_transposed, False),
     "sum_beside": (_sum_beside, True),
     "product_beside": (_product_beside, True),

@@ -33,7 +33,7 @@ RACE = "IREE has made a shader that reads memory which another invocation writes
 T = TypeVar("T")
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "102"
+_KEY_FORMAT = "103"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -137,7 +137,7 @@ class Prepared(NamedTuple):
 def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collection[int] | None = None) -> Prepared:
     """The module for a target, in which results overwrite donated arguments unless `kept` is None."""
     steps.begin("passes")
-    situation = Situation(target.backend, emission.donated, fusion=fusion, kept=kept)
+    situation = Situation(target.backend, emission.donated, fusion=fusion, kept=kept, register=target.register)
     found: dict[str, Any] = {}
     branches = False
 
@@ -150,7 +150,7 @@ def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collecti
     return Prepared(
         code,
         found.get("reuse_donated", []),
-        sum(found.get(name, 0) for name in ("fuse_loops", "fuse_pieces", "fuse_moves")) > 0,
+        sum(found.get(name, 0) for name in ("fuse_loops", "fuse_pieces", "fuse_products", "fuse_moves")) > 0,
         branches,
     )
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from veery_lowering.kernels._arithmetic import Unfit
@@ -32,10 +32,11 @@ from veery_lowering.kernels._invocations import InvocationKernel, ShaderKernel, 
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, TooLittle, is_crossed, is_halved, roots_of
 from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwritten
 from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS, keep_bytes as keep_bytes
+from veery_lowering.kernels._products import ProductKernel, convert_operands
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
 from veery_lowering.kernels._scatters import ScatterKernel
 from veery_lowering.kernels._transforms import mark_transform as mark_transform
-from veery_lowering.mlir import base_name
+from veery_lowering.mlir import base_name, ir
 
 _logger = logging.getLogger(__name__)
 
@@ -134,6 +135,39 @@ def _fuse_moves(block: Any, module: Any, known: dict[str, str]) -> int:
         decided(Decision(kind, made, name, kernel.form, kernel.executable.workgroups))
         rest = [x for x in rest if x not in kernel.inside]
         refused.clear()
+        count += 1
+    return count
+
+
+def fuse_products(module: Any, register: int = 32, donated: Sequence[bool] = ()) -> int:
+    """Make kernels of products of matrices with what follows, in place; returns how many.
+
+    Args:
+        module: a module operation.
+        register: bytes of a vector register of the processor.
+        donated: for each argument of `main`, whether a result may take its place, for which IREE writes it.
+    """
+    functions = {ir.StringAttr(f.attributes["sym_name"]).value: f for f in module.regions[0].blocks[0]}
+    arguments = functions["main"].regions[0].blocks[0].arguments if any(donated) else []
+    given = {x for x, may_be_overwritten in zip(arguments, donated) if may_be_overwritten}
+    make = functools.partial(ProductKernel, register=register, given=given)
+    known: dict[str, str] = {}
+    return sum(_fuse_products(block, module, known, make) for block in _blocks(module))
+
+
+def _fuse_products(block: Any, module: Any, known: dict[str, str], make: Callable[..., ProductKernel]) -> int:
+    count = sum(_fuse_products(inner, module, known, make) for op in block.operations for inner in _blocks(op))
+    for op in [op.operation for op in block.operations if op.name == "stablehlo.dot_general"]:
+        convert_operands(op)
+        try:
+            kernel = make(op)
+        except Unfit as unfit:
+            decided(Decision("product", [op.location], reasons=[str(unfit)]))
+            continue
+        name = known.setdefault(kernel.executable.text("kernel"), _unused(module, "veery_product"))
+        made = locations(value.owner for value in kernel.inside)
+        kernel.replace(module, name)
+        decided(Decision("product", made, name, kernel.form, kernel.executable.workgroups))
         count += 1
     return count
 

@@ -115,15 +115,19 @@ class Body:
     def temporary(self, shape: Sequence[int], dtype: np.dtype) -> View:
         """New memory."""
         buffer = Buffer(self.out.new(), dtype, math.prod(shape))
-        size = buffer.size * dtype.itemsize
-        if self._stack + size <= self.nests.machine.stack:
-            self._stack += size
-            self.out.head.append(f"{buffer.name} = memref.alloca() : {buffer.type}")
+        if self.is_on_stack(shape, dtype):
+            self._stack += buffer.size * dtype.itemsize
+            given = "<{alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>}>"
+            self.out.head.append(f'{buffer.name} = "memref.alloca"() {given} : () -> {buffer.type}')
         else:
             self.scratch.append(buffer)
             if sum(b.size * b.dtype.itemsize for b in self.scratch) > _MOST_SCRATCH:
                 raise Unfit("too much memory")
         return whole(buffer, shape)
+
+    def is_on_stack(self, shape: Sequence[int], dtype: np.dtype) -> bool:
+        """Whether new memory is on the stack, so that each workgroup has its own."""
+        return self._stack + math.prod(shape) * dtype.itemsize <= self.nests.machine.stack
 
     def kept(self, form: Form, shape: Sequence[int]) -> View | Uniform:
         """A value that is computed now: in memory unless it is one number."""

@@ -372,6 +372,21 @@ class Nests:
         self.over(outer, row, shared)
         self.forget()
 
+    def fill_rows(self, targets: Sequence[View], forms: Sequence[Form]) -> None:
+        """Write values of rows and columns to memory, all of them row by row: what they share is computed once."""
+        views = [*targets, *{id(view): view for form in forms for view in leaves(form)}.values()]
+        rows, lane = (Axis(n, tuple(view.strides[i] for view in views)) for i, n in enumerate(targets[0].shape))
+
+        def row(i: Affine) -> None:
+            for width, starts in self.chunks(lane.size, targets[0].dtype, False):
+                for start in starts:
+                    point = Point(self, views, width, lane).moved([(rows, i), (lane, Affine(start))])
+                    for form, target in zip(forms, targets):
+                        point.store(point.vector(form), target)
+
+        self.each(range(rows.size), row, 1)
+        self.forget()
+
     def interleave(self, targets: Sequence[View], forms: Sequence[Form]) -> None:
         """Write values to places that alternate: each target begins an element behind the one before it."""
         first, count = targets[0], len(targets)
@@ -539,20 +554,26 @@ class Nests:
             return [step(total, point) for point, total in zip(points, starts)]
         first, *rest = axes
         inside = lambda i, totals: self._sums([p.moved([(first, i)]) for p in points], rest, totals, dtype, step)
-        return self._carried(range(first.size), starts, spelled(dtype, points[0].shape), inside)
+        return self.carried(range(first.size), starts, spelled(dtype, points[0].shape), inside)
 
-    def _carried(
-        self, numbers: range, starts: Sequence[str], type_: str, body: Callable[[Affine, Sequence[str]], list[str]]
+    def carried(
+        self,
+        numbers: range,
+        starts: Sequence[str],
+        type_: str,
+        body: Callable[[Affine, Sequence[str]], list[str]],
+        begin: Affine = Affine(),  # noqa: B008  (it cannot change)
     ) -> list[str]:
-        """A loop that carries values of one type."""
+        """A loop that carries values of one type, if wanted from a later number on; written out if they are few."""
         totals = list(starts)
-        if len(numbers) <= 2 * _UNROLLED:
+        if len(numbers) * len(starts) <= 2 * _UNROLLED * _ROWS and begin == Affine():
             for i in numbers:
                 totals = body(Affine(i), totals)
             return totals
         out, index, result = self.out, self.out.new(), self.out.new()
         inside = [out.new() for _ in totals]
-        first, last, step = map(out.index, (numbers.start, numbers.stop, numbers.step))
+        first = self.position(begin + numbers.start)
+        last, step = map(out.index, (numbers.stop, numbers.step))
         carried = ", ".join(f"{a} = {b}" for a, b in zip(inside, totals))
         types = ", ".join([type_] * len(totals))
         bounds = f"{index} = {first} to {last} step {step}"

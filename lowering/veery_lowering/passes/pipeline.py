@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from veery_lowering.kernels import fuse_loops, fuse_moves, fuse_pieces, keep_bytes
+from veery_lowering.kernels import fuse_loops, fuse_moves, fuse_pieces, fuse_products, keep_bytes
 from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS
 from veery_lowering.mlir import base_name, operations
 from veery_lowering.passes.changes import Change
@@ -110,6 +110,7 @@ class Situation:
         kept: donated arguments that are left alone; None if all are.
         large: whether calls may run on worker threads.
         branches: whether the module has blocks that are passed values.
+        register: bytes of a vector register of the processor.
     """
 
     backend: str
@@ -119,6 +120,7 @@ class Situation:
     kept: Collection[int] | None = None
     large: bool = False
     branches: bool = False
+    register: int = 32
 
     @property
     def most_bindings(self) -> int:
@@ -240,6 +242,11 @@ PASSES = (
     Pass(
         Stage.SIMPLIFIED, fuse_pieces, "each reduction, product and join is a dispatch, however small",
         lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL,
+    ),
+    Pass(
+        Stage.SIMPLIFIED, fuse_products, "copies of operands are dispatches, and what follows is written out often",
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, lambda s: (s.register, s.donated),
+        about="dot_general",
     ),
     # What loops are left is seen now.
     Pass(

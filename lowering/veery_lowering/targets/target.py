@@ -53,10 +53,17 @@ class Target:
     hardware: str = ""
     keeps_nan: tuple[int, ...] = ()
 
+    @property
+    def register(self) -> int:
+        """Bytes of a vector register of the machine, as far as one knows it."""
+        return next((size for feature, size in _REGISTERS.items() if feature in self.machine.split()), 16)
+
     def __post_init__(self) -> None:
         if not self.hardware:
             object.__setattr__(self, "hardware", self.backend)
 
+
+_REGISTERS = {"avx512f": 64, "avx2": 32}  # by feature, the widest first
 
 COMMON_FLAGS: Flags = (
     "--iree-input-type=stablehlo",
