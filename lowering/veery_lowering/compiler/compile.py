@@ -150,7 +150,7 @@ def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collecti
     return Prepared(
         code,
         found.get("reuse_donated", []),
-        sum(found.get(name, 0) for name in ("fuse_loops", "fuse_pieces", "fuse_products", "fuse_moves")) > 0,
+        any(found.get(name) for name in found if name.startswith("fuse_")),
         branches,
     )
 

@@ -34,9 +34,10 @@ from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwri
 from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS, keep_bytes as keep_bytes
 from veery_lowering.kernels._products import ProductKernel, convert_operands
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
+from veery_lowering.kernels._rows import RowKernel
 from veery_lowering.kernels._scatters import ScatterKernel
 from veery_lowering.kernels._transforms import mark_transform as mark_transform
-from veery_lowering.mlir import base_name, ir
+from veery_lowering.mlir import base_name, ir, operations
 
 _logger = logging.getLogger(__name__)
 
@@ -147,27 +148,46 @@ def fuse_products(module: Any, register: int = 32, donated: Sequence[bool] = ())
         register: bytes of a vector register of the processor.
         donated: for each argument of `main`, whether a result may take its place, for which IREE writes it.
     """
+    make = functools.partial(ProductKernel, register=register, given=_given(module, donated))
+    return _replaced(module, "stablehlo.dot_general", make, "product")
+
+
+def fuse_rows(module: Any, donated: Sequence[bool] = ()) -> int:
+    """Make kernels of what is computed of rows with reductions of them, in place; returns how many.
+
+    Args:
+        module, donated: as of `fuse_products`.
+    """
+    return _replaced(module, "stablehlo.reduce", functools.partial(RowKernel, given=_given(module, donated)), "rows")
+
+
+def _given(module: Any, donated: Sequence[bool]) -> set[Any]:
+    """The arguments of `main` whose place results may take."""
     functions = {ir.StringAttr(f.attributes["sym_name"]).value: f for f in module.regions[0].blocks[0]}
     arguments = functions["main"].regions[0].blocks[0].arguments if any(donated) else []
-    given = {x for x, may_be_overwritten in zip(arguments, donated) if may_be_overwritten}
-    make = functools.partial(ProductKernel, register=register, given=given)
+    return {x for x, may_be_overwritten in zip(arguments, donated) if may_be_overwritten}
+
+
+def _replaced(module: Any, name: str, make: Callable[[Any], ProductKernel | RowKernel], kind: str) -> int:
+    """Make kernels of the operations of a name, with those around them, in place; returns how many."""
     known: dict[str, str] = {}
-    return sum(_fuse_products(block, module, known, make) for block in _blocks(module))
-
-
-def _fuse_products(block: Any, module: Any, known: dict[str, str], make: Callable[..., ProductKernel]) -> int:
-    count = sum(_fuse_products(inner, module, known, make) for op in block.operations for inner in _blocks(op))
-    for op in [op.operation for op in block.operations if op.name == "stablehlo.dot_general"]:
-        convert_operands(op)
+    waiting = [op.operation for op in operations(module) if op.name == name]
+    count = 0
+    while waiting:
+        op = waiting.pop(0)
+        if kind == "product":
+            convert_operands(op)
         try:
             kernel = make(op)
         except Unfit as unfit:
-            decided(Decision("product", [op.location], reasons=[str(unfit)]))
+            decided(Decision(kind, [op.location], reasons=[str(unfit)]))
             continue
-        name = known.setdefault(kernel.executable.text("kernel"), _unused(module, "veery_product"))
+        called = known.setdefault(kernel.executable.text("kernel"), _unused(module, f"veery_{kind}"))
         made = locations(value.owner for value in kernel.inside)
-        kernel.replace(module, name)
-        decided(Decision("product", made, name, kernel.form, kernel.executable.workgroups))
+        gone = {value.owner.operation for value in kernel.inside}
+        waiting = [op for op in waiting if op not in gone]
+        kernel.replace(module, called)
+        decided(Decision(kind, made, called, kernel.form, kernel.executable.workgroups))
         count += 1
     return count
 

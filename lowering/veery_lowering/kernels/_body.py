@@ -20,6 +20,7 @@ from veery_lowering.kernels._lifetimes import RESHAPE, dies_in, is_updated
 from veery_lowering.kernels._nests import CPU, Machine, Nests, Point
 from veery_lowering.kernels._reading import detail_of, static_shape
 from veery_lowering.kernels._rounds import most_trips, trips_of
+from veery_lowering.mlir import maker
 
 # Bytes of memory beyond the stack, a result that nobody reads.
 _MOST_SCRATCH = 4 << 20
@@ -31,6 +32,8 @@ _TRIPS = 1 << 8  # of a loop for which they are not known
 # Elementwise operations in a row that are computed where the last one is used: what writes them calls itself for each.
 # Fewer would part what random numbers are made of, whose products and sums are then rounded in other places.
 MOST_IN_A_ROW = 200
+
+_VIEWS = frozenset("stablehlo.broadcast_in_dim stablehlo.reshape stablehlo.slice stablehlo.transpose".split())
 
 OPERATIONS: dict[str, Callable[[Body, Any], Form | None]] = {}
 
@@ -77,6 +80,13 @@ class Body:
             self._env[value] = self._from_outside(value)
         return self._env[value]
 
+    def read_through(self, value: Any) -> Form:
+        """A value from outside, where it lies in memory: what says how to read another one is looked through."""
+        if maker(value) in _VIEWS:
+            self.read_through(value.owner.operands[0])
+            self.operation(value.owner)
+        return self.read(value)
+
     def _from_outside(self, value: Any) -> Form:
         shape, dtype = checked(value)
         element = hlo.splat_of(value)
@@ -115,7 +125,7 @@ class Body:
     def temporary(self, shape: Sequence[int], dtype: np.dtype) -> View:
         """New memory."""
         buffer = Buffer(self.out.new(), dtype, math.prod(shape))
-        if self.is_on_stack(shape, dtype):
+        if self._is_on_stack(shape, dtype):
             self._stack += buffer.size * dtype.itemsize
             given = "<{alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>}>"
             self.out.head.append(f'{buffer.name} = "memref.alloca"() {given} : () -> {buffer.type}')
@@ -125,8 +135,14 @@ class Body:
                 raise Unfit("too much memory")
         return whole(buffer, shape)
 
-    def is_on_stack(self, shape: Sequence[int], dtype: np.dtype) -> bool:
-        """Whether new memory is on the stack, so that each workgroup has its own."""
+    def private(self, shape: Sequence[int], dtype: np.dtype, workgroups: int, workgroup: str) -> View:
+        """New memory of which each workgroup has its own."""
+        if workgroups == 1 or self._is_on_stack(shape, dtype):
+            return self.temporary(shape, dtype)
+        all_, size = self.temporary((workgroups, *shape), dtype), math.prod(shape)
+        return View(all_.buffer, all_.shape[1:], all_.strides[1:], Affine(0, ((workgroup, size),)))
+
+    def _is_on_stack(self, shape: Sequence[int], dtype: np.dtype) -> bool:
         return self._stack + math.prod(shape) * dtype.itemsize <= self.nests.machine.stack
 
     def kept(self, form: Form, shape: Sequence[int]) -> View | Uniform:

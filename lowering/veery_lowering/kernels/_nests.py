@@ -461,9 +461,12 @@ class Nests:
         each(range(first.size), inside)
 
     def _part(self, numbers: range, body: Callable[[Affine], None]) -> None:
+        self.part(numbers, body, self._workgroups, self._workgroup)
+
+    def part(self, numbers: range, body: Callable[[Affine], None], workgroups: int, workgroup: str) -> None:
         """Write something for each number of those that are this workgroup's."""
-        out, share = self.out, -(-len(numbers) // self._workgroups) * numbers.step
-        begin = self.position(Affine(numbers.start, ((self._workgroup, share),)))
+        out, share = self.out, -(-len(numbers) // workgroups) * numbers.step
+        begin = self.position(Affine(numbers.start, ((workgroup, share),)))
         end = out.add(f"arith.addi {begin}, {out.index(share)} : index")
         end = out.add(f"arith.minui {end}, {out.index(numbers.stop)} : index")
         index = out.new()
@@ -566,7 +569,8 @@ class Nests:
     ) -> list[str]:
         """A loop that carries values of one type, if wanted from a later number on; written out if they are few."""
         totals = list(starts)
-        if len(numbers) * len(starts) <= 2 * _UNROLLED * _ROWS and begin == Affine():
+        few = len(numbers) <= 2 * _UNROLLED and len(numbers) * len(starts) <= 2 * _UNROLLED * _ROWS
+        if few and begin == Affine():
             for i in numbers:
                 totals = body(Affine(i), totals)
             return totals

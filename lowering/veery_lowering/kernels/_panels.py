@@ -107,18 +107,12 @@ class Panels:
         counts = {None: products, column: -(-panels // self.group), row: rows // 2 if self.is_copied else rows}
         self.shared = max(counts, key=lambda axis: min(counts[axis], wanted))
         self.workgroups = min(rows if self.shared is row else counts[self.shared], wanted)
-        if self.workgroups > 1:
-            self.nests.divide(self.workgroups)
+        self._workgroup = self.nests.workgroup() if self.workgroups > 1 else ""
         sizes = (self.depth, *(axis.size for axis in rest), self.width)
         self._copies = self._memory((self.group, *sizes)) if self.is_copied else None
 
     def _memory(self, shape: Sequence[int]) -> View:
-        """Memory that each workgroup has for itself."""
-        if self.workgroups == 1 or self.body.is_on_stack(shape, self.dtype):
-            return self.body.temporary(shape, self.dtype)
-        size = math.prod(shape)
-        all_ = self.body.temporary((self.workgroups, *shape), self.dtype)
-        return View(all_.buffer, all_.shape[1:], all_.strides[1:], Affine(0, ((self.nests._workgroup, size),)))
+        return self.body.private(shape, self.dtype, self.workgroups, self._workgroup)
 
     def write(self, end: View | Finish) -> None:
         """Write the loops.
@@ -154,7 +148,7 @@ class Panels:
 
     def _each(self, axis: Axis | None, numbers: range, body: Callable[[Affine], None]) -> None:
         if axis is self.shared and self.workgroups > 1:
-            self.nests._part(numbers, body)
+            self.nests.part(numbers, body, self.workgroups, self._workgroup)
         else:
             self.nests.each(numbers, body, 1)
 
@@ -251,9 +245,7 @@ class Panels:
         self._fill(panel.sliced([0] * len(source.shape), source.shape), form)
 
     def _fill(self, target: View, form: Form) -> None:
-        workgroups, self.nests._workgroups = self.nests._workgroups, 1
         self.nests.fill(target, form, math.prod(target.shape) + 1)
-        self.nests._workgroups = workgroups
 
     def _tile(self, panel: View, at: Place) -> None:
         zero = self.nests.spread(self.out.constant(0, self.dtype, ""), self.dtype, self.width)

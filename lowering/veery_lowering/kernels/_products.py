@@ -18,7 +18,6 @@ on two cores with AVX-512, by IREE and so:
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -28,8 +27,8 @@ from veery_lowering.kernels import _moves  # noqa: F401  (registers what it writ
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
+from veery_lowering.kernels._followers import followers, takes_place
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, leaves, whole
-from veery_lowering.kernels._lifetimes import around
 from veery_lowering.kernels._panels import Axis, Panels, Place
 from veery_lowering.kernels._reading import detail_of
 from veery_lowering.mlir import base_name, ir, maker
@@ -37,9 +36,6 @@ from veery_lowering.stablehlo import product_axes
 
 # Operations on what follows a product: what has more takes long to compile.
 _MOST_INSIDE = 200
-# Bytes of arguments from which on results take their place.
-_REUSED = 1 << 16
-_VIEWS = frozenset("stablehlo.broadcast_in_dim stablehlo.reshape stablehlo.slice stablehlo.transpose".split())
 
 
 class ProductKernel:
@@ -63,7 +59,8 @@ class ProductKernel:
         if self.dtype.kind not in "fiu" or self.dtype.itemsize < 4 or checked(op.operands[0])[1] != self.dtype:
             raise Unfit(f"a product of {self.dtype}")
         self.body = Body()
-        self.inside, self._before = _followers(op, given)
+        fits: Callable[[Any], bool] = lambda user: not takes_place(user, given) and _is_elementwise(user, op.results[0])
+        self.inside, self._before = followers(op, fits, _MOST_INSIDE)
         ops = {value.owner.operation for value in self.inside}
         read = [value for value in self.inside if any(use.owner.operation not in ops for use in value.uses)]
         self.results = {x: Buffer(f"%out{k}", checked(x)[1], math.prod(self.shape)) for k, x in enumerate(read)}
@@ -92,23 +89,16 @@ class ProductKernel:
         made: dict[Any, Form] = {self.inside[0]: self._product}
         for value in self.inside[1:]:
             op = value.owner
-            operands = tuple(made[x] if x in made else self._read(x) for x in op.operands)
+            operands = tuple(made[x] if x in made else self.body.read_through(x) for x in op.operands)
             made[value] = Lazy(base_name(op.name), detail_of(op), operands, checked(value)[1])
         return made
-
-    def _read(self, value: Any) -> Form:
-        """A value from outside, where it lies in memory."""
-        if maker(value) in _VIEWS:
-            self._read(value.owner.operands[0])
-            self.body.operation(value.owner)
-        return self.body.read(value)
 
     def _divided(self, register: int) -> Panels:
         """The product, in panels."""
         given = self.op.operands[1]
         if maker(given) == "stablehlo.convert":  # in each panel
             given = given.owner.operands[0]
-        x, y = self._read(self.op.operands[0]), self._read(given)
+        x, y = self.body.read_through(self.op.operands[0]), self.body.read_through(given)
         if not (isinstance(x, View) and isinstance(y, View)):
             raise Unfit("a product with equal elements")
         contracted, batched = product_axes(self.op, "contracting"), product_axes(self.op, "batching")
@@ -178,47 +168,6 @@ def convert_operands(op: Any) -> None:
             given = hlo.dtype_of(x)
             if given != dtype and {given.kind, dtype.kind} <= set("fV"):
                 op.operands[i] = hlo.convert(x, dtype)
-
-
-def _followers(product: Any, given: Collection[Any]) -> tuple[list[Any], Any]:
-    """The values that are computed with a product: it, and what is elementwise of it, as far as all is known by then.
-
-    Returns:
-        the values in their order, and the first operation of the block that uses them and is none of theirs.
-    """
-    block, inside, first = product.block, [product.results[0]], None
-    waiting = _users(product, block)
-    while waiting:
-        user = functools.reduce(_earlier, waiting)
-        waiting.remove(user)
-        known = (x in inside or _is_known(x, block, first) for x in user.operands)
-        taken = any(x in given and _nbytes(x) >= _REUSED for x in user.operands)
-        if len(inside) < _MOST_INSIDE and not taken and _is_elementwise(user, inside[0]) and all(known):
-            inside.append(user.results[0])
-            waiting |= _users(user, block)
-        else:
-            first = first or user
-    return inside, first
-
-
-def _users(op: Any, block: Any) -> set[Any]:
-    """The operations of a block that use what one of them gives, or in which something does."""
-    return {around(use.owner.operation, block) for value in op.results for use in value.uses}
-
-
-def _earlier(a: Any, b: Any) -> Any:
-    return a if a.is_before_in_block(b) else b
-
-
-def _is_known(value: Any, block: Any, first: Any) -> bool:
-    """Whether a value is computed before an operation of a block, if there is one."""
-    op = value.owner
-    return first is None or isinstance(op, ir.Block) or op.block != block or op.operation.is_before_in_block(first)
-
-
-def _nbytes(value: Any) -> int:
-    shape, dtype = checked(value)
-    return math.prod(shape) * dtype.itemsize
 
 
 def _is_elementwise(op: Any, product: Any) -> bool:

@@ -64,7 +64,7 @@ def _reduce_window(body: Body, op: Any) -> Form:
         strides = [s * k for ks in (window.steps, window.apart) for s, k in zip(view.strides, ks)]
         return _seen(view, (*shape, *widths), strides)
 
-    return folded(body, op, changed(x, slid), (*shape, *widths), range(len(shape), 2 * len(shape)))
+    return folded(body, op, changed(x, slid), (*shape, *widths), range(len(shape), 2 * len(shape)), shape)
 
 
 @writes("convolution")

@@ -65,15 +65,16 @@ def _spread(order: Sequence[int], sizes: Sequence[int], axes: Sequence[int], vie
 @writes("reduce")
 def _reduce(body: Body, op: Any) -> Form:
     sizes, _ = checked(op.operands[0])
-    return folded(body, op, body.read(op.operands[0]), sizes, integers(op.attributes["dimensions"]))
+    summed = integers(op.attributes["dimensions"])
+    return folded(body, op, body.read(op.operands[0]), sizes, summed, static_shape(op.results[0]))
 
 
-def folded(body: Body, op: Any, x: Form, sizes: Sequence[int], summed: Sequence[int]) -> Form:
+def folded(body: Body, op: Any, x: Form, sizes: Sequence[int], summed: Sequence[int], shape: Sequence[int]) -> Form:
     """What an operation with a region for two numbers makes of a value of some sizes, by folding some of its axes."""
     inner = op.regions[0].blocks[0]
     if len(op.operands) != 2 or len(inner.operations) != 2 or len(inner.operations[0].operands) != 2:
         raise Unfit(op.name)
-    name, shape, dtype = inner.operations[0].name.partition(".")[2], static_shape(op.results[0]), x.dtype
+    name, dtype = inner.operations[0].name.partition(".")[2], x.dtype
     if name not in REDUCTIONS or set(inner.operations[0].operands) != set(inner.arguments):
         raise Unfit(op.name)
     # Extremes of half precision are those of float32; sums and products are rounded at each step, one after the other.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from veery_lowering.kernels import fuse_loops, fuse_moves, fuse_pieces, fuse_products, keep_bytes
+from veery_lowering.kernels import fuse_loops, fuse_moves, fuse_pieces, fuse_products, fuse_rows, keep_bytes
 from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS
 from veery_lowering.mlir import base_name, operations
 from veery_lowering.passes.changes import Change
@@ -247,6 +247,10 @@ PASSES = (
         Stage.SIMPLIFIED, fuse_products, "copies of operands are dispatches, and what follows is written out often",
         lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, lambda s: (s.register, s.donated),
         about="dot_general",
+    ),
+    Pass(
+        Stage.SIMPLIFIED, fuse_rows, "each reduction of a row, and what follows the last, reads an array anew",
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, lambda s: (s.donated,), about="reduce",
     ),
     # What loops are left is seen now.
     Pass(

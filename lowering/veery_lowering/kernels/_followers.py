@@ -1,0 +1,68 @@
+"""Which operations may be computed with one of their block: those that use what it gives, if all is known by then."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Collection
+from typing import Any
+
+from veery_lowering.kernels._body import checked
+from veery_lowering.kernels._lifetimes import around
+from veery_lowering.mlir import ir
+
+# Bytes of arguments from which on results take their place.
+_REUSED = 1 << 16
+
+
+def followers(op: Any, fits: Callable[[Any], bool], most: int) -> tuple[list[Any], Any]:
+    """The values that are computed with an operation.
+
+    Args:
+        op: it has one result.
+        fits: whether another one, which uses that or what is made of it, may be computed with it.
+        most: how many there are at most.
+
+    Returns:
+        the values in their order, and the first operation of the block that uses them and is none of theirs.
+    """
+    block, inside, first = op.block, {op.results[0]: None}, None
+    waiting = _users(op, block)
+    while waiting:
+        user = functools.reduce(_earlier, waiting)
+        waiting.remove(user)
+        known = (x in inside or _is_known(x, block, first) for x in user.operands)
+        if len(inside) < most and fits(user) and all(known):
+            inside[user.results[0]] = None
+            waiting |= _users(user, block)
+        else:
+            first = first or user
+    return list(inside), first
+
+
+def _users(op: Any, block: Any) -> set[Any]:
+    """The operations of a block that use what one of them gives, or in which something does."""
+    return {around(use.owner.operation, block) for value in op.results for use in value.uses}
+
+
+def _earlier(a: Any, b: Any) -> Any:
+    """The one of two operations of a block that comes first."""
+    return a if a.is_before_in_block(b) else b
+
+
+def _is_known(value: Any, block: Any, first: Any) -> bool:
+    """Whether a value is computed before an operation of a block, if there is one."""
+    op = value.owner
+    if first is None or isinstance(op, ir.Block) or op.operation.block != block:
+        return True
+    return bool(op.operation.is_before_in_block(first))
+
+
+def takes_place(op: Any, given: Collection[Any]) -> bool:
+    """Whether what an operation gives may take the place of an argument that it reads, one of those given away."""
+    return any(x in given and _nbytes(x) >= _REUSED for x in op.operands)
+
+
+def _nbytes(value: Any) -> int:
+    shape, dtype = checked(value)
+    return math.prod(shape) * dtype.itemsize

@@ -1,0 +1,143 @@
+"""What is computed of rows with reductions of them, as kernels: that they compute what NumPy does, and of what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support.compiled import assert_close, results
+from support.interpreted import interpreted
+
+import veery
+from veery import lax, numpy as jnp
+from veery.scipy.special import logsumexp
+from veery_lowering.kernels import _rows, fuse_rows
+from veery_lowering.passes.simplification import inlined
+
+
+def normed(x: Any) -> Any:
+    mean = x.mean(-1, keepdims=True)
+    return (x - mean) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5)
+
+
+def softmax_where(x: Any, mask: Any) -> Any:
+    return jnp.where(mask, veery.nn.softmax(jnp.where(mask, x, -1e9), axis=-1), 0)
+
+
+# Of rows of x and of a row w, to results; floats may be wrong by some units in the last place, since sums are others.
+FLOATS: dict[str, Callable[[Any, Any], Any]] = {
+    "softmax": lambda x, w: veery.nn.softmax(x, axis=-1),
+    "log of it": lambda x, w: veery.nn.log_softmax(x + w, axis=-1),
+    "of a mask": lambda x, w: softmax_where(x, w > 0),
+    "norm": lambda x, w: normed(x) * w + 1,
+    "sums and largest": lambda x, w: (x.sum(-1), jnp.abs(x).max(-1), (x * w).sum(-1, keepdims=True)),
+    "distance from the largest": lambda x, w: (x.max(-1, keepdims=True) - x, x - x.min(-1, keepdims=True) * w),
+    "logsumexp": lambda x, w: logsumexp(x, axis=-1),
+    "gradient of a norm": lambda x, w: veery.grad(lambda x: (normed(x) * w * w).sum())(x),
+    "gradient of a softmax": lambda x, w: veery.grad(lambda x: (veery.nn.softmax(x, axis=-1) * w).sum())(x),
+    "two in turn": lambda x, w: veery.nn.softmax(normed(x) * 2, axis=-1) + x,
+    "read before it is computed": lambda x, w: (y := x - x.max(-1, keepdims=True), y.sum(0), jnp.exp(y) + y.sum()),
+    "in a branch": lambda x, w: lax.cond(w[0] > 100, lambda: x, lambda: veery.nn.softmax(x, axis=-1)),
+    "half precision": lambda x, w: normed(x).astype(jnp.bfloat16).astype(np.float32),
+}
+EXACT: dict[str, Callable[[Any, Any], Any]] = {
+    "largest and sums": lambda x, w: (x.max(-1), x.sum(-1), x - x.min(-1, keepdims=True)),
+    "which are the largest": lambda x, w: (x == x.max(-1, keepdims=True)).sum(-1),
+    "products": lambda x, w: x * (x * w).sum(-1, keepdims=True) + w,
+    "any and all": lambda x, w: ((x > w).any(-1), (x > x.min(-1, keepdims=True)).all(-1)),
+    "chosen": lambda x, w: jnp.where(x.sum(-1, keepdims=True) > 3, x, w),
+    "as bools": lambda x, w: (x > x.max(-1, keepdims=True) - 2, x.max(-1) > 1),
+    "bits": lambda x, w: x ^ lax.reduce(x, np.array(0, x.dtype), lax.bitwise_xor, (x.ndim - 1,))[..., None],
+}
+SHAPES = [(7, 33), (3, 5, 64), (2, 3, 4, 100), (130, 32), (2, 1000)]
+
+
+def array(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    return np.random.default_rng(7).integers(-3, 9, shape).astype(dtype)
+
+
+Calls = list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]]
+
+
+def agree(calls: Calls, most: float = 0) -> None:
+    """Whether results are those of NumPy: exactly, or as far apart as a part of the largest number."""
+    for (fun, operands), outs in zip(calls, results(calls), strict=True):
+        assert not isinstance(outs, Exception), outs
+        with np.errstate(all="ignore"):
+            expected = [np.asarray(x) for x in veery.tree.leaves(interpreted(fun, *operands))]
+        for actual, wanted in zip(veery.tree.leaves(outs), expected, strict=True):
+            if most:
+                assert actual.dtype == wanted.dtype
+                finite = np.abs(wanted[np.isfinite(wanted)])
+                np.testing.assert_allclose(actual, wanted, rtol=most, atol=most * max(1, finite.max()))
+            else:
+                assert_close(actual, wanted, 0)
+
+
+@pytest.fixture(params=["one workgroup", "several"])
+def shares(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "several":
+        monkeypatch.setattr(_rows, "_LEAST_SHARE", 300)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_floats(name: str, shares: None) -> None:
+    fun, calls = FLOATS[name], []
+    for shape in SHAPES:
+        x = np.random.default_rng(3).normal(size=shape).astype(np.float32)
+        calls.append((fun, (x, array(shape[-1:], np.float32))))
+    agree(calls, 8e-3 if name == "half precision" else 2e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.uint8], ids=str)
+def test_whole_numbers_are_exact(dtype: Any, shares: None) -> None:
+    with veery.enable_x64(True):
+        kinds = [name for name in EXACT if name != "bits" or np.dtype(dtype).kind in "iu"]
+        agree([(EXACT[name], (array(shape, dtype), array(shape[-1:], dtype))) for name in kinds for shape in SHAPES])
+
+
+def test_masks_of_other_shapes() -> None:
+    x, mask = array((2, 3, 33, 40), np.float32), array((33, 40), bool)
+    each, rows = array((2, 1, 33, 40), np.float32), array((3, 33, 1), np.float32)
+    chosen = lambda x, mask, each, rows: jnp.where(mask, x, each).max(-1, keepdims=True) - x * rows
+    fun = lambda x, mask, each, rows: chosen(x, mask, each, rows) + each.sum(-1)[..., None]
+    agree([(fun, (x, mask, each, rows)), (lambda x, *_: x.mT - x.mT.max(-1, keepdims=True), (x, mask, each, rows))])
+
+
+@pytest.mark.parametrize("name", ["sums and largest", "distance from the largest", "softmax"])
+def test_nan_and_infinities(name: str) -> None:
+    x, w = array((40, 70), np.float32), array((70,), np.float32)
+    x[3, 5], x[7, 9], x[8, 69], x[9], x[11, 0] = np.nan, np.inf, -np.inf, -np.inf, -np.nan
+    agree([(FLOATS[name], (x, w))], 1e-6)
+
+
+def kernels(fun: Callable[..., Any], *args: Any) -> int:
+    """How many kernels are made of rows in a function."""
+    counts: list[int] = []
+    inlined(veery.jit(fun).lower(*args)._lowered.module, lambda module: counts.append(fuse_rows(module)))
+    return counts[0]
+
+
+X, SHORT = np.ones((300, 200), np.float32), np.ones((300, 10), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("fun", "args", "count"),
+    [
+        (veery.nn.softmax, (X,), 1),
+        (veery.nn.softmax, (SHORT,), 0),  # IREE reduces several rows at once
+        (lambda x: veery.nn.softmax(normed(x)), (X,), 1),
+        (lambda x: x.sum(-1), (X,), 0),  # one dispatch anyway
+        (lambda x: (x.sum(-1), (x * x).sum(-1)), (X,), 0),  # nothing is made of both
+        (lambda x: (x * x).sum(-1) / x.max(-1), (X,), 1),
+        (lambda x: x - x.max(-1, keepdims=True), (X,), 1),
+        (lambda x: x - x.max(0), (X,), 0),
+        (lambda x: x - x.max(), (X,), 0),
+        (lambda x: x.var(-1), (X,), 1),
+        (lambda x: (x + 1j) / jnp.abs(x).sum(-1, keepdims=True), (X,), 0),
+    ],
+)
+def test_which_rows_become_kernels(fun: Callable[..., Any], args: tuple[Any, ...], count: int) -> None:
+    assert kernels(fun, *args) == count
