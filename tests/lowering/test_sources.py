@@ -43,6 +43,26 @@ def test_each_that_overwrites_has_its_own(read: str, copies: int) -> None:
     assert len(set(written)) == len(written)
 
 
+@pytest.mark.parametrize("kind", ["flow.executable private", "hal.executable.source private"])
+def test_two_dispatches_of_one_executable(kind: str) -> None:
+    """Each makes anew what is written twice; no two executables have one name."""
+    text = MODULE.replace("READ", "%x").replace("flow.executable private @made", f"{kind} @made")
+    if kind.startswith("hal"):
+        layout = "#hal.pipeline.layout<bindings = [#hal.pipeline.binding<storage_buffer>]>"
+        text = text.replace(
+            "flow.executable.export public @zeros", f"hal.executable.export public @zeros layout({layout})"
+        )
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if "%0 =" in line)
+    again = [line.replace("%", "%b").replace("%bx", "%x") for line in lines[start : start + 4]]
+    with context():
+        module = ir.Module.parse("\n".join([*lines[: start + 4], *again, *lines[start + 4 :]]))
+        part_sources(module)
+        assert module.operation.verify()
+        names = re.findall(r"(?:executable|source) private @(made\w*)", str(module))
+    assert len(names) == len(set(names)) == 3
+
+
 def test_sums_of_two_windows_for_cuda() -> None:
     """Of the zeros that they begin with there are two, and the program is compiled to its end."""
     window = lambda x, n: lax.reduce_window(x, np.float32(0), lax.add, (n,))

@@ -201,6 +201,13 @@ def test_every_trip_gets_what_was_before_the_loop() -> None:
         np.testing.assert_array_equal(actual, expected)
 
 
+def test_every_trip_gets_a_constant() -> None:
+    x, i = np.array([[2.0], [1.0], [3.0]], np.float32), np.zeros((3, 1), np.int32)
+    largest = lambda x, i: lax.map(lambda row: jnp.full((1,), -9.0).at[row[1]].max(row[0], mode="drop"), (x, i))
+    found = veery.jit(largest, compiler_options={"kernels": False})(x, i)
+    np.testing.assert_array_equal(found, x)
+
+
 def test_behind_a_barrier_on_a_constant() -> None:
     def function(u: Any) -> Any:
         x = jnp.asarray(X)

@@ -1,4 +1,4 @@
-"""Loops over small arrays, and what moves elements, as kernels of our own, for the CPU; loops for GPUs, too.
+"""Loops, products, rows, and what moves elements, as kernels of our own, for the CPU; loops for GPUs, too.
 
 IREE runs each trip of a loop as a dispatch or several: 2 us a trip and more, whatever is computed. A loop over arrays
 that are not large is one dispatch here, in one of two forms, tried in this order:
@@ -13,7 +13,8 @@ Kernels for GPUs are written in like forms (`_invocations`); there a trip of a l
 
 What the loop writes in part is copied before, so that no argument is ever changed.
 
-Joins and lookups (`_joins`) and scatters (`_scatters`) are one dispatch each with what is elementwise around them.
+Joins and lookups (`_joins`), scatters (`_scatters`) and products of matrices (`_products`) are one dispatch each with
+what is elementwise around them; so is what is computed of rows (`_rows`).
 """
 
 from __future__ import annotations

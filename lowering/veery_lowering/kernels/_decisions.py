@@ -11,13 +11,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Decision:
-    """What became of a loop, a piece, a join, a lookup or a scatter.
+    """What became of a loop, a piece, a product, rows, a join, a lookup or a scatter.
 
     Attributes:
         kind: one of these words.
         locations: where its operations come from, the first one's first, as MLIR has it.
         kernel: the name of the kernel that was made of it; "" if IREE makes its dispatches.
-        form: of a kernel, which: "in registers", "in buffers", "in invocations", "in one invocation", "in one piece".
+        form: of a kernel, which: "in registers", "in buffers", "in invocations", "in one invocation", "in one piece",
+            "tile by tile", "row by row".
         workgroups: of a kernel, how many run it.
         reasons: why it has no kernel, or not one of the forms tried before.
     """

@@ -16,6 +16,7 @@ Test: tests/lowering/test_sources.py.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,8 +40,8 @@ def part_sources(module: ir.Module) -> None:
             writers = [path for path in paths if not _only_reads(path[-1])]
             # The first may have the value itself if nothing else reads it.
             alone = len(writers) == len(paths)
-            for i, path in enumerate(writers[alone:]):
-                _make_anew(module, source, result.result_number, path, i)
+            for path in writers[alone:]:
+                _make_anew(module, source, result.result_number, path)
 
 
 def _sources(op: Any) -> Iterator[Any]:
@@ -99,17 +100,14 @@ def _only_reads(use: Any) -> bool:
     return use.operand_number - workload not in [int(i.value) for i in tied]
 
 
-def _make_anew(module: Any, source: Any, number: int, path: list[Any], copy: int) -> None:
+def _make_anew(module: Any, source: Any, number: int, path: list[Any]) -> None:
     """Put a result of another executable at the end of a path."""
     executable, export = source.attributes["entry_points"][0].value
-    names = {old: f"{old}_again_{number}_{copy}" for old in (executable, export)}
-    (original,) = (
-        op.operation
-        for op in module.body.operations
-        if op.operation.name == "flow.executable" and op.attributes["sym_name"].value == executable
-    )
-    with ir.InsertionPoint(original):
-        _rename(original.clone(), names)
+    symbols = {op.attributes["sym_name"].value: op.operation for op in module.body.operations}
+    copy = next(i for i in itertools.count() if f"{executable}_again_{i}" not in symbols)
+    names = {old: f"{old}_again_{copy}" for old in (executable, export)}
+    with ir.InsertionPoint(symbols[executable]):
+        _rename(symbols[executable].clone(), names)
     with ir.InsertionPoint.after(source):
         made = source.clone()
         made.attributes["entry_points"] = ir.ArrayAttr.get([ir.SymbolRefAttr.get([*names.values()])])

@@ -86,8 +86,10 @@ def endangered_writes(module: Any) -> tuple[list[Use], list[Use]]:
     for op in places:
         for number in overwritten(op):
             written, barred = viewed(op.operands[number])
-            if base_name(maker(written)) in _CONSTANTS and not barred:  # what is written is a copy of it
-                continue
+            if base_name(maker(written)) in _CONSTANTS and not barred:
+                # What is written is a copy of it; of one whose elements differ IREE makes that before a loop.
+                if not hlo.is_constant(written) or hlo.splat_of(written) is not None or not is_there_again(op, written):
+                    continue
             reading = readers(written)
             if is_there_again(op, written) or not _are_for(op, reading, places):
                 shared.append((op, number))
