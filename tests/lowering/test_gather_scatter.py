@@ -125,6 +125,12 @@ def test_scatter_rows(kind: str) -> None:
         single = scatter_numbers((0,), (0,), (0,))
         out = g.op(kind, x, index, u, dimension_numbers=single, mode="fill_or_drop")
         g.check(f"row {row}", out, scattered(kind, "drop", X, np.array([row]), updates[:1]), 1e-6)
+    # Of complex numbers extremes are by the imaginary parts where the real ones are equal.
+    values, updates = np.array([[1 + 2j]] * 3, np.complex64), np.array([[1 + 3j], [1 + 1j], [1 - 1j]], np.complex64)
+    rows = np.array([0, 0, 1], np.int32)
+    index, u = g.input(rows[:, None]), g.input(updates)
+    out = g.op(kind, g.input(values), index, u, dimension_numbers=numbers, mode="clip")
+    g.check("complex", out, scattered(kind, "clip", values, rows, updates))
     g.run()
 
 

@@ -193,7 +193,8 @@ def test_matrices_that_are_not_definite_or_singular() -> None:
     good, bad = np.array([[4.0, 2.0], [2.0, 5.0]]), np.array([[1.0, 2.0], [2.0, 1.0]])
     for stack in (np.stack([good, bad]), np.stack([np.eye(40), -np.eye(40)])):
         factors = reference.cholesky(stack)
-        assert np.isfinite(factors[0]).all() and np.isnan(factors[1]).all()
+        assert np.isfinite(factors[0]).all()
+        np.testing.assert_array_equal(factors[1], np.where(np.tri(len(factors[1])), np.nan, 0))
     factors, _, order = reference.lu(np.zeros((2, 3, 3)))
     assert not factors.any() and order.tolist() == [[0, 1, 2]] * 2
 

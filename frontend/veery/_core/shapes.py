@@ -60,11 +60,12 @@ def canonicalize_axis(axis: Any, ndim: int) -> int:
     """The axis counted from the front.
 
     Raises:
-        ValueError: the axis is outside [-ndim, ndim).
+        AxisError: the axis is outside [-ndim, ndim). It is a ValueError and an IndexError, as JAX has now one, now the
+            other.
     """
     axis = operator.index(axis)
     if not -ndim <= axis < ndim:
-        raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
+        raise np.exceptions.AxisError(axis, ndim)
     result: int = axis + ndim if axis < 0 else axis
     return result
 

@@ -80,7 +80,7 @@ def gather(
     elif fill_value is None:
         fill_value = _default_fill(dtype)
     else:
-        fill_value = np.asarray(fill_value).item()
+        fill_value = _as_element(np.asarray(fill_value), dtype).item()
     numbers = _dims.normal(dimension_numbers)
     if not np.ndim(operand) and not any(numbers):  # IREE's compiler crashes on elements of no array
         operand, slice_sizes = _shape.reshape(operand, (1,)), (*slice_sizes, 1)
@@ -95,6 +95,14 @@ def gather(
         mode=parsed,
         fill_value=fill_value,
     )
+
+
+def _as_element(value: np.ndarray, dtype: Any) -> np.ndarray:
+    """A number of an integer dtype as its element: what does not fit loses its high bits, as where arrays convert."""
+    if not dtypes.issubdtype(dtype, np.integer) or value.dtype.kind == "c":
+        return value
+    with np.errstate(invalid="ignore"):
+        return value.astype(dtype)
 
 
 def _default_fill(dtype: Any) -> Any:

@@ -121,7 +121,8 @@ def cholesky(x: Any) -> Any:
     factor = fori_loop(0, n, step, factor)
     last = _slicing.slice(factor, (0,) * (np.ndim(x) - 2) + (n - 1, n - 1), np.shape(x))
     failed = _spread_to(_compare.ne(last, last), x)
-    return mx.select(failed, _fill.full_like(x, np.nan), factor)
+    nan = _fill.full_like(x, complex(np.nan, np.nan) if mx.is_complex(x) else np.nan)
+    return mx.tril(mx.select(failed, nan, factor))
 
 
 def triangular_solve(

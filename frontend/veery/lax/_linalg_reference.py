@@ -21,15 +21,19 @@ def _count(x: np.ndarray) -> int:
 
 
 def _stacked(
-    function: Callable[..., Sequence[Any]], operands: Sequence[np.ndarray], outs: Sequence[tuple[tuple[int, ...], Any]]
+    function: Callable[..., Sequence[Any] | None],
+    operands: Sequence[np.ndarray],
+    outs: Sequence[tuple[tuple[int, ...], Any]],
 ) -> list[np.ndarray]:
-    """Apply a function to each matrix of stacks; `outs` are the shape and dtype of each result for one matrix."""
+    """Apply a function, which gives None where it fails, to each matrix of stacks; `outs` are the shape and dtype of
+    each result for one matrix."""
     batch = operands[0].shape[:-2]
     results = [np.empty((*batch, *shape), dtype) for shape, dtype in outs]
     with lapack.threads_for(*operands[0].shape):
         for i in np.ndindex(*batch):
-            for result, value in zip(results, function(*(x[i] for x in operands))):
-                result[i] = value
+            values = function(*(x[i] for x in operands))
+            for k, result in enumerate(results):
+                result[i] = _nan(result) if values is None else values[k]
     return results
 
 
@@ -66,7 +70,11 @@ def _nan_where(failed: np.ndarray, *arrays: np.ndarray) -> None:
     """Write NaN where the algorithm failed for a matrix of a stack."""
     if failed.any():
         for x in arrays:
-            x[failed] = np.nan
+            x[failed] = _nan(x)
+
+
+def _nan(x: np.ndarray) -> Any:
+    return complex(np.nan, np.nan) if x.dtype.kind == "c" else np.nan
 
 
 def _not_finite(x: np.ndarray, part: Callable[[np.ndarray], np.ndarray] = np.asarray) -> np.ndarray:
@@ -88,7 +96,7 @@ def cholesky(x: np.ndarray) -> np.ndarray:
     if _is_small(x):
         found: np.ndarray | None = _looped("cholesky_lo", x)
         if found is not None:
-            return found
+            return _lower_nan_where(np.isnan(found[..., -1, -1]), found)
     factor = aligned_empty(x.shape, x.dtype)
     factor[...] = 0
     if not x.size:
@@ -99,7 +107,13 @@ def cholesky(x: np.ndarray) -> np.ndarray:
         lapack.call("lacpy", x.dtype, count, b"U", n, n, np.ascontiguousarray(x), n, factor, n)
         lapack.call("potrf", x.dtype, count, b"U", n, factor, n, info)
     # LAPACK goes on where a NaN was given, which comes to the last element of the diagonal.
-    _nan_where((info != 0) | np.isnan(factor[..., -1, -1]), factor)
+    return _lower_nan_where((info != 0) | np.isnan(factor[..., -1, -1]), factor)
+
+
+def _lower_nan_where(failed: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """Lower triangular matrices with NaN in the triangle of those that failed."""
+    if failed.any():
+        factor[failed] = np.where(np.tri(factor.shape[-1], dtype=bool), _nan(factor), 0)
     return factor
 
 
@@ -365,12 +379,12 @@ def eig(
     geev = get_lapack_funcs("geev", (x,))
     kept = (True, compute_left_eigenvectors, compute_right_eigenvectors)
 
-    def one(matrix: np.ndarray) -> list[Any]:
+    def one(matrix: np.ndarray) -> list[Any] | None:
         if not np.isfinite(matrix).all():
-            return [np.nan] * len(outs)
+            return None
         *w, left, right, info = geev(matrix, compute_vl=kept[1], compute_vr=kept[2])
         if info:
-            return [np.nan] * len(outs)
+            return None
         values = w[0] if len(w) == 1 else w[0] + 1j * w[1]
         found = (values, _eigenvectors(left, values), _eigenvectors(right, values))
         return [y for y, keep in zip(found, kept) if keep]
@@ -413,11 +427,11 @@ def schur(x: np.ndarray, *, compute_schur_vectors: bool) -> list[np.ndarray]:
     outs = [((n, n), x.dtype)] * (1 + compute_schur_vectors)
     gees = get_lapack_funcs("gees", (x,))
 
-    def one(matrix: np.ndarray) -> list[Any]:
+    def one(matrix: np.ndarray) -> list[Any] | None:
         if not np.isfinite(matrix).all():
-            return [np.nan] * len(outs)
+            return None
         form, _, *_, vectors, _, info = gees(lambda *_: None, matrix, compute_v=compute_schur_vectors)
-        return [np.nan] * len(outs) if info else [form, vectors][: len(outs)]
+        return None if info else [form, vectors][: len(outs)]
 
     return _stacked(one if n else lambda matrix: [matrix] * len(outs), [x], outs)
 
@@ -456,7 +470,7 @@ def tridiagonal_solve(
     def padded(x: np.ndarray, value: int) -> np.ndarray:
         return np.concatenate([x[:, 0], np.full(more, value, x.dtype)])
 
-    def one(dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
+    def one(dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray) -> list[np.ndarray] | None:
         low, diagonal, up = padded(dl, 0)[1:], padded(d, 1), padded(du, 0)[:-1]
         up[n - 1 :] = 0
         low, diagonal, up, second, pivots, _ = gttrf(low, diagonal, up)
@@ -466,7 +480,7 @@ def tridiagonal_solve(
             least = max(limits.eps * largest, limits.tiny)
             diagonal = np.where(np.abs(diagonal) < least, np.copysign(least, diagonal.real), diagonal).astype(b.dtype)
         elif not diagonal.all():
-            return [np.full(b.shape, np.nan)]
+            return None
         right = np.concatenate([b, np.zeros((more, b.shape[1]), b.dtype)])
         return [gttrs(low, diagonal, up, second, pivots, right)[0][:n]]
 

@@ -192,10 +192,8 @@ def _view_of_bits(x: Array, dtype: Any) -> Array:
 
 def _view_of_bool(x: Array, dtype: Any) -> Array:
     if dtype == np.bool_:
-        octets = _view_of_bits(x, np.dtype(np.uint8))
-        return lax.ne(octets, np.uint8(0))
-    octets = lax.convert_element_type(x, np.uint8)
-    return octets if dtype == np.uint8 else _view_of_bits(octets, dtype)
+        return lax.ne(view(x, np.uint8), np.uint8(0))
+    return view(lax.convert_element_type(x, np.uint8), dtype)
 
 
 def _view_of_complex(x: Array, dtype: Any) -> Array:

@@ -16,7 +16,7 @@ from veery._core.dimensions import is_symbolic_dim
 from veery.lax._placement import lays_out
 from veery.numpy._matrices import diagonal
 from veery.numpy._products import contract, sum_along
-from veery.numpy._promotion import check_no_out, ensure_arraylikes, promote_dtypes, to_dtype
+from veery.numpy._promotion import check_no_out, ensure_arraylikes, promote_factors, to_dtype
 from veery.numpy._shaping import Array, ArrayLike, as_array
 
 Step = tuple[tuple[int, ...], str]  # positions of the operands, and the contraction as text: "ij,jk->ik"
@@ -119,8 +119,9 @@ def _steps(text: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> tup
 
 @jit(static_argnames=("steps", "precision", "preferred", "product"), inline=True)
 def _einsum(arrays: list[Array], *, steps: tuple[Step, ...], precision: Any, preferred: Any, product: Any) -> Array:
-    pending = [as_array(x) for x in promote_dtypes(*arrays)]
-    dtype, weak = (pending[0].dtype, pending[0].weak_type) if preferred is None else (preferred, False)
+    pending = [as_array(x) for x in promote_factors(*arrays)]
+    weak = preferred is None and all(x.weak_type for x in pending)
+    dtype = pending[0].dtype if preferred is None else preferred
     for positions, subscripts in steps:
         inputs, output = subscripts.split("->")
         chosen = [pending[i] for i in positions]

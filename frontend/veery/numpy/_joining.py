@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
+from veery._core.array import ArrayImpl
 from veery._core.errors import ConcretizationTypeError
 from veery._core.shapes import canonicalize_axis, canonicalize_shape, check_concrete, concrete_int
 from veery._core.trace import Tracer
@@ -34,10 +35,11 @@ from veery.numpy._shaping import Array, ArrayLike, as_array, atleast_1d, atleast
 
 def _operands(name: str, arrays: Any) -> list[Any]:
     """The arrays to join: the elements of a sequence, or the slices of an array along its first dimension."""
-    if isinstance(arrays, (tuple, list)):
-        return list(ensure_arraylikes(name, *arrays))
-    arrays = ensure_arraylike(name, arrays)
-    return list(unstack(arrays))
+    if isinstance(arrays, (np.ndarray, ArrayImpl, Tracer)):
+        return list(unstack(arrays))
+    if not isinstance(arrays, Collection):
+        raise TypeError(f"{name} requires a sequence of arrays, got {type(arrays)}")
+    return list(ensure_arraylikes(name, *arrays))
 
 
 def _in_dtype(arrays: Sequence[ArrayLike], dtype: Any) -> list[Array]:
@@ -400,22 +402,11 @@ def _take(a: Array, indices: Any, axis: int) -> Array:
 # Elements put in or taken out
 
 
-def _positions(name: str, obj: Any, size: int) -> np.ndarray:
-    """Concrete indices along a dimension as an integer array: of a slice, of indices, or of a mask."""
+def _positions(name: str, obj: Any, size: int) -> Any:
+    """Indices along a dimension: those of a slice, or what is given for them."""
     if isinstance(obj, slice):
         return np.arange(size)[obj]
-    if isinstance(obj, Tracer):
-        raise ConcretizationTypeError(obj, f"'obj' array argument of jnp.{name}()")
-    index = np.asarray(obj)
-    if index.size == 0:
-        index = index.astype(np.int64)
-    if index.dtype == bool:
-        if index.shape != (size,):
-            raise ValueError(f"jnp.{name}: a boolean mask must have the dimension's length {size}")
-        return np.flatnonzero(index)
-    if not np.issubdtype(index.dtype, np.integer):
-        raise ValueError(f"jnp.{name}(): obj array must be integer or boolean typed, got {index.dtype}")
-    return index
+    return unwrap(ensure_arraylike(name, obj, start=1))
 
 
 def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Array:
@@ -432,23 +423,32 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_i
     >>> jnp.delete(jnp.arange(5), jnp.array([1, 3])).tolist()
     [0, 2, 4]
     """
-    arr, obj = ensure_arraylike("delete", arr), unwrap(obj)
+    arr = ensure_arraylike("delete", arr)
     if axis is None:
         return delete(ravel(arr), obj, 0, assume_unique_indices=assume_unique_indices)
     axis = canonicalize_axis(axis, np.ndim(arr))
     size = np.shape(arr)[axis]
-    if isinstance(obj, Tracer) and (assume_unique_indices or obj.ndim == 0) and obj.dtype != bool:
-        return _delete_traced(arr, obj, axis=axis)
+    try:
+        obj = np.asarray(canonicalize_axis(operator.index(obj), size))
+    except TypeError:
+        pass  # not one known index
     index = _positions("delete", obj, size)
-    if np.any((index < -size) | (index >= size)):
-        if np.ndim(index) == 0:
-            raise IndexError(f"index {index} is out of bounds for axis {axis} with size {size}")
-        index = index[(index >= -size) & (index < size)]
+    dtype = dtypes.dtype_of(index)
+    if np.issubdtype(dtype, np.integer) and (assume_unique_indices or isinstance(index, Tracer) and index.ndim == 0):
+        return _delete_unique(arr, index, axis=axis)
+    if isinstance(index, Tracer):
+        raise ConcretizationTypeError(index, "'obj' array argument of jnp.delete()")
+    index = np.asarray(index)
+    if dtype == np.bool_:
+        if index.shape != (size,):
+            raise ValueError(f"jnp.delete: a boolean mask must have the dimension's length {size}")
+    elif not np.issubdtype(dtype, np.integer):
+        raise ValueError(f"jnp.delete: obj must be of integers or booleans, got {dtype}")
     return _take(arr, np.delete(np.arange(size, dtype=np.int32), index), axis)
 
 
 @jit(static_argnames=("axis",))
-def _delete_traced(arr: Array, obj: Array, *, axis: int) -> Array:
+def _delete_unique(arr: Array, obj: Array, *, axis: int) -> Array:
     size, obj = arr.shape[axis], as_positions(obj)
     gone: Any = lax.sort(reshape(lax.select(lax.lt(obj, 0), lax.add(obj, size), obj), (-1,)))
     kept = lax.iota(gone.dtype, size - gone.size)
@@ -464,7 +464,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
 
     Args:
         arr: array of any shape.
-        obj: an index, indices or a slice; concrete, except that one index may be traced.
+        obj: an index, indices or a slice; out of bounds means at the end that is nearer.
         values: what is put in; it broadcasts as in NumPy.
         axis: the dimension; None flattens the array.
 
@@ -473,39 +473,39 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
     [0, 1, 9, 2, 3]
     """
     arr, values = ensure_arraylike("insert", arr, values)
-    obj = unwrap(obj)
     if axis is None:
         return insert(ravel(arr), obj, values, 0)
     axis = canonicalize_axis(axis, np.ndim(arr))
     size = np.shape(arr)[axis]
     ranked = (1,) * (np.ndim(arr) - np.ndim(values)) + np.shape(values)
-    if isinstance(obj, Tracer) and obj.ndim == 0:
-        count = ranked[0]
-        return _insert(arr, values, _insertion_at(obj, size, count), count=count, axis=axis, scalar=True)
     index = _positions("insert", obj, size)
-    if np.any((index < -size) | (index > size)):
-        raise IndexError(f"index {obj} is out of bounds for axis {axis} with size {size}")
-    count, source = _insertion(index, size, ranked[0 if index.ndim == 0 else axis])
-    return _insert(arr, values, source, count=count, axis=axis, scalar=index.ndim == 0)
+    scalar = np.ndim(index) == 0
+    if np.ndim(index) > 1:
+        raise ValueError(f"jnp.insert: obj must be a slice, a one-dimensional array, or a scalar; got {obj}")
+    if np.size(index) == 0:
+        index = np.zeros(0, np.int32)
+    if not np.issubdtype(dtypes.dtype_of(index), np.integer):
+        raise ValueError(f"jnp.insert: obj must be of integers, got {dtypes.dtype_of(index)}")
+    count = ranked[0 if scalar else axis] if np.size(index) == 1 else np.size(index)
+    known = not isinstance(index, Tracer)
+    source = _insertion(np.asarray(index, np.int64), size, count) if known else _insertion_at(index, size, count)
+    return _insert(arr, values, source, count=count, axis=axis, scalar=scalar)
 
 
-def _insertion(index: np.ndarray, size: int, available: int) -> tuple[int, np.ndarray]:
-    """How many elements come in, and where each place of the result comes from: `size` and up are the new ones."""
-    count = available if index.size == 1 else index.size
-    flat = np.broadcast_to(np.where(index < 0, index + size, index).reshape(-1), (count,))
-    return count, np.insert(np.arange(size), flat, size + np.arange(count)).astype(np.int32)
+def _insertion(index: np.ndarray, size: int, count: int) -> np.ndarray:
+    """Where each place of the result comes from: `size` and up are the new elements."""
+    index = np.clip(np.where(index < 0, index + size, index), 0, size)
+    places = np.broadcast_to(index.reshape(-1), (count,))
+    return np.insert(np.arange(size), places, size + np.arange(count)).astype(np.int32)
 
 
 def _insertion_at(index: Array, size: int, count: int) -> Array:
-    """Where each place of the result comes from if `count` elements come in before a traced index."""
-    index = lax.convert_element_type(index, np.int32)
+    """The same for traced indices: new elements are sorted in before the element of their index."""
+    index = reshape(to_dtype(index, np.dtype(np.int32)), (-1,))
     index = lax.clamp(np.int32(0), lax.select(lax.lt(index, 0), lax.add(index, size), index), np.int32(size))
-    places = np.arange(size + count, dtype=np.int32)
-    start = lax.broadcast_in_dim(index, places.shape, ())
-    new = lax.add(lax.sub(places, start), size)
-    kept = lax.select(lax.lt(places, start), places, places - np.int32(count))
-    inside = lax.bitwise_and(lax.ge(places, start), lax.lt(places, lax.add(start, count)))
-    return lax.select(inside, new, kept)
+    places = lax.concatenate([broadcast_to(index, (count,)), lax.iota(np.int32, size)], 0)
+    _, order = lax.sort_key_val(places, lax.iota(np.int32, size + count))
+    return lax.select(lax.lt(order, count), lax.add(order, size), lax.sub(order, count))
 
 
 @jit(static_argnames=("count", "axis", "scalar"))

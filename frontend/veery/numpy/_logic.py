@@ -10,7 +10,7 @@ from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery.lax._placement import in_memory_of
-from veery.numpy._arithmetic import _dtype, absolute, as_array, choose, is_kind, ordered
+from veery.numpy._arithmetic import _dtype, absolute, as_array, choose, imag, is_kind, ordered
 from veery.numpy._creation import asarray, number
 from veery.numpy._elementwise import elementwise, jitted, named
 from veery.numpy._promotion import (
@@ -104,7 +104,9 @@ def to_bool(x: ArrayLike) -> Any:
 
 def _bools(name: str, *args: ArrayLike) -> list[Any]:
     args = ensure_arraylikes(name, *args)
-    return promote_shapes(name, *map(to_bool, args))
+    dtype, weak = dtypes.lattice_result_type(*args)
+    bools = [to_dtype(to_bool(x), np.dtype(bool), weak and dtype != np.bool_) for x in args]
+    return [strong_array(x) for x in promote_shapes(name, *bools)]
 
 
 @binary_ufunc(identity=True)
@@ -405,9 +407,8 @@ def iscomplex(x: ArrayLike) -> Array:
     Array([False,  True], dtype=bool)
     """
     x = ensure_arraylike("iscomplex", x)
-    if not is_kind(x, np.complexfloating):
-        return lax.full(np.shape(x), False, np.dtype(bool))
-    return to_dtype(lax.ne(lax.imag(x), 0), np.dtype(bool))
+    imaginary = imag(x)
+    return strong_array(lax.ne(imaginary, lax.full_like(imaginary, 0)))
 
 
 @elementwise
@@ -418,9 +419,8 @@ def isreal(x: ArrayLike) -> Array:
     Array([ True, False], dtype=bool)
     """
     x = ensure_arraylike("isreal", x)
-    if not is_kind(x, np.complexfloating):
-        return lax.full(np.shape(x), True, np.dtype(bool))
-    return to_dtype(lax.eq(lax.imag(x), 0), np.dtype(bool))
+    imaginary = imag(x)
+    return strong_array(lax.eq(imaginary, lax.full_like(imaginary, 0)))
 
 
 def iscomplexobj(x: Any) -> bool:
@@ -637,7 +637,7 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     Array([2, 6], dtype=int32)
     """
     x1, x2 = _integers("gcd", x1, x2)
-    return _gcd_loop(absolute(x1), absolute(x2))
+    return strong_array(_gcd_loop(absolute(x1), absolute(x2)))
 
 
 @jitted
@@ -652,7 +652,7 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     """
     x1, x2 = (absolute(v) for v in _integers("lcm", x1, x2))
     divisor = _gcd_loop(x1, x2)
-    return lax.mul(x1, lax.div(x2, choose(lax.eq(divisor, 0), 1, divisor)))
+    return strong_array(lax.mul(x1, lax.div(x2, choose(lax.eq(divisor, 0), 1, divisor))))
 
 
 @jit

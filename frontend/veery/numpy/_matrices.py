@@ -15,7 +15,16 @@ from veery._core.trace import Tracer, current_trace, eval_trace
 from veery.numpy._arithmetic import choose, power
 from veery.numpy._creation import asarray, from_host, ones, place
 from veery.numpy._elementwise import run
-from veery.numpy._promotion import Array, ArrayLike, broadcast_to, constant, ensure_arraylike, to_dtype, unwrap
+from veery.numpy._promotion import (
+    Array,
+    ArrayLike,
+    broadcast_to,
+    constant,
+    ensure_arraylike,
+    strong_array,
+    to_dtype,
+    unwrap,
+)
 from veery.numpy._selection import nonzero
 
 
@@ -193,7 +202,9 @@ def _diagonal(a: Array, *, offset: int, row: int, column: int) -> Array:
     zeros, ends = (0,) * len(lead), lead
     a = lax.slice(a, (*zeros, first_row, first_column), (*ends, first_row + n, first_column + n))
     flat = lax.reshape(a, (*lead, n * n))
-    return lax.slice(flat, (*zeros, 0), (*ends, n * n), (*(1 for _ in lead), n + 1))
+    out = lax.slice(flat, (*zeros, 0), (*ends, n * n), (*(1 for _ in lead), n + 1))
+    # JAX has several forms of the diagonal of a square matrix, which join without a weak type.
+    return strong_array(out) if not lead and rows == columns and not offset else out
 
 
 def diagflat(v: ArrayLike, k: int = 0) -> Array:

@@ -12,9 +12,10 @@ from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
 from veery._core.array import ArrayImpl
+from veery._core.shapes import check_concrete
 from veery.numpy import linalg
 from veery.numpy._arithmetic import add, multiply, negative, sqrt, subtract
-from veery.numpy._creation import asarray, from_host_of, full, number, zeros_like
+from veery.numpy._creation import asarray, from_host_of, full, number, zeros, zeros_like
 from veery.numpy._elementwise import run
 from veery.numpy._matrices import eye, vander
 from veery.numpy._promotion import (
@@ -177,6 +178,13 @@ def _polymul(x: Array, y: Array) -> Array:
 _polymul._name = "polymul"
 
 
+def _trimmed(x: Array) -> Array:
+    """Coefficients without leading ones that are zero, up to the square root of the dtype's precision."""
+    check_concrete(x, "Error arose in jnp.polydiv()")
+    counts = np.abs(np.asarray(x)) >= np.sqrt(dtypes.finfo(x.dtype).eps)
+    return x[len(x) if not counts.any() else int(np.argmax(counts)) :]
+
+
 def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
     """Quotient and remainder of two polynomials.
 
@@ -190,13 +198,13 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
     """
     u, v = ensure_arraylike("polydiv", u, v)
     rest, divisor = map(asarray, promote_dtypes_inexact(u, v))
-    m, n = rest.shape[0] - 1, divisor.shape[0] - 1
-    quotient = zeros_like(rest, shape=(max(m - n + 1, 1),))
+    m, n = len(rest) - 1, len(divisor) - 1
+    quotient = zeros((max(m - n + 1, 1),), rest.dtype)
     for k in range(m - n + 1):
         d = rest[k] / divisor[0]
         quotient = quotient.at[k].set(d)
         rest = rest.at[k : k + n + 1].add(negative(d) * divisor)
-    return quotient, trim_zeros(rest, trim="f") if trim_leading_zeros else rest
+    return quotient, _trimmed(rest) if trim_leading_zeros else rest
 
 
 def poly(seq_of_zeros: ArrayLike) -> Array:

@@ -27,6 +27,7 @@ from veery.numpy._promotion import (
     ensure_arraylike,
     ensure_arraylikes,
     promote_dtypes,
+    promote_factors,
     strong_array,
     to_dtype,
     unwrap,
@@ -41,8 +42,12 @@ def _operands(name: str, *xs: ArrayLike, preferred: Preferred) -> tuple[list[Any
     xs = ensure_arraylikes(name, *xs)
     if preferred is not None:
         preferred = dtypes.check_and_canonicalize_user_dtype(preferred, name)
-    operands = promote_dtypes(*(unwrap(x) for x in xs))
+    operands = promote_factors(*(unwrap(x) for x in xs))
     return [asarray(x) if dtypes.is_python_scalar(x) else x for x in operands], preferred
+
+
+def _promoted(name: str, *xs: ArrayLike) -> list[Any]:
+    return promote_dtypes(*map(asarray, ensure_arraylikes(name, *xs)))
 
 
 def _contract(a: Any, b: Any, dims: Any, precision: Any, preferred: Preferred) -> Array:
@@ -241,7 +246,7 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_elemen
     """
     a, b = ensure_arraylike("inner", a, b)
     if np.ndim(a) == 0 or np.ndim(b) == 0:
-        return dot(a, b, precision=precision, preferred_element_type=preferred_element_type)
+        return dot(*promote_dtypes(a, b), precision=precision, preferred_element_type=preferred_element_type)
     return tensordot(a, b, (-1, -1), precision=precision, preferred_element_type=preferred_element_type)
 
 
@@ -259,7 +264,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     [[3, 4], [6, 8]]
     """
     check_no_out("outer", out)
-    (x, y), _ = _operands("outer", a, b, preferred=None)
+    x, y = _promoted("outer", a, b)
     return run(_outer, x, y)
 
 
@@ -340,7 +345,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     >>> jnp.kron(jnp.array([1, 10]), jnp.array([1, 2])).tolist()
     [1, 2, 10, 20]
     """
-    (x, y), _ = _operands("kron", a, b, preferred=None)
+    x, y = _promoted("kron", a, b)
     return _kron(x, y)
 
 
@@ -366,7 +371,7 @@ def cross(
     """
     if axis is not None:
         axisa = axisb = axisc = axis
-    (x, y), _ = _operands("cross", a, b, preferred=None)
+    x, y = _promoted("cross", a, b)
     x, y = _last(x, axisa), _last(y, axisb)
     if np.shape(x)[-1] not in (2, 3) or np.shape(y)[-1] not in (2, 3):
         raise ValueError("Dimension must be either 2 or 3 for cross product")

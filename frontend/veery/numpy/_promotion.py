@@ -162,6 +162,12 @@ def promote_dtypes(*args: ArrayLike) -> list[Any]:
     return [to_dtype(x, dtype, weak) for x in args]
 
 
+def promote_factors(*args: ArrayLike) -> list[Any]:
+    """The same for what is contracted: factors keep a weak type, so that what comes back to them is not weak."""
+    dtype, weak = dtypes.lattice_result_type(*args)
+    return [to_dtype(x, dtype, weak or aval_of(x).weak_type) for x in args]  # type: ignore[attr-defined]
+
+
 def strong(x: Any) -> Any:
     """A NumPy array in its canonical dtype."""
     return constant(x, dtypes.dtype_of(x))

@@ -139,7 +139,7 @@ def _unique_of_nothing(x: Array, axis: int, size: int, fill_value: ArrayLike | N
     shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
     values = lax.broadcast_in_dim(to_dtype(asarray(0 if fill_value is None else fill_value), x.dtype), shape, ())
     # empty slices are all equal
-    counts = where(lax.iota(dtype, size) == 0, length, 0)
+    counts = where(lax.iota(dtype, size) == 0, dtype.type(length), dtype.type(0))
     return values, lax.full((size,), 0, dtype), lax.full((length,), 0, dtype), counts
 
 

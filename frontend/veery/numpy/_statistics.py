@@ -100,6 +100,7 @@ def _var(
     axes: tuple[int, ...],
     work: Any,
     dtype: Any,
+    weak: bool,
     ddof: float,
     keepdims: bool,
     root: bool,
@@ -116,8 +117,11 @@ def _var(
     divisor = lax.sub(_count(a, mask, axes, total), lax.full_like(total, ddof))
     positive = lax.gt(divisor, lax.full_like(divisor, 0))
     safe = lax.select(positive, divisor, lax.full_like(divisor, 1))
-    result = lax.select(positive, lax.div(total, safe), lax.full_like(total, np.nan))
-    result = to_dtype(lax.sqrt(result) if root else result, dtype)
+    quotient = lax.div(total, safe)
+    if not dtypes.issubdtype(work, np.inexact):
+        quotient = to_dtype(quotient, dtypes.default_float_dtype())
+    result = lax.select(positive, quotient, lax.full_like(quotient, np.nan))
+    result = to_dtype(lax.sqrt(result) if root else result, dtype, weak)
     return expand(result, axes, a.ndim) if keepdims else result
 
 
@@ -151,14 +155,18 @@ def _spread(
             )
         if name.endswith("std") and not dtypes.issubdtype(dtype, np.inexact):
             raise ValueError(f"dtype argument to jnp.{name} must be inexact; got {dtype.name}")
-    work = _computation_dtype(dtypes.to_inexact_dtype(given if dtype is None else dtype))
+    work = _computation_dtype(dtypes.to_inexact_dtype(given) if dtype is None else dtype)
     result = dtypes.to_floating_dtype(given) if dtype is None else dtype
+    # Integers promote with the NaN that is there where nothing counts.
+    weak = name == "var" and not dtypes.issubdtype(result, np.inexact)
+    if weak:
+        result = dtypes.default_float_dtype()
     axes = canonical_axes(axis, np.ndim(a))
     extras = tuple(unwrap(x) for x in (mean, where) if x is not None)
     extras = ensure_arraylikes(name, *extras)
     has = (mean is not None, where is not None)
-    static = {"work": work, "dtype": result, "ddof": ddof, "keepdims": bool(keepdims), "root": name.endswith("std")}
-    return run(_var, a, *extras, has=has, axes=axes, **static)
+    kept = {"work": work, "dtype": result, "weak": weak, "keepdims": bool(keepdims)}
+    return run(_var, a, *extras, has=has, axes=axes, ddof=ddof, root=name.endswith("std"), **kept)
 
 
 def var(
@@ -214,7 +222,6 @@ def std(
     return _spread("std", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
 
 
-@jit(static_argnames=("axis", "returned", "keepdims"), inline=True)
 def average(
     a: ArrayLike,
     axis: Axis = None,
@@ -239,6 +246,14 @@ def average(
     1.5
     """
     a, weights = ensure_arraylike_or_none("average", a, weights)
+    axes = None if axis is None else canonical_axes(axis, np.ndim(a))
+    return _average(a, axes, weights, bool(returned), bool(keepdims))
+
+
+@jit(static_argnames=("axis", "returned", "keepdims"), inline=True)
+def _average(
+    a: Array, axis: tuple[int, ...] | None, weights: Array | None, returned: bool, keepdims: bool
+) -> Array | tuple[Array, Array]:
     axes = canonical_axes(axis, np.ndim(a))
     if weights is None:
         (a,) = promote_dtypes_inexact(unwrap(a))
@@ -259,14 +274,21 @@ def average(
     return (out, total) if returned else out
 
 
+_average._name = "average"
+
+
 # Those that leave NaN out.
 
 
-def _numbers(name: str, a: ArrayLike, where: ArrayLike | None) -> Any:
-    """Where elements are numbers and count."""
-    where = check_mask(name, where)
+def _numbers(name: str, a: ArrayLike, axis: Axis, where: ArrayLike | None) -> tuple[Any, tuple[int, ...], Any]:
+    """The array, spread to the shape of a larger mask, its axes, and where its elements are numbers and count."""
+    where, axes = check_mask(name, where), canonical_axes(axis, np.ndim(a))
     valid = _logic.logical_not(_logic.isnan(a))
-    return valid if where is None else _logic.logical_and(valid, broadcast_to(unwrap(where), valid.shape))
+    if where is not None:
+        shape = lax.broadcast_shapes(np.shape(a), np.shape(where))
+        a = broadcast_to(a, shape)
+        valid = _logic.logical_and(broadcast_to(valid, shape), broadcast_to(unwrap(where), shape))
+    return a, axes, valid
 
 
 @jit(static_argnames=("axis", "dtype", "keepdims"))
@@ -286,7 +308,8 @@ def nanmean(
     """
     a = ensure_arraylike("nanmean", a)
     check_no_out("nanmean", out)
-    return mean(a, axis, dtype, keepdims=keepdims, where=_numbers("nanmean", unwrap(a), where))
+    a, axes, valid = _numbers("nanmean", unwrap(a), axis, where)
+    return mean(a, axes, dtype, keepdims=keepdims, where=valid)
 
 
 @jit(static_argnames=("axis", "dtype", "ddof", "keepdims"))
@@ -306,9 +329,7 @@ def nanvar(
     >>> float(jnp.nanvar(jnp.array([1.0, jnp.nan, 3.0])))
     1.0
     """
-    a = ensure_arraylike("nanvar", a)
-    check_no_out("nanvar", out)
-    return _spread("nanvar", a, axis, dtype, None, ddof, keepdims, _numbers("nanvar", unwrap(a), where), mean, None)
+    return _spread_of_numbers("nanvar", a, axis, dtype, out, ddof, keepdims, where, mean)
 
 
 @jit(static_argnames=("axis", "dtype", "ddof", "keepdims"))
@@ -328,9 +349,26 @@ def nanstd(
     >>> float(jnp.nanstd(jnp.array([1.0, jnp.nan, 3.0])))
     1.0
     """
-    a = ensure_arraylike("nanstd", a)
-    check_no_out("nanstd", out)
-    return _spread("nanstd", a, axis, dtype, None, ddof, keepdims, _numbers("nanstd", unwrap(a), where), mean, None)
+    return _spread_of_numbers("nanstd", a, axis, dtype, out, ddof, keepdims, where, mean)
+
+
+def _spread_of_numbers(
+    name: str,
+    a: ArrayLike,
+    axis: Axis,
+    dtype: Any,
+    out: None,
+    ddof: float,
+    keepdims: bool,
+    where: ArrayLike | None,
+    mean: ArrayLike | None,
+) -> Array:
+    a = ensure_arraylike(name, a)
+    check_no_out(name, out)
+    if where is not None and 0 < np.ndim(a) < np.ndim(where):
+        raise TypeError(f"{name}: the mask has {np.ndim(where)} dimensions, the array {np.ndim(a)}")
+    a, axes, valid = _numbers(name, unwrap(a), axis, where)
+    return _spread(name, a, axes, dtype, None, ddof, keepdims, valid, mean, None)
 
 
 # Covariances.

@@ -10,13 +10,19 @@ import numpy as np
 from veery import lax
 from veery._api.jit import jit
 from veery._core import dtypes
-from veery._core.shapes import canonicalize_axis
+from veery._core.shapes import canonicalize_axis, check_concrete
 from veery.numpy._arithmetic import is_kind
 from veery.numpy._creation import asarray, from_host
 from veery.numpy._elementwise import run
 from veery.numpy._exponential import i0
 from veery.numpy._logic import to_bool
 from veery.numpy._promotion import Array, ArrayLike, ensure_arraylike
+
+
+def _points(name: str, M: Any) -> int:
+    """The number of points of a window, of which the fraction does not count."""
+    check_concrete(M, f"M argument of jnp.{name}")
+    return int(M)
 
 
 def _window(values: np.ndarray) -> Array:
@@ -29,7 +35,7 @@ def bartlett(M: int) -> Array:
     >>> bartlett(3)
     Array([0., 1., 0.], dtype=float32)
     """
-    return _window(np.bartlett(operator.index(M)))
+    return _window(np.bartlett(_points("bartlett", M)))
 
 
 def blackman(M: int) -> Array:
@@ -38,7 +44,7 @@ def blackman(M: int) -> Array:
     >>> blackman(3).round(2)
     Array([-0.,  1., -0.], dtype=float32)
     """
-    return _window(np.blackman(operator.index(M)))
+    return _window(np.blackman(_points("blackman", M)))
 
 
 def hamming(M: int) -> Array:
@@ -47,7 +53,7 @@ def hamming(M: int) -> Array:
     >>> hamming(3).round(2)
     Array([0.08, 1.  , 0.08], dtype=float32)
     """
-    return _window(np.hamming(operator.index(M)))
+    return _window(np.hamming(_points("hamming", M)))
 
 
 def hanning(M: int) -> Array:
@@ -56,7 +62,7 @@ def hanning(M: int) -> Array:
     >>> hanning(3).round(2)
     Array([0., 1., 0.], dtype=float32)
     """
-    return _window(np.hanning(operator.index(M)))
+    return _window(np.hanning(_points("hanning", M)))
 
 
 def kaiser(M: int, beta: ArrayLike) -> Array:
@@ -69,7 +75,7 @@ def kaiser(M: int, beta: ArrayLike) -> Array:
     >>> kaiser(3, 0.0)
     Array([1., 1., 1.], dtype=float32)
     """
-    points = operator.index(M)
+    points = _points("kaiser", M)
     if is_kind(beta, np.complexfloating):
         raise ValueError(f"kaiser: beta must be real, got {beta}")
     return _window(np.ones(1)) if points == 1 else _kaiser(beta, points=points)

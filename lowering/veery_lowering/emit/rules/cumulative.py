@@ -14,6 +14,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import Context, Value, rule
+from veery_lowering.emit.rules.elementwise import maximum, minimum
 from veery_lowering.emit.rules.reduce import highest, lowest
 from veery_lowering.types import is_static
 
@@ -138,6 +139,6 @@ def _log_add_exp(a: Value, b: Value) -> Value:
 
 _register("cumsum", hlo.add, lambda dtype: np.zeros((), dtype), _by_window)
 _register("cumprod", hlo.multiply, lambda dtype: np.ones((), dtype), _by_window)
-_register("cummax", hlo.maximum, lowest, _by_window)
-_register("cummin", hlo.minimum, highest, _by_window)
+_register("cummax", maximum, lowest, _by_window)
+_register("cummin", minimum, highest, _by_window)
 _register("cumlogsumexp", _log_add_exp, lowest, _by_doubling)

@@ -17,6 +17,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import Context, Value, rule
+from veery_lowering.emit.rules.elementwise import maximum, minimum
 from veery_lowering.emit.rules.reduce import highest, lowest
 from veery_lowering.passes.stablehlo.drops import mark_dropping, redirect
 from veery_lowering.types import is_static
@@ -189,8 +190,8 @@ _COMBINERS = {
     "scatter_add": Combiner(_scatter_add, _minus_zero),
     "scatter_sub": Combiner(hlo.subtract, lambda dtype: 0),
     "scatter_mul": Combiner(_scatter_mul, lambda dtype: 1),
-    "scatter_min": Combiner(hlo.minimum, highest),
-    "scatter_max": Combiner(hlo.maximum, lowest),
+    "scatter_min": Combiner(minimum, highest),
+    "scatter_max": Combiner(maximum, lowest),
 }
 
 

@@ -31,6 +31,8 @@ def _extreme(dtype: np.dtype, sign: int) -> Any:
         return sign > 0
     if dtype.kind in "iu":
         return np.iinfo(dtype).max if sign > 0 else np.iinfo(dtype).min
+    if dtype.kind == "c":
+        return dtype.type(complex(sign * np.inf, sign * np.inf))
     try:
         info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     except ValueError:

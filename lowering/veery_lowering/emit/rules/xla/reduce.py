@@ -10,6 +10,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.emit.registry import Context, Value, lookup, rule
+from veery_lowering.emit.rules.elementwise import maximum, minimum
 from veery_lowering.emit.rules.reduce import fold, highest, lowest
 from veery_lowering.emit.rules.window import direction_of
 
@@ -219,8 +220,8 @@ def _interleaved(even: Value, odd: Value, axis: int, length: int) -> Value:
 
 _cumulative("cumsum", hlo.add, lambda dtype: np.zeros((), dtype))
 _cumulative("cumprod", hlo.multiply, lambda dtype: np.ones((), dtype))
-_cumulative("cummax", hlo.maximum, lowest)
-_cumulative("cummin", hlo.minimum, highest)
+_cumulative("cummax", maximum, lowest)
+_cumulative("cummin", minimum, highest)
 
 
 @rule("reduce_max", target="xla")
