@@ -68,12 +68,13 @@ class Executable:
         if self._count > most:
             raise Unfit("more buffers than a dispatch has")
 
-    def call(self, module: Any, name: str, before: Any, results: Mapping[Buffer, Any]) -> None:
+    def call(self, module: Any, name: str, before: Any, results: Mapping[Buffer, Any], of: Any = None) -> None:
         """Put a call in front of an operation, and what it gives in the place of values.
 
-        If the module has a function of this name, it is the same kernel.
+        If the module has a function of this name, it is the same kernel. It is said to come from where the operation
+        does, or another one, `of`.
         """
-        with before.location:
+        with (of or before).location:
             function = self._written(module, name) or self._write(module, name)
             types = list(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).results)
             with ir.InsertionPoint(before):

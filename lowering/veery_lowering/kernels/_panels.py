@@ -108,8 +108,6 @@ class Panels:
         self.shared = max(counts, key=lambda axis: min(counts[axis], wanted))
         self.workgroups = min(rows if self.shared is row else counts[self.shared], wanted)
         self._workgroup = self.nests.workgroup() if self.workgroups > 1 else ""
-        sizes = (self.depth, *(axis.size for axis in rest), self.width)
-        self._copies = self._memory((self.group, *sizes)) if self.is_copied else None
 
     def _memory(self, shape: Sequence[int]) -> View:
         return self.body.private(shape, self.dtype, self.workgroups, self._workgroup)
@@ -125,6 +123,8 @@ class Panels:
         rows = self.tiles * self.height if self.blocks > 1 else self.height
         is_left = self.blocks > 1 or not isinstance(end, View) or self.kept < self.width
         self.sums = self._memory((rows, self.width)) if is_left else None
+        sizes = (self.depth, *(axis.size for axis in self.terms), self.width)
+        self._copies = self._memory((self.group, *sizes)) if self.is_copied else None
         together = min(self.group * self.width, self.column.size)
         columns = lambda at: self._starts(self.column, together, lambda j: self._columns({**at, self.column: j}))
         self._each_product(columns)

@@ -73,7 +73,8 @@ class RowKernel:
 
     def replace(self, module: Any, name: str) -> None:
         """Put a call of the kernel in the place of what it computes."""
-        self.executable.call(module, name, self._before, {buffer: value for value, buffer in self.results.items()})
+        results = {buffer: value for value, buffer in self.results.items()}
+        self.executable.call(module, name, self._before, results, self.op)
         for value in reversed(self.inside):
             value.owner.operation.erase()
 
