@@ -110,6 +110,22 @@ def test_narrow_operands(narrow: Any, wide: Any) -> None:
     agree([(converted, (x, y)), *((fun, (x, y)) for fun in whole)])
 
 
+def test_products_that_are_no_kernels_keep_their_operands() -> None:
+    halves = lambda *shape: np.ones(shape, jnp.bfloat16)
+    dot = lambda x, y: lax.dot(x, y, preferred_element_type=np.float32)
+    for operands in [(halves(3, 4), halves(4)), (halves(3, 4), halves(4, 1)), (halves(2, 0), halves(0, 2))]:
+        module = veery.jit(dot).lower(*operands)._lowered.module
+        texts: list[str] = []
+
+        def fuse(module: Any, texts: list[str] = texts) -> None:
+            texts.append(str(module))
+            assert fuse_products(module) == 0
+            texts.append(str(module))
+
+        inlined(module, fuse)
+        assert texts[0] == texts[1]
+
+
 def test_nan_and_infinities(many_parts: None) -> None:
     x, y = array((37, 50)), array((50, 45), seed=8)
     x[3, 5], x[11, 49], y[7, 9], y[49, 44] = np.nan, np.inf, -np.inf, np.nan

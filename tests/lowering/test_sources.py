@@ -16,6 +16,7 @@ from veery_lowering.passes.flow.sources import part_sources
 MODULE = """
 module {
   flow.executable private @made { flow.executable.export public @zeros }
+  util.initializer { util.return }
   flow.executable private @code { flow.executable.export public @add }
   util.func public @main(%x: tensor<5xf32>) -> (tensor<5xf32>, tensor<5x1xf32>, tensor<5xf32>) {
     %0 = flow.dispatch @made::@zeros() : () -> tensor<5xf32>

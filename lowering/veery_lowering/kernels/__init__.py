@@ -33,7 +33,7 @@ from veery_lowering.kernels._invocations import InvocationKernel, ShaderKernel, 
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, TooLittle, is_crossed, is_halved, roots_of
 from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwritten
 from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS, keep_bytes as keep_bytes
-from veery_lowering.kernels._products import ProductKernel, convert_operands
+from veery_lowering.kernels._products import ProductKernel, converted_operands
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
 from veery_lowering.kernels._rows import RowKernel
 from veery_lowering.kernels._scatters import ScatterKernel
@@ -149,7 +149,12 @@ def fuse_products(module: Any, register: int = 32, donated: Sequence[bool] = ())
         register: bytes of a vector register of the processor.
         donated: for each argument of `main`, whether a result may take its place, for which IREE writes it.
     """
-    make = functools.partial(ProductKernel, register=register, given=_given(module, donated))
+    given = _given(module, donated)
+
+    def make(op: Any) -> ProductKernel:
+        with converted_operands(op):
+            return ProductKernel(op, register, given)
+
     return _replaced(module, "stablehlo.dot_general", make, "product")
 
 
@@ -176,8 +181,6 @@ def _replaced(module: Any, name: str, make: Callable[[Any], ProductKernel | RowK
     count = 0
     while waiting:
         op = waiting.pop(0)
-        if kind == "product":
-            convert_operands(op)
         try:
             kernel = make(op)
         except Unfit as unfit:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
@@ -23,7 +24,7 @@ from veery_lowering.kernels._followers import followers, takes_place
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, leaves, whole
 from veery_lowering.kernels._nests import CPU
 from veery_lowering.kernels._panels import Axis, Panels, Place
-from veery_lowering.kernels._reading import detail_of
+from veery_lowering.kernels._reading import detail_of, integers
 from veery_lowering.mlir import base_name, ir, maker
 from veery_lowering.stablehlo import product_axes
 
@@ -156,14 +157,36 @@ def _of_parts(forms: Sequence[Form], part: Callable[[View], View]) -> list[Form]
     return [visit(form) for form in forms]
 
 
-def convert_operands(op: Any) -> None:
-    """Give a product operands of its result's dtype, in place: they are not converted for each of its blocks."""
-    dtype = hlo.dtype_of(op.results[0])
+@contextmanager
+def converted_operands(op: Any) -> Iterator[None]:
+    """A context in which a product's operands have its result's dtype: they are not converted for each of its blocks.
+
+    Where it ends by `Unfit` the product has the operands that it had.
+    """
+    dtype, given, made = hlo.dtype_of(op.results[0]), list(op.operands), []
     with ir.InsertionPoint(op), op.location:
-        for i, x in enumerate(op.operands):
-            given = hlo.dtype_of(x)
-            if given != dtype and {given.kind, dtype.kind} <= set("fV"):
-                op.operands[i] = hlo.convert(x, dtype)
+        for i, x in enumerate(given):
+            if hlo.dtype_of(x) != dtype and {hlo.dtype_of(x).kind, dtype.kind} <= set("fV"):
+                made += _converted(x, dtype)
+                op.operands[i] = made[-1]
+    try:
+        yield
+    except Unfit:
+        for i, x in enumerate(given):
+            op.operands[i] = x
+        for x in reversed(dict.fromkeys(made)):
+            x.owner.erase()
+        raise
+
+
+def _converted(value: Any, dtype: Any) -> list[Any]:
+    """A value of another dtype, the last one, and others on the way: IREE fails with conversions of some views."""
+    if maker(value) not in ("stablehlo.reshape", "stablehlo.transpose"):
+        return [hlo.convert(value, dtype)]
+    before = _converted(value.owner.operands[0], dtype)
+    if maker(value) == "stablehlo.reshape":
+        return [*before, hlo.reshape(before[-1], hlo.shape_of(value))]
+    return [*before, hlo.transpose(before[-1], integers(value.owner.attributes["permutation"]))]
 
 
 def _is_elementwise(op: Any, product: Any) -> bool:

@@ -103,7 +103,8 @@ def _only_reads(use: Any) -> bool:
 def _make_anew(module: Any, source: Any, number: int, path: list[Any]) -> None:
     """Put a result of another executable at the end of a path."""
     executable, export = source.attributes["entry_points"][0].value
-    symbols = {op.attributes["sym_name"].value: op.operation for op in module.body.operations}
+    named = (op.operation for op in module.body.operations if "sym_name" in op.attributes)
+    symbols = {op.attributes["sym_name"].value: op for op in named}
     copy = next(i for i in itertools.count() if f"{executable}_again_{i}" not in symbols)
     names = {old: f"{old}_again_{copy}" for old in (executable, export)}
     with ir.InsertionPoint(symbols[executable]):
