@@ -22,7 +22,7 @@ def test_inspect_shows_the_stages(veery, process):
     text = ok(veery("inspect", "model.py:loss", *ARGS, "--grad", "--stage", "stablehlo", "--annotate"))
     assert '// model.py:6  y = lax.dot_general(x, params["w"]' in text and "loc(" not in text
     text = ok(process("inspect", "model.py:layer", *ARGS, "--stage", "flow", "--annotate"))
-    assert "flow.dispatch @main_dispatch_0" in text and "// model.py:6" in text
+    assert "flow.dispatch @veery_product_0" in text and "// model.py:6" in text
     assert "vmap" not in ok(veery("inspect", "model:double", "--args", "f32[4]", "--vmap", "--jit"))
 
 

@@ -29,6 +29,7 @@ from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._buffered import BufferedKernel
 from veery_lowering.kernels._complex import LoopOfParts, holds_complex
 from veery_lowering.kernels._decisions import Decision as Decision, decided, decisions as decisions, locations
+from veery_lowering.kernels._followers import Given
 from veery_lowering.kernels._invocations import InvocationKernel, ShaderKernel, for_one_invocation
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, TooLittle, is_crossed, is_halved, roots_of
 from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwritten
@@ -167,11 +168,11 @@ def fuse_rows(module: Any, donated: Sequence[bool] = ()) -> int:
     return _replaced(module, "stablehlo.reduce", functools.partial(RowKernel, given=_given(module, donated)), "rows")
 
 
-def _given(module: Any, donated: Sequence[bool]) -> set[Any]:
+def _given(module: Any, donated: Sequence[bool]) -> Given:
     """The arguments of `main` whose place results may take."""
     functions = {ir.StringAttr(f.attributes["sym_name"]).value: f for f in module.regions[0].blocks[0]}
     arguments = functions["main"].regions[0].blocks[0].arguments if any(donated) else []
-    return {x for x, may_be_overwritten in zip(arguments, donated) if may_be_overwritten}
+    return Given([x for x, may_be_overwritten in zip(arguments, donated) if may_be_overwritten])
 
 
 def _replaced(module: Any, name: str, make: Callable[[Any], ProductKernel | RowKernel], kind: str) -> int:

@@ -7,9 +7,10 @@ import math
 from collections.abc import Callable, Collection
 from typing import Any
 
+from veery_lowering.kernels._arithmetic import ELEMENTWISE
 from veery_lowering.kernels._body import checked
 from veery_lowering.kernels._lifetimes import around
-from veery_lowering.mlir import ir
+from veery_lowering.mlir import base_name, ir
 
 # Bytes of arguments from which on results take their place.
 _REUSED = 1 << 16
@@ -58,9 +59,30 @@ def _is_known(value: Any, block: Any, first: Any) -> bool:
     return bool(op.operation.is_before_in_block(first))
 
 
-def takes_place(op: Any, given: Collection[Any]) -> bool:
-    """Whether what an operation gives may take the place of an argument that it reads, one of those given away."""
-    return any(x in given and _nbytes(x) >= _REUSED for x in op.operands)
+class Given:
+    """Arguments in whose place results may be written.
+
+    Args:
+        arguments: those that are given away.
+    """
+
+    def __init__(self, arguments: Collection[Any] = ()) -> None:
+        self._taken = {x: _nbytes(x) >= _REUSED for x in arguments}
+
+    def is_taken_by(self, op: Any) -> bool:
+        """Whether what an operation gives may take the place of such an argument, which it is computed from."""
+        return any(map(self._is_of_one, op.operands))
+
+    def _is_of_one(self, value: Any) -> bool:
+        """Whether a value is one of them, or computed of one element by element."""
+        if value not in self._taken:
+            op = value.owner
+            elementwise = not isinstance(op, ir.Block) and base_name(op.name) in ELEMENTWISE
+            self._taken[value] = False  # until it is known
+            self._taken[value] = elementwise and any(
+                x.type.shape == value.type.shape and self._is_of_one(x) for x in op.operands
+            )
+        return self._taken[value]
 
 
 def _nbytes(value: Any) -> int:

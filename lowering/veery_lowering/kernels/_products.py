@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ from veery_lowering.kernels import _moves  # noqa: F401  (registers what it writ
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
-from veery_lowering.kernels._followers import followers, takes_place
+from veery_lowering.kernels._followers import Given, followers
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, leaves, whole
 from veery_lowering.kernels._nests import CPU
 from veery_lowering.kernels._panels import Axis, Panels, Place
@@ -40,8 +40,8 @@ class ProductKernel:
     Args:
         op: the product.
         register: bytes of a vector register.
-        given: arguments in whose place results may be written, which this kernel does not do: the sums of a tile may
-            be computed twice.
+        given: the arguments in whose place results may be written, which this kernel does not do, since it may compute
+            what is in two tiles twice.
 
     Raises:
         Unfit: it cannot be written so.
@@ -49,13 +49,13 @@ class ProductKernel:
 
     form = "tile by tile"
 
-    def __init__(self, op: Any, register: int, given: Collection[Any] = ()) -> None:
+    def __init__(self, op: Any, register: int, given: Given) -> None:
         self.op = op
         self.shape, self.dtype = checked(op.results[0])
         if self.dtype.kind not in "fiu" or self.dtype.itemsize < 4 or checked(op.operands[0])[1] != self.dtype:
             raise Unfit(f"a product of {self.dtype}")
         self.body = Body(_MACHINE)
-        fits: Callable[[Any], bool] = lambda user: not takes_place(user, given) and _is_elementwise(user, op.results[0])
+        fits: Callable[[Any], bool] = lambda user: not given.is_taken_by(user) and _is_elementwise(user, op.results[0])
         self.inside, self._before = followers(op, fits, _MOST_INSIDE)
         ops = {value.owner.operation for value in self.inside}
         read = [value for value in self.inside if any(use.owner.operation not in ops for use in value.uses)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
@@ -17,7 +17,7 @@ from veery_lowering.kernels import _moves  # noqa: F401  (registers what it writ
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, REDUCTIONS, Unfit, is_half
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
-from veery_lowering.kernels._followers import followers, takes_place
+from veery_lowering.kernels._followers import Given, followers
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Uniform, View, whole
 from veery_lowering.kernels._nests import Axis, merged
 from veery_lowering.kernels._reading import detail_of, integers, static_shape
@@ -43,7 +43,7 @@ class RowKernel:
 
     Args:
         op: a reduction of rows; what it reads, and what is made of its result, is computed with it.
-        given: arguments in whose place results may be written, which this kernel does not do.
+        given: the arguments in whose place results may be written, which this kernel does not do.
 
     Raises:
         Unfit: it cannot be written so, or IREE makes one dispatch of it.
@@ -51,7 +51,7 @@ class RowKernel:
 
     form = "row by row"
 
-    def __init__(self, op: Any, given: Collection[Any] = ()) -> None:
+    def __init__(self, op: Any, given: Given) -> None:
         self.op = op
         self.shape, _ = checked(op.operands[0])
         if not (self._fits(op) and _LEAST <= self.shape[-1] <= _MOST and math.prod(self.shape[:-1]) > 1):
@@ -80,9 +80,9 @@ class RowKernel:
 
     # What is computed.
 
-    def _gathered(self, given: Collection[Any]) -> tuple[list[Any], Any]:
+    def _gathered(self, given: Given) -> tuple[list[Any], Any]:
         """The values that are computed, in their order, and the first operation that uses them but is not of theirs."""
-        fits: Callable[[Any], bool] = lambda op: self._fits(op) and not takes_place(op, given)
+        fits: Callable[[Any], bool] = lambda op: self._fits(op) and not given.is_taken_by(op)
         inside, first = followers(self.op, fits, _MOST_INSIDE)
         ends = self._numbers_at_the_end(inside)
         if len(ends) > _FEW:

@@ -4,6 +4,8 @@ Reads behind writes. Problem: IREE 3.13 updates a value in place at its last use
 as early as its operands allow. So a write can move before a read that stood in front of it, or before the copy that was
 made for that read. Example: of `y = x * 2`, both results of `(y, y.at[1].set(7), cumsum(w))` had the 7. Fix: the
 updated value is a copy, unless all other readers are needed for the update itself and no other trip of a loop reads it.
+Nor is a constant safe in a loop: IREE copies it once, before the loop, if its elements differ, and all trips write to
+that copy.
 
 Overlapping reads and writes. Problem: IREE computes the new part directly at its place, even if it is computed from
 what it overwrites there. Example: later elements of `y.at[1:].set(y[:-1] + 1)` came from new ones;
