@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from support.passes import leave_out
+
+from veery import _dispatch
+from veery_lowering import kernels
 
 # Those that are about products as IREE makes them.
 OF_PRODUCTS = ("test_products", "test_tiles", "test_tiling", "test_translating")
@@ -16,3 +21,17 @@ def without_pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         leave_out(monkeypatch, "fuse_pieces")
     if request.path.stem in OF_PRODUCTS:
         leave_out(monkeypatch, "fuse_products")
+
+
+@pytest.fixture
+def as_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs whose kernels could not be written or compiled fail, where else others are made instead."""
+
+    def log(program: Any) -> None:
+        assert "fallback" not in program.metadata, program.metadata["fallback"]
+
+    def warning(message: str, *args: Any, **how: Any) -> None:
+        raise AssertionError(message % args)
+
+    monkeypatch.setattr(_dispatch, "log_fallback", log)
+    monkeypatch.setattr(kernels._logger, "warning", warning)

@@ -14,7 +14,7 @@ import veery
 from veery import lax, numpy as jnp
 from veery_lowering.compiler import isolation
 from veery_lowering.compiler.sessions import Diagnostic
-from veery_lowering.kernels import fuse_loops
+from veery_lowering.kernels import ProductKernel, RowKernel, fuse_loops, fuse_products, fuse_rows
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.passes.simplification import inlined
 
@@ -164,3 +164,22 @@ def test_double_precision_and_what_is_not_finite() -> None:
         expected = interpreted(lambda x: lax.fori_loop(0, 3, trip, x), x)
         assert found.dtype == np.float64
         np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize(("kind", "fuse"), [(ProductKernel, fuse_products), (RowKernel, fuse_rows)])
+def test_programs_are_as_they_were_without_kernels_that_cannot_be_written(
+    kind: type, fuse: Callable[[Any], int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*args: Any, **how: Any) -> None:
+        raise KeyError(kind.__name__)
+
+    def unchanged(module: Any) -> None:
+        before = str(module)
+        assert fuse(module) == 0
+        assert str(module) == before
+
+    monkeypatch.setattr(kind, "__init__", broken)
+    x = jnp.ones((40, 33), jnp.bfloat16)
+    function = lambda x: veery.nn.softmax(lax.dot(x, x.T, preferred_element_type=np.float32), axis=-1)
+    inlined(veery.jit(function).lower(x)._lowered.module, unchanged)
+    assert "could not be written" in caplog.text and kind.__name__ in caplog.text

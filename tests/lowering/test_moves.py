@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.compiled import assert_close, results
-from support.interpreted import interpreted
+from support.compiled import assert_as_numpy
 
 import veery
 from veery import lax, numpy as jnp, ops
@@ -52,19 +51,11 @@ def array(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return np.random.default_rng(7).integers(0, 2 if dtype is bool else 9, shape).astype(dtype)
 
 
-def agree(calls: list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]]) -> None:
-    for (fun, operands), outs in zip(calls, results(calls), strict=True):
-        assert not isinstance(outs, Exception), outs
-        expected = veery.tree.leaves(interpreted(fun, *operands))
-        for actual, wanted in zip(veery.tree.leaves(outs), expected, strict=True):
-            assert_close(actual, np.asarray(wanted), 0)
-
-
 @pytest.mark.parametrize(
     ("dtype", "shape"), [(np.float32, (130, 36)), (np.uint8, (6, 10)), (np.float16, (6, 10))], ids=str
 )
 def test_joins(dtype: Any, shape: tuple[int, ...]) -> None:
-    agree([(fun, (array(shape, dtype),)) for fun in JOINS.values()])
+    assert_as_numpy([(fun, (array(shape, dtype),)) for fun in JOINS.values()])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.float16, bool], ids=str)
@@ -72,7 +63,7 @@ def test_what_is_read_backwards_or_by_steps(dtype: Any) -> None:
     x = array((131, 150), dtype)
     kinds = "summed", "chosen", "of a product", "backwards and back", "every fourth of every second"
     calls = [(fun, (x,)) for name, fun in CROSSED.items() if dtype is not bool or name not in kinds]
-    agree(
+    assert_as_numpy(
         [*calls, *((CROSSED[name], (x.ravel(),)) for name in ("backwards", "every second", "every third, backwards"))]
     )
 
@@ -94,7 +85,7 @@ def test_lookups(dtype: Any) -> None:
         along = indices(low, high, (20, 5), integer)
         calls.append((lambda x, i, mode=mode: jnp.take_along_axis(x, i, 1, mode=mode), (x, along)))
         calls.append((lambda x, i: jnp.concatenate([x[i], x[i]], 1), (x, indices(0, 20, (3,), integer))))
-    agree(calls)
+    assert_as_numpy(calls)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int8], ids=str)
@@ -111,7 +102,7 @@ def test_scatters(dtype: Any) -> None:
         each = np.arange(count).astype(np.int32)[::-1]
         calls.append((lambda u, i, n=count: jnp.zeros((n, *u.shape[1:]), u.dtype).at[i].set(u), (u[:count], each)))
     calls.append((lambda i: jnp.bincount(i, length=50), (indices(0, 60, (1000,), np.int32),)))
-    agree(calls)
+    assert_as_numpy(calls)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int32, np.float16, bool], ids=str)
@@ -135,13 +126,15 @@ def test_scatters_into_what_is_there(dtype: Any) -> None:
         calls.append((lambda x, i, j, m=mode: x.at[i[:3], 2:].set(x[:3, 2:], mode=m), (x, i, j)))
         calls.append((lambda x, i, j, m=mode: x.at[:, j[:4]].set(x[:, :4], mode=m), (x, i, j)))
         calls.append((lambda x, i, j, m=mode: x.at[i].set(x[j], mode=m).at[j, i].min(x[1, 1], mode=m), (x, i, j)))
-    agree(calls)
+    assert_as_numpy(calls)
 
 
 def test_scatters_of_columns_by_several_workgroups() -> None:
     x, u, i = array((40, 256), np.float32), array((300, 256), np.float32), indices(-50, 50, (300,), np.int32)
     x[3, 7], u[5, 9] = np.nan, np.inf
-    agree([(lambda x, i, u: jnp.sqrt(x).at[i].add(u), (x, i, u)), (lambda x, i, u: x.at[i].set(u), (x, i, u))])
+    assert_as_numpy(
+        [(lambda x, i, u: jnp.sqrt(x).at[i].add(u), (x, i, u)), (lambda x, i, u: x.at[i].set(u), (x, i, u))]
+    )
 
 
 def test_scatters_without_kernels_write_nothing_outside() -> None:
@@ -223,7 +216,7 @@ def test_kernels_of_the_same_text_are_compiled_once() -> None:
     assert called(lambda x, y: (pair(x), pair(y))) == ["veery_move_0"] * 2
     assert len(set(called(again))) == 3
     y = array(X.shape, np.float32)
-    agree([(lambda x, y: (pair(x), pair(y)), (X, y)), (again, (X, y))])
+    assert_as_numpy([(lambda x, y: (pair(x), pair(y)), (X, y)), (again, (X, y))])
 
 
 def test_bits_of_several_elements_are_taken_before(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.compiled import assert_close, results
+from support.compiled import Call, assert_as_numpy, results
 from support.interpreted import interpreted
 
 import veery
@@ -15,6 +15,8 @@ from veery import lax, numpy as jnp
 from veery.scipy.special import logsumexp
 from veery_lowering.kernels import _rows, fuse_rows
 from veery_lowering.passes.simplification import inlined
+
+pytestmark = pytest.mark.usefixtures("as_preferred")
 
 
 def normed(x: Any) -> Any:
@@ -58,22 +60,16 @@ def array(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return np.random.default_rng(7).integers(-3, 9, shape).astype(dtype)
 
 
-Calls = list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]]
-
-
-def agree(calls: Calls, most: float = 0) -> None:
-    """Whether results are those of NumPy: exactly, or as far apart as a part of the largest number."""
+def assert_near(calls: list[Call], most: float) -> None:
+    """Results differ from NumPy's by no more than a part of the largest number."""
     for (fun, operands), outs in zip(calls, results(calls), strict=True):
         assert not isinstance(outs, Exception), outs
         with np.errstate(all="ignore"):
             expected = [np.asarray(x) for x in veery.tree.leaves(interpreted(fun, *operands))]
         for actual, wanted in zip(veery.tree.leaves(outs), expected, strict=True):
-            if most:
-                assert actual.dtype == wanted.dtype
-                finite = np.abs(wanted[np.isfinite(wanted)])
-                np.testing.assert_allclose(actual, wanted, rtol=most, atol=most * max(1, finite.max()))
-            else:
-                assert_close(actual, wanted, 0)
+            assert actual.dtype == wanted.dtype
+            finite = np.abs(wanted[np.isfinite(wanted)])
+            np.testing.assert_allclose(actual, wanted, rtol=most, atol=most * max(1, finite.max()))
 
 
 @pytest.fixture(params=["one workgroup", "several"])
@@ -88,14 +84,16 @@ def test_floats(name: str, shares: None) -> None:
     for shape in SHAPES:
         x = np.random.default_rng(3).normal(size=shape).astype(np.float32)
         calls.append((fun, (x, array(shape[-1:], np.float32))))
-    agree(calls, 8e-3 if name == "half precision" else 2e-5)
+    assert_near(calls, 8e-3 if name == "half precision" else 2e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.uint8], ids=str)
 def test_whole_numbers_are_exact(dtype: Any, shares: None) -> None:
     with veery.enable_x64(True):
         kinds = [name for name in EXACT if name != "bits" or np.dtype(dtype).kind in "iu"]
-        agree([(EXACT[name], (array(shape, dtype), array(shape[-1:], dtype))) for name in kinds for shape in SHAPES])
+        assert_as_numpy(
+            [(EXACT[name], (array(shape, dtype), array(shape[-1:], dtype))) for name in kinds for shape in SHAPES]
+        )
 
 
 def test_masks_of_other_shapes() -> None:
@@ -103,14 +101,16 @@ def test_masks_of_other_shapes() -> None:
     each, rows = array((2, 1, 33, 40), np.float32), array((3, 33, 1), np.float32)
     chosen = lambda x, mask, each, rows: jnp.where(mask, x, each).max(-1, keepdims=True) - x * rows
     fun = lambda x, mask, each, rows: chosen(x, mask, each, rows) + each.sum(-1)[..., None]
-    agree([(fun, (x, mask, each, rows)), (lambda x, *_: x.mT - x.mT.max(-1, keepdims=True), (x, mask, each, rows))])
+    assert_as_numpy(
+        [(fun, (x, mask, each, rows)), (lambda x, *_: x.mT - x.mT.max(-1, keepdims=True), (x, mask, each, rows))]
+    )
 
 
 @pytest.mark.parametrize("name", ["sums and largest", "distance from the largest", "softmax"])
 def test_nan_and_infinities(name: str) -> None:
     x, w = array((40, 70), np.float32), array((70,), np.float32)
     x[3, 5], x[7, 9], x[8, 69], x[9], x[11, 0] = np.nan, np.inf, -np.inf, -np.inf, -np.nan
-    agree([(FLOATS[name], (x, w))], 1e-6)
+    assert_near([(FLOATS[name], (x, w))], 1e-6)
 
 
 def kernels(fun: Callable[..., Any], *args: Any) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from support.interpreted import interpreted
 
 import veery
 
@@ -38,6 +39,15 @@ def results(calls: Sequence[Call]) -> list[Any]:
         half = len(calls) // 2
         return results(calls[:half]) + results(calls[half:])
     return [veery.tree_util.tree_map(np.asarray, out) for out in outs]
+
+
+def assert_as_numpy(calls: Sequence[Call]) -> None:
+    """Compiled functions give the same numbers as their jaxprs evaluated in NumPy."""
+    for (fun, operands), outs in zip(calls, results(calls), strict=True):
+        assert not isinstance(outs, Exception), outs
+        expected = veery.tree.leaves(interpreted(fun, *operands))
+        for actual, wanted in zip(veery.tree.leaves(outs), expected, strict=True):
+            assert_close(actual, np.asarray(wanted), 0)
 
 
 def assert_close(actual: np.ndarray, expected: np.ndarray, ulps: float, operands: Sequence[np.ndarray] = ()) -> None:

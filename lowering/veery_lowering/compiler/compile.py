@@ -150,7 +150,7 @@ def _prepared(emission: Emission, target: Target, fusion: Fusion, kept: Collecti
     return Prepared(
         code,
         found.get("reuse_donated", []),
-        any(found.get(name) for name in found if name.startswith("fuse_")),
+        any(found.get(p.__name__) for p in passes.MAKE_KERNELS),
         branches,
     )
 

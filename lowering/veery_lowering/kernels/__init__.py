@@ -29,7 +29,7 @@ from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._buffered import BufferedKernel
 from veery_lowering.kernels._complex import LoopOfParts, holds_complex
 from veery_lowering.kernels._decisions import Decision as Decision, decided, decisions as decisions, locations
-from veery_lowering.kernels._followers import Given
+from veery_lowering.kernels._followers import FusedKernel, Given
 from veery_lowering.kernels._invocations import InvocationKernel, ShaderKernel, for_one_invocation
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, TooLittle, is_crossed, is_halved, roots_of
 from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwritten
@@ -175,7 +175,7 @@ def _given(module: Any, donated: Sequence[bool]) -> Given:
     return Given([x for x, may_be_overwritten in zip(arguments, donated) if may_be_overwritten])
 
 
-def _replaced(module: Any, name: str, make: Callable[[Any], ProductKernel | RowKernel], kind: str) -> int:
+def _replaced(module: Any, name: str, make: Callable[[Any], FusedKernel], kind: str) -> int:
     """Make kernels of the operations of a name, with those around them, in place; returns how many."""
     known: dict[str, str] = {}
     waiting = [op.operation for op in operations(module) if op.name == name]
@@ -184,14 +184,20 @@ def _replaced(module: Any, name: str, make: Callable[[Any], ProductKernel | RowK
         op = waiting.pop(0)
         try:
             kernel = make(op)
+            called = known.setdefault(kernel.executable.text("kernel"), _unused(module, f"veery_{kind}"))
+            made = locations(value.owner for value in kernel.inside)
+            gone = {value.owner.operation for value in kernel.inside}
+            rest = [op for op in waiting if op not in gone]
+            kernel.replace(module, called)
         except Unfit as unfit:
             decided(Decision(kind, [op.location], reasons=[str(unfit)]))
             continue
-        called = known.setdefault(kernel.executable.text("kernel"), _unused(module, f"veery_{kind}"))
-        made = locations(value.owner for value in kernel.inside)
-        gone = {value.owner.operation for value in kernel.inside}
-        waiting = [op for op in waiting if op not in gone]
-        kernel.replace(module, called)
+        except Exception as error:
+            # The program is right without the kernel, only slower.
+            _logger.warning("a kernel of %s could not be written; IREE makes dispatches", kind, exc_info=True)
+            decided(Decision(kind, [op.location], reasons=[repr(error)]))
+            continue
+        waiting = rest
         decided(Decision(kind, made, called, kernel.form, kernel.executable.workgroups))
         count += 1
     return count

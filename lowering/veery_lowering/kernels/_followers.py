@@ -9,6 +9,8 @@ from typing import Any
 
 from veery_lowering.kernels._arithmetic import ELEMENTWISE
 from veery_lowering.kernels._body import checked
+from veery_lowering.kernels._executable import Executable
+from veery_lowering.kernels._forms import Buffer
 from veery_lowering.kernels._lifetimes import around
 from veery_lowering.mlir import base_name, ir
 
@@ -57,6 +59,32 @@ def _is_known(value: Any, block: Any, first: Any) -> bool:
     if first is None or isinstance(op, ir.Block) or op.operation.block != block:
         return True
     return bool(op.operation.is_before_in_block(first))
+
+
+class FusedKernel:
+    """A kernel of an operation and of what is computed with it.
+
+    Attributes:
+        op: the operation.
+        inside: the values that are computed, in their order.
+        before: the first operation of the block that uses them and is none of theirs.
+        results: those that others use, with where the kernel writes them.
+        executable: the kernel.
+    """
+
+    form: str
+    op: Any
+    inside: list[Any]
+    before: Any
+    results: dict[Any, Buffer]
+    executable: Executable
+
+    def replace(self, module: Any, name: str) -> None:
+        """Put a call of the kernel in the place of what it computes."""
+        results = {buffer: value for value, buffer in self.results.items()}
+        self.executable.call(module, name, self.before, results, self.op)
+        for value in reversed(self.inside):
+            value.owner.operation.erase()
 
 
 class Given:

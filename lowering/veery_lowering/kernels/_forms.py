@@ -171,6 +171,11 @@ def half(buffer: Buffer, shape: Sequence[int], part: int) -> View:
 
 def changed(form: Form, change: Callable[[View], View]) -> Form:
     """A value computed from other views."""
+    return all_changed([form], change)[0]
+
+
+def all_changed(forms: Sequence[Form], change: Callable[[View], View]) -> list[Form]:
+    """Values computed from other views; what they have in common they have there, too."""
     made: dict[int, Form] = {}
 
     def visit(x: Form) -> Form:
@@ -185,7 +190,7 @@ def changed(form: Form, change: Callable[[View], View]) -> Form:
                 made[id(x)] = x
         return made[id(x)]
 
-    return visit(form)
+    return [visit(form) for form in forms]
 
 
 def leaves(form: Form) -> list[View]:

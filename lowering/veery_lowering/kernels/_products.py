@@ -20,8 +20,8 @@ from veery_lowering.kernels import _moves  # noqa: F401  (registers what it writ
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
-from veery_lowering.kernels._followers import Given, followers
-from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, leaves, whole
+from veery_lowering.kernels._followers import FusedKernel, Given, followers
+from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, all_changed, leaves, whole
 from veery_lowering.kernels._nests import CPU
 from veery_lowering.kernels._panels import Axis, Panels, Place
 from veery_lowering.kernels._reading import detail_of, integers
@@ -34,7 +34,7 @@ _MACHINE = dataclasses.replace(CPU, stack=24 << 10)
 _MOST_INSIDE = 200
 
 
-class ProductKernel:
+class ProductKernel(FusedKernel):
     """A product of matrices, and what is elementwise of it, as an executable.
 
     Args:
@@ -56,7 +56,7 @@ class ProductKernel:
             raise Unfit(f"a product of {self.dtype}")
         self.body = Body(_MACHINE)
         fits: Callable[[Any], bool] = lambda user: not given.is_taken_by(user) and _is_elementwise(user, op.results[0])
-        self.inside, self._before = followers(op, fits, _MOST_INSIDE)
+        self.inside, self.before = followers(op, fits, _MOST_INSIDE)
         ops = {value.owner.operation for value in self.inside}
         read = [value for value in self.inside if any(use.owner.operation not in ops for use in value.uses)]
         self.results = {x: Buffer(f"%out{k}", checked(x)[1], math.prod(self.shape)) for k, x in enumerate(read)}
@@ -73,13 +73,6 @@ class ProductKernel:
         self.executable = Executable(
             self.body.out, self.body.inputs, outputs, self._panels.workgroups, self.body.scratch
         )
-
-    def replace(self, module: Any, name: str) -> None:
-        """Put a call of the kernel in the place of what it computes."""
-        results = {buffer: value for value, buffer in self.results.items()}
-        self.executable.call(module, name, self._before, results, self.op)
-        for value in reversed(self.inside):
-            value.owner.operation.erase()
 
     def _computed(self) -> dict[Any, Form]:
         """The values that the kernel computes, as expressions of the product and of what is read."""
@@ -137,31 +130,14 @@ class ProductKernel:
         """Write what is computed of a tile."""
         part: Callable[[View], View] = lambda view: sums if view is self._product else self._panels.part(view, at)
         targets = [part(whole(buffer, self.shape)) for buffer in self.results.values()]
-        self.body.nests.fill_rows(targets, _of_parts(self._forms, part))
-
-
-def _of_parts(forms: Sequence[Form], part: Callable[[View], View]) -> list[Form]:
-    """Values computed of parts of what they are computed of; what they have in common they have there, too."""
-    made: dict[int, Form] = {}
-
-    def visit(x: Form) -> Form:
-        if id(x) not in made:
-            if isinstance(x, View):
-                made[id(x)] = part(x)
-            elif isinstance(x, Lazy):
-                made[id(x)] = Lazy(x.name, x.detail, tuple(map(visit, x.operands)), x.dtype)
-            else:
-                made[id(x)] = x
-        return made[id(x)]
-
-    return [visit(form) for form in forms]
+        self.body.nests.fill_rows(targets, all_changed(self._forms, part))
 
 
 @contextmanager
 def converted_operands(op: Any) -> Iterator[None]:
     """A context in which a product's operands have its result's dtype: they are not converted for each of its blocks.
 
-    Where it ends by `Unfit` the product has the operands that it had.
+    Where it ends by an exception the product has the operands that it had.
     """
     dtype, given, made = hlo.dtype_of(op.results[0]), list(op.operands), []
     with ir.InsertionPoint(op), op.location:
@@ -171,7 +147,7 @@ def converted_operands(op: Any) -> Iterator[None]:
                 op.operands[i] = made[-1]
     try:
         yield
-    except Unfit:
+    except Exception:
         for i, x in enumerate(given):
             op.operands[i] = x
         for x in reversed(dict.fromkeys(made)):

@@ -17,7 +17,7 @@ from veery_lowering.kernels import _moves  # noqa: F401  (registers what it writ
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, REDUCTIONS, Unfit, is_half
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
-from veery_lowering.kernels._followers import Given, followers
+from veery_lowering.kernels._followers import FusedKernel, Given, followers
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Uniform, View, whole
 from veery_lowering.kernels._nests import Axis, merged
 from veery_lowering.kernels._reading import detail_of, integers, static_shape
@@ -38,7 +38,7 @@ _FEW = 12
 _REPEATED = 3
 
 
-class RowKernel:
+class RowKernel(FusedKernel):
     """What is computed of rows as an executable.
 
     Args:
@@ -56,8 +56,8 @@ class RowKernel:
         self.shape, _ = checked(op.operands[0])
         if not (self._fits(op) and _LEAST <= self.shape[-1] <= _MOST and math.prod(self.shape[:-1]) > 1):
             raise Unfit("no reduction of rows")
-        self.inside, self._before = self._gathered(given)
-        self._numbers = {value: number for number, value in enumerate(self.inside)}
+        self.inside, self.before = self._gathered(given)
+        self._made = frozenset(self.inside)
         results = [value for value in self.inside if self._used_outside(value)]
         reductions = sum(value.owner.name == "stablehlo.reduce" for value in self.inside)
         if not results or (reductions < 2 and not any(map(self._is_array, results))):
@@ -65,18 +65,11 @@ class RowKernel:
         self.results = {x: Buffer(f"%out{k}", checked(x)[1], math.prod(checked(x)[0])) for k, x in enumerate(results)}
         self.body = Body()
         self._kept = self._read_often()
-        read = dict.fromkeys(x for value in self.inside for x in value.owner.operands if x not in self._numbers)
+        read = dict.fromkeys(x for value in self.inside for x in value.owner.operands if x not in self._made)
         self._outside = {x: self.body.read_through(x) for x in read}
         self.workgroups = self._write()
         outputs = list(self.results.values())
         self.executable = Executable(self.body.out, self.body.inputs, outputs, self.workgroups, self.body.scratch)
-
-    def replace(self, module: Any, name: str) -> None:
-        """Put a call of the kernel in the place of what it computes."""
-        results = {buffer: value for value, buffer in self.results.items()}
-        self.executable.call(module, name, self._before, results, self.op)
-        for value in reversed(self.inside):
-            value.owner.operation.erase()
 
     # What is computed.
 
@@ -146,7 +139,7 @@ class RowKernel:
         return static_shape(value) == self.shape
 
     def _used_outside(self, value: Any) -> bool:
-        return any(not use.owner.results or use.owner.results[0] not in self._numbers for use in value.uses)
+        return any(not use.owner.results or use.owner.results[0] not in self._made for use in value.uses)
 
     def _read_often(self) -> set[Any]:
         """The arrays that are read for several results or reductions, and are worth being kept for that."""
@@ -163,7 +156,7 @@ class RowKernel:
             found = {value} if value in self.results else set()
             for use in value.uses:
                 user = use.owner.results[0] if use.owner.results else None
-                if user in self._numbers:
+                if user in self._made:
                     found |= ends[user] if self._is_array(user) else {user}
             if len(found) > 1 and work[value] > _REPEATED:
                 kept.add(value)

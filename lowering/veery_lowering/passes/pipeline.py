@@ -363,6 +363,10 @@ PASSES = (
 )  # fmt: skip
 
 
+# Those that make kernels of ours, and return how many.
+MAKE_KERNELS = (fuse_loops, fuse_pieces, fuse_products, fuse_rows, fuse_moves)
+
+
 def chosen(stage: Stage, situation: Situation) -> list[Pass]:
     """The passes that change a module at a stage."""
     return [p for p in PASSES if p.stage is stage and p.when(situation)]
