@@ -28,8 +28,16 @@ SPELLINGS = {
 _NAMES = {spelling: name for name, spelling in SPELLINGS.items()}
 
 
+# By what the bindings make of a type: 0.6 us where its text takes 5, some hundred times in a compilation.
+_FLOATS = {ir.F16Type: "float16", ir.BF16Type: "bfloat16", ir.F32Type: "float32", ir.F64Type: "float64"}
+_INTEGERS = {(1, False): "bool"} | {(n, u): f"{'u' * u}int{n}" for n in (2, 4, 8, 16, 32, 64) for u in (False, True)}
+
+
 def dtype_name(type_: ir.Type) -> str:
     """The name of the NumPy dtype of an MLIR element type or tensor type."""
     if isinstance(type_, ir.RankedTensorType):
         type_ = type_.element_type
-    return _NAMES[str(type_)]
+    name = _FLOATS.get(type(type_))
+    if name is None and isinstance(type_, ir.IntegerType):
+        name = _INTEGERS.get((type_.width, type_.is_unsigned))
+    return name or _NAMES[str(type_)]

@@ -36,11 +36,16 @@ def element_type(dtype: Any) -> ir.Type:
 
     Raises TypeError for a dtype that StableHLO does not have.
     """
-    name = physical_dtype(dtype).name
-    spelling = SPELLINGS.get(_HELD_AS.get(name, name))
+    return ir.Type.parse(_spelling(physical_dtype(dtype)))
+
+
+@cache  # NumPy puts the name of a dtype together each time: 3 us
+def _spelling(dtype: np.dtype) -> str:
+    spelling = SPELLINGS.get(_HELD_AS.get(dtype.name, dtype.name))
     if spelling is None:
-        raise TypeError(f"element_type: dtype {name} has no StableHLO element type; known are {', '.join(SPELLINGS)}")
-    return ir.Type.parse(spelling)
+        known = ", ".join(SPELLINGS)
+        raise TypeError(f"element_type: dtype {dtype.name} has no StableHLO element type; known are {known}")
+    return spelling
 
 
 def tensor_type(shape: Sequence[int], dtype: Any) -> ir.RankedTensorType:

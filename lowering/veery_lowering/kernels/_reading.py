@@ -17,9 +17,10 @@ def integers(attribute: Any) -> list[int]:
 
 def static_shape(value: Any) -> tuple[int, ...]:
     """The shape of a value; raises Unfit where it is not known."""
-    if not isinstance(value.type, ir.RankedTensorType) or not value.type.has_static_shape:
+    type_ = value.type
+    if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
         raise Unfit("a dynamic shape")
-    return tuple(hlo.shape_of(value))
+    return tuple(type_.shape)
 
 
 def detail_of(op: Any) -> str:

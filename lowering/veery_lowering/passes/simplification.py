@@ -31,9 +31,9 @@ def inlined(module: ir.Module, change: Callable[[Any], Any], before: Callable[[A
         copy.erase()
 
 
-# What the inliner does to each function, for which it collects patterns every time.
 _CANONICAL = "func.func(canonicalize)"
-_INLINE = "inline"
+# What the inliner does to each function by itself, for which it collects patterns every time: 3.3 ms instead of 0.6.
+_INLINE = f"inline{{default-pipeline=}},{_CANONICAL}"
 _SIMPLIFY = "cse,func.func(iree-stablehlo-canonicalize)"
 # To be run where the compiler runs, before it. IREE's conversion to linalg moves elementwise operations before the
 # reshapes that they alone read, and moves the wrong ones: "failed to legalize operation 'stablehlo.compare'", of

@@ -25,7 +25,7 @@ class Extent:
 
 def shape_of(x: Value) -> tuple[Any, ...]:
     """The shape of a tensor value: ints, and Extents where it is dynamic."""
-    type_ = ir.RankedTensorType(x.type)
+    type_ = x.type
     if type_.has_static_shape:
         return tuple(type_.shape)
     return tuple(Extent(x, i) if type_.is_dynamic_dim(i) else n for i, n in enumerate(type_.shape))
