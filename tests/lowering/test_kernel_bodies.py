@@ -13,6 +13,7 @@ import veery
 from veery import lax, numpy as jnp
 from veery_lowering.kernels import fuse_loops
 from veery_lowering.passes.simplification import inlined
+from veery_lowering.targets.target import Target
 
 SIZES = (1, 2, 3, 5, 7, 13, 17, 33)
 
@@ -98,3 +99,29 @@ def test_a_long_body_is_one_kernel(seed: int) -> None:
     assert counts == [1] and lines[0] > 8000
     for actual, wanted in zip(veery.jit(run)(x), interpreted(run, x), strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("register", "vector"), [(16, 16), (32, 16), (64, 64)])
+def test_sums_of_several_rows_stay_in_registers(register: int, vector: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four rows are added up at once; of a machine with half as many registers, which are shorter, a fourth at once."""
+    monkeypatch.setattr(Target, "register", property(lambda _: register))
+    rng = np.random.default_rng(register)
+    w = rng.standard_normal((128, 128)).astype(np.float32) / 16
+    xs = rng.standard_normal((register // 8, 16, 128)).astype(np.float32)
+
+    def run(w: Any, xs: Any) -> Any:
+        return lax.scan(lambda h, x: (jnp.tanh(h @ w + x),) * 2, xs[0], xs)[1]
+
+    texts: list[str] = []
+
+    def fuse(module: Any) -> None:
+        assert fuse_loops(module, register=register) == 1
+        texts.append(str(module))
+
+    inlined(veery.jit(run).lower(w, xs)._lowered.module, fuse)
+    sums = f"-> ({', '.join([f'vector<{vector}xf32>'] * 4)})"
+    assert any("iter_args" in line and sums in line for line in texts[0].splitlines())
+    h = xs[0].astype(np.float64)
+    for x, found in zip(xs, veery.jit(run)(w, xs), strict=True):
+        h = np.tanh(h @ w + x)
+        np.testing.assert_allclose(found, h, atol=2e-6)

@@ -32,6 +32,7 @@ from veery_lowering.kernels._decisions import Decision as Decision, decided, dec
 from veery_lowering.kernels._followers import FusedKernel, Given
 from veery_lowering.kernels._invocations import InvocationKernel, ShaderKernel, for_one_invocation
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, TooLittle, is_crossed, is_halved, roots_of
+from veery_lowering.kernels._nests import CPU, Machine, cpu
 from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwritten
 from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS, keep_bytes as keep_bytes
 from veery_lowering.kernels._products import ProductKernel, converted_operands
@@ -46,10 +47,19 @@ _logger = logging.getLogger(__name__)
 
 Forms = Callable[[Any], Iterator[Callable[[], RegisterKernel | BufferedKernel | ShaderKernel]]]
 
+_REGISTER = CPU.register  # bytes of a vector register of a CPU of which nothing else is known
 
-def fuse_loops(module: Any, backend: str = "cpu") -> int:
-    """Make kernels of the loops of a module operation, in place, the outer ones where possible; returns how many."""
-    return sum(_fuse(block, module, _FORMS[backend]) for region in module.regions for block in region.blocks)
+
+def fuse_loops(module: Any, backend: str = "cpu", register: int = _REGISTER) -> int:
+    """Make kernels of the loops of a module operation, in place, the outer ones where possible; returns how many.
+
+    Args:
+        module: a module operation.
+        backend: "cpu", "vulkan" or "cuda".
+        register: bytes of a vector register of the processor.
+    """
+    forms = functools.partial(_on_the_cpu, machine=cpu(register)) if backend == "cpu" else _ON_GPUS[backend]
+    return sum(_fuse(block, module, forms) for region in module.regions for block in region.blocks)
 
 
 def _fuse(block: Any, module: Any, forms: Forms) -> int:
@@ -62,20 +72,24 @@ def _fuse(block: Any, module: Any, forms: Forms) -> int:
     return count
 
 
-def fuse_pieces(module: Any) -> int:
-    """Make kernels of operations that would be several small dispatches, in place; returns how many."""
+def fuse_pieces(module: Any, register: int = _REGISTER) -> int:
+    """Make kernels of operations that would be several small dispatches, in place; returns how many.
+
+    Args:
+        module, register: as of `fuse_loops`.
+    """
     functions = [op for op in module.regions[0].blocks[0] if op.operation.name == "func.func"]
-    return sum(_fuse_pieces(block, module) for function in functions for block in _blocks(function))
+    return sum(_fuse_pieces(block, module, cpu(register)) for function in functions for block in _blocks(function))
 
 
 def _blocks(op: Any) -> list[Any]:
     return [block for region in op.regions for block in region.blocks]
 
 
-def _fuse_pieces(block: Any, module: Any) -> int:
+def _fuse_pieces(block: Any, module: Any, machine: Machine) -> int:
     around = [op for op in block.operations if base_name(op.name) in BRANCHING]
-    count = sum(_fuse_pieces(inner, module) for op in around for inner in _blocks(op))
-    kernels = _piece_kernels(block)
+    count = sum(_fuse_pieces(inner, module, machine) for op in around for inner in _blocks(op))
+    kernels = _piece_kernels(block, machine)
     # The last one first: what it reads of another's results is there until that is replaced.
     for kernel in reversed(kernels):
         name, places = _unused(module, "veery_piece"), locations(kernel.operations)
@@ -84,7 +98,7 @@ def _fuse_pieces(block: Any, module: Any) -> int:
     return count + len(kernels)
 
 
-def _piece_kernels(block: Any) -> list[PieceKernel]:
+def _piece_kernels(block: Any, machine: Machine) -> list[PieceKernel]:
     """Kernels of the pieces of a block; none where one of them is not written for a reason that is not known."""
     found = Pieces(block)
     for _ in range(_MOST_TRIES):
@@ -92,7 +106,7 @@ def _piece_kernels(block: Any) -> list[PieceKernel]:
         try:
             for operations in found.in_order():
                 try:
-                    kernels.append(PieceKernel(operations))
+                    kernels.append(PieceKernel(operations, machine))
                 except Unfit as unfit:
                     decided(Decision("piece", locations(operations), reasons=[str(unfit)]))
             return kernels
@@ -109,17 +123,22 @@ def _piece_kernels(block: Any) -> list[PieceKernel]:
 _MOST_TRIES = 20
 
 
-def fuse_moves(module: Any) -> int:
-    """Make kernels of what joins arrays, looks elements up or scatters them, in place; returns how many."""
+def fuse_moves(module: Any, register: int = _REGISTER) -> int:
+    """Make kernels of what joins arrays, looks elements up or scatters them, in place; returns how many.
+
+    Args:
+        module, register: as of `fuse_loops`.
+    """
     known: dict[str, str] = {}
-    return sum(_fuse_moves(block, module, known) for region in module.regions for block in region.blocks)
+    machine = cpu(register)
+    return sum(_fuse_moves(block, module, known, machine) for region in module.regions for block in region.blocks)
 
 
-def _fuse_moves(block: Any, module: Any, known: dict[str, str]) -> int:
+def _fuse_moves(block: Any, module: Any, known: dict[str, str], machine: Machine) -> int:
     """Make kernels in a block; `known` has the names of those that are written, by their texts."""
     operations = list(block.operations)
     inner = [each for op in operations for region in op.regions for each in region.blocks]
-    count = sum(_fuse_moves(each, module, known) for each in inner)
+    count = sum(_fuse_moves(each, module, known, machine) for each in inner)
     moves = (*ROOTS, "stablehlo.scatter")
     rest = [op.results[0] for op in operations if op.name in moves or is_crossed(op) or is_halved(op)]
     places = {x: number for number, op in enumerate(operations) for x in op.results} if rest else {}
@@ -128,7 +147,7 @@ def _fuse_moves(block: Any, module: Any, known: dict[str, str]) -> int:
         op = rest.pop().owner.operation
         reasons: list[str] = []
         kind = _KINDS.get(base_name(op.name), "complex")
-        kernel = _kernel(op, places, refused, reasons)
+        kernel = _kernel(op, places, machine, refused, reasons)
         if kernel is None:
             decided(Decision(kind, [op.location], reasons=reasons))
             continue
@@ -142,30 +161,30 @@ def _fuse_moves(block: Any, module: Any, known: dict[str, str]) -> int:
     return count
 
 
-def fuse_products(module: Any, register: int = 32, donated: Sequence[bool] = ()) -> int:
+def fuse_products(module: Any, register: int = _REGISTER, donated: Sequence[bool] = ()) -> int:
     """Make kernels of products of matrices with what follows, in place; returns how many.
 
     Args:
-        module: a module operation.
-        register: bytes of a vector register of the processor.
+        module, register: as of `fuse_loops`.
         donated: for each argument of `main`, whether a result may take its place, for which IREE writes it.
     """
     given = _given(module, donated)
 
     def make(op: Any) -> ProductKernel:
         with converted_operands(op):
-            return ProductKernel(op, register, given)
+            return ProductKernel(op, cpu(register), given)
 
     return _replaced(module, "stablehlo.dot_general", make, "product")
 
 
-def fuse_rows(module: Any, donated: Sequence[bool] = ()) -> int:
+def fuse_rows(module: Any, register: int = _REGISTER, donated: Sequence[bool] = ()) -> int:
     """Make kernels of what is computed of rows with reductions of them, in place; returns how many.
 
     Args:
-        module, donated: as of `fuse_products`.
+        module, register, donated: as of `fuse_products`.
     """
-    return _replaced(module, "stablehlo.reduce", functools.partial(RowKernel, given=_given(module, donated)), "rows")
+    make = functools.partial(RowKernel, machine=cpu(register), given=_given(module, donated))
+    return _replaced(module, "stablehlo.reduce", make, "rows")
 
 
 def _given(module: Any, donated: Sequence[bool]) -> Given:
@@ -210,7 +229,7 @@ _KINDS = {
 
 
 def _kernel(
-    op: Any, places: Mapping[Any, int], refused: dict[Any, str], reasons: list[str]
+    op: Any, places: Mapping[Any, int], machine: Machine, refused: dict[Any, str], reasons: list[str]
 ) -> JoinKernel | ScatterKernel | None:
     """A kernel of a move with what follows, or else without that; None, and reasons, if there is no such.
 
@@ -223,7 +242,7 @@ def _kernel(
     for root in [op] if make is ScatterKernel else roots_of(op, places):
         if root not in refused:
             try:
-                kernel = make(root, places)
+                kernel = make(root, places, machine)
                 kernel.executable.text("kernel")
             except TooLittle as unfit:
                 refused.update(dict.fromkeys((value.owner.operation for value in unfit.inside), str(unfit)))
@@ -285,10 +304,10 @@ def _make_kernel_of_parts(loop: Any, module: Any, forms: Forms) -> bool:
     return made
 
 
-def _on_the_cpu(loop: Any) -> Iterator[Callable[[], RegisterKernel | BufferedKernel]]:
+def _on_the_cpu(loop: Any, machine: Machine) -> Iterator[Callable[[], RegisterKernel | BufferedKernel]]:
     if lanes := lanes_of(loop):
         yield lambda: RegisterKernel(loop, lanes)
-    yield lambda: BufferedKernel(loop)
+    yield lambda: BufferedKernel(loop, machine)
 
 
 def _in_shaders(loop: Any, most_bindings: int) -> Iterator[Callable[[], ShaderKernel]]:
@@ -297,8 +316,7 @@ def _in_shaders(loop: Any, most_bindings: int) -> Iterator[Callable[[], ShaderKe
     yield lambda: ShaderKernel(loop, for_one_invocation, most_bindings)
 
 
-_FORMS: dict[str, Forms] = {
-    "cpu": _on_the_cpu,
+_ON_GPUS: dict[str, Forms] = {
     "vulkan": functools.partial(_in_shaders, most_bindings=MOST_BINDINGS),
     "cuda": functools.partial(_in_shaders, most_bindings=FEWEST_BINDINGS),
 }

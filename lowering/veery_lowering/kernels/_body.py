@@ -17,7 +17,7 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Lines, Unfit, spelled, supported
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Taken, Uniform, View, half, leaves, whole
 from veery_lowering.kernels._lifetimes import RESHAPE, dies_in, is_updated
-from veery_lowering.kernels._nests import CPU, Machine, Nests, Point
+from veery_lowering.kernels._nests import Machine, Nests, Point
 from veery_lowering.kernels._reading import detail_of, static_shape
 from veery_lowering.kernels._rounds import most_trips, trips_of
 from veery_lowering.mlir import maker
@@ -58,7 +58,7 @@ class Body:
         in_place: names of the buffers that a trip writes to before its end.
     """
 
-    def __init__(self, machine: Machine = CPU) -> None:
+    def __init__(self, machine: Machine) -> None:
         self.out = Lines()
         self.nests = Nests(self.out, machine)
         self.inputs: dict[Any, Buffer] = {}

@@ -10,7 +10,7 @@ from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Uniform, View, whole
-from veery_lowering.kernels._nests import CPU, Machine
+from veery_lowering.kernels._nests import Machine
 from veery_lowering.kernels._placing import move_out
 from veery_lowering.kernels._reading import read_first
 
@@ -28,7 +28,7 @@ class BufferedKernel:
         Unfit: the loop cannot be written so.
     """
 
-    def __init__(self, loop: Any, machine: Machine = CPU) -> None:
+    def __init__(self, loop: Any, machine: Machine) -> None:
         self.form = "in buffers" if machine.has_vectors else "in one invocation"
         self.loop, self.body = loop, Body(machine)
         read_first(loop)

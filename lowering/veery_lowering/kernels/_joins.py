@@ -22,7 +22,7 @@ from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, half, nodes, whole
 from veery_lowering.kernels._halves import IN_HALVES, is_complex, real_of
-from veery_lowering.kernels._nests import ALTERNATING
+from veery_lowering.kernels._nests import ALTERNATING, Machine
 from veery_lowering.kernels._reading import integers, static_shape
 from veery_lowering.kernels._windows import CHEAP, Opaque, Parts, work_at, work_of
 from veery_lowering.mlir import base_name, ir
@@ -68,6 +68,7 @@ class JoinKernel:
     Args:
         root: the operation whose result is computed.
         places: the values that its block computes, with their order.
+        machine: what it is written for.
 
     Raises:
         Unfit: it cannot be written so, or IREE writes it as well.
@@ -75,7 +76,7 @@ class JoinKernel:
 
     form = "in one piece"
 
-    def __init__(self, root: Any, places: Mapping[Any, int]) -> None:
+    def __init__(self, root: Any, places: Mapping[Any, int], machine: Machine) -> None:
         self.root = root
         (self.result,) = root.results
         if not _fits(root):
@@ -89,7 +90,7 @@ class JoinKernel:
             self.inside = computed(root, places, outside)
             if not _moves_elements(self.inside) and _most_work(self.inside) + size < _LEAST_HALVED:
                 raise TooLittle(self.inside)
-            self.body, output = Body(), Buffer("%out", real_of(dtype), size << is_pair, is_pair)
+            self.body, output = Body(machine), Buffer("%out", real_of(dtype), size << is_pair, is_pair)
             targets = [half(output, shape, part) for part in range(2)] if is_pair else [whole(output, shape)]
             try:
                 written = Parts(self.body, set(self.inside)).of(self.result, *targets)

@@ -28,17 +28,21 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from veery_lowering.kernels._arithmetic import Lines, Unfit, elementwise, spelled
 from veery_lowering.kernels._forms import Affine, Form, Taken, Uniform, View, leaves, nodes, stored
 
-# Bytes of a vector register, and how many of them a value takes at once: as many operations are under way. LLVM keeps
-# vectors of three nowhere: 50 trips of `tanh(h @ w)`, h of 3x96, take 330 us with them, else 47; of 3x300 3000 and 180.
-_REGISTER = 64
-_REGISTERS = (4, 2, 1)
+# Bytes of a vector, which is a register or several, and how many vectors a value takes at once: as many operations are
+# under way. LLVM keeps vectors of three nowhere: 50 trips of `tanh(h @ w)`, h of 3x96, take 330 us with them, else 47;
+# of 3x300 3000 and 180.
+_VECTOR = 64
+_VECTORS = (4, 2, 1)
+# The same where several rows are added up at once. There are 32 registers of 64 bytes, of others 16: h of 16x128 takes
+# 460 us on a machine with those; with four vectors, whose sums do not fit, 1000.
+_VECTORS_OF_ROWS = {64: _VECTORS}
 # How far elements are apart, at most, that are read or written together with those between them.
 _MOST_APART = 4
 ALTERNATING = range(2, _MOST_APART + 1)
@@ -64,6 +68,7 @@ class Machine:
         most_work: elements of a nest that is larger, times what each is computed from.
         most_steps: of a trip; likewise.
         most_lines: of a kernel's text.
+        register: bytes of a vector register.
     """
 
     has_vectors: bool
@@ -74,6 +79,7 @@ class Machine:
     most_terms: int
     most_steps: float
     most_lines: int
+    register: int = 32
 
 
 # A dispatch costs 2 us, and uses all cores: 20 products of 256x256 take 23 ms here, 10 ms as dispatches, 50 of 128x128
@@ -85,6 +91,12 @@ CPU = Machine(True, 16 << 10, 0, 1 << 15, 3 << 18, 1 << 21, math.inf, 50_000)
 # One invocation of a shader. A step takes llvmpipe 4 ns and a GPU 5 to 20, a trip that is several dispatches, and a
 # condition that the host reads, 60 to 200 us: 100 trips of `tanh(h @ w)`, h of 16, take 0.5 ms for 20.
 INVOCATION = Machine(False, 0, 1, 1 << 10, 0, 1 << 12, 1 << 13, 6000)
+
+
+def cpu(register: int) -> Machine:
+    """A CPU whose vector registers have so many bytes."""
+    return replace(CPU, register=register)
+
 
 Step = Callable[[str, "Point"], str]  # from what was added up so far, and a point, to the next
 
@@ -426,22 +438,24 @@ class Nests:
 
     def lanes(self, dtype: np.dtype) -> int:
         """How many elements of a dtype a register holds; of bytes a fourth."""
-        return _REGISTER // dtype.itemsize if dtype.itemsize > 1 else _REGISTER // 4
+        return _VECTOR // dtype.itemsize if dtype.itemsize > 1 else _VECTOR // 4
 
-    def chunks(self, size: int, dtype: np.dtype, strided: bool) -> list[tuple[int, range]]:
-        """Widths of vectors that cover an axis, and where they start."""
+    def chunks(
+        self, size: int, dtype: np.dtype, strided: bool, most: Sequence[int] = _VECTORS
+    ) -> list[tuple[int, range]]:
+        """Widths of what is taken at once to cover an axis, and where it starts; `most` are numbers of vectors."""
         if not self.machine.has_vectors:
             return [(1, range(size))] if size else []
         register = self.lanes(dtype)
         whole = size - size % register
-        counts = (1,) if strided else _REGISTERS
+        counts = (1,) if strided else most
         width = next((register * k for k in counts if whole and whole % (register * k) == 0), 0)
         parts = [(width, range(0, whole, width))] if width else []
         return parts + ([(size - whole, range(whole, size, size - whole))] if size > whole else [])
 
     def _shared(self, axes: Sequence[Axis], lane: Axis | None) -> Axis | None:
         """The axis along which a nest is divided between workgroups: the first that is long enough for all of them."""
-        trips = [axis.size if axis is not lane else axis.size // _REGISTER for axis in axes]
+        trips = [axis.size if axis is not lane else axis.size // _VECTOR for axis in axes]
         most = max(trips, default=0)
         return next((axis for axis, n in zip(axes, trips) if n >= min(most, self._workgroups)), None)
 
@@ -523,12 +537,12 @@ class Nests:
             return
         outer = [axis for axis in kept if axis is not lane]
         rows = outer.pop() if outer else None
+        together = _VECTORS_OF_ROWS.get(self.machine.register, (1,)) if rows else _VECTORS
         dtype = target.dtype
 
         def block(count: int, row: Affine, place: Sequence[tuple[Axis, Affine]]) -> None:
-            for width, starts in self.chunks(
-                lane.size if lane else 1, dtype, lane is not None and lane.strides[0] != 1
-            ):
+            strided = lane is not None and lane.strides[0] != 1
+            for width, starts in self.chunks(lane.size if lane else 1, dtype, strided, together):
 
                 def write(start_at: Affine, width: int = width) -> None:
                     base = Point(self, views, width, lane).moved([*place, *([(lane, start_at)] if lane else [])])

@@ -60,7 +60,6 @@ class Panels:
         outer: axes along which there is a product of matrices each.
         row, column: the longest axis of the rows of `x` and of the columns of `y`.
         terms: the axes that are summed.
-        register: bytes of a vector register.
     """
 
     def __init__(
@@ -73,13 +72,13 @@ class Panels:
         row: Axis,
         column: Axis,
         terms: Sequence[Axis],
-        register: int,
     ) -> None:
         self.body, self.nests, self.out = body, body.nests, body.out
         self.x, self.y, self.dtype = x, y, dtype
         self.outer, self.row, self.column = outer, row, column
         first, *rest = sorted(terms, key=lambda axis: axis.size, reverse=True)
         self.blocked, self.terms = first, rest
+        register = self.nests.machine.register
         lanes = register // self.dtype.itemsize
         n, m = column.size, row.size
         most = _HEIGHTS[register]

@@ -17,6 +17,7 @@ from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import OPERATIONS, Body, checked, reads
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Uniform, whole
+from veery_lowering.kernels._nests import Machine
 from veery_lowering.kernels._reading import integers, static_shape
 from veery_lowering.mlir import base_name
 from veery_lowering.stablehlo import product_axes
@@ -53,7 +54,7 @@ class PieceKernel:
 
     form = "in one piece"
 
-    def __init__(self, operations: Sequence[Any]) -> None:
+    def __init__(self, operations: Sequence[Any], machine: Machine) -> None:
         self.operations = operations
         inside = {op.operation for op in operations}
         self.results = {
@@ -62,7 +63,7 @@ class PieceKernel:
                 x for op in operations for x in op.results if any(u.owner.operation not in inside for u in x.uses)
             )
         }
-        self.body = Body()
+        self.body = Body(machine)
         for op in operations:
             try:
                 self.body.operation(op)

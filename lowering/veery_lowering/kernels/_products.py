@@ -22,14 +22,14 @@ from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._followers import FusedKernel, Given, followers
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, all_changed, leaves, whole
-from veery_lowering.kernels._nests import CPU
+from veery_lowering.kernels._nests import Machine
 from veery_lowering.kernels._panels import Axis, Panels, Place
 from veery_lowering.kernels._reading import detail_of, integers
 from veery_lowering.mlir import base_name, ir, maker
 from veery_lowering.stablehlo import product_axes
 
 # A panel and a tile are on the stack; IREE allows 32 kB.
-_MACHINE = dataclasses.replace(CPU, stack=24 << 10)
+_STACK = 24 << 10
 # Operations on what follows a product: what has more takes long to compile.
 _MOST_INSIDE = 200
 
@@ -39,7 +39,7 @@ class ProductKernel(FusedKernel):
 
     Args:
         op: the product.
-        register: bytes of a vector register.
+        machine: what it is written for.
         given: the arguments in whose place results may be written, which this kernel does not do, since it may compute
             what is in two tiles twice.
 
@@ -49,12 +49,12 @@ class ProductKernel(FusedKernel):
 
     form = "tile by tile"
 
-    def __init__(self, op: Any, register: int, given: Given) -> None:
+    def __init__(self, op: Any, machine: Machine, given: Given) -> None:
         self.op = op
         self.shape, self.dtype = checked(op.results[0])
         if self.dtype.kind not in "fiu" or self.dtype.itemsize < 4 or checked(op.operands[0])[1] != self.dtype:
             raise Unfit(f"a product of {self.dtype}")
-        self.body = Body(_MACHINE)
+        self.body = Body(dataclasses.replace(machine, stack=_STACK))
         fits: Callable[[Any], bool] = lambda user: not given.is_taken_by(user) and _is_elementwise(user, op.results[0])
         self.inside, self.before = followers(op, fits, _MOST_INSIDE)
         ops = {value.owner.operation for value in self.inside}
@@ -66,7 +66,7 @@ class ProductKernel(FusedKernel):
         self._product = View(Buffer("", self.dtype, 0), self.shape, (0,) * len(self.shape))
         made = self._computed()
         self._forms = [made[value] for value in self.results]
-        self._panels = self._divided(register)
+        self._panels = self._divided()
         is_alone = self._forms == [self._product]
         self._panels.write(whole(next(iter(self.results.values())), self.shape) if is_alone else self._finish)
         outputs = list(self.results.values())
@@ -83,7 +83,7 @@ class ProductKernel(FusedKernel):
             made[value] = Lazy(base_name(op.name), detail_of(op), operands, checked(value)[1])
         return made
 
-    def _divided(self, register: int) -> Panels:
+    def _divided(self) -> Panels:
         """The product, in panels."""
         given = self.op.operands[1]
         if maker(given) == "stablehlo.convert":  # in each panel
@@ -106,7 +106,7 @@ class ProductKernel(FusedKernel):
         row = max(rows, key=lambda axis: axis.size)
         column = max(columns, key=lambda axis: (axis.y == 1, axis.size))
         outer += [axis for axis in (*rows, *columns) if axis is not row and axis is not column]
-        return Panels(self.body, x, y, self.dtype, outer, row, column, terms, register)
+        return Panels(self.body, x, y, self.dtype, outer, row, column, terms)
 
     def _merged(self, axes: Sequence[Axis]) -> list[Axis]:
         """The axes that are more than one element, those as one that lie one behind the other wherever they are."""

@@ -19,7 +19,7 @@ from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._followers import FusedKernel, Given, followers
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Uniform, View, whole
-from veery_lowering.kernels._nests import Axis, merged
+from veery_lowering.kernels._nests import Axis, Machine, merged
 from veery_lowering.kernels._reading import detail_of, integers, static_shape
 from veery_lowering.kernels._sums import folded
 from veery_lowering.kernels._windows import work_of
@@ -43,6 +43,7 @@ class RowKernel(FusedKernel):
 
     Args:
         op: a reduction of rows; what it reads, and what is made of its result, is computed with it.
+        machine: what it is written for.
         given: the arguments in whose place results may be written, which this kernel does not do.
 
     Raises:
@@ -51,7 +52,7 @@ class RowKernel(FusedKernel):
 
     form = "row by row"
 
-    def __init__(self, op: Any, given: Given) -> None:
+    def __init__(self, op: Any, machine: Machine, given: Given) -> None:
         self.op = op
         self.shape, _ = checked(op.operands[0])
         if not (self._fits(op) and _LEAST <= self.shape[-1] <= _MOST and math.prod(self.shape[:-1]) > 1):
@@ -63,7 +64,7 @@ class RowKernel(FusedKernel):
         if not results or (reductions < 2 and not any(map(self._is_array, results))):
             raise Unfit("a single reduction")
         self.results = {x: Buffer(f"%out{k}", checked(x)[1], math.prod(checked(x)[0])) for k, x in enumerate(results)}
-        self.body = Body()
+        self.body = Body(machine)
         self._kept = self._read_often()
         read = dict.fromkeys(x for value in self.inside for x in value.owner.operands if x not in self._made)
         self._outside = {x: self.body.read_through(x) for x in read}

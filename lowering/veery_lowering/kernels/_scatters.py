@@ -23,7 +23,7 @@ from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Uniform, View, changed, leaves, whole
 from veery_lowering.kernels._indexed import combination, is_of_rows, replaces
 from veery_lowering.kernels._joins import JOINS, computed, erase
-from veery_lowering.kernels._nests import Axis, Point, merged
+from veery_lowering.kernels._nests import Axis, Machine, Point, merged
 from veery_lowering.kernels._reading import static_shape
 from veery_lowering.kernels._windows import Cut, Opaque, Parts, Window
 from veery_lowering.mlir import maker
@@ -44,6 +44,7 @@ class ScatterKernel:
     Args:
         root: the operation: of rows [P, R] into [N, R].
         places: the values that its block computes, with their order.
+        machine: what it is written for.
 
     Raises:
         Unfit: it cannot be written so.
@@ -51,7 +52,7 @@ class ScatterKernel:
 
     form = "in one piece"
 
-    def __init__(self, root: Any, places: Mapping[Any, int]) -> None:
+    def __init__(self, root: Any, places: Mapping[Any, int], machine: Machine) -> None:
         self.root, self.result = root, root.results[0]
         _check(root)
         (self.rows, self.row), self.dtype = checked(self.result)
@@ -62,7 +63,7 @@ class ScatterKernel:
         outside: set[Any] = set()
         while True:
             self.inside = computed(root, places, outside)
-            self.body = Body()
+            self.body = Body(machine)
             parts = Parts(self.body, set(self.inside))
             try:
                 start, numbers, updates = (parts.form(x, Window.whole(static_shape(x))) for x in root.operands)

@@ -233,7 +233,7 @@ PASSES = (
     # Loops in functions are seen now; `settle` is for those that are left to IREE.
     Pass(
         Stage.SIMPLIFIED, fuse_loops, "a trip of a loop costs a dispatch",
-        lambda s: s.fusion is Fusion.FULL and _by_iree(s), lambda s: (s.backend,), about="while",
+        lambda s: s.fusion is Fusion.FULL and _by_iree(s), lambda s: (s.backend, s.register), about="while",
     ),
     Pass(
         Stage.SIMPLIFIED, join_trips, "each trip of a loop is submitted by itself",
@@ -241,7 +241,7 @@ PASSES = (
     ),
     Pass(
         Stage.SIMPLIFIED, fuse_pieces, "each reduction, product and join is a dispatch, however small",
-        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL,
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, lambda s: (s.register,),
     ),
     Pass(
         Stage.SIMPLIFIED, fuse_products, "copies of operands are dispatches, and what follows is written out often",
@@ -250,12 +250,13 @@ PASSES = (
     ),
     Pass(
         Stage.SIMPLIFIED, fuse_rows, "each reduction of a row, and what follows the last, reads an array anew",
-        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, lambda s: (s.donated,), about="reduce",
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, lambda s: (s.register, s.donated),
+        about="reduce",
     ),
     # What loops are left is seen now.
     Pass(
         Stage.SIMPLIFIED, fuse_moves, "each part of a join, and each step of a scatter, is a dispatch of its own",
-        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL,
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, lambda s: (s.register,),
         about="add compare complex concatenate gather imag multiply negate pad real reverse scatter select slice"
         " subtract",
     ),
