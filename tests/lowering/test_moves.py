@@ -189,9 +189,9 @@ def test_each_kernel_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several joins in one, too, until something in the block has changed."""
     tried: list[Any] = []
 
-    def noted(root: Any, places: Any) -> Any:
+    def noted(root: Any, places: Any, machine: Any) -> Any:
         tried.append(root.location)
-        return JoinKernel(root, places)
+        return JoinKernel(root, places, machine)
 
     monkeypatch.setattr(kernels_, "JoinKernel", noted)
     join = jnp.concatenate

@@ -28,6 +28,7 @@ from typing import Any
 from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._buffered import BufferedKernel
 from veery_lowering.kernels._complex import LoopOfParts, holds_complex
+from veery_lowering.kernels._convolutions import direct
 from veery_lowering.kernels._decisions import Decision as Decision, decided, decisions as decisions, locations
 from veery_lowering.kernels._followers import FusedKernel, Given
 from veery_lowering.kernels._invocations import InvocationKernel, ShaderKernel, for_one_invocation
@@ -162,7 +163,7 @@ def _fuse_moves(block: Any, module: Any, known: dict[str, str], machine: Machine
 
 
 def fuse_products(module: Any, register: int = _REGISTER, donated: Sequence[bool] = ()) -> int:
-    """Make kernels of products of matrices with what follows, in place; returns how many.
+    """Make kernels of products of matrices, and of convolutions, with what follows, in place; returns how many.
 
     Args:
         module, register: as of `fuse_loops`.
@@ -171,10 +172,14 @@ def fuse_products(module: Any, register: int = _REGISTER, donated: Sequence[bool
     given = _given(module, donated)
 
     def make(op: Any) -> ProductKernel:
-        with converted_operands(op):
-            return ProductKernel(op, cpu(register), given)
+        prepared = direct if op.name == _CONVOLUTION else converted_operands
+        with prepared(op) as product:
+            return ProductKernel(product, cpu(register), given)
 
-    return _replaced(module, "stablehlo.dot_general", make, "product")
+    return _replaced(module, ("stablehlo.dot_general", _CONVOLUTION), make, "product")
+
+
+_CONVOLUTION = "stablehlo.convolution"
 
 
 def fuse_rows(module: Any, register: int = _REGISTER, donated: Sequence[bool] = ()) -> int:
@@ -184,7 +189,7 @@ def fuse_rows(module: Any, register: int = _REGISTER, donated: Sequence[bool] = 
         module, register, donated: as of `fuse_products`.
     """
     make = functools.partial(RowKernel, machine=cpu(register), given=_given(module, donated))
-    return _replaced(module, "stablehlo.reduce", make, "rows")
+    return _replaced(module, ("stablehlo.reduce",), make, "rows")
 
 
 def _given(module: Any, donated: Sequence[bool]) -> Given:
@@ -194,10 +199,10 @@ def _given(module: Any, donated: Sequence[bool]) -> Given:
     return Given([x for x, may_be_overwritten in zip(arguments, donated) if may_be_overwritten])
 
 
-def _replaced(module: Any, name: str, make: Callable[[Any], FusedKernel], kind: str) -> int:
-    """Make kernels of the operations of a name, with those around them, in place; returns how many."""
+def _replaced(module: Any, names: Sequence[str], make: Callable[[Any], FusedKernel], kind: str) -> int:
+    """Make kernels of the operations of some names, with those around them, in place; returns how many."""
     known: dict[str, str] = {}
-    waiting = [op.operation for op in operations(module) if op.name == name]
+    waiting = [op.operation for op in operations(module) if op.name in names]
     count = 0
     while waiting:
         op = waiting.pop(0)

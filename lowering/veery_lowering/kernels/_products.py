@@ -19,6 +19,7 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels import _moves  # noqa: F401  (registers what it writes)
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import Body, checked
+from veery_lowering.kernels._convolutions import ENOUGH, Factors, convolved
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._followers import FusedKernel, Given, followers
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, all_changed, leaves, whole
@@ -86,25 +87,18 @@ class ProductKernel(FusedKernel):
     def _divided(self) -> Panels:
         """The product, in panels."""
         given = self.op.operands[1]
-        if maker(given) == "stablehlo.convert":  # in each panel
+        is_convolution = base_name(self.op.name) == "convolution"
+        if maker(given) == "stablehlo.convert" and not is_convolution:  # in each panel
             given = given.owner.operands[0]
         x, y = self.body.read_through(self.op.operands[0]), self.body.read_through(given)
         if not (isinstance(x, View) and isinstance(y, View)):
             raise Unfit("a product with equal elements")
-        contracted, batched = product_axes(self.op, "contracting"), product_axes(self.op, "batching")
-        free = [
-            [i for i in range(len(view.shape)) if i not in (*c, *b)] for view, c, b in zip((x, y), contracted, batched)
-        ]
-        ends = len(batched[0]), len(batched[0]) + len(free[0])
-        outer = [Axis(x.shape[a], x.strides[a], y.strides[b], i) for i, (a, b) in enumerate(zip(*batched))]
-        rows = [Axis(x.shape[a], x.strides[a], 0, ends[0] + i) for i, a in enumerate(free[0])]
-        columns = [Axis(y.shape[a], 0, y.strides[a], ends[1] + i) for i, a in enumerate(free[1])]
-        terms = [Axis(x.shape[a], x.strides[a], y.strides[b]) for a, b in zip(*contracted)]
-        outer, rows, columns, terms = map(self._merged, (outer, rows, columns, terms))
+        x, y, *axes = convolved(self.op, x, y) if is_convolution else _factors(self.op, x, y)
+        outer, rows, columns, terms = map(self._merged, axes)
         if not (rows and columns and terms):
             raise Unfit("not a product of matrices")
         row = max(rows, key=lambda axis: axis.size)
-        column = max(columns, key=lambda axis: (axis.y == 1, axis.size))
+        column = max(columns, key=lambda axis: (min(axis.size, ENOUGH), axis.y == 1, axis.size))
         outer += [axis for axis in (*rows, *columns) if axis is not row and axis is not column]
         return Panels(self.body, x, y, self.dtype, outer, row, column, terms)
 
@@ -133,9 +127,21 @@ class ProductKernel(FusedKernel):
         self.body.nests.fill_rows(targets, all_changed(self._forms, part))
 
 
+def _factors(op: Any, x: View, y: View) -> Factors:
+    """The matrices of a product of arrays."""
+    contracted, batched = product_axes(op, "contracting"), product_axes(op, "batching")
+    free = [[i for i in range(len(view.shape)) if i not in (*c, *b)] for view, c, b in zip((x, y), contracted, batched)]
+    ends = len(batched[0]), len(batched[0]) + len(free[0])
+    outer = [Axis(x.shape[a], x.strides[a], y.strides[b], i) for i, (a, b) in enumerate(zip(*batched))]
+    rows = [Axis(x.shape[a], x.strides[a], 0, ends[0] + i) for i, a in enumerate(free[0])]
+    columns = [Axis(y.shape[a], 0, y.strides[a], ends[1] + i) for i, a in enumerate(free[1])]
+    terms = [Axis(x.shape[a], x.strides[a], y.strides[b]) for a, b in zip(*contracted)]
+    return Factors(x, y, outer, rows, columns, terms)
+
+
 @contextmanager
-def converted_operands(op: Any) -> Iterator[None]:
-    """A context in which a product's operands have its result's dtype: they are not converted for each of its blocks.
+def converted_operands(op: Any) -> Iterator[Any]:
+    """A context with a product whose operands have its result's dtype: they are not converted for each of its blocks.
 
     Where it ends by an exception the product has the operands that it had.
     """
@@ -146,7 +152,7 @@ def converted_operands(op: Any) -> Iterator[None]:
                 made += _converted(x, dtype)
                 op.operands[i] = made[-1]
     try:
-        yield
+        yield op
     except Exception:
         for i, x in enumerate(given):
             op.operands[i] = x

@@ -50,6 +50,11 @@ def _window(op: Any, rank: int, spread: str, apart: str) -> _Window:
     return _Window(read("window_strides"), low, high, read(spread), read(apart))
 
 
+def window_of(op: Any) -> _Window:
+    """The window of a convolution, an entry for each axis of space."""
+    return _window(op, len(static_shape(op.results[0])) - 2, "lhs_dilation", "rhs_dilation")
+
+
 @writes("reduce_window")
 def _reduce_window(body: Body, op: Any) -> Form:
     if len(op.operands) != 2:
@@ -82,7 +87,7 @@ def _convolution(body: Body, op: Any) -> Form:
     groups, inputs = groups * of_batch, kernel[-2]
     sizes = [*shape[:-1], groups, shape[-1] // groups, *kernel[:-1]]
     image, weights = (converted(body, x, dtype) for x in op.operands)
-    window = _window(op, rank, "lhs_dilation", "rhs_dilation").of_images()
+    window = window_of(op).of_images()
     x = window.padded(body, image, Uniform(body.out.constant(0, dtype, ""), dtype), given)
 
     def pixels(view: View) -> View:

@@ -246,7 +246,7 @@ PASSES = (
     Pass(
         Stage.SIMPLIFIED, fuse_products, "copies of operands are dispatches, and what follows is written out often",
         lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, lambda s: (s.register, s.donated),
-        about="dot_general",
+        about="convolution dot_general",
     ),
     Pass(
         Stage.SIMPLIFIED, fuse_rows, "each reduction of a row, and what follows the last, reads an array anew",
