@@ -13,7 +13,7 @@ Kernels for GPUs are written in like forms (`_invocations`); there a trip of a l
 
 What the loop writes in part is copied before, so that no argument is ever changed.
 
-Joins and lookups (`_joins`), scatters (`_scatters`) and products of matrices (`_products`) are one dispatch each with
+Joins and lookups (`_joins`), scatters (`_scatters`), products and convolutions (`_products`) are one dispatch each with
 what is elementwise around them; so is what is computed of rows (`_rows`).
 """
 

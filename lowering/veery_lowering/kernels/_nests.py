@@ -580,10 +580,13 @@ class Nests:
         type_: str,
         body: Callable[[Affine, Sequence[str]], list[str]],
         begin: Affine = Affine(),  # noqa: B008  (it cannot change)
+        may_be_written_out: bool = True,
     ) -> list[str]:
         """A loop that carries values of one type, if wanted from a later number on; written out if they are few."""
         totals = list(starts)
-        few = len(numbers) <= 2 * _UNROLLED and len(numbers) * len(starts) <= 2 * _UNROLLED * _ROWS
+        few = (
+            may_be_written_out and len(numbers) <= 2 * _UNROLLED and len(numbers) * len(starts) <= 2 * _UNROLLED * _ROWS
+        )
         if few and begin == Affine():
             for i in numbers:
                 totals = body(Affine(i), totals)

@@ -31,8 +31,14 @@ _BLOCK = 1024
 # may be longer.
 _COPIED = 64
 _FEW = 2
-# Multiplications and additions for which a workgroup is worth its start, and how many workgroups there are at most.
+# Columns beyond which nothing is gained by more.
+_ENOUGH = 32
+# Terms that are written out.
+_WRITTEN_OUT = 4
+# Multiplications and additions for which a workgroup is worth its start, how many of them what becomes of a sum is
+# taken for, and how many workgroups there are at most.
 _LEAST_SHARE = 1 << 19
+_FINISHED = 32
 _MOST_WORKGROUPS = 16
 
 
@@ -48,6 +54,11 @@ class Axis:
 
 Place = Mapping[Axis, Affine]
 Finish = Callable[[View, Place], None]
+
+
+def widest(columns: Sequence[Axis]) -> Axis:
+    """The axis of which panels have columns: one that fills registers, if there is such where they lie together."""
+    return max(columns, key=lambda axis: (min(axis.size, _ENOUGH), axis.y == 1, axis.size))
 
 
 class Panels:
@@ -75,7 +86,7 @@ class Panels:
     ) -> None:
         self.body, self.nests, self.out = body, body.nests, body.out
         self.x, self.y, self.dtype = x, y, dtype
-        self.outer, self.row, self.column = outer, row, column
+        self.row, self.column = row, column
         first, *rest = sorted(terms, key=lambda axis: axis.size, reverse=True)
         self.blocked, self.terms = first, rest
         register = self.nests.machine.register
@@ -88,22 +99,29 @@ class Panels:
         self.width = min(widths, key=lambda width: (-(-n // width) * width, -width))
         self.kept = min(n, self.width)
         inner = math.prod(axis.size for axis in rest)
+        again = math.prod(axis.size for axis in outer if axis.y == 0)
         tiles, panels = -(-m // self.height), -(-n // self.width)
         read_in_place = column.y == 1 and self.kept == self.width and y.dtype == dtype
         each = self.width * self.dtype.itemsize * inner  # bytes of a term of a panel
-        self.blocks = 1 if read_in_place and tiles <= _FEW else -(-first.size // max(1, _PANEL // each))
+        self.blocks = 1 if read_in_place and again * tiles <= _FEW else -(-first.size // max(1, _PANEL // each))
         self.depth = -(-first.size // self.blocks)
-        self.is_copied = self.blocks > 1 or not read_in_place or m >= _COPIED
+        self.is_copied = self.blocks > 1 or not read_in_place or again * m >= _COPIED
+        # The axes along which products have the same columns are gone along while these are in the cache.
+        self.repeated = [axis for axis in outer if axis.y == 0 and self.blocks == 1]
+        self.outer = [axis for axis in outer if axis not in self.repeated]
         self.row_blocks = -(-m // _BLOCK) if self.blocks > 1 else 1
         self.tiles = -(-tiles // self.row_blocks)
-        products = math.prod(axis.size for axis in outer)
-        work = products * m * n * first.size * inner
+        products, repeated = (math.prod(axis.size for axis in axes) for axes in (self.outer, self.repeated))
+        work = products * repeated * m * n * (first.size * inner + _FINISHED)
         wanted = max(1, min(work // _LEAST_SHARE, _MOST_WORKGROUPS))
-        together = min(_GROUP // (each * self.depth), panels // wanted if products < wanted else panels)
+        is_divided = max(products, repeated // 2) >= wanted
+        together = min(_GROUP // (each * self.depth), panels if is_divided else panels // wanted)
         self.group = max(1, together) if self.is_copied and self.blocks == 1 else 1
         rows = self.tiles if self.blocks == 1 else self.row_blocks
         # Each workgroup that has rows copies the panels for itself.
-        counts = {None: products, column: -(-panels // self.group), row: rows // 2 if self.is_copied else rows}
+        self._again = Axis(repeated, 0, 0)  # for all of those axes
+        divided = rows // 2 if self.is_copied else rows
+        counts = {None: products, column: -(-panels // self.group), self._again: repeated // 2, row: divided}
         self.shared = max(counts, key=lambda axis: min(counts[axis], wanted))
         self.workgroups = min(rows if self.shared is row else counts[self.shared], wanted)
         self._workgroup = self.nests.workgroup() if self.workgroups > 1 else ""
@@ -126,24 +144,24 @@ class Panels:
         self._copies = self._memory((self.group, *sizes)) if self.is_copied else None
         together = min(self.group * self.width, self.column.size)
         columns = lambda at: self._starts(self.column, together, lambda j: self._columns({**at, self.column: j}))
-        self._each_product(columns)
+        self._each_place(None, self.outer, columns)
 
-    def _each_product(self, body: Callable[[Place], None]) -> None:
-        """Something for each product of matrices, of all axes along which there are such."""
-        sizes = [axis.size for axis in self.outer]
+    def _each_place(self, shared: Axis | None, axes: Sequence[Axis], body: Callable[[Place], None]) -> None:
+        """Something for each place along some axes, which workgroups share if it is these that they do."""
+        sizes = [axis.size for axis in axes]
 
         def each(i: Affine) -> None:
             if len(sizes) < 2:
-                body(dict.fromkeys(self.outer, i))
+                body(dict.fromkeys(axes, i))
                 return
             number, at = self.nests.position(i), {}
-            for axis in reversed(self.outer):
+            for axis in reversed(axes):
                 size = self.out.index(axis.size)
                 at[axis] = Affine.of(self.out.add(f"arith.remui {number}, {size} : index"))
                 number = self.out.add(f"arith.divui {number}, {size} : index")
             body(at)
 
-        self._each(None, range(math.prod(sizes)), each)
+        self._each(shared, range(math.prod(sizes)), each)
 
     def _each(self, axis: Axis | None, numbers: range, body: Callable[[Affine], None]) -> None:
         if axis is self.shared and self.workgroups > 1:
@@ -170,13 +188,16 @@ class Panels:
             if self.is_copied:
                 self.nests.each(panels, lambda j: self._copy(j, there(j), Affine()), 1)
 
-            def rows(i: Affine) -> None:
+            def rows(i: Affine, above: Place) -> None:
                 tile: Callable[[Affine], None] = lambda j: self._tile(
-                    self._panel(j, there(j), Affine()), {**there(j), self.row: i}
+                    self._panel(j, there(j), Affine()), {**there(j), **above, self.row: i}
                 )
                 self.nests.each(panels, tile, 1)
 
-            self._starts(self.row, self.height, rows)
+            of_all: Callable[[Place], None] = lambda above: self._starts(
+                self.row, self.height, lambda i: rows(i, above)
+            )
+            self._each_place(self._again, self.repeated, of_all)
             return
         height = min(self.tiles * self.height, self.row.size)
         self._starts(self.row, height, lambda i: self._block({**at, self.row: i}))
@@ -303,12 +324,13 @@ class Panels:
             values = self.nests.load(panel, y, 1, self.width)
             return [self._term(x, values, total, type_) for x, total in zip(rows, totals)]
         first, *rest = axes
+        is_short = math.prod(axis.size for axis in axes) <= _WRITTEN_OUT
 
         def inside(k: Affine, totals: Sequence[str]) -> list[str]:
             moved = [x + k * first.x for x in rows]
             return self._sums(rest, strides[1:], moved, y + k * strides[0], panel, totals, Affine())
 
-        return self.nests.carried(range(first.size), totals, type_, inside, skipped)
+        return self.nests.carried(range(first.size), totals, type_, inside, skipped, is_short)
 
     def _term(self, x: Affine, values: str, total: str, type_: str) -> str:
         add, multiply, fast = ("arith.addf", "arith.mulf", " fastmath<contract>")

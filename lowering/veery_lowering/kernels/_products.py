@@ -19,12 +19,12 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels import _moves  # noqa: F401  (registers what it writes)
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import Body, checked
-from veery_lowering.kernels._convolutions import ENOUGH, Factors, convolved
+from veery_lowering.kernels._convolutions import Factors, convolved
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._followers import FusedKernel, Given, followers
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, all_changed, leaves, whole
 from veery_lowering.kernels._nests import Machine
-from veery_lowering.kernels._panels import Axis, Panels, Place
+from veery_lowering.kernels._panels import Axis, Panels, Place, widest
 from veery_lowering.kernels._reading import detail_of, integers
 from veery_lowering.mlir import base_name, ir, maker
 from veery_lowering.stablehlo import product_axes
@@ -98,7 +98,7 @@ class ProductKernel(FusedKernel):
         if not (rows and columns and terms):
             raise Unfit("not a product of matrices")
         row = max(rows, key=lambda axis: axis.size)
-        column = max(columns, key=lambda axis: (min(axis.size, ENOUGH), axis.y == 1, axis.size))
+        column = widest(columns)
         outer += [axis for axis in (*rows, *columns) if axis is not row and axis is not column]
         return Panels(self.body, x, y, self.dtype, outer, row, column, terms)
 
