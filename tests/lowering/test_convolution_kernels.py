@@ -101,6 +101,19 @@ def test_transposed_ones() -> None:
     assert_as_numpy([(lambda x, w: made(x, w, False), (x, w)), (lambda x, w: made(x, w, True), (x, turned))])
 
 
+@pytest.mark.parametrize("layout", LAYOUTS[:5], ids=lambda layout: " ".join(layout))
+def test_windows_side_by_side(layout: tuple[str, str, str]) -> None:
+    """All lines of all images are equally far apart, but not those of the result, which has features between them."""
+    x = array(tuple({"N": 3, "C": 4}.get(axis, 24) for axis in layout[0]))
+    w = array(tuple({"O": 16, "I": 4}.get(axis, 4) for axis in layout[1]), seed=9)
+    assert_as_numpy(
+        [
+            (lambda x, w, p=p: lax.conv_general_dilated(x, w, (4, 4), p, dimension_numbers=layout), (x, w))
+            for p in ([(0, 0), (0, 0)], [(0, 0), (2, 2)], [(4, 0), (0, 0)])
+        ]
+    )
+
+
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_nan_and_infinities() -> None:
     x, w = array((2, 3, 20, 21)), array((8, 3, 3, 3), seed=9)

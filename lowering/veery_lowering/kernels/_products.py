@@ -105,6 +105,7 @@ class ProductKernel(FusedKernel):
     def _merged(self, axes: Sequence[Axis]) -> list[Axis]:
         """The axes that are more than one element, those as one that lie one behind the other wherever they are."""
         views = [view for form in self._forms for view in leaves(form) if view is not self._product]
+        views.append(whole(next(iter(self.results.values())), self.shape))
         found: list[Axis] = []
         for axis in axes:
             if axis.size == 1:
