@@ -227,6 +227,19 @@ def test_subnormal_numbers_are_zeros_as_in_compiled_programs() -> None:
     assert found["log"][0] == -np.inf and not found["tanh"][:2].any()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_powers_of_one_half_are_not_roots(dtype: str) -> None:
+    """NumPy takes roots where all exponents are 0.5, and those of -inf and -0.0 are others."""
+    with veery.enable_x64(True):
+        x = jnp.asarray([-np.inf, -0.0, -4.0, 4.0, np.inf], dtype)
+        with nothing_compiled():
+            found = [x**0.5, jnp.power(x, jnp.asarray(0.5, dtype)), jnp.stack([each**0.5 for each in x])]
+    for out in found:
+        out = np.asarray(out, np.float64)
+        np.testing.assert_array_equal(out, [np.inf, 0, np.nan, 2, np.inf])
+        assert not np.signbit(out[1])
+
+
 def test_products_of_complex_numbers_round_once() -> None:
     x = jnp.asarray([0.1, -0.3, 1e18], jnp.float32)
     z = x + 1j * x
