@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -78,33 +79,28 @@ def test_they_make_what_the_passes_do_that_iree_chooses(name: str, monkeypatch: 
     assert given and ours == theirs
 
 
+class Operation:
+    """An operation as the bindings give it, with what is in its only block."""
+
+    def __init__(self, name: str, kind: str, inside: list[Operation]) -> None:
+        self.name, self.operation = name, self
+        self.attributes: dict[str, str] = {}
+        if kind:
+            tiles = f"#iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<{kind}>>"
+            self.attributes["translation_info"] = tiles
+        self.regions = [SimpleNamespace(blocks=[SimpleNamespace(operations=inside)])]
+
+
 def test_what_is_not_known_is_left_to_iree() -> None:
-    class Function:
-        attributes = {"translation_info": "#iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<Another>>"}
-
-        def walk(self, visit: Any) -> None:
-            pass
-
-    function = Function()
-    assert translating.passes_of(function, True) is None
-    function.attributes = {}
-    assert translating.passes_of(function, True) is None
+    for kind in ("Another", ""):
+        assert translating.passes_of(Operation("func.func", kind, []), True) is None
 
 
 def test_paddings_have_their_passes() -> None:
     """Which others are spared: that the code is the same is shown above."""
-
-    class Operation:
-        name, attributes = "tensor.pad", dict[str, str]()
-
-    class Function(Operation):
-        attributes = {"translation_info": "#iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<Default>>"}
-
-        def walk(self, visit: Any) -> None:
-            visit(Operation)
-
-    padded = translating.passes_of(Function(), True)
-    Operation.name = "tensor.empty"
-    plain = translating.passes_of(Function(), True)
+    padded, plain = (
+        translating.passes_of(Operation("func.func", "Default", [Operation(name, "", [])]), True)
+        for name in ("tensor.pad", "tensor.empty")
+    )
     assert padded is not None and translating._PADS in padded
     assert plain == padded.replace(f",{translating._PADS}", "") != padded
