@@ -9,6 +9,7 @@ from support.passes import leave_out
 
 from veery import _dispatch
 from veery_lowering import kernels
+from veery_lowering.compiler import compile
 
 # Those that are about products as IREE makes them.
 OF_PRODUCTS = ("test_products", "test_tiles", "test_tiling", "test_translating")
@@ -25,7 +26,10 @@ def without_pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def as_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs whose kernels could not be written or compiled fail, where else others are made instead."""
+    """Programs whose kernels could not be written or compiled fail, where else others are made instead.
+
+    None is found on disk, where those of other registers and thresholds, which tests set, have the same key.
+    """
 
     def log(program: Any) -> None:
         assert "fallback" not in program.metadata, program.metadata["fallback"]
@@ -33,5 +37,6 @@ def as_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
     def warning(message: str, *args: Any, **how: Any) -> None:
         raise AssertionError(message % args)
 
+    monkeypatch.setattr(compile, "disk_cache", lambda: None)
     monkeypatch.setattr(_dispatch, "log_fallback", log)
     monkeypatch.setattr(kernels._logger, "warning", warning)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from support.compiled import assert_as_numpy
+from support.panels import take_small_parts
 
 import veery
 from veery import lax, numpy as jnp
-from veery_lowering.kernels import _panels, fuse_products
+from veery_lowering.kernels import fuse_products
 from veery_lowering.passes.simplification import inlined
 from veery_lowering.targets.target import Target
 
@@ -34,12 +35,6 @@ REGISTERS = 16, 32, 64
 
 def array(shape: tuple[int, ...], dtype: Any = np.float32, seed: int = 7) -> np.ndarray:
     return np.random.default_rng(seed).integers(-3, 4, shape).astype(dtype)
-
-
-def take_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Divide small products into as many panels, blocks and workgroups as large ones."""
-    for name, value in {"_PANEL": 1 << 10, "_GROUP": 1 << 12, "_BLOCK": 16, "_COPIED": 20, "_LEAST_SHARE": 500}.items():
-        monkeypatch.setattr(_panels, name, value)
 
 
 @st.composite

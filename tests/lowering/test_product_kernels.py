@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from support.compiled import assert_as_numpy
+from support.panels import take_small_parts
 
 import veery
 from veery import lax, numpy as jnp
-from veery_lowering.kernels import _panels, fuse_products
+from veery_lowering.kernels import fuse_products
 from veery_lowering.passes.simplification import inlined
 from veery_lowering.targets.target import Target
 
@@ -45,12 +46,6 @@ def array(shape: tuple[int, ...], dtype: Any = np.float32, seed: int = 7) -> np.
 def register(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(Target, "register", property(lambda _: request.param))
     return int(request.param)
-
-
-def take_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Divide small products into as many panels, blocks and workgroups as large ones."""
-    for name, value in {"_PANEL": 1 << 10, "_GROUP": 1 << 12, "_BLOCK": 16, "_COPIED": 20, "_LEAST_SHARE": 500}.items():
-        monkeypatch.setattr(_panels, name, value)
 
 
 @pytest.fixture

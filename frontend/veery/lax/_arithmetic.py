@@ -569,8 +569,7 @@ def _pow_jvp_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
 
 
 def _pow_reference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    is_half = y == 0.5
-    if x.dtype.kind == "f" and is_half.any():
+    if x.dtype.kind == "f" and (is_half := y == 0.5).any():
         # NumPy takes roots where all exponents are 0.5, but those of -inf and -0.0 are no powers.
         x = np.where(is_half & ((x == 0) | (x == -np.inf)), np.abs(x), x)
     return np.power(x, y.astype(x.dtype) if x.dtype != y.dtype else y)

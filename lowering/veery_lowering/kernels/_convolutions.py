@@ -74,7 +74,6 @@ def convolved(op: Any, image: View, filters: View) -> Factors:
         ours, theirs = of_image[str(i)], of_filters[str(i)]
         terms.append(Axis(filters.shape[theirs], image.strides[ours] * window.apart[i], filters.strides[theirs]))
     last = max(i for i, n in enumerate(shape) if n > 1 or i == 0)
-
     count = math.prod(axis.size for axis in terms)
 
     def costs(column: Axis, copied: float) -> float:
