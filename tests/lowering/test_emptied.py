@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from veery_lowering.compiler.emptied import SOURCES, STREAMS, drop_code, emptied
@@ -51,21 +49,6 @@ def test_code_comes_back(kinds: tuple[str, ...], numbers: str) -> None:
         assert [n for n in "123" if f"arith.constant {n} :" in left] == list(numbers)
         assert left.count("executable.export") == 3 and left.count("builtin.module") == 3
         module.operation.verify()
-
-
-def test_equal_kernels_stay_equal_and_others_do_not() -> None:
-    """Where IREE makes one of those that are equal but for their names."""
-
-    def marks(merged: bool) -> list[str]:
-        with emptied(module, SOURCES, merged):
-            return re.findall(r'veery.code = "(\w+)"', str(module))
-
-    with context():
-        code = (SOURCE.format(name=name, number=number) for name, number in (("a", 1), ("b", 2), ("c", 1)))
-        module = ir.Module.parse("".join(code))
-        first, second, third = marks(True)
-        assert first == third != second
-        assert len(set(marks(False))) == 3
 
 
 def test_what_is_gone_behind_it_does_not_matter() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from support import objects
 
-from veery_lowering.compiler import isolation, linking
-from veery_lowering.compiler.linking import EXPORT, PAGE, Unsupported, link
+from veery_lowering.compiler import isolation
+from veery_lowering.compiler.linking import EXPORT, PAGE, Object, Unsupported, link
 from veery_lowering.mlir import bundled_linker
 from veery_lowering.targets import Traits, resolve
 
@@ -30,8 +30,9 @@ MODULE = b"""func.func @main(%x: tensor<5x3xf32>, %y: tensor<3x5xf32>) -> tensor
 
 @pytest.fixture(scope="module")
 def linked() -> tuple[bytes, str, bytes]:
-    found: tuple[bytes, str, bytes] = isolation.call(objects.linked, MODULE, FLAGS)
-    return found
+    """An object file, a function in it, and what is linked of that."""
+    code, entry, _ = isolation.call(objects.linked, MODULE, FLAGS)
+    return code, entry, link(Object(code).function(entry))
 
 
 def segments(library: bytes) -> list[tuple[int, ...]]:
@@ -94,8 +95,7 @@ def test_it_has_the_code_that_lld_links(linked: Any, tmp_path: Path) -> None:
     theirs = (tmp_path / "code.so").read_bytes()
 
     assert dynamic(library)[0x6FFFFFF9] == dynamic(theirs)[0x6FFFFFF9]  # as many addresses that loading fills in
-    found = linking.Object(code)
-    functions = [s for s in found.reached(found.symbol(entry).section).values() if s.flags & 4]
+    functions = [s for s in Object(code).function(entry).sections.values() if s.flags & 4]
     assert len(functions) > 2  # the dispatches and the entry
     for section in functions:
         assert objects.places_of(section, library) == objects.places_of(section, theirs) == 1
@@ -104,11 +104,11 @@ def test_it_has_the_code_that_lld_links(linked: Any, tmp_path: Path) -> None:
 def test_what_it_does_not_know_is_refused(linked: Any) -> None:
     code, entry, _ = linked
     with pytest.raises(Unsupported, match="not a relocatable object"):
-        link(b"\x7fELF", entry)
+        Object(b"\x7fELF")
     with pytest.raises(Unsupported, match="not a relocatable object"):  # of another machine
-        link(code[:18] + struct.pack("<H", 183) + code[20:], entry)
-    with pytest.raises(Unsupported, match="no symbol 'another'"):
-        link(code, "another")
+        Object(code[:18] + struct.pack("<H", 183) + code[20:])
+    with pytest.raises(Unsupported, match="no section of 'another'"):
+        Object(code).function("another")
 
 
 def test_calls_of_a_library_are_refused(linked: Any) -> None:
@@ -123,8 +123,8 @@ def test_calls_of_a_library_are_refused(linked: Any) -> None:
     damaged = bytearray(code)
     struct.pack_into("<H", damaged, symbols[4] + 24 * (info >> 32) + 6, 0)  # its symbol is undefined now
     with pytest.raises(Unsupported, match="calls '.*', which it does not have"):
-        link(bytes(damaged), entry)
+        Object(bytes(damaged)).function(entry)
     damaged = bytearray(code)
     struct.pack_into("<Q", damaged, relocation[4] + 8, info >> 32 << 32 | 26)
     with pytest.raises(Unsupported, match="relocation 26"):
-        link(bytes(damaged), entry)
+        Object(bytes(damaged)).function(entry)

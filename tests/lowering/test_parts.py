@@ -15,7 +15,7 @@ from support import objects
 
 import veery
 from veery import numpy as jnp
-from veery_lowering.compiler import isolation, linking, places
+from veery_lowering.compiler import isolation, library, linking, places
 from veery_lowering.mlir import context, ir
 from veery_lowering.targets import Traits, resolve
 
@@ -201,22 +201,19 @@ def test_barriers_that_are_not_of_places_stay() -> None:
     assert "util.return %arg0, %0, %1" in text and "arith.addi %arg0, %0" in text
 
 
-def test_functions_of_other_objects_are_linked_in_the_places_of_stubs() -> None:
+def test_functions_are_the_same_after_the_disk() -> None:
     module = b"""func.func @main(%x: tensor<64xf32>) -> tensor<64xf32> {
       %0 = stablehlo.exponential %x : tensor<64xf32>
       return %0 : tensor<64xf32>
     }"""
-    code, entry, library = isolation.call(objects.linked, module, resolve("cpu").attempts(Traits(frozenset(), ()))[0])
+    code, _, made = isolation.call(objects.linked, module, resolve("cpu").attempts(Traits(frozenset(), ()))[0])
     name = re.search(rb"\.text\.(main_dispatch_0_(?!library)\w+)", code)[1].decode()
     part = linking.Object(code, "elsewhere").function(name)
     kept = linking.decode(linking.encode(part), "elsewhere")
     assert linking.encode(kept) == linking.encode(part)
-    replaced = linking.link(code, entry, {name: kept})
-    assert len(replaced) == len(library) and objects.places_of(part.sections[part.section], replaced) == 1
-    with pytest.raises(linking.Unsupported, match="no use of 'another'"):
-        linking.link(code, entry, {"another": kept})
-    with pytest.raises(linking.Unsupported, match="no section of 'another'"):
-        linking.Object(code).function("another")
+    linked = linking.link(library.query([(library.Export(name, 0, 2, 0, (1, 1, 1)), kept)]))
+    assert objects.places_of(part.sections[part.section], linked) == 1
+    assert objects.places_of(part.sections[part.section], made) == 1
 
 
 def test_dispatches_with_many_places() -> None:

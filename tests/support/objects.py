@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from typing import Any
 
 from veery_lowering.compiler import device_functions, linking, sessions
 from veery_lowering.mlir import ir
 
 
 def linked(module: bytes, flags: tuple[str, ...]) -> tuple[bytes, str, bytes]:
-    """The object file of a module's dispatches, its entry, and the library that is made of it."""
-    found: list[tuple[bytes, str, bytes]] = []
-    link = linking.link
+    """The object file of a module's dispatches, the function in it that tells of them, and the program's library."""
+    objects: list[bytes] = []
+    libraries: list[bytes] = []
+    link, make = linking.link, linking.Object.__init__
 
-    def noted(code: bytes, entry: str, *others: Mapping[str, linking.Part]) -> bytes:
-        found.append((code, entry, link(code, entry, *others)))
-        return found[-1][2]
+    def noted(entry: linking.Part) -> bytes:
+        libraries.append(link(entry))
+        return libraries[-1]
 
-    linking.link = noted
+    def made(self: linking.Object, code: bytes, *others: Any) -> None:
+        objects.append(code)
+        make(self, code, *others)
+
+    linking.link, linking.Object.__init__ = noted, made  # type: ignore[method-assign, assignment]
     try:
         program, diagnostics = sessions.run_pipeline(module, flags, shortly=True, threads=False)
     finally:
-        linking.link = link
+        linking.link, linking.Object.__init__ = link, make  # type: ignore[method-assign]
     assert program is not None, diagnostics
-    return found[0]
+    (entry,) = {name for name in named(objects[0]) if name.endswith("_library_query")}
+    return objects[0], entry, libraries[0]
+
+
+def named(code: bytes) -> list[str]:
+    """The functions of an object file."""
+    object_ = linking.Object(code)
+    names = [object_._text(object_._section_names + header.name) for header in object_._headers]
+    return [name.removeprefix(".text.") for name in names if name.startswith(".text.")]
 
 
 def places_of(section: linking.Section, library: bytes) -> int:
@@ -54,10 +67,7 @@ def hastened(module: bytes, flags: tuple[str, ...]) -> tuple[bytes | None, bytes
 
 def functions(module: bytes, flags: tuple[str, ...]) -> list[str]:
     """The functions of a module's object file."""
-    code, _, _ = linked(module, flags)
-    object_ = linking.Object(code)
-    names = [object_._text(object_._section_names + header.name) for header in object_._headers]
-    return [name.removeprefix(".text.") for name in names if name.startswith(".text.")]
+    return named(linked(module, flags)[0])
 
 
 def _compile(module: bytes, flags: tuple[str, ...], hastens: bool) -> None:

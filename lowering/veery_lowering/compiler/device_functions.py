@@ -20,7 +20,8 @@ NAMES = (
     *("__extendhfdf2", "__extendhfsf2", "__gnu_f2h_ieee", "__gnu_h2f_ieee", "__truncdfhf2", "__truncsfhf2"),
     *("fma", "iree_f2h_ieee", "iree_h2f_ieee", "memcpy", "memmove", "memset"),
 )
-_OBJECT = "device functions"
+# The last of the names of objects, so that the linker, which sorts, puts them last, as they are in each object.
+_OBJECT = "the functions of the device"
 # Its phases look for executables to link, of which the short pipeline hands over one that has all dispatches.
 _LINKING = "--iree-hal-link-executables=false"
 # IREE's analyses number a module's operations as if to print them, for which MLIR verifies all of it each time: a

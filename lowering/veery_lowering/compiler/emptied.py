@@ -8,7 +8,6 @@ maximization in a kernel, and for a step of training a network of three layers: 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,10 +16,11 @@ from veery_lowering.mlir import inside, ir
 
 SOURCES = ("hal.executable.source",)  # kernels of veery's own
 STREAMS = ("stream.executable",)
+_MARK = "veery.code"
 
 
 @contextmanager
-def emptied(module: ir.Module, kinds: Collection[str], merged: bool = False) -> Iterator[None]:
+def emptied(module: ir.Module, kinds: Collection[str]) -> Iterator[None]:
     """A context in which executables of some kinds have no code; behind it those that are left have theirs again.
 
     After an error they stay without.
@@ -28,15 +28,14 @@ def emptied(module: ir.Module, kinds: Collection[str], merged: bool = False) -> 
     Args:
         module: which has them.
         kinds: the names of their operations.
-        merged: whether IREE makes one of those that are equal but for their names meanwhile; each takes a ms to read.
     """
-    code = {}
-    for number, (executable, its) in enumerate(_code_of(module, kinds)):
-        code[_name(executable)] = _emptied(its, _digest(its) if merged else str(number))
+    codes = {}
+    for number, (executable, code) in enumerate(code_of(module, kinds)):
+        codes[_name(executable)] = take_out(code, str(number))
     yield
-    for executable, empty in _code_of(module, kinds):
-        if _name(executable) in code:
-            ir.InsertionPoint(empty).insert(code[_name(executable)])
+    for executable, empty in code_of(module, kinds):
+        if _name(executable) in codes:
+            ir.InsertionPoint(empty).insert(codes[_name(executable)])
             empty.erase()
 
 
@@ -50,23 +49,22 @@ def drop_code(module: ir.Module) -> None:
                         function.erase()
 
 
-def _emptied(code: Any, mark: str) -> Any:
+def code_of(module: ir.Module, kinds: Collection[str]) -> list[tuple[Any, Any]]:
+    """The executables of some kinds, and the code of each, a module in it."""
+    return [(executable, code) for executable in _of(module, kinds) for code in _modules(executable)]
+
+
+def take_out(code: Any, mark: str) -> Any:
     """Take a module out of its executable, where an empty one takes its place that differs from others by a mark."""
-    attributes, place = {"veery.code": ir.StringAttr.get(mark)}, ir.InsertionPoint(code)
+    attributes, place = {_MARK: ir.StringAttr.get(mark)}, ir.InsertionPoint(code)
     empty = ir.Operation.create("builtin.module", attributes=attributes, regions=1, ip=place, loc=code.location)
     empty.regions[0].blocks.append()
     return code.detach_from_parent()
 
 
-def _digest(code: Any) -> str:
-    text = code.get_asm(enable_debug_info=False, assume_verified=True)
-    for function in inside(code):
-        text = text.replace(f"@{_name(function)}", "@")
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _code_of(module: ir.Module, kinds: Collection[str]) -> list[tuple[Any, Any]]:
-    return [(executable, code) for executable in _of(module, kinds) for code in _modules(executable)]
+def mark_of(code: Any) -> str:
+    """The mark of a module that was put in the place of another; "" of others."""
+    return str(code.attributes[_MARK].value) if _MARK in code.attributes else ""
 
 
 def _of(module: ir.Module, kinds: Collection[str]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""A linker for what IREE's llvm-cpu backend makes: one relocatable x86-64 object becomes the library that it loads.
+"""A linker for what IREE's llvm-cpu backend makes: functions of relocatable x86-64 objects become a library for it.
 
 LLVM's own linker is a process of 335 MB that takes 9 ms for this; the whole of `x + 1` takes 90. What comes of it is
 laid out alike: segments for what is read, run and written, one exported symbol, and addresses that are filled in
@@ -21,7 +21,7 @@ PAGE = 4096
 _WRITE, _EXECUTE = 1, 4  # of sections (SHF_...)
 _CODE, _SYMBOLS, _RELOCATIONS, _NO_BITS = 1, 2, 4, 8  # kinds of sections (SHT_...)
 _FUNCTION = ".text."  # how the name of a function's own section begins
-_R_64, _R_PC32, _R_PLT32, _R_RELATIVE = 1, 2, 4, 8
+ABSOLUTE, RELATIVE, _R_PLT32, _R_RELATIVE = 1, 2, 4, 8  # ways in which an address is wanted (R_X86_64_...)
 _FIRST_RESERVED = 0xFF00  # numbers of sections from here on mean something else
 _X86_64, _RELOCATABLE, _SHARED = 62, 1, 3
 _HEADER, _SEGMENT, _SECTION, _SYMBOL, _RELOCATION, _DYNAMIC = 64, 56, 64, 24, 24, 16  # sizes in bytes
@@ -57,7 +57,7 @@ Number = tuple[str, int]  # of a section: of which object it is, and its number 
 
 
 class Place(NamedTuple):
-    """Where in a section an address is wanted: of a byte of another section, in one of the ways of `_R_...`."""
+    """Where in a section an address is wanted: of a byte of another section, and in which way."""
 
     offset: int
     kind: int
@@ -122,13 +122,6 @@ class Object:
             if header.kind == _RELOCATIONS:
                 self._relocations.setdefault(header.info, []).append(header)
 
-    def symbol(self, name: str) -> _Symbol:
-        """A symbol that the object has."""
-        for symbol in self._symbols:
-            if symbol.section and self._text(self._symbol_names + symbol.name) == name:
-                return symbol
-        raise Unsupported(f"no symbol {name!r}")
-
     def function(self, name: str) -> Part:
         """A function that has a section of its own."""
         for number, header in enumerate(self._headers):
@@ -154,7 +147,6 @@ class Object:
                 if place.section[0] == self._name:
                     waiting.append(place.section[1])
                 else:
-                    # dispatches of other names may be the same one
                     part = next(part for part in self._others.values() if part.section == place.section)
                     found |= part.sections
         return found
@@ -167,7 +159,7 @@ class Object:
                 symbol, kind = self._symbols[info >> 32], info & 0xFFFFFFFF
                 if symbol.section == 0 or symbol.section >= _FIRST_RESERVED:
                     raise Unsupported(f"calls {self._text(self._symbol_names + symbol.name)!r}, which it does not have")
-                if kind not in (_R_64, _R_PC32, _R_PLT32):
+                if kind not in (ABSOLUTE, RELATIVE, _R_PLT32):
                     raise Unsupported(f"relocation {kind}")
                 section.places.append(Place(offset, kind, self._elsewhere(symbol.section), symbol.value + addend))
         return section
@@ -207,34 +199,14 @@ def decode(data: bytes, name: str) -> Part:
     return Part((name, first), sections)
 
 
-def link(
-    code: bytes, entry: str, others: Mapping[str, Part] | None = None, instead: Mapping[str, Part] | None = None
-) -> bytes:
-    """Make a shared library that exports a function of an object file as IREE's loader expects it.
-
-    Args:
-        code: an ELF object for x86-64, compiled for any address.
-        entry: the function that is exported as `EXPORT`.
-        others: functions that take the places of the object's own, by their names there.
-        instead: functions that do so where they are needed.
-
-    Returns:
-        The library, an ELF file.
-
-    Raises:
-        Unsupported: the object has what this linker does not know, or does not need one of the other functions.
-    """
-    object_ = Object(code, others={**(instead or {}), **(others or {})})
-    symbol = object_.symbol(entry)
-    found = dict(sorted(object_.reached(symbol.section).items()))
-    for name, part in (others or {}).items():
-        if part.section not in found:
-            raise Unsupported(f"no use of {name!r}")
+def link(entry: Part) -> bytes:
+    """Make a shared library that exports a function as `EXPORT`, as IREE's loader expects it."""
+    found = dict(sorted(entry.sections.items()))
     sections = found.values()
     readable = [s for s in sections if not s.flags & (_WRITE | _EXECUTE)]
     executable = [s for s in sections if s.flags & _EXECUTE]
     writable = [s for s in sections if s.flags & _WRITE]
-    absolute = [(s, place) for s in sections for place in s.places if place.kind == _R_64]
+    absolute = [(s, place) for s in sections for place in s.places if place.kind == ABSOLUTE]
     names = b"\0" + EXPORT.encode() + b"\0"
 
     # Offsets in the file are addresses: headers and tables first, then what is read, run and written, each on pages of
@@ -262,13 +234,13 @@ def link(
             out[section.address : section.address + section.size] = section.data
         for place in section.places:
             here, there = section.address + place.offset, found[place.section].address + place.value
-            if place.kind != _R_64:
+            if place.kind != ABSOLUTE:
                 struct.pack_into("<i", out, here, there - here)
     for k, (section, place) in enumerate(absolute):
         there = found[place.section].address + place.value
         struct.pack_into("<QQq", out, relocations + _RELOCATION * k, section.address + place.offset, _R_RELATIVE, there)
-    exported = found["", symbol.section].address + symbol.value
-    struct.pack_into("<IBBHQQ", out, symbols + _SYMBOL, 1, 0x12, 0, 1, exported, symbol.size)
+    exported = found[entry.section]
+    struct.pack_into("<IBBHQQ", out, symbols + _SYMBOL, 1, 0x12, 0, 1, exported.address, exported.size)
     struct.pack_into("<IIIIII", out, hashes, 1, 2, 1, 0, 0, 0)
     out[strings : strings + len(names)] = names
     for k, entry_ in enumerate(entries):

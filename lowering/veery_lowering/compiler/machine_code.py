@@ -1,8 +1,8 @@
 """Machine code of a program's dispatches, made by several threads.
 
 LLVM gets the dispatches of a program as one module, which one thread compiles: half of the time that a large program
-takes. So each thread gets a module of its own, in which the functions that other threads compile are stubs, and the
-linker puts together what they make, as it does with dispatches that are known (parts.py). The code is the same.
+takes. So each thread gets a module of its own, without the functions that other threads compile, and the linker puts
+together what they make. The code is the same.
 
 Measured on two cores: of the 43 dispatches of a step of training a block of a transformer 470 instead of 730 ms, the
 whole program 1220 instead of 1485. A thread more takes 20 ms for what IREE does and LLVM compiles each time, as long as
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from veery_lowering.compiler import device_functions, linking
-from veery_lowering.compiler.parts import Parts, stub
 from veery_lowering.mlir import Invocation, inside, ir
 from veery_lowering.store.machine import processors
 
@@ -34,26 +33,26 @@ _WORTH = 500  # operations of LLVM's dialect for which a thread is worth what it
 def machine_code(
     code: bytes,
     file: Path,
-    parts: Parts,
+    name: str,
     *,
     threads: bool,
     context: ir.Context,
     new_invocation: Callable[[], AbstractContextManager[Invocation]],
     execute: Execute,
-) -> bytes | None:
+) -> dict[str, linking.Part] | None:
     """Machine code of an executable.
 
     Args:
         code: a module that has the executable, public and with LLVM's dialect, as bytecode.
         file: the object file that the executable's target says is to be written; it is removed.
-        parts: the known dispatches, which take the places of stubs; the others become known.
+        name: tells its functions from those of other executables.
         threads: whether several threads may compile, for which the context has to be ready.
         context: that of the session that compiles it.
         new_invocation: a context with an invocation in that session.
         execute: runs IREE's phases.
 
     Returns:
-        A library; None where the compiler fails.
+        Its functions, by their names; None where the compiler fails.
 
     Raises:
         linking.Unsupported: code calls a function of the C library.
@@ -61,8 +60,7 @@ def machine_code(
     with context, ir.Location.unknown():
         module = ir.Module.parse(code).operation
         (executable,) = inside(module)
-        name = executable.attributes["sym_name"].value
-        functions = [function for function in _exports(_variant(module)) if function not in parts.known]
+        functions = _functions(_variant(module))
         shares = _shares(functions, executable) if threads else [functions]
         files = [file.with_stem(f"{file.stem}{k or ''}") for k in range(len(shares))]
         modules = [module, *(module.clone() for _ in shares[1:])]
@@ -86,13 +84,11 @@ def machine_code(
         for path in files:
             for made in (path, path.with_suffix(".h")):  # IREE writes a header, too
                 made.unlink(missing_ok=True)
-    objects = [linking.Object(code, str(k or ""), instead) for k, code in enumerate(codes)]
-    maker = {function: object_ for object_, share in zip(objects, shares, strict=True) for function in share}
-    others = {function: maker[function].function(function) for share in shares[1:] for function in share}
-    library = linking.link(codes[0], f"{name}_library_query", parts.known | others, instead)
     device_functions.keep(codes[0])
-    parts.keep(lambda function: maker.get(function, objects[0]))
-    return library
+    objects = [linking.Object(code, f"{name}{k}", instead) for k, code in enumerate(codes)]
+    return {
+        function: each.function(function) for each, share in zip(objects, shares, strict=True) for function in share
+    }
 
 
 def _shares(functions: Sequence[str], executable: Any) -> list[Sequence[str]]:
@@ -127,17 +123,19 @@ def _variant(module: Any) -> Any:
     return next(op for op in inside(executable) if op.name == "hal.executable.variant")
 
 
-def _exports(variant: Any) -> list[str]:
-    return [op.attributes["sym_name"].value for op in inside(variant) if op.name == "hal.executable.export"]
+def _functions(variant: Any) -> list[str]:
+    """The dispatches that a variant has the code of."""
+    code = {op.attributes["sym_name"].value for op in inside(_code(variant)) if op.name == "llvm.func"}
+    exports = [op.attributes["sym_name"].value for op in inside(variant) if op.name == "hal.executable.export"]
+    return [name for name in exports if name in code]
 
 
 def _leave_out(variant: Any, functions: set[str]) -> None:
-    """Put stubs in the places of functions."""
-    code = next(op for op in inside(variant) if op.name == "builtin.module")
-    for op in inside(code):
+    """Take functions out."""
+    for op in inside(_code(variant)):
         if op.name == "llvm.func" and op.attributes["sym_name"].value in functions:
             op.erase()
-    stubs = ir.Module.parse("\n".join(map(stub, sorted(functions))))
-    for op in inside(stubs.operation):
-        op.detach_from_parent()
-        code.regions[0].blocks[0].append(op)
+
+
+def _code(variant: Any) -> Any:
+    return next(op for op in inside(variant) if op.name == "builtin.module")

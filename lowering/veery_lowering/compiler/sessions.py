@@ -9,13 +9,14 @@ import os
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from veery_lowering.compiler import cuda_tiles, device_functions, dispatches, early, linking, short, steps, tiles
+from veery_lowering.compiler.ahead import Kernels, Translated
 from veery_lowering.compiler.dispatches import RunPasses
 from veery_lowering.compiler.emptied import SOURCES, emptied
 from veery_lowering.compiler.machine_code import CODE_DIALECTS, machine_code
@@ -172,9 +173,6 @@ def run_pipeline(
             if shortly:
                 _set_verifier(invocation._inv_p, False)
             run = functools.partial(ready.managers.run, parsed, verifies=not shortly)
-            with emptied(parsed, SOURCES):
-                if prelude and not run(prelude):
-                    return None, diagnostics
             if shortly:
                 cache = DiskCache(Path(parts), sweeps=False) if parts else None
                 with warnings.catch_warnings():  # who keeps the program says what is wrong with the folder
@@ -182,10 +180,13 @@ def run_pipeline(
                     if cache is not None:
                         device_functions.read(cache, ready.device)
                     _leave_out()
-                    program = _shortly(ready, parsed, run, changes, check, diagnostics, flags, cache, threads)
+                    program = _shortly(ready, parsed, run, prelude, changes, check, diagnostics, flags, cache, threads)
                     if cache is not None and program is not None:
                         device_functions.write(cache, ready.device)
                     return program, diagnostics
+            with emptied(parsed, SOURCES):
+                if prelude and not run(prelude):
+                    return None, diagnostics
             reached = None
             if check is not None:
                 reached, look = check
@@ -235,6 +236,7 @@ def _shortly(
     ready: _Ready,
     module: ir.Module,
     run: RunPasses,
+    prelude: str,
     changes: tuple[Callable[[ir.Module], Any], ...],
     check: Check | None,
     diagnostics: list[Diagnostic],
@@ -245,8 +247,38 @@ def _shortly(
     """What the short pipeline makes of a module; None where it fails, and then the diagnostics say why."""
     backend, coder = ready.backend, ready.coder
     assert backend is not None and coder is not None
+    kernels = Kernels(module, cache, flags, ready.device)
+    run_on = backend.managers.run_on
+    make_code = functools.partial(
+        machine_code,
+        threads=threads,
+        context=coder.session.context,
+        new_invocation=functools.partial(_unverified, coder.session, diagnostics),
+        execute=_execute,
+    )
+    # It is dispatches that threads translate: 8 ms of that of one, and a fifth of that of a network.
+    backend.session.context.enable_multithreading(threads and kernels.count > 1)
+    coder.session.context.enable_multithreading(threads)
+
+    def translated() -> Translated:
+        with _read(backend, kernels.code, diagnostics) as (alone, run, _):
+            several = threads and kernels.count > 1
+            return short.translate_kernels(alone, run, ready.device, flags, run_on, several)
+
+    def functions() -> Mapping[str, linking.Part]:
+        found = wait()
+        made = make_code(found.code, found.file, "kernels")
+        if made is None:
+            raise short.Unfit("machine code of kernels")
+        kernels.keep(found, made)
+        return made
+
+    ahead = threads and kernels.count > 0
     try:
-        with emptied(module, SOURCES, merged=True):
+        with short.meanwhile(translated, ahead) as wait, short.meanwhile(functions, ahead) as made:
+            kernels.are_made_by(wait, made)
+            if prelude and not run(prelude):
+                return None
             if not early.form_dispatches(module, run, ready.device, flags):
                 return None
             try:
@@ -255,33 +287,34 @@ def _shortly(
                 diagnostics.extend(Diagnostic("error", _place(d.location) + d.message) for d in error.error_diagnostics)
                 return None
             short.plan_memory(module, run, check and check[1])
-        # It is dispatches that threads compile: 8 ms of that of one, and a fifth of that of a network.
-        several = threads and sum(op.operation.name in _EXECUTABLES for op in module.body.operations) > 1
-        for each in (backend, coder):
-            each.session.context.enable_multithreading(several)
-        make_code = functools.partial(
-            machine_code,
-            threads=several,
-            context=coder.session.context,
-            new_invocation=functools.partial(_unverified, coder.session, diagnostics),
-            execute=_execute,
-        )
-        with backend.session.context, ir.Location.unknown(), _unverified(backend.session, diagnostics) as invocation:
-            planned = ir.Module.parse(bytecode(module))
-            invocation.import_module(planned.operation)
-            run = functools.partial(backend.managers.run, planned, verifies=False)
-            account = short.compile_dispatches(
-                planned, run, make_code, flags, cache, backend.managers.run_on, threads, several
-            )
-            diagnostics.append(Diagnostic(DISPATCHES, account))
-            for change in changes:
-                change(planned)
-            return _written(invocation.output_vm_bytecode)
+            steps.begin("waiting for kernels")
+            kernels.wait()
+            several = threads and sum(op.operation.name in _EXECUTABLES for op in module.body.operations) > 1
+            backend.session.context.enable_multithreading(several)
+            with _read(backend, bytecode(module), diagnostics) as (planned, run, invocation):
+                account = short.compile_dispatches(
+                    planned, run, make_code, flags, cache, kernels, run_on, threads, several
+                )
+                diagnostics.append(Diagnostic(DISPATCHES, account))
+                for change in changes:
+                    change(planned)
+                return _written(invocation.output_vm_bytecode)
     except short.Refused:
         return None
     except (short.Unfit, linking.Unsupported, ir.MLIRError) as error:
         diagnostics.append(Diagnostic(UNFIT, str(error)))
         return None
+
+
+@contextmanager
+def _read(
+    ready: _Ready, code: bytes, diagnostics: list[Diagnostic]
+) -> Iterator[tuple[ir.Module, RunPasses, Invocation]]:
+    """A module in a session, what runs passes on it, and the invocation in which they run."""
+    with ready.session.context, ir.Location.unknown(), _unverified(ready.session, diagnostics) as invocation:
+        module = ir.Module.parse(code)
+        invocation.import_module(module.operation)
+        yield module, functools.partial(ready.managers.run, module, verifies=False), invocation
 
 
 @contextmanager
@@ -359,11 +392,34 @@ def _text(invocation: Invocation, module: ir.Module, locations: bool) -> bytes:
     return _written(invocation.output_ir)
 
 
-# `x + 1`, which has LLVM get ready too.
-_SMALL = b"""func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+# `x + 1` and a kernel, which have LLVM get ready too.
+_SMALL = b"""
+#layout = #hal.pipeline.layout<bindings = [#hal.pipeline.binding<storage_buffer, Indirect>], flags = Indirect>
+hal.executable.source private @kernel attributes {veery.written_as = ""} {
+  hal.executable.export public @run ordinal(0) layout(#layout)
+      count(%device: !hal.device) -> (index, index, index) {
+    %one = arith.constant 1 : index
+    hal.return %one, %one, %one : index, index, index
+  }
+  builtin.module {
+    func.func @run() {
+      %0 = arith.constant 0 : index
+      %1 = arith.constant 1 : index
+      %8 = arith.constant 8 : index
+      %vector = arith.constant dense<1.0> : vector<4xf32>
+      %y = hal.interface.binding.subspan layout(#layout) binding(0) offset(%0) : memref<8xf32>
+      scf.for %i = %0 to %8 step %8 {
+        vector.store %vector, %y[%i] : memref<8xf32>, vector<4xf32>
+      }
+      return
+    }
+  }
+}
+func.func @main(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   %one = stablehlo.constant dense<1.0> : tensor<8xf32>
   %y = stablehlo.add %x, %one : tensor<8xf32>
-  return %y : tensor<8xf32>
+  %z = flow.dispatch @kernel::@run() : () -> tensor<8xf32>
+  return %y, %z : tensor<8xf32>, tensor<8xf32>
 }"""
 _SMALLEST = b"func.func @main() { return }"
 

@@ -18,20 +18,21 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from veery_lowering.compiler import steps, tiles
+from veery_lowering.compiler import library, linking, steps, tiles
+from veery_lowering.compiler.ahead import Kernels, Translated
 from veery_lowering.compiler.dispatches import RunPasses
 from veery_lowering.compiler.emptied import STREAMS, drop_code, emptied
-from veery_lowering.compiler.parts import Parts
+from veery_lowering.compiler.parts import Parts, entries
 from veery_lowering.compiler.places import pass_places, show_places
 from veery_lowering.compiler.scalars import read_scalars
 from veery_lowering.compiler.translating import RunOn, translate
-from veery_lowering.mlir import bytecode, ir
+from veery_lowering.mlir import bytecode, inside, ir
 from veery_lowering.passes.stream.arguments import write_donated
 from veery_lowering.passes.stream.awaits import wait_for_all
 from veery_lowering.passes.stream.captures import make_in_each_block
@@ -80,10 +81,11 @@ _BINARY = """
 hal.executable private @{name} {{
   hal.executable.binary public @{variant} <format = "embedded-elf-x86_64", data = {data}>
 }}"""
+_VARIANT = "hal.executable.variant"
 _PLACE = b"a place for machine code"  # in code of calls that is made meanwhile
 
 T = TypeVar("T")
-MakeCode = Callable[[bytes, Path, Parts], bytes | None]
+MakeCode = Callable[[bytes, Path, str], Mapping[str, linking.Part] | None]
 
 
 class Unfit(Exception):
@@ -160,11 +162,11 @@ def _operands(clean: _CleanUps) -> list[str]:
     return [f"{_STREAM}pack-dispatch-operands,{clean.of(_CLEAN)},{_STREAM}fold-uniform-operands"]
 
 
+_INTERFACES = [f"{_HAL}materialize-interfaces,{_HAL}prune-executables"]
 # What data tiling decides on, which programs without it have nothing of.
 _TILED = ",iree-codegen-materialize-device-encoding,iree-codegen-cpu-propagate-data-layout"
 # IREE's configuration pipeline, but for what looks for tuning by its users: it loads the dialects of all GPUs.
 _CONFIGURE = [
-    f"{_HAL}materialize-interfaces,{_HAL}prune-executables",
     "hal.executable(hal.executable.variant(iree-codegen-configuration-preprocessing-pipeline,builtin.module("
     "func.func(iree-codegen-type-propagation,iree-codegen-bubble-up-ordinal-ops"
     ",iree-codegen-bufferize-copy-only-dispatches,iree-codegen-decompose-softmax{use-fusion=true}"
@@ -247,12 +249,41 @@ def plan_memory(module: ir.Module, run: RunPasses, look: Any) -> None:
         look(module)
 
 
+def translate_kernels(
+    module: ir.Module, run: RunPasses, device: str, flags: Sequence[str], run_on: RunOn, several: bool
+) -> Translated:
+    """Bring kernels, which are all that a module has, to LLVM's dialect.
+
+    Args:
+        module: is changed.
+        run: runs passes on it, without verifying after each.
+        device: what they are compiled for, as an attribute.
+        flags, run_on, several: as of `compile_dispatches`.
+
+    Raises:
+        Unfit, Refused, ir.MLIRError: as `compile_dispatches` does.
+    """
+    parsed = ir.Module.parse(f"util.global private @device = {device}")
+    (target,) = parsed.body.operations
+    module.body.append(target.operation.detach_from_parent())
+    file = _keep_objects(module)
+    _run(run, "interfaces", _INTERFACES)
+    _choose_tiles(module, run, flags)
+    if not translate(module, run_on, several):
+        raise Refused
+    module.operation.verify()
+    found = entries(module)
+    _run(run, "linking", _LINK)
+    return Translated(_alone(module), file, found)
+
+
 def compile_dispatches(
     module: ir.Module,
     run: RunPasses,
     make_code: MakeCode,
     flags: Sequence[str],
     cache: DiskCache | None,
+    kernels: Kernels,
     run_on: RunOn,
     threads: bool,
     several: bool,
@@ -263,9 +294,10 @@ def compile_dispatches(
         module: VM code when this returns.
         run: runs passes on the module, without verifying after each.
         make_code: makes machine code of a module with an executable, as bytecode, as `machine_code` does, given the
-            file that IREE writes and the dispatches.
+            file that IREE writes.
         flags: of the session.
         cache: a folder of dispatches that earlier programs had; None to compile all.
+        kernels: those whose code is not in the module.
         run_on: runs passes on an operation in the module.
         threads: whether machine code is made by another thread, while calls are compiled.
         several: whether several threads may translate dispatches, each some of them.
@@ -280,15 +312,12 @@ def compile_dispatches(
         linking.Unsupported: code calls a function of the C library.
     """
     clean = _clean_ups(module)
-    # Not in a folder of its own, since that takes 0.4 to 3 ms to remove.
-    file = Path(tempfile.gettempdir(), f"veery-object-{os.urandom(16).hex()}.o")
-    _keep_objects(module, file)
+    file = _keep_objects(module)
     steps.begin("choosing tiles")
-    _run(run, "configure", _configure(flags))
-    tiles.choose_tiles(module)
-    tiles.unroll_less(module)
-    read_scalars(module)
+    _run(run, "interfaces", _INTERFACES)
     parts = Parts(cache, flags, str(file))
+    parts.take_kernels(module, kernels)
+    _choose_tiles(module, run, flags)
     parts.take(module)
     steps.begin(f"translating dispatches ({parts.account})")
     if not translate(module, run_on, several):
@@ -297,28 +326,35 @@ def compile_dispatches(
     module.operation.verify()
     steps.begin("scheduling commands")
     _run(run, "linking", _LINK)
-    alone = _alone(module)
+    exports, alone = _exports(module), _alone(module) if parts.are_new else None
     drop_code(module)
-    make = functools.partial(make_code, alone, file, parts) if alone else lambda: None
-    with _meanwhile(make, threads) as made:
+
+    def made() -> Mapping[str, linking.Part]:
+        found = make_code(alone, file, "dispatches") if alone is not None else {}
+        if found is None:
+            raise Unfit("executable-targets")
+        parts.keep(found)
+        return found
+
+    with meanwhile(made, threads) as functions:
         _run(run, "hal", _hal(clean))
         module.operation.verify()
         _replace_executable(module)
         steps.begin("code of calls")
         _run(run, "vm", _CODE)
         steps.begin("machine code")
-        code = made()
-        if alone:
-            _insert(module, code)
+        found = {**functions(), **parts.functions()}
+        if exports:
+            _insert(module, linking.link(library.query([(each, found[each.name]) for each in exports])))
     module.operation.verify()
     return parts.account
 
 
 @contextmanager
-def _meanwhile(function: Callable[[], T], threads: bool) -> Iterator[Callable[[], T]]:
+def meanwhile(function: Callable[[], T], threads: bool) -> Iterator[Callable[[], T]]:
     """A context in which another thread calls a function, if there may be one, and what waits for its result."""
     if not threads:
-        yield function
+        yield functools.cache(function)
         return
     with ThreadPoolExecutor(1) as pool:
         yield pool.submit(function).result
@@ -342,22 +378,36 @@ def _device(op: Any) -> str | None:
     return text if text.startswith("#hal.device.target<") else None
 
 
-def _keep_objects(module: ir.Module, file: Path) -> None:
-    """Have IREE's backend leave its object file, without the C library and microkernels."""
+def _choose_tiles(module: ir.Module, run: RunPasses, flags: Sequence[str]) -> None:
+    _run(run, "configure", _configure(flags))
+    tiles.choose_tiles(module)
+    tiles.unroll_less(module)
+    read_scalars(module)
+
+
+def _keep_objects(module: ir.Module) -> Path:
+    """Have IREE's backend leave its object file, without the C library and microkernels; returns where."""
+    # Not in a folder of its own, since that takes 0.4 to 3 ms to remove.
+    file = Path(tempfile.gettempdir(), f"veery-object-{os.urandom(16).hex()}.o")
     for op in module.body.operations:
         text = _device(op)
         if text is not None:
             end = text.rindex("}>]>")
             options = f'link_embedded = false, link_static = true, static_library_output = "{file}", ukernels = "none"'
             op.attributes["initial_value"] = ir.Attribute.parse(f"{text[:end]}, {options}{text[end:]}")
+    return file
 
 
-def _alone(module: ir.Module) -> bytes | None:
-    """The executable of a module as bytecode of a module of its own; None of a module without one."""
-    executables = [op.operation for op in module.body.operations if op.name == "hal.executable"]
-    if not executables:
-        return None
-    (executable,) = executables
+def _exports(module: ir.Module) -> list[library.Export]:
+    """How the dispatches of a module are called, which has one executable or none."""
+    variants = [variant for executable in _executables(module) for variant in inside(executable)]
+    found = [op for variant in variants if variant.name == _VARIANT for op in inside(variant)]
+    return [library.export(op) for op in found if op.name == "hal.executable.export"]
+
+
+def _alone(module: ir.Module) -> bytes:
+    """The only executable of a module as bytecode of a module of its own."""
+    (executable,) = _executables(module)
     alone = ir.Module.create()
     alone.body.append(executable.clone())
     (copy,) = alone.body.operations
@@ -365,15 +415,19 @@ def _alone(module: ir.Module) -> bytes | None:
     return bytecode(alone)
 
 
+def _executables(module: ir.Module) -> list[Any]:
+    return [op.operation for op in module.body.operations if op.operation.name == "hal.executable"]
+
+
 def _replace_executable(module: ir.Module) -> None:
     """Put a place for machine code where LLVM's dialect is, and the device that is there where it is described."""
-    executables = [op.operation for op in module.body.operations if op.name == "hal.executable"]
+    executables = _executables(module)
     device = next(op for op in module.body.operations if _device(op) is not None)
     name = device.attributes["sym_name"].value
     del device.attributes["initial_value"]
     text = _DEVICE.format(name=name)
     for executable in executables:
-        variants = [op for op in executable.regions[0].blocks[0].operations if op.name == "hal.executable.variant"]
+        variants = [op for op in inside(executable) if op.name == _VARIANT]
         names = {"name": executable.attributes["sym_name"].value, "variant": variants[0].attributes["sym_name"].value}
         text += _BINARY.format(**names, data=_data(_PLACE))
         executable.detach_from_parent()
@@ -385,10 +439,8 @@ def _replace_executable(module: ir.Module) -> None:
     initializer.move_after(device.operation)
 
 
-def _insert(module: ir.Module, code: bytes | None) -> None:
+def _insert(module: ir.Module, code: bytes) -> None:
     """Put machine code in its place in the code of calls."""
-    if code is None:
-        raise Unfit("executable-targets")
     place = ir.Attribute.parse(_data(_PLACE))
     (calls,) = (op.operation for op in module.body.operations if op.operation.name == "vm.module")
     inside = [op.operation for op in calls.regions[0].blocks[0].operations]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from veery_lowering.kernels._arithmetic import Lines, Unfit
 from veery_lowering.kernels._bindings import Binding, bindings
 from veery_lowering.kernels._forms import Buffer
 from veery_lowering.kernels._placing import MOST_BINDINGS, packed, unpacked
-from veery_lowering.mlir import ir
+from veery_lowering.mlir import WRITTEN_AS, ir
 
 # How IREE compiles a shader that is written out: as it is.
 _SHADER = "#iree_gpu.spirv_pipeline<BaseLowering>"
@@ -92,8 +93,11 @@ class Executable:
         return next((f for f in functions if ir.StringAttr(f.attributes["sym_name"]).value == name), None)
 
     def _write(self, module: Any, name: str) -> Any:
-        parsed = ir.Module.parse(self.text(name), module.context)
+        text = self.text(name)
+        parsed = ir.Module.parse(text, module.context)
         executable, function = parsed.body.operations
+        digest = hashlib.sha256(text.replace(name, "").encode()).hexdigest()
+        executable.operation.attributes[WRITTEN_AS] = ir.StringAttr.get(digest, module.context)
         for op in (executable, function):
             module.regions[0].blocks[0].append(op.operation.detach_from_parent())
         return function
