@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import veery
 from veery import _in_place
 
 PROGRAM = """
@@ -47,10 +46,12 @@ PROGRAM = """
             raise AssertionError(name)
 """
 
+ENVIRONMENT = dict(os.environ)  # before any test in this process imports veery.as_jax, which changes it
+
 
 def run(*args: str, cwd: Path | None = None, **variables: str) -> str:
     """What Python prints."""
-    done = subprocess.run([sys.executable, *args], env=os.environ | variables, cwd=cwd, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, *args], env=ENVIRONMENT | variables, cwd=cwd, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -77,13 +78,13 @@ def test_jax_that_is_imported_already_is_not_replaced(tmp_path):
     else:
         raise AssertionError
     assert os.environ.get("PYTHONPATH", "") == paths
-    """.replace("paths", repr(os.environ.get("PYTHONPATH", "")))
+    """.replace("paths", repr(ENVIRONMENT.get("PYTHONPATH", "")))
     run(str(written(tmp_path / "program.py", program)))
 
 
 def test_without_it_jax_is_not_touched():
     run("-c", "import veery, sys, os; assert 'jax' not in sys.modules and '_startup' not in str(os.environ)")
-    assert veery.__version__ == veery.version.VEERY_VERSION
+    run("-c", "import veery; assert veery.__version__ == veery.version.VEERY_VERSION")
 
 
 CHILDREN = """

@@ -41,7 +41,7 @@ NOT_EVALUATED = {
 
 def test_every_primitive_has_a_reference() -> None:
     for module in pkgutil.walk_packages(veery.__path__, "veery."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith(("__main__", "as_jax")):  # which stands in JAX's place from then on
             importlib.import_module(module.name)
     ours = [p for p in all_primitives if (getattr(p.abstract_eval, "__module__", "") or "").startswith("veery.")]
     assert len(ours) > 150
