@@ -14,7 +14,7 @@ Kernels for GPUs are written in like forms (`_invocations`); there a trip of a l
 What the loop writes in part is copied before, so that no argument is ever changed.
 
 Joins and lookups (`_joins`), scatters (`_scatters`), products and convolutions (`_products`) are one dispatch each with
-what is elementwise around them; so is what is computed of rows (`_rows`).
+what is elementwise around them; so is what is computed of rows (`_rows`), or element by element (`_elements`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from veery_lowering.kernels._buffered import BufferedKernel
 from veery_lowering.kernels._complex import LoopOfParts, holds_complex
 from veery_lowering.kernels._convolutions import direct
 from veery_lowering.kernels._decisions import Decision as Decision, decided, decisions as decisions, locations
+from veery_lowering.kernels._elements import ElementKernel, is_end
 from veery_lowering.kernels._followers import FusedKernel, Given
 from veery_lowering.kernels._invocations import InvocationKernel, ShaderKernel, for_one_invocation
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, TooLittle, is_crossed, is_halved, roots_of
@@ -176,10 +177,11 @@ def fuse_products(module: Any, register: int = _REGISTER, donated: Sequence[bool
         with prepared(op) as product:
             return ProductKernel(product, cpu(register), given)
 
-    return _replaced(module, ("stablehlo.dot_general", _CONVOLUTION), make, "product")
+    return _replaced(module, lambda op: op.name in _PRODUCTS, make, "product")
 
 
 _CONVOLUTION = "stablehlo.convolution"
+_PRODUCTS = ("stablehlo.dot_general", _CONVOLUTION)
 
 
 def fuse_rows(module: Any, register: int = _REGISTER, donated: Sequence[bool] = ()) -> int:
@@ -189,7 +191,17 @@ def fuse_rows(module: Any, register: int = _REGISTER, donated: Sequence[bool] = 
         module, register, donated: as of `fuse_products`.
     """
     make = functools.partial(RowKernel, machine=cpu(register), given=_given(module, donated))
-    return _replaced(module, ("stablehlo.reduce",), make, "rows")
+    return _replaced(module, lambda op: op.name == "stablehlo.reduce", make, "rows")
+
+
+def fuse_elements(module: Any, register: int = _REGISTER, donated: Sequence[bool] = ()) -> int:
+    """Make kernels of what is computed element by element of what lies in memory, in place; returns how many.
+
+    Args:
+        module, register, donated: as of `fuse_products`.
+    """
+    make = functools.partial(ElementKernel, machine=cpu(register), given=_given(module, donated))
+    return _replaced(module, is_end, make, "elements")
 
 
 def _given(module: Any, donated: Sequence[bool]) -> Given:
@@ -199,10 +211,10 @@ def _given(module: Any, donated: Sequence[bool]) -> Given:
     return Given([x for x, may_be_overwritten in zip(arguments, donated) if may_be_overwritten])
 
 
-def _replaced(module: Any, names: Sequence[str], make: Callable[[Any], FusedKernel], kind: str) -> int:
-    """Make kernels of the operations of some names, with those around them, in place; returns how many."""
+def _replaced(module: Any, roots: Callable[[Any], bool], make: Callable[[Any], FusedKernel], kind: str) -> int:
+    """Make kernels of some operations, with those around them, in place; returns how many."""
     known: dict[str, str] = {}
-    waiting = [op.operation for op in operations(module) if op.name in names]
+    waiting = [op.operation for op in operations(module) if roots(op)]
     count = 0
     while waiting:
         op = waiting.pop(0)

@@ -33,7 +33,7 @@ _TRIPS = 1 << 8  # of a loop for which they are not known
 # Fewer would part what random numbers are made of, whose products and sums are then rounded in other places.
 MOST_IN_A_ROW = 200
 
-_VIEWS = frozenset("stablehlo.broadcast_in_dim stablehlo.reshape stablehlo.slice stablehlo.transpose".split())
+VIEWS = frozenset("stablehlo.broadcast_in_dim stablehlo.reshape stablehlo.slice stablehlo.transpose".split())
 
 OPERATIONS: dict[str, Callable[[Body, Any], Form | None]] = {}
 
@@ -82,7 +82,7 @@ class Body:
 
     def read_through(self, value: Any) -> Form:
         """A value from outside, where it lies in memory: what says how to read another one is looked through."""
-        if maker(value) in _VIEWS:
+        if maker(value) in VIEWS:
             self.read_through(value.owner.operands[0])
             self.operation(value.owner)
         return self.read(value)

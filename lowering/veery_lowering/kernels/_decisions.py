@@ -18,7 +18,7 @@ class Decision:
         locations: where its operations come from, the first one's first, as MLIR has it.
         kernel: the name of the kernel that was made of it; "" if IREE makes its dispatches.
         form: of a kernel, which: "in registers", "in buffers", "in invocations", "in one invocation", "in one piece",
-            "tile by tile", "row by row".
+            "tile by tile", "row by row", "element by element".
         workgroups: of a kernel, how many run it.
         reasons: why it has no kernel, or not one of the forms tried before.
     """

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from veery_lowering.kernels import fuse_loops, fuse_moves, fuse_pieces, fuse_products, fuse_rows, keep_bytes
+from veery_lowering.kernels import (
+    fuse_elements,
+    fuse_loops,
+    fuse_moves,
+    fuse_pieces,
+    fuse_products,
+    fuse_rows,
+    keep_bytes,
+)
 from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS
 from veery_lowering.mlir import base_name, operations
 from veery_lowering.passes.changes import Change
@@ -261,6 +269,10 @@ PASSES = (
         " subtract",
     ),
     Pass(Stage.SIMPLIFIED, keep_bytes, "booleans from one kernel to another are a dispatch", about="convert"),
+    Pass(
+        Stage.SIMPLIFIED, fuse_elements, "what is elementwise is compiled when all else is decided",
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, lambda s: (s.register, s.donated),
+    ),
     # Behind the kernels, which have what is small.
     Pass(
         Stage.SIMPLIFIED, write_terms_out, "few terms are reduced without vectors",
@@ -365,7 +377,7 @@ PASSES = (
 
 
 # Those that make kernels of ours, and return how many.
-MAKE_KERNELS = (fuse_loops, fuse_pieces, fuse_products, fuse_rows, fuse_moves)
+MAKE_KERNELS = (fuse_loops, fuse_pieces, fuse_products, fuse_rows, fuse_moves, fuse_elements)
 
 
 def chosen(stage: Stage, situation: Situation) -> list[Pass]:
