@@ -68,7 +68,7 @@ class Kernels:
     def are_made_by(
         self, translated: Callable[[], Translated], functions: Callable[[], Mapping[str, linking.Part]]
     ) -> None:
-        """Say what waits for the kernels of `code`, and raises what their compilation does.
+        """Say what waits for the kernels of `code`; it raises what their compilation does.
 
         Args:
             translated: gives them in LLVM's dialect.

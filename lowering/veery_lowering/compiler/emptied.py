@@ -41,7 +41,7 @@ def emptied(module: ir.Module, kinds: Collection[str]) -> Iterator[None]:
 
 def drop_code(module: ir.Module) -> None:
     """Leave nothing but their interfaces of the executables of a module, whose code is elsewhere."""
-    for executable in _of(module, ("hal.executable",)):
+    for executable in executables(module):
         for variant in inside(executable):
             if variant.name == "hal.executable.variant":
                 for code in _modules(variant):
@@ -51,7 +51,7 @@ def drop_code(module: ir.Module) -> None:
 
 def code_of(module: ir.Module, kinds: Collection[str]) -> list[tuple[Any, Any]]:
     """The executables of some kinds, and the code of each, a module in it."""
-    return [(executable, code) for executable in _of(module, kinds) for code in _modules(executable)]
+    return [(executable, code) for executable in executables(module, kinds) for code in _modules(executable)]
 
 
 def take_out(code: Any, mark: str) -> Any:
@@ -67,7 +67,8 @@ def mark_of(code: Any) -> str:
     return str(code.attributes[_MARK].value) if _MARK in code.attributes else ""
 
 
-def _of(module: ir.Module, kinds: Collection[str]) -> list[Any]:
+def executables(module: ir.Module, kinds: Collection[str] = ("hal.executable",)) -> list[Any]:
+    """The executables of a module that are of some kinds."""
     return [op.operation for op in module.body.operations if op.operation.name in kinds]
 
 

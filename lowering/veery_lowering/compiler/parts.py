@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from veery_lowering.compiler import linking
-from veery_lowering.compiler.emptied import mark_of
+from veery_lowering.compiler.emptied import executables, mark_of
 from veery_lowering.mlir import COMPILER_VERSION, inside, ir
 from veery_lowering.store.cache import DiskCache, Entry
 
@@ -81,9 +81,9 @@ class Parts:
 
     def take_kernels(self, module: ir.Module, kernels: Others) -> None:
         """Take those out of a module whose code is elsewhere."""
-        executables = _executables(module)
-        self._count = len(executables)
-        for op in executables:
+        found = executables(module)
+        self._count = len(found)
+        for op in found:
             only = _only(op)
             mark = mark_of(only.code) if only else ""
             if only and mark in kernels:
@@ -94,7 +94,7 @@ class Parts:
         """Take the dispatches that are on disk out of a module, before they are translated."""
         if self._cache is None:
             return
-        for op in _executables(module):
+        for op in executables(module):
             only = _only(op)
             if only is None:
                 continue
@@ -110,8 +110,8 @@ class Parts:
         variant, export, _ = only
         name, target = variant.attributes["sym_name"].value, variant.attributes["target"]
         entry = known.entry.replace(_NAME, _name(export))
-        inside = f"hal.executable.variant public @{name} target({target}) {{ {entry} builtin.module {{}} }}"
-        self._empty.append(f"hal.executable private @{_name(op)} {{ {inside} }}")
+        empty = f"hal.executable.variant public @{name} target({target}) {{ {entry} builtin.module {{}} }}"
+        self._empty.append(f"hal.executable private @{_name(op)} {{ {empty} }}")
         self._elsewhere[_name(export)] = known
         op.detach_from_parent()
         op.erase()
@@ -129,7 +129,7 @@ class Parts:
         self._entries = entries(module)
         if self._empty:
             parsed = ir.Module.parse("\n".join(self._empty))
-            for op in _executables(parsed):
+            for op in executables(parsed):
                 op.detach_from_parent()
                 module.body.append(op)
 
@@ -166,7 +166,7 @@ class _Only(NamedTuple):
 
 def entries(module: ir.Module) -> dict[str, str]:
     """How the dispatches of a module are called, without their names, by these."""
-    found = filter(None, map(_only, _executables(module)))
+    found = filter(None, map(_only, executables(module)))
     return {_name(only.export): _entry(only.export) for only in found}
 
 
@@ -183,10 +183,6 @@ def _only(executable: Any) -> _Only | None:
     if [op.name for op in found] != ["hal.executable.export", "builtin.module"]:
         return None
     return _Only(variants[0], *found)
-
-
-def _executables(module: ir.Module) -> list[Any]:
-    return [op.operation for op in module.body.operations if op.operation.name == "hal.executable"]
 
 
 def _name(symbol: Any) -> str:

@@ -257,13 +257,13 @@ def _shortly(
         execute=_execute,
     )
     # It is dispatches that threads translate: 8 ms of that of one, and a fifth of that of a network.
-    backend.session.context.enable_multithreading(threads and kernels.count > 1)
+    at_once = threads and kernels.count > 1
+    backend.session.context.enable_multithreading(at_once)
     coder.session.context.enable_multithreading(threads)
 
     def translated() -> Translated:
         with _read(backend, kernels.code, diagnostics) as (alone, run, _):
-            several = threads and kernels.count > 1
-            return short.translate_kernels(alone, run, ready.device, flags, run_on, several)
+            return short.translate_kernels(alone, run, ready.device, flags, run_on, at_once)
 
     def functions() -> Mapping[str, linking.Part]:
         found = wait()

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from veery_lowering.compiler import library, linking, steps, tiles
 from veery_lowering.compiler.ahead import Kernels, Translated
 from veery_lowering.compiler.dispatches import RunPasses
-from veery_lowering.compiler.emptied import STREAMS, drop_code, emptied
+from veery_lowering.compiler.emptied import STREAMS, drop_code, emptied, executables
 from veery_lowering.compiler.parts import Parts, entries
 from veery_lowering.compiler.places import pass_places, show_places
 from veery_lowering.compiler.scalars import read_scalars
@@ -294,7 +294,7 @@ def compile_dispatches(
         module: VM code when this returns.
         run: runs passes on the module, without verifying after each.
         make_code: makes machine code of a module with an executable, as bytecode, as `machine_code` does, given the
-            file that IREE writes.
+            file that IREE writes and what tells its functions from others.
         flags: of the session.
         cache: a folder of dispatches that earlier programs had; None to compile all.
         kernels: those whose code is not in the module.
@@ -400,14 +400,14 @@ def _keep_objects(module: ir.Module) -> Path:
 
 def _exports(module: ir.Module) -> list[library.Export]:
     """How the dispatches of a module are called, which has one executable or none."""
-    variants = [variant for executable in _executables(module) for variant in inside(executable)]
+    variants = [variant for executable in executables(module) for variant in inside(executable)]
     found = [op for variant in variants if variant.name == _VARIANT for op in inside(variant)]
     return [library.export(op) for op in found if op.name == "hal.executable.export"]
 
 
 def _alone(module: ir.Module) -> bytes:
     """The only executable of a module as bytecode of a module of its own."""
-    (executable,) = _executables(module)
+    (executable,) = executables(module)
     alone = ir.Module.create()
     alone.body.append(executable.clone())
     (copy,) = alone.body.operations
@@ -415,18 +415,13 @@ def _alone(module: ir.Module) -> bytes:
     return bytecode(alone)
 
 
-def _executables(module: ir.Module) -> list[Any]:
-    return [op.operation for op in module.body.operations if op.operation.name == "hal.executable"]
-
-
 def _replace_executable(module: ir.Module) -> None:
     """Put a place for machine code where LLVM's dialect is, and the device that is there where it is described."""
-    executables = _executables(module)
     device = next(op for op in module.body.operations if _device(op) is not None)
     name = device.attributes["sym_name"].value
     del device.attributes["initial_value"]
     text = _DEVICE.format(name=name)
-    for executable in executables:
+    for executable in executables(module):
         variants = [op for op in inside(executable) if op.name == _VARIANT]
         names = {"name": executable.attributes["sym_name"].value, "variant": variants[0].attributes["sym_name"].value}
         text += _BINARY.format(**names, data=_data(_PLACE))
@@ -443,8 +438,7 @@ def _insert(module: ir.Module, code: bytes) -> None:
     """Put machine code in its place in the code of calls."""
     place = ir.Attribute.parse(_data(_PLACE))
     (calls,) = (op.operation for op in module.body.operations if op.operation.name == "vm.module")
-    inside = [op.operation for op in calls.regions[0].blocks[0].operations]
-    (data,) = (op for op in inside if op.name == "vm.rodata" and op.attributes["value"] == place)
+    (data,) = (op for op in inside(calls) if op.name == "vm.rodata" and op.attributes["value"] == place)
     data.attributes["value"] = ir.Attribute.parse(_data(code))
 
 

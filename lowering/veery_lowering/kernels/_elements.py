@@ -7,16 +7,14 @@ gelu of 1000000 637 and 526, tanh of 999x1001 471 and 424, log1p(x) ** 1.5 of 10
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit, is_half
 from veery_lowering.kernels._body import VIEWS, Body, checked
 from veery_lowering.kernels._executable import Executable
-from veery_lowering.kernels._followers import FusedKernel, Given
+from veery_lowering.kernels._followers import FusedKernel, Given, in_order
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, whole
 from veery_lowering.kernels._nests import Machine
 from veery_lowering.kernels._reading import detail_of
@@ -98,8 +96,7 @@ class ElementKernel(FusedKernel):
         inside = {value.owner.operation for value in found}
         if any(use.owner.operation not in inside for value in found if value != result for use in value.uses):
             raise Unfit("IREE computes something else of the same")
-        before: Callable[[Any, Any], int] = lambda a, b: -1 if a.owner.is_before_in_block(b.owner) else 1
-        return sorted(found, key=functools.cmp_to_key(before)), list(read)
+        return in_order(found), list(read)
 
     def _lies(self, value: Any) -> Form:
         form = self.body.read_through(value)

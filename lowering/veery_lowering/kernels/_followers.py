@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from veery_lowering.kernels._arithmetic import ELEMENTWISE
@@ -41,6 +41,12 @@ def followers(op: Any, fits: Callable[[Any], bool], most: int) -> tuple[list[Any
         else:
             first = first or user
     return list(inside), first
+
+
+def in_order(values: Iterable[Any]) -> list[Any]:
+    """Values that a block computes, in their order."""
+    before: Callable[[Any, Any], int] = lambda a, b: -1 if a.owner.is_before_in_block(b.owner) else 1
+    return sorted(values, key=functools.cmp_to_key(before))
 
 
 def _users(op: Any, block: Any) -> set[Any]:

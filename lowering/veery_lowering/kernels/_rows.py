@@ -17,7 +17,7 @@ from veery_lowering.kernels import _moves  # noqa: F401  (registers what it writ
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, REDUCTIONS, Unfit, is_half
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
-from veery_lowering.kernels._followers import FusedKernel, Given, followers
+from veery_lowering.kernels._followers import FusedKernel, Given, followers, in_order
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Uniform, View, whole
 from veery_lowering.kernels._nests import Axis, Machine, merged
 from veery_lowering.kernels._reading import detail_of, integers, static_shape
@@ -107,9 +107,7 @@ class RowKernel(FusedKernel):
                 if fits(op):
                     found[value] = None
                     waiting += op.operands
-        before: Callable[[Any, Any], int] = lambda a, b: -1 if a.is_before_in_block(b) else 1
-        in_order = functools.cmp_to_key(before)
-        return sorted(found, key=lambda value: in_order(value.owner.operation))
+        return in_order(found)
 
     def _fits(self, op: Any) -> bool:
         """Whether an operation gives rows, or a number for each row, of such."""
