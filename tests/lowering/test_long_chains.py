@@ -11,7 +11,7 @@ from support.interpreted import interpreted
 
 import veery
 from veery import lax, numpy as jnp
-from veery_lowering.kernels import fuse_loops, fuse_moves
+from veery_lowering.kernels import fuse_elements, fuse_loops, fuse_moves, fuse_rows
 from veery_lowering.kernels._body import MOST_IN_A_ROW
 from veery_lowering.passes.simplification import inlined
 
@@ -48,6 +48,10 @@ KERNELS: dict[str, tuple[Callable[[Any], int], int, Callable[[Any], Any]]] = {
         looped(lambda x: jnp.concatenate([added(x[3:], 900), added(x[:3], 900)[::-1]])),
     ),
     "joined": (fuse_moves, 1, lambda x: jnp.stack([added(x, 300), added(x[::-1], 300), x], 1)[1:]),
+    "element by element": (fuse_elements, 1, lambda x: added(x, MOST_IN_A_ROW)),
+    "too long": (fuse_elements, 0, lambda x: added(x, 2 * MOST_IN_A_ROW)),
+    "rows": (fuse_rows, 1, lambda x: veery.nn.softmax(added(jnp.tile(x, (3, 9)), 100))),
+    "rows of many": (fuse_rows, 0, lambda x: veery.nn.softmax(added(jnp.tile(x, (3, 9)), 300))),
     "complex": (fuse_moves, 0, lambda x: jnp.real(added(x * 1j))),
 }
 
@@ -68,6 +72,14 @@ def test_chains_are_computed_in_parts(n: int, caplog: pytest.LogCaptureFixture) 
         functions = [loop, joined] if x.ndim else [looped(lambda x: added(x, n))]
         for fun in functions:
             np.testing.assert_array_equal(veery.jit(fun)(x), interpreted(fun, x))
+    assert not caplog.records
+
+
+def test_long_chains_in_the_place_of_arguments(caplog: pytest.LogCaptureFixture) -> None:
+    """What takes an argument's place is looked for as far as that is worth it."""
+    rows = lambda x: veery.nn.softmax(added(x, 1000))
+    x = np.linspace(-3, 3, 300 * 200, dtype=np.float32).reshape(300, 200)
+    np.testing.assert_allclose(veery.jit(rows, donate_argnums=0)(jnp.array(x)), interpreted(rows, x), rtol=1e-5)
     assert not caplog.records
 
 

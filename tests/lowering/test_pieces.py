@@ -78,7 +78,7 @@ X = np.ones((4, 6), np.float32)
         (lambda x: jnp.tanh(x @ x.T), (X,), 0),  # IREE's one dispatch
         (lambda x: x.sum(0) @ x.T, (np.ones((999, 999), np.float32),), 0),  # worth all cores
         (lambda x: jnp.convolve(x[0], x[1]).sum() * x.max(), (X,), 1),
-        (lambda x: jnp.convolve(x[0], x[1]).sum() * x.max(), (np.ones((4, 999), np.float32),), 0),
+        (lambda x: jnp.convolve(x[0], x[1]).sum() * x.max(), (np.ones((4, 999), np.float32),), 1),
         (lambda x: x.at[1].set(7.0), (X,), 1),
         (lambda x: x.at[1].set(7.0), (np.ones((99, 99), np.float32),), 0),  # in place where it is given away
         (lambda x: x.sum(0) @ x.T, (X.astype(np.complex64),), 0),

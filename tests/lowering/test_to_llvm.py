@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,7 @@ def compiled(fun: Any, operands: Any, monkeypatch: pytest.MonkeyPatch, irees: bo
     with monkeypatch.context() as patch:
         patch.setattr(isolation, "run_pipeline", in_this_process)
         patch.setattr(short, "translate", noted)
+        patch.setattr(short, "are_plain", lambda module: False)
         if irees:
             patch.setattr(translating, "to_llvm", lambda *_: None)
         veery.config.update("jax_enable_compilation_cache", False)
@@ -90,6 +92,63 @@ def test_the_code_is_that_of_irees_list(name: str, monkeypatch: pytest.MonkeyPat
     assert (left > 0) == is_left
 
 
+# Programs whose kernels need nothing of what is done with dispatches.
+KERNELS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "elements": (lambda x: jnp.tanh(x) * 3 + jnp.floor(x) - jnp.rint(x), (some(35, 20),)),
+    "whole numbers": (lambda x: (x * x + 1) % 7 ^ x >> 2, (operand(np.int32, 350),)),
+    "rows and columns": (lambda x: (veery.nn.softmax(x), x - x.max(0)), (some(40, 50),)),
+    "products": (lambda x, y: jnp.maximum(x @ y, 0), (some(60, 70), some(70, 80))),
+    "convolution": (lambda x, w: lax.conv(x, w, (1, 1), "SAME"), (some(2, 16, 9, 9), some(16, 16, 3, 3))),
+    "loop": (lambda x: lax.fori_loop(0, 10, lambda i, y: y * 0.9 + jnp.roll(y, 1) + i, x), (some(33),)),
+    "joins": (lambda x: jnp.stack([x[::-1], x[..., ::2].repeat(2, 1) * 2]), (some(300, 40),)),
+    "halves": (lambda x: (x * x + 1).astype(np.float32).sum(0) + jnp.ones(70), (operand(np.float16, 60, 70),)),
+    "doubles": (lambda x: x / jnp.linalg.norm(x, axis=0), (operand(np.float64, 35, 40),)),
+}
+# Assumptions that floats lie where floats do, and the places from which these are read once more.
+_ASSUMED = re.compile(r"dispatch_state_v0_t|llvm.intr.assume|mlir.constant\((1|2|4|8|true)\b|arith.constant 1 : index")
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_need_no_tiles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: dict[bool, set[str]] = {False: set(), True: set()}
+
+    def noting(translate: Any, is_plain: bool) -> Any:
+        def noted(module: Any, run: Any, threads: bool) -> bool:
+            done = bool(translate(module, run, threads))
+            texts = [str(op) for op in module.body.operations if "veery_" in str(op.operation.attributes["sym_name"])]
+            for text in map(without_names, texts):
+                found[is_plain].add("\n".join(line for line in text.splitlines() if not _ASSUMED.search(line)))
+            return done
+
+        return noted
+
+    fun, operands = KERNELS[name]
+    monkeypatch.setattr(isolation, "run_pipeline", in_this_process)
+    monkeypatch.setattr(short, "translate", noting(translating.translate, False))
+    monkeypatch.setattr(short, "translate_plain", noting(translating.translate_plain, True))
+    veery.config.update("jax_enable_compilation_cache", False)
+    with veery.enable_x64(True):
+        for _ in range(2):
+            program = veery.jit(lambda *xs: fun(*xs)).lower(*operands).compile()
+            assert program._program.metadata["pipeline"] == "short"
+            monkeypatch.setattr(short, "are_plain", lambda module: False)
+    assert found[True] and found[True] == found[False]
+
+
+def test_kernels_of_other_operations_have_their_tiles_chosen() -> None:
+    for inside, plain in (
+        ("%1 = arith.addf %x, %x : f32", True),
+        ("%1 = arith.floordivsi %n, %n : index", False),
+        ("%1 = arith.extf %h : bf16 to f32", False),
+        ("%1 = tensor.empty() : tensor<3xf32>", False),
+        ("%1 = memref.alloca() : memref<3xi1>", False),
+        ("%1 = memref.alloca() : memref<3xi8>", True),
+    ):
+        with ir.Context(), ir.Location.unknown():
+            text = f"func.func @f(%x: f32, %n: index, %h: bf16) {{ {inside}\n return }}"
+            assert to_llvm.is_plain(ir.Module.parse(text).operation) is plain, inside
+
+
 def test_divisions_that_round_down_are_made_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which the table above has some of."""
     rounded = []
@@ -104,17 +163,21 @@ def test_no_dialect_is_loaded_by_threads(monkeypatch: pytest.MonkeyPatch) -> Non
     """While one is, no other thread may be at work in the context."""
     found: list[tuple[int, int]] = []
 
-    def noted(module: Any, run: Any, threads: bool) -> bool:
-        before = loaded(module.context)
-        done = translating.translate(module, run, False)  # what fails here crashes with threads
-        found.append((before, loaded(module.context)))
-        return done
+    def noting(translate: Any) -> Any:
+        def noted(module: Any, run: Any, threads: bool) -> bool:
+            before = loaded(module.context)
+            done = bool(translate(module, run, False))  # what fails here crashes with threads
+            found.append((before, loaded(module.context)))
+            return done
+
+        return noted
 
     monkeypatch.setattr(isolation, "run_pipeline", in_this_process)
-    monkeypatch.setattr(short, "translate", noted)
+    for name in ("translate", "translate_plain"):
+        monkeypatch.setattr(short, name, noting(getattr(translating, name)))
     monkeypatch.setattr(sessions, "_idle", {})  # new ones, whose contexts have no more than they are given
     veery.config.update("jax_enable_compilation_cache", False)
-    for fun, operands in (*PROGRAMS.values(), (lambda x: lax.cumsum(x), (some(9, 7),))):
+    for fun, operands in (*KERNELS.values(), *PROGRAMS.values(), (lambda x: lax.cumsum(x), (some(9, 7),))):
         veery.jit(lambda *xs, fun=fun: fun(*xs)).lower(*operands).compile()
     assert found and all(before == after for before, after in found)
 

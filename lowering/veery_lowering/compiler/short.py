@@ -31,7 +31,7 @@ from veery_lowering.compiler.emptied import STREAMS, drop_code, emptied, executa
 from veery_lowering.compiler.parts import Parts, entries
 from veery_lowering.compiler.places import pass_places, show_places
 from veery_lowering.compiler.scalars import read_scalars
-from veery_lowering.compiler.translating import RunOn, translate
+from veery_lowering.compiler.translating import RunOn, are_plain, translate, translate_plain
 from veery_lowering.mlir import bytecode, inside, ir
 from veery_lowering.passes.stream.arguments import write_donated
 from veery_lowering.passes.stream.awaits import wait_for_all
@@ -268,8 +268,12 @@ def translate_kernels(
     module.body.append(target.operation.detach_from_parent())
     file = _keep_objects(module)
     _run(run, "interfaces", _INTERFACES)
-    _choose_tiles(module, run, flags)
-    if not translate(module, run_on, several):
+    if are_plain(module):
+        translated = translate_plain(module, run_on, several)
+    else:
+        _choose_tiles(module, run, flags)
+        translated = translate(module, run_on, several)
+    if not translated:
         raise Refused
     module.operation.verify()
     found = entries(module)

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from veery_lowering.compiler import tiles
-from veery_lowering.compiler.to_llvm import IREES_LIST, to_llvm
+from veery_lowering.compiler.to_llvm import IREES_LIST, is_plain, kernel_to_llvm, to_llvm
 from veery_lowering.mlir import ir, operations
 from veery_lowering.store.machine import processors
 
@@ -57,21 +57,36 @@ _DONE = "#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
 
 def translate(module: ir.Module, run: RunOn, threads: bool) -> bool:
     """Translate the executables of a module, by several threads if asked; whether that went well."""
-    executables = [op.operation for op in module.body.operations if op.operation.name == "hal.executable"]
-    waiting, done = iter(executables), ir.Attribute.parse(_DONE)
-    count = min(processors(), len(executables)) if threads else 1
+    done = ir.Attribute.parse(_DONE)
     left: list[Any] = []
-
-    def work(number: int) -> bool:
-        return all(_translate(op, run, number, done, left) for op in waiting)
-
-    if count < 2:
-        went_well = work(0)
-    else:
-        with ThreadPoolExecutor(count) as pool:
-            went_well = all(pool.map(work, range(count)))
+    went_well = _each(_executables(module), lambda op, thread: _translate(op, run, thread, done, left), threads)
     # IREE's list may load dialects, for which no other thread may be at work.
     return went_well and all(run(executable, IREES_LIST, 0) for executable in left)
+
+
+def are_plain(module: ir.Module) -> bool:
+    """Whether the executables of a module, kernels of ours, may be translated by `translate_plain`."""
+    return all(map(is_plain, _executables(module)))
+
+
+def translate_plain(module: ir.Module, run: RunOn, threads: bool) -> bool:
+    """Translate the executables of a module, which are plain kernels of ours, for which no tiles are chosen."""
+    translated = lambda op, thread: kernel_to_llvm(op, lambda passes: run(op, passes, thread))
+    return _each(_executables(module), translated, threads)
+
+
+def _executables(module: ir.Module) -> list[Any]:
+    return [op.operation for op in module.body.operations if op.operation.name == "hal.executable"]
+
+
+def _each(executables: Sequence[Any], translated: Callable[[Any, int], bool], threads: bool) -> bool:
+    """Translate executables, by several threads if asked; whether that went well."""
+    waiting, count = iter(executables), min(processors(), len(executables)) if threads else 1
+    work: Callable[[int], bool] = lambda thread: all(translated(op, thread) for op in waiting)
+    if count < 2:
+        return work(0)
+    with ThreadPoolExecutor(count) as pool:
+        return all(pool.map(work, range(count)))
 
 
 def _translate(executable: Any, run: RunOn, thread: int, done: ir.Attribute, left: list[Any]) -> bool:

@@ -14,7 +14,8 @@ Kernels for GPUs are written in like forms (`_invocations`); there a trip of a l
 What the loop writes in part is copied before, so that no argument is ever changed.
 
 Joins and lookups (`_joins`), scatters (`_scatters`), products and convolutions (`_products`) are one dispatch each with
-what is elementwise around them; so is what is computed of rows (`_rows`), or element by element (`_elements`).
+what is elementwise around them; so is what is computed of rows (`_rows`), of columns (`_columns`), or element by
+element (`_elements`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Any
 
 from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._buffered import BufferedKernel
+from veery_lowering.kernels._columns import ColumnKernel
 from veery_lowering.kernels._complex import LoopOfParts, holds_complex
 from veery_lowering.kernels._convolutions import direct
 from veery_lowering.kernels._decisions import Decision as Decision, decided, decisions as decisions, locations
@@ -192,6 +194,16 @@ def fuse_rows(module: Any, register: int = _REGISTER, donated: Sequence[bool] = 
     """
     make = functools.partial(RowKernel, machine=cpu(register), given=_given(module, donated))
     return _replaced(module, lambda op: op.name == "stablehlo.reduce", make, "rows")
+
+
+def fuse_columns(module: Any, register: int = _REGISTER, donated: Sequence[bool] = ()) -> int:
+    """Make kernels of what is computed of columns with reductions of them, in place; returns how many.
+
+    Args:
+        module, register, donated: as of `fuse_products`.
+    """
+    make = functools.partial(ColumnKernel, machine=cpu(register), given=_given(module, donated))
+    return _replaced(module, lambda op: op.name == "stablehlo.reduce", make, "columns")
 
 
 def fuse_elements(module: Any, register: int = _REGISTER, donated: Sequence[bool] = ()) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit, is_half
-from veery_lowering.kernels._body import VIEWS, Body, checked
+from veery_lowering.kernels._body import MOST_IN_A_ROW, VIEWS, Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._followers import FusedKernel, Given, in_order
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, whole
@@ -20,8 +20,8 @@ from veery_lowering.kernels._nests import Machine
 from veery_lowering.kernels._reading import detail_of
 from veery_lowering.mlir import base_name, ir, maker
 
-# Operations: what has more takes long to compile, and what writes them calls itself for those in a row.
-_MOST_INSIDE = 100
+# Operations: what has more takes long to compile.
+_MOST_INSIDE = 400
 # Elements for which a workgroup is worth its start, and how many there are at most.
 _LEAST_SHARE = 1 << 13
 _MOST_WORKGROUPS = 64
@@ -65,7 +65,9 @@ class ElementKernel(FusedKernel):
         for value in self.inside:
             of = value.owner
             operands = tuple(forms[x] for x in of.operands)
-            forms[value] = Lazy(base_name(of.name), detail_of(of), operands, checked(value)[1])
+            forms[value] = form = Lazy(base_name(of.name), detail_of(of), operands, checked(value)[1])
+            if form.depth > MOST_IN_A_ROW:
+                raise Unfit("many operations in a row")
         target = Buffer("%out", dtype, size)
         workgroups = max(1, min(size // _LEAST_SHARE, _MOST_WORKGROUPS))
         self.body.nests.divide(workgroups)

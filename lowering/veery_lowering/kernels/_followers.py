@@ -14,8 +14,9 @@ from veery_lowering.kernels._forms import Buffer
 from veery_lowering.kernels._lifetimes import around
 from veery_lowering.mlir import base_name, ir
 
-# Bytes of arguments from which on results take their place.
+# Bytes of arguments from which on results take their place, and how many operations back these are looked for.
 _REUSED = 1 << 16
+_MOST_BACK = 200
 
 
 def followers(op: Any, fits: Callable[[Any], bool], most: int) -> tuple[list[Any], Any]:
@@ -101,20 +102,22 @@ class Given:
     """
 
     def __init__(self, arguments: Collection[Any] = ()) -> None:
-        self._taken = {x: _nbytes(x) >= _REUSED for x in arguments}
+        self._taken = {x: True for x in arguments if _nbytes(x) >= _REUSED}
 
     def is_taken_by(self, op: Any) -> bool:
         """Whether what an operation gives may take the place of such an argument, which it is computed from."""
-        return any(map(self._is_of_one, op.operands))
+        return bool(self._taken) and any(map(self._is_of_one, op.operands))
 
-    def _is_of_one(self, value: Any) -> bool:
-        """Whether a value is one of them, or computed of one element by element."""
+    def _is_of_one(self, value: Any, back: int = 0) -> bool:
+        """Whether a value is one of them, or computed of one element by element, as far as that is looked for."""
+        if back > _MOST_BACK:
+            return True
         if value not in self._taken:
             op = value.owner
             elementwise = not isinstance(op, ir.Block) and base_name(op.name) in ELEMENTWISE
             self._taken[value] = False  # until it is known
             self._taken[value] = elementwise and any(
-                x.type.shape == value.type.shape and self._is_of_one(x) for x in op.operands
+                x.type.shape == value.type.shape and self._is_of_one(x, back + 1) for x in op.operands
             )
         return self._taken[value]
 

@@ -14,7 +14,7 @@ from typing import Any
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels import _control, _indexed, _moves, _sliding, _sums  # noqa: F401  (each registers what it writes)
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
-from veery_lowering.kernels._body import OPERATIONS, Body, checked, reads
+from veery_lowering.kernels._body import OPERATIONS, VIEWS, Body, checked, reads
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Uniform, whole
 from veery_lowering.kernels._nests import Machine
@@ -112,7 +112,8 @@ class Pieces:
     """The operations of a block that kernels may compute together.
 
     An operation is as deep as the most operations are that no kernel holds on a way to it. What is equally deep can be
-    computed at once. Those that may have effects keep their order.
+    computed at once; what would be alone there is computed with what reads it. Those that may have effects keep their
+    order.
     """
 
     def __init__(self, block: Any) -> None:
@@ -130,16 +131,8 @@ class Pieces:
         if sum(map(_dispatches, self.operations)) < 2:
             return []
         held = self._held = self._held or [holds(op) for op in self.operations]
-        depths: dict[Any, int] = {}
-        order, last = [], 0
-        for number, op in enumerate(self.operations):
-            constant = op.name == "stablehlo.constant"
-            depth = max((depths.get(x, 0) for x in reads(op)), default=0)
-            if not (held[number] or constant or _is_pure(op)):
-                last = depth = max(depth, last)
-            order.append((-1 if constant else depth, not held[number], number))
-            depths.update(dict.fromkeys(op.results, depth if held[number] or constant else depth + 1))
-        order.sort()
+        depths = self._depths(held)
+        order = sorted((depth, not held[number], number) for number, depth in enumerate(depths))
         found: dict[int, list[Any]] = {}
         for depth, left, number in order:
             if not left:
@@ -149,6 +142,41 @@ class Pieces:
             for _, _, number in order:
                 self.operations[number].operation.move_before(self.end)
         return pieces
+
+    def _depths(self, held: Sequence[bool]) -> list[int]:
+        """How deep each operation is, of which some are held; constants are before all."""
+        known: dict[Any, int] = {}
+        depths, last = [], 0
+        for op, is_held in zip(self.operations, held):
+            constant = op.name == "stablehlo.constant"
+            depth = max((known.get(x, 0) for x in reads(op)), default=0)
+            if not (is_held or constant or _is_pure(op)):
+                last = depth = max(depth, last)
+            depths.append(-1 if constant else depth)
+            known.update(dict.fromkeys(op.results, depth if is_held or constant else depth + 1))
+        self._postpone(held, depths)
+        return depths
+
+    def _postpone(self, held: Sequence[bool], depths: list[int]) -> None:
+        """Let what would be alone be as deep as what reads it, but for what kernels of products compute, too."""
+        deepest = max(depths)
+        dispatches = [0] * (deepest + 2)  # the last is that of constants
+        for op, is_held, depth in zip(self.operations, held, depths):
+            dispatches[depth] += _dispatches(op) * is_held
+        following: set[Any] = set()
+        for op, is_held in zip(self.operations, held):
+            passes_on = op.name in VIEWS or base_name(op.name) in ELEMENTWISE
+            if op.name != "stablehlo.constant" and (not is_held or passes_on and not following.isdisjoint(op.operands)):
+                following.update(op.results)
+        latest: dict[Any, int] = {}
+        for number, op in reversed(list(enumerate(self.operations))):
+            depth = depths[number]
+            alone = dispatches[depth] < 2 and following.isdisjoint(op.results)
+            if held[number] and (alone or op.name in VIEWS):
+                most = min(latest.get(x, deepest) for x in op.results)
+                depths[number] = next((d for d in range(most, depth, -1) if dispatches[d]), depth)
+            for x in reads(op):
+                latest[x] = min(latest.get(x, deepest), depths[number])
 
 
 def _dispatches(op: Any) -> int:

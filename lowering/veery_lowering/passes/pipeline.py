@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from veery_lowering.kernels import (
+    fuse_columns,
     fuse_elements,
     fuse_loops,
     fuse_moves,
@@ -261,6 +262,11 @@ PASSES = (
         lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, lambda s: (s.register, s.donated),
         about="reduce",
     ),
+    Pass(
+        Stage.SIMPLIFIED, fuse_columns, "each reduction of columns, and what follows the last, reads an array anew",
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, lambda s: (s.register, s.donated),
+        about="reduce",
+    ),
     # What loops are left is seen now.
     Pass(
         Stage.SIMPLIFIED, fuse_moves, "each part of a join, and each step of a scatter, is a dispatch of its own",
@@ -377,7 +383,7 @@ PASSES = (
 
 
 # Those that make kernels of ours, and return how many.
-MAKE_KERNELS = (fuse_loops, fuse_pieces, fuse_products, fuse_rows, fuse_moves, fuse_elements)
+MAKE_KERNELS = (fuse_loops, fuse_pieces, fuse_products, fuse_rows, fuse_columns, fuse_moves, fuse_elements)
 
 
 def chosen(stage: Stage, situation: Situation) -> list[Pass]:
