@@ -140,7 +140,7 @@ def fuse_moves(module: Any, register: int = _REGISTER) -> int:
 
 def _fuse_moves(block: Any, module: Any, known: dict[str, str], machine: Machine) -> int:
     """Make kernels in a block; `known` has the names of those that are written, by their texts."""
-    operations = list(block.operations)
+    operations = [op for op in block.operations if op.operation.name != "hal.executable.source"]
     inner = [each for op in operations for region in op.regions for each in region.blocks]
     count = sum(_fuse_moves(each, module, known, machine) for each in inner)
     moves = (*ROOTS, "stablehlo.scatter")

@@ -111,12 +111,12 @@ class Executable:
         # Indirect: else IREE records the commands of a program anew in each call, 0.3 us a dispatch.
         access = ["ReadOnly|Indirect"] * len(inputs) + ["Indirect"] * len(outputs)
         listed = ", ".join(f'#hal.pipeline.binding<storage_buffer, "{flags}">' for flags in access)
-        layout = f"#hal.pipeline.layout<bindings = [{listed}], flags = Indirect>"
         lowering = f"#iree_codegen.translation_info<pipeline = {_SHADER} workgroup_size = [{self.group}, 1, 1]>"
         how = f" attributes {{translation_info = {lowering}}}" if self.group else ""
         return f"""
+#layout = #hal.pipeline.layout<bindings = [{listed}], flags = Indirect>
 hal.executable.source private @{name}_code {{
-  hal.executable.export public @{name}_run ordinal(0) layout({layout})
+  hal.executable.export public @{name}_run ordinal(0) layout(#layout)
       count(%device: !hal.device) -> (index, index, index) {{
     %count = arith.constant {self.workgroups} : index
     %one = arith.constant 1 : index
@@ -124,7 +124,7 @@ hal.executable.source private @{name}_code {{
   }}
   builtin.module {{
     func.func @{name}_run(){how} {{
-{chr(10).join(self._lines(layout, [*inputs, *outputs]))}
+{chr(10).join(self._lines([*inputs, *outputs]))}
       return
     }}
   }}
@@ -145,10 +145,10 @@ func.func private @{name}({given}) -> ({made}) {{
             return bindings(self.scratch)
         return [Binding("i8", tuple(self.scratch))] if self.scratch else []
 
-    def _lines(self, layout: str, given: Sequence[Binding]) -> list[str]:
+    def _lines(self, given: Sequence[Binding]) -> list[str]:
         out, bound = self.out, []
         for k, binding in enumerate(given):
-            subspan = f"hal.interface.binding.subspan layout({layout}) binding({k}) offset({out.index(0)})"
+            subspan = f"hal.interface.binding.subspan layout(#layout) binding({k}) offset({out.index(0)})"
             if binding.single is not None:
                 bound.append(f"{binding.single.name} = {subspan} : {binding.single.type}")
                 continue

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -127,11 +126,13 @@ class Lazy:
     detail: str
     operands: tuple[Form, ...]
     dtype: np.dtype
+    depth: int = field(init=False)  # how many elementwise operations it is, one after the other
+    leaves: tuple[View, ...] = field(init=False)  # the views that it is computed from
 
-    @functools.cached_property
-    def depth(self) -> int:
-        """How many elementwise operations it is, one after the other."""
-        return 1 + max((x.depth for x in self.operands if isinstance(x, Lazy)), default=0)
+    def __post_init__(self) -> None:
+        depth = 1 + max((x.depth for x in self.operands if isinstance(x, Lazy)), default=0)
+        object.__setattr__(self, "depth", depth)
+        object.__setattr__(self, "leaves", _each_once(x for operand in self.operands for x in leaves(operand)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,9 +194,17 @@ def all_changed(forms: Sequence[Form], change: Callable[[View], View]) -> list[F
     return [visit(form) for form in forms]
 
 
-def leaves(form: Form) -> list[View]:
-    """The views that a value is computed from."""
-    return [x for x in nodes(form) if isinstance(x, View)]
+def leaves(form: Form) -> tuple[View, ...]:
+    """The views that a value is computed from, each once."""
+    if isinstance(form, Lazy):
+        return form.leaves
+    if isinstance(form, Taken):
+        return _each_once([form.base, *(x for number in form.numbers for x in leaves(number))])
+    return (form,) if isinstance(form, View) else ()
+
+
+def _each_once(views: Iterable[View]) -> tuple[View, ...]:
+    return tuple({id(view): view for view in views}.values())
 
 
 def nodes(*forms: Form) -> list[Form]:
