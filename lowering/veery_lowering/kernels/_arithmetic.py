@@ -36,6 +36,7 @@ class Lines:
     _counted: int = 0
     _made: dict[str, str] = field(default_factory=dict)
     _integers: dict[str, int] = field(default_factory=dict)
+    _scalars: dict[str, tuple[object, np.dtype]] = field(default_factory=dict)
 
     def new(self) -> str:
         self.names += 1
@@ -71,7 +72,15 @@ class Lines:
         name = self._once(f"arith.constant {f'dense<{text}>' if shape else text}{typed}")
         if dtype.kind in "iu":
             self._integers[name] = int(np.asarray(value, dtype))
+        if not shape:
+            self._scalars[name] = value, dtype
         return name
+
+    def spread(self, name: str, dtype: np.dtype, shape: str) -> str:
+        """A scalar in all lanes of a vector: of a constant this is one, too."""
+        if name in self._scalars:
+            return self.constant(*self._scalars[name], shape)
+        return self.add(f"vector.broadcast {name} : {spelled(dtype)} to {spelled(dtype, shape)}")
 
     def constants(self, values: np.ndarray) -> str:
         """A constant vector (a scalar where there is one value)."""
@@ -290,6 +299,9 @@ def _shift(operation: str, keeps_sign: bool = False):  # type: ignore[no-untyped
     def write(lines: Lines, detail: str, xs: Sequence[str], dtype: np.dtype, out: np.dtype, shape: str) -> str:
         x, by = xs
         type_, bits = spelled(dtype, shape), 8 * dtype.itemsize
+        known = lines.known(by)
+        if known is not None and 0 <= known < bits:
+            return lines.add(f"{operation} {x}, {by} : {type_}")
         most = lines.constant(bits - 1, dtype, shape)
         if keeps_sign:
             by = lines.add(f"arith.minui {by}, {most} : {type_}")

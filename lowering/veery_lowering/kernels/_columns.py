@@ -86,7 +86,8 @@ class ColumnKernel(ReductionKernel):
         reductions = sum(value.owner.name == "stablehlo.reduce" for value in self.inside)
         arrays = any(map(self._is_array, self.results))
         length = math.prod(self.shape[:-1]) * checked(self.op.operands[0])[1].itemsize
-        for vectors in nests.vectors_of_sums:
+        values = sum(map(self._is_array, [*self.inside, *self._outside]))
+        for vectors in nests.vectors_of_sums(values):
             width = vectors * register
             is_cached = length * width <= _CACHED or reductions + arrays == 1
             if is_cached and -(-total // width) >= _BLOCKS:

@@ -12,11 +12,9 @@ trips are written out: here is `y = x + 1` of 20 floats.
 >>> Nests(out).fill(y, Lazy("add", "", (x, one), f4))
 >>> print("\n".join(out.lines))
 %v3 = vector.load %x[%v2] : memref<20xf32>, vector<16xf32>
-%v4 = vector.broadcast %v1 : f32 to vector<16xf32>
 %v5 = arith.addf %v3, %v4 : vector<16xf32>
 vector.store %v5, %y[%v2] : memref<20xf32>, vector<16xf32>
 %v7 = vector.load %x[%v6] : memref<20xf32>, vector<4xf32>
-%v8 = vector.broadcast %v1 : f32 to vector<4xf32>
 %v9 = arith.addf %v7, %v8 : vector<4xf32>
 vector.store %v9, %y[%v6] : memref<20xf32>, vector<4xf32>
 """
@@ -45,6 +43,8 @@ _VECTORS = (4, 2, 1)
 _VECTORS_OF_ROWS = {64: _VECTORS}
 # Of a single sum: of 2000x1000 elements it takes 205 us by 16 vectors of each row, by four 337, by one 1100.
 _VECTORS_OF_SUMS = {64: (16, 8, *_VECTORS)}
+# Values from which each term is computed: of more, so many vectors of all of them do not fit in the registers.
+_FEW_VALUES = 8
 # How far elements are apart, at most, that are read or written together with those between them.
 _MOST_APART = 4
 ALTERNATING = range(2, _MOST_APART + 1)
@@ -303,8 +303,7 @@ class Nests:
         """A scalar in all lanes of a vector."""
         if width == 1:
             return name
-        make = lambda: self.out.add(f"vector.broadcast {name} : {spelled(dtype)} to {spelled(dtype, f'{width}x')}")
-        return self.once(("spread", name, width), make)
+        return self.once(("spread", name, width), lambda: self.out.spread(name, dtype, f"{width}x"))
 
     def load(self, view: View, at: Affine, step: int, width: int) -> str:
         """Read elements of a view: `width` of them from a place on, `step` apart.
@@ -444,10 +443,9 @@ class Nests:
         """How many elements of a dtype a register holds; of bytes a fourth."""
         return _VECTOR // dtype.itemsize if dtype.itemsize > 1 else _VECTOR // 4
 
-    @property
-    def vectors_of_sums(self) -> Sequence[int]:
-        """How many vectors of sums are made at once, the most first."""
-        return _VECTORS_OF_SUMS.get(self.machine.register, _VECTORS)
+    def vectors_of_sums(self, values: int) -> Sequence[int]:
+        """How many vectors of sums are made at once, the most first, whose terms are computed from so many values."""
+        return _VECTORS_OF_SUMS.get(self.machine.register, _VECTORS) if values <= _FEW_VALUES else _VECTORS
 
     def chunks(
         self, size: int, dtype: np.dtype, strided: bool, most: Sequence[int] = _VECTORS
@@ -546,7 +544,8 @@ class Nests:
             return
         outer = [axis for axis in kept if axis is not lane]
         rows = outer.pop() if outer else None
-        together = _VECTORS_OF_ROWS.get(self.machine.register, (1,)) if rows else self.vectors_of_sums
+        of_rows = _VECTORS_OF_ROWS.get(self.machine.register, (1,))
+        together = of_rows if rows else self.vectors_of_sums(len(nodes(*forms)))
         dtype = target.dtype
         rounds = dtype.kind == "f" and kind in ("add", "mul")
 

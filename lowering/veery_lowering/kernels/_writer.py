@@ -206,8 +206,7 @@ class Writer:
         name = str(x.names.item())
         if x.lanes or not self.width:
             return name
-        vector = spelled(x.dtype, self.shape(True))
-        return self.out.add(f"vector.broadcast {name} : {spelled(x.dtype)} to {vector}")
+        return self.out.spread(name, x.dtype, self.shape(True))
 
     def reshape(self, op: Any) -> Cells:
         x = self.read(op.operands[0])
