@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.compiled import Call, assert_as_numpy, results
-from support.interpreted import interpreted
+from support.compiled import assert_as_numpy
+from support.reductions import array, assert_exact, assert_near, assert_near_of_floats
 
 import veery
 from veery import lax, numpy as jnp
 from veery.scipy.special import logsumexp
-from veery_lowering.kernels import _rows, fuse_rows
+from veery_lowering.kernels import _reductions, fuse_rows
+from veery_lowering.kernels._followers import Given
+from veery_lowering.kernels._nests import cpu
+from veery_lowering.kernels._rows import RowKernel
+from veery_lowering.mlir import operations
 from veery_lowering.passes.simplification import inlined
 
 pytestmark = pytest.mark.usefixtures("as_preferred")
@@ -56,44 +60,21 @@ EXACT: dict[str, Callable[[Any, Any], Any]] = {
 SHAPES = [(7, 33), (3, 5, 64), (2, 3, 4, 100), (130, 32), (2, 1000)]
 
 
-def array(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    return np.random.default_rng(7).integers(-3, 9, shape).astype(dtype)
-
-
-def assert_near(calls: list[Call], most: float) -> None:
-    """Results differ from NumPy's by no more than a part of the largest number."""
-    for (fun, operands), outs in zip(calls, results(calls), strict=True):
-        assert not isinstance(outs, Exception), outs
-        with np.errstate(all="ignore"):
-            expected = [np.asarray(x) for x in veery.tree.leaves(interpreted(fun, *operands))]
-        for actual, wanted in zip(veery.tree.leaves(outs), expected, strict=True):
-            assert actual.dtype == wanted.dtype
-            finite = np.abs(wanted[np.isfinite(wanted)])
-            np.testing.assert_allclose(actual, wanted, rtol=most, atol=most * max(1, finite.max()))
-
-
 @pytest.fixture(params=["one workgroup", "several"])
 def shares(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "several":
-        monkeypatch.setattr(_rows, "_LEAST_SHARE", 300)
+        monkeypatch.setattr(_reductions, "_LEAST_SHARE", 300)
 
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_floats(name: str, shares: None) -> None:
-    fun, calls = FLOATS[name], []
-    for shape in SHAPES:
-        x = np.random.default_rng(3).normal(size=shape).astype(np.float32)
-        calls.append((fun, (x, array(shape[-1:], np.float32))))
-    assert_near(calls, 8e-3 if name == "half precision" else 2e-5)
+    assert_near_of_floats(FLOATS[name], SHAPES, 8e-3 if name == "half precision" else 2e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.uint8], ids=str)
 def test_whole_numbers_are_exact(dtype: Any, shares: None) -> None:
-    with veery.enable_x64(True):
-        kinds = [name for name in EXACT if name != "bits" or np.dtype(dtype).kind in "iu"]
-        assert_as_numpy(
-            [(EXACT[name], (array(shape, dtype), array(shape[-1:], dtype))) for name in kinds for shape in SHAPES]
-        )
+    kinds = [name for name in EXACT if name != "bits" or np.dtype(dtype).kind in "iu"]
+    assert_exact([EXACT[name] for name in kinds], SHAPES, dtype)
 
 
 def test_masks_of_other_shapes() -> None:
@@ -111,6 +92,23 @@ def test_nan_and_infinities(name: str) -> None:
     x, w = array((40, 70), np.float32), array((70,), np.float32)
     x[3, 5], x[7, 9], x[8, 69], x[9], x[11, 0] = np.nan, np.inf, -np.inf, -np.inf, -np.nan
     assert_near([(FLOATS[name], (x, w))], 1e-6)
+
+
+def test_workgroups_have_memory_of_their_own() -> None:
+    """Also of the numbers, where a row takes all of the stack."""
+    fun = lambda x: veery.nn.softmax(x * 1.5, axis=-1)
+    made: list[RowKernel] = []
+
+    def make(module: Any) -> None:
+        reduction = next(op for op in operations(module) if op.name == "stablehlo.reduce")
+        made.append(RowKernel(reduction, cpu(32), Given()))
+
+    inlined(veery.jit(fun).lower(np.zeros((300, 4096), np.float32))._lowered.module, make)
+    (kernel,) = made
+    assert kernel.workgroups > 1 and kernel.body.scratch
+    assert all(buffer.size % kernel.workgroups == 0 for buffer in kernel.body.scratch)
+    x = np.random.default_rng(2).normal(size=(300, 4096)).astype(np.float32)
+    assert_near([(lambda x, w: fun(x), (x, x[0]))], 2e-5)
 
 
 def kernels(fun: Callable[..., Any], *args: Any) -> int:

@@ -15,7 +15,19 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Lines, Unfit, spelled, supported
-from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Taken, Uniform, View, half, leaves, whole
+from veery_lowering.kernels._forms import (
+    Affine,
+    Buffer,
+    Form,
+    Lazy,
+    Taken,
+    Uniform,
+    View,
+    half,
+    leaves,
+    row_major,
+    whole,
+)
 from veery_lowering.kernels._lifetimes import RESHAPE, dies_in, is_updated
 from veery_lowering.kernels._nests import Machine, Nests, Point
 from veery_lowering.kernels._reading import detail_of, static_shape
@@ -66,6 +78,7 @@ class Body:
         self.before: list[Any] = []
         self.in_place: set[str] = set()
         self._stack = 0
+        self._workgroups, self._workgroup = 1, ""
         self._env: dict[Any, Form] = {}
         self._inside: set[Any] = set()
         self._users: dict[Any, Any] = {}
@@ -122,25 +135,25 @@ class Body:
             raise Unfit("a number in memory")
         return form.name
 
+    def divide(self, workgroups: int, workgroup: str) -> None:
+        """Have each of so many workgroups, of this number, its own of all memory that is taken from now on."""
+        self._workgroups, self._workgroup = workgroups, workgroup
+
     def temporary(self, shape: Sequence[int], dtype: np.dtype) -> View:
         """New memory."""
-        buffer = Buffer(self.out.new(), dtype, math.prod(shape))
+        size = math.prod(shape)
         if self._is_on_stack(shape, dtype):
-            self._stack += buffer.size * dtype.itemsize
+            buffer = Buffer(self.out.new(), dtype, size)
+            self._stack += size * dtype.itemsize
             given = "<{alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>}>"
             self.out.head.append(f'{buffer.name} = "memref.alloca"() {given} : () -> {buffer.type}')
-        else:
-            self.scratch.append(buffer)
-            if sum(b.size * b.dtype.itemsize for b in self.scratch) > _MOST_SCRATCH:
-                raise Unfit("too much memory")
-        return whole(buffer, shape)
-
-    def private(self, shape: Sequence[int], dtype: np.dtype, workgroups: int, workgroup: str) -> View:
-        """New memory of which each workgroup has its own."""
-        if workgroups == 1 or self._is_on_stack(shape, dtype):
-            return self.temporary(shape, dtype)
-        all_, size = self.temporary((workgroups, *shape), dtype), math.prod(shape)
-        return View(all_.buffer, all_.shape[1:], all_.strides[1:], Affine(0, ((workgroup, size),)))
+            return whole(buffer, shape)
+        buffer = Buffer(self.out.new(), dtype, size * self._workgroups)
+        self.scratch.append(buffer)
+        if sum(b.size * b.dtype.itemsize for b in self.scratch) > _MOST_SCRATCH:
+            raise Unfit("too much memory")
+        start = Affine(0, ((self._workgroup, size),)) if self._workgroups > 1 else Affine()
+        return View(buffer, tuple(shape), row_major(shape), start)
 
     def _is_on_stack(self, shape: Sequence[int], dtype: np.dtype) -> bool:
         return self._stack + math.prod(shape) * dtype.itemsize <= self.nests.machine.stack

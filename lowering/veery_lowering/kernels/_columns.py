@@ -23,9 +23,6 @@ from veery_lowering.mlir import base_name
 
 # Columns: of fewer, a vector has too little.
 _LEAST = 8
-# Work for which a workgroup is worth its start, in cheap operations, and how many workgroups there are at most.
-_LEAST_SHARE = 1 << 16
-_MOST_WORKGROUPS = 16
 # Work from which on it is divided, by IREE if not here.
 _MUCH = 1 << 18
 # Bytes of columns that are read more than once, which a second cache holds.
@@ -51,33 +48,20 @@ class ColumnKernel(ReductionKernel):
             raise Unfit("no result")
 
     def _write(self) -> None:
-        nests, width = self.body.nests, self._width()
-        total = self.shape[-1]
-        count = -(-total // width)
-        work = sum(map(work_of, self.inside))
-        self.workgroups = max(1, min(count, work // _LEAST_SHARE, _MOST_WORKGROUPS))
-        if count == 1 and work > _MUCH:
+        width, total = self._width(), self.shape[-1]
+        if width == total and sum(map(work_of, self.inside)) > _MUCH:
             raise Unfit("few columns, and long ones")
-        workgroup = nests.workgroup() if self.workgroups > 1 else ""
         self._block = (*self.shape[:-1], width)
-        self._private(self._block, workgroup)
-        scratch = len(self.body.scratch)
 
         def block(i: Affine) -> None:
             # The last ones are computed twice where they are no whole block.
-            first = nests.position(i)
+            first = self.body.nests.position(i)
             if total % width:
                 first = self.body.out.add(f"arith.minui {first}, {self.body.out.index(total - width)} : index")
             self._first = Affine.of(first)
             self._each()
 
-        blocks = range(0, count * width, width)
-        if self.workgroups > 1:
-            nests.part(blocks, block, self.workgroups, workgroup)
-        else:
-            nests.each(blocks, block, 1)
-        if self.workgroups > 1 and len(self.body.scratch) > scratch:
-            raise Unfit("much memory")
+        self._divide(range(0, total, width), self._block, block)
 
     def _width(self) -> int:
         """How many columns are read together."""

@@ -125,9 +125,10 @@ class Panels:
         self.shared = max(counts, key=lambda axis: min(counts[axis], wanted))
         self.workgroups = min(rows if self.shared is row else counts[self.shared], wanted)
         self._workgroup = self.nests.workgroup() if self.workgroups > 1 else ""
+        self.body.divide(self.workgroups, self._workgroup)
 
     def _memory(self, shape: Sequence[int]) -> View:
-        return self.body.private(shape, self.dtype, self.workgroups, self._workgroup)
+        return self.body.temporary(shape, self.dtype)
 
     def write(self, end: View | Finish) -> None:
         """Write the loops.

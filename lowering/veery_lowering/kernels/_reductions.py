@@ -17,7 +17,7 @@ from veery_lowering.kernels._arithmetic import ELEMENTWISE, REDUCTIONS, Unfit, i
 from veery_lowering.kernels._body import MOST_IN_A_ROW, Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._followers import FusedKernel, Given, followers, in_order
-from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, whole
+from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, View, whole
 from veery_lowering.kernels._nests import Machine
 from veery_lowering.kernels._reading import detail_of, integers, static_shape
 from veery_lowering.kernels._windows import work_of
@@ -29,6 +29,9 @@ _MOST_INSIDE = 400
 _REPEATED = 3
 # Elements that are reduced together.
 _MOST_FILLED = 1 << 24
+# Work for which a workgroup is worth its start, in cheap operations, and how many workgroups there are at most.
+_LEAST_SHARE = 1 << 16
+_MOST_WORKGROUPS = 16
 
 
 class ReductionKernel(FusedKernel, ABC):
@@ -211,13 +214,19 @@ class ReductionKernel(FusedKernel, ABC):
                 self._leave(form, target)
             forms[value] = form
 
-    def _private(self, shape: Sequence[int], workgroup: str) -> None:
-        """Take memory for what is kept, of some shape."""
+    def _divide(self, numbers: range, shape: Sequence[int], write: Callable[[Affine], None]) -> None:
+        """Write what is reduced together for each number, with what is kept, of some shape; workgroups divide that."""
+        nests, work = self.body.nests, sum(map(work_of, self.inside))
+        self.workgroups = max(1, min(len(numbers), work // _LEAST_SHARE, _MOST_WORKGROUPS))
+        workgroup = nests.workgroup() if self.workgroups > 1 else ""
+        self.body.divide(self.workgroups, workgroup)
         self._memory = {
-            value: self.body.private(shape, checked(value)[1], self.workgroups, workgroup)
-            for value in self._kept
-            if value not in self.results
+            value: self.body.temporary(shape, checked(value)[1]) for value in self._kept if value not in self.results
         }
+        if self.workgroups > 1:
+            nests.part(numbers, write, self.workgroups, workgroup)
+        else:
+            nests.each(numbers, write, 1)
 
     def _lazy(self, op: Any, operands: Sequence[Form]) -> Lazy:
         """What is elementwise."""

@@ -18,14 +18,10 @@ from veery_lowering.kernels._nests import merged
 from veery_lowering.kernels._reading import static_shape
 from veery_lowering.kernels._reductions import ReductionKernel
 from veery_lowering.kernels._sums import folded
-from veery_lowering.kernels._windows import work_of
 from veery_lowering.mlir import base_name
 
 # Elements of a row: of shorter ones IREE reduces several at once, longer ones fill more than a first cache.
 _LEAST, _MOST = 32, 1 << 16
-# Work for which a workgroup is worth its start, in cheap operations, and how many workgroups there are at most.
-_LEAST_SHARE = 1 << 16
-_MOST_WORKGROUPS = 16
 # Operations on numbers that nothing else is made of.
 _FEW = 12
 
@@ -59,11 +55,6 @@ class RowKernel(ReductionKernel):
     def _write(self) -> None:
         rows, nests, out = self.shape[:-1], self.body.nests, self.body.out
         axes = merged(rows, [View(v.buffer, rows, v.strides[: len(rows)], v.offset) for v in self._views])
-        count = math.prod(rows)
-        work = sum(map(work_of, self.inside))
-        self.workgroups = max(1, min(count, work // _LEAST_SHARE, _MOST_WORKGROUPS))
-        workgroup = nests.workgroup() if self.workgroups > 1 else ""
-        self._private(self.shape[-1:], workgroup)
 
         def row(i: Affine) -> None:
             at, number = [], nests.position(i)
@@ -78,10 +69,7 @@ class RowKernel(ReductionKernel):
             }
             self._each()
 
-        if self.workgroups > 1:
-            nests.part(range(count), row, self.workgroups, workgroup)
-        else:
-            nests.each(range(count), row, 1)
+        self._divide(range(math.prod(rows)), self.shape[-1:], row)
 
     def _part(self, view: View, is_array: bool) -> View:
         shape, strides = (self.shape[-1:], view.strides[-1:]) if is_array else ((), ())
