@@ -196,6 +196,7 @@ ROWS = {
     "veery/lax/_lapack": "primitives/test_lapack",
     "veery/lax/_openblas": "primitives/test_openblas",
     "veery/lax/_blas": "primitives/test_blas",
+    "veery/lax/_threads": "primitives/test_threads",
     "veery/lax/_linalg_reference": "primitives/test_lapack primitives/test_linalg_primitives",
     "veery/lax/_scipy_extensions": "primitives/test_fft_reference",
     "veery/lax/_fill": "primitives/test_structural",

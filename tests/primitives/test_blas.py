@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
 
 import numpy as np
 import pytest
@@ -118,11 +117,3 @@ def test_a_product_after_a_fork(within: bool) -> None:
     else:
         assert fork() == 0
     assert OF_NUMPY._threads[0]() == threads
-
-
-def test_what_a_thread_raises_is_raised() -> None:
-    def fail(i: int) -> Any:
-        raise ZeroDivisionError(i)
-
-    with pytest.raises(ZeroDivisionError):
-        _blas.in_turn(fail, 2, 2)

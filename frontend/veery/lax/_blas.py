@@ -1,20 +1,14 @@
-"""Products of matrices by NumPy's BLAS, in threads that do not wait for each other in loops.
-
-Beside one other process on two cores a product of 600x600 takes 38 ms by OpenBLAS's own threads, by these 3.2.
-"""
+"""Products of matrices by NumPy's BLAS, in threads of veery's own, and with vectors in those of OpenBLAS."""
 
 from __future__ import annotations
 
-import functools
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 
 import numpy as np
 
-from veery._core.host import processors
 from veery.lax._openblas import OF_NUMPY
 from veery.lax._reference import aligned_empty
+from veery.lax._threads import in_turn
 
 _BLOCK = 1 << 22  # terms for each thread: fewer are not worth waking another
 _TERMS = 1 << 13  # that BLAS adds up of a product of vectors; the sums of these are added in pairs
@@ -37,6 +31,9 @@ def product(a: np.ndarray, b: np.ndarray, threads: int = 1) -> np.ndarray:
     terms = a.size * n
     if m == n == 1 and k > _TERMS:
         return _dot(a, b, threads)
+    if threads > 1 and 1 in (m, n) and m * n > 1 and not stack:
+        with OF_NUMPY.for_vectors(terms):
+            return np.matmul(a, b, out=aligned_empty((m, n), a.dtype))
     count = min(threads, max(1, terms // _BLOCK))
     with OF_NUMPY:
         out = aligned_empty((*stack, m, n), a.dtype)
@@ -67,27 +64,3 @@ def _dot(a: np.ndarray, b: np.ndarray, threads: int) -> np.ndarray:
     )
     found = np.add.reduce(parts, axis=-3)
     return found + product(a[..., whole:], b[..., whole:, :], threads) if rest else found
-
-
-def in_turn(function: Callable[[int], object], count: int, threads: int) -> None:
-    """Call a function with each number below a count, by so many threads, of which this is one."""
-    numbers = iter(range(count))
-
-    def take() -> None:
-        for i in numbers:
-            function(i)
-
-    others = [_pool().submit(take) for _ in range(min(count, threads) - 1)]
-    take()
-    for other in others:
-        if not other.cancel():
-            other.result()
-
-
-@functools.cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(processors(), "veery-product")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)
