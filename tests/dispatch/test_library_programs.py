@@ -17,6 +17,8 @@ from veery._dispatch import lowering
 from veery._eager import operations
 from veery._eager.libraries import LibraryProgram, library_program
 from veery.lax import _openblas
+from veery.lax._linalg_orthogonal import qr_p
+from veery.lax._linalg_spectral import eigh_p
 from veery.lax._reference import silently
 
 R = np.random.default_rng(5)
@@ -237,6 +239,30 @@ def test_large_products_are_compiled_where_blas_has_narrow_vectors(monkeypatch: 
 def test_what_a_program_does_not_need_is_not_computed() -> None:
     closed = veery.make_jaxpr(lambda x: (jnp.argsort(x), jnp.linalg.eigh(jnp.outer(x, x)))[0])(ROWS[0])
     assert len(LibraryProgram(closed, lowering().host.CALLS).lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("fun", "left_out"),
+    [
+        (lambda x: jnp.linalg.qr(x)[1], "with_q"),
+        (lambda x: jnp.linalg.qr(x, mode="r"), "with_q"),
+        (lambda x: jnp.linalg.eigh(x)[0], "with_vectors"),
+        (jnp.linalg.eigvalsh, "with_vectors"),
+    ],
+)
+def test_a_result_that_is_not_needed_is_not_computed(fun: Any, left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[bool] = []
+    for primitive in (qr_p, eigh_p):
+        reference = primitive.reference
+        told_of = lambda *xs, reference=reference, **how: (told.append(how.get(left_out, True)), reference(*xs, **how))[
+            1
+        ]
+        monkeypatch.setattr(primitive, "reference", told_of)
+    x = np.cov(R.normal(size=(60, 200))).astype(np.float32)
+    found = np.asarray(veery.jit(lambda x: fun(x))(x))
+    assert told == [False]
+    expected = np.linalg.eigvalsh(x) if left_out == "with_vectors" else np.linalg.qr(x)[1]
+    np.testing.assert_allclose(np.abs(found), np.abs(expected), rtol=2e-5, atol=2e-5)
 
 
 def test_results_share_no_memory() -> None:

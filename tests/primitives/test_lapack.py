@@ -207,6 +207,27 @@ def test_pivots_out_of_bounds_are_moved_inside() -> None:
     assert none.tolist() == [[0, 1, 2]] * 2
 
 
+@pytest.mark.parametrize("shape", [(0, 0), (3, 3), (40, 30), (30, 40), (2, 5, 5), (2, 50, 50)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_nobody_reads_is_left_out(shape: tuple[int, ...], dtype: str) -> None:
+    x = sample(shape, dtype)
+    for full_matrices in (False, True):
+        q, r = reference.qr(x, full_matrices=full_matrices, pivoting=False)
+        none, alone = reference.qr(x, full_matrices=full_matrices, pivoting=False, with_q=False)
+        np.testing.assert_array_equal(alone, r)
+        assert (none.shape, none.dtype) == (q.shape, q.dtype)
+    if shape[-2] == shape[-1]:
+        hermitian = x + adjoint(x)
+        if shape == (2, 50, 50):
+            hermitian[1, 3, 3] = np.nan
+        for lower in (False, True):
+            vectors, values = reference.eigh(hermitian, lower=lower)
+            none, alone = reference.eigh(hermitian, lower=lower, with_vectors=False)
+            tolerance = 100 * np.finfo(dtype).eps
+            np.testing.assert_allclose(alone, values, rtol=tolerance, atol=tolerance)
+            assert (none.shape, none.dtype) == (vectors.shape, vectors.dtype)
+
+
 # Threads.
 
 

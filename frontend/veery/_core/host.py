@@ -19,7 +19,7 @@ import numpy as np
 
 from veery._core import dtypes
 from veery._core.dimensions import is_symbolic
-from veery._core.jaxpr import JaxprEqn
+from veery._core.jaxpr import DropVar, JaxprEqn
 
 
 class Mode(enum.Enum):
@@ -87,17 +87,26 @@ def moves(make: Make = reference) -> Rule:
     return lambda eqn, known: Step(make(eqn))
 
 
-def calls(weight: int) -> Rule:
-    """For what compiled programs call the host for, by the primitive's own reference."""
-    return _Calls(weight)
+def calls(weight: int, without_first: str | None = None) -> Rule:
+    """For what compiled programs call the host for, by the primitive's own reference.
+
+    Args:
+        weight: as in Step.
+        without_first: the argument by which the reference is told that nothing reads its first result.
+    """
+    return _Calls(weight, without_first)
 
 
 @dataclass(frozen=True)
 class _Calls:
     weight: int
+    without_first: str | None
 
     def __call__(self, eqn: JaxprEqn, known: Known) -> Step:
-        return Step(reference(eqn), Mode.CALLED, self.weight)
+        function = reference(eqn)
+        if self.without_first and isinstance(eqn.outvars[0], DropVar):
+            function = functools.partial(function, **{self.without_first: False})
+        return Step(function, Mode.CALLED, self.weight)
 
 
 def calls_library(rule: Rule | None) -> bool:

@@ -87,7 +87,7 @@ def _qr_jvp(
 
 qr_p = Primitive(
     "qr",
-    host=host.calls(64),
+    host=host.calls(64, "with_q"),
     abstract_eval=_qr_abstract_eval,
     jvp=_qr_jvp,
     reference=_linalg_reference.qr,

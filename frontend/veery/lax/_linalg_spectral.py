@@ -117,7 +117,7 @@ def _reciprocal_off_diagonal(x: Any) -> Any:
 
 eigh_p = Primitive(
     "eigh",
-    host=host.calls(64),
+    host=host.calls(64, "with_vectors"),
     abstract_eval=_eigh_abstract_eval,
     jvp=_eigh_jvp,
     reference=_linalg_reference.eigh,
