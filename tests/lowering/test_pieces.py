@@ -13,7 +13,10 @@ from support.interpreted import interpreted
 import veery
 from veery import lax, numpy as jnp
 from veery.experimental import io_callback
+from veery_lowering import kernels
 from veery_lowering.kernels import fuse_pieces
+from veery_lowering.kernels._arithmetic import Unfit
+from veery_lowering.kernels._pieces import PieceKernel, Unwritten
 from veery_lowering.passes.simplification import inlined
 
 
@@ -76,6 +79,10 @@ X = np.ones((4, 6), np.float32)
             2,
         ),  # before and after
         (lambda x: jnp.tanh(x @ x.T), (X,), 0),  # IREE's one dispatch
+        (lambda x: jnp.tanh(x @ x).sum(), (np.ones((64, 64), np.float32),), 1),  # all there is
+        (lambda x: jnp.tanh(jnp.sort(x @ x)).sum(), (np.ones((64, 64), np.float32),), 0),
+        (lambda x: jnp.tanh(x @ x @ x).sum(), (np.ones((64, 64), np.float32),), 0),  # worth all cores
+        (lambda x: (x @ x).sum(0) @ x, (np.ones((64, 64), np.float32),), 1),
         (lambda x: x.sum(0) @ x.T, (np.ones((999, 999), np.float32),), 0),  # worth all cores
         (lambda x: jnp.convolve(x[0], x[1]).sum() * x.max(), (X,), 1),
         (lambda x: jnp.convolve(x[0], x[1]).sum() * x.max(), (np.ones((4, 999), np.float32),), 1),
@@ -86,6 +93,34 @@ X = np.ones((4, 6), np.float32)
 )
 def test_which_operations_are_pieces(fun: Any, operands: Any, count: int) -> None:
     assert pieces(fun, *operands) == count
+
+
+@pytest.mark.usefixtures("as_preferred")
+def test_a_program_in_one_kernel_computes_what_its_operations_do() -> None:
+    x = np.random.default_rng(6).normal(size=(64, 64)).astype(np.float32) / 8
+    fun = lambda x: (jnp.tanh(y := x @ x).sum(), y.max(0))
+    program = veery.jit(fun).lower(x).compile()
+    assert program._program.metadata["dispatches"].split(",")[0] == "1"
+    total, largest = program(x)
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(total, np.tanh(wide @ wide).sum(), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(largest, (wide @ wide).max(0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("problem", [Unfit("too much"), Unwritten])
+def test_what_is_not_written_as_one_kernel_is_written_as_several(problem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: list[int] = []
+
+    def make(operations: Any, machine: Any) -> Any:
+        if not refused:
+            refused.append(len(operations))
+            raise problem if isinstance(problem, Unfit) else Unwritten(operations[0], "not now")
+        return PieceKernel(operations, machine)
+
+    monkeypatch.setattr(kernels, "PieceKernel", make)
+    fun = lambda x: jnp.tanh(x @ x).sum() + x.max(0).sum() * x.min(1).sum()
+    assert pieces(fun, np.ones((64, 64), np.float32)) == 1
+    assert len(refused) == 1
 
 
 def test_effects_keep_their_order() -> None:

@@ -33,14 +33,15 @@ _FLOW = "iree-flow-transformation-pipeline"
 
 # The same passes, without those of what plain modules have none of: CHLO, tuples, symbolic shapes, quantised
 # operations, globals, functions, branches. The inliner makes a canonicalizer for each function that it looks at, of
-# kernels too; of others it is followed by one anyway.
+# kernels too; of others it is followed by one anyway. It comes first, since then there is one function left: of a
+# network with 16 kernels 3 ms instead of 8.
 _INLINE = "inline{default-pipeline=}"
 _KERNELS = "hal.executable.source(builtin.module(func.func(canonicalize)))"
 _CANONICAL = "canonicalize,iree-stablehlo-canonicalize"
 _INPUT_PLAIN = ",".join([
-    f"func.func({_CANONICAL},cse,iree-stablehlo-legalize-custom-calls,iree-stablehlo-legalize-control-flow)",
+    f"{_INLINE},func.func({_CANONICAL},cse,iree-stablehlo-legalize-custom-calls,iree-stablehlo-legalize-control-flow)",
     "iree-stablehlo-to-stablehlo-preprocessing{order-conv-features=true}",
-    f"func.func(iree-stablehlo-canonicalize,{_CANONICAL}),{_INLINE},{_KERNELS}",
+    f"func.func(iree-stablehlo-canonicalize,{_CANONICAL}),{_KERNELS}",
     f"func.func({_CANONICAL},cse,iree-stablehlo-to-linalg-ext)",
     f"iree-stablehlo-to-iree-input,reconcile-unrealized-casts,func.func({_CANONICAL})",
     "iree-stablehlo-verify-compiler-input-legality",

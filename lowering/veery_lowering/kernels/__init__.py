@@ -113,7 +113,10 @@ def _piece_kernels(block: Any, machine: Machine) -> list[PieceKernel]:
                     kernels.append(PieceKernel(operations, machine))
                 except Unfit as unfit:
                     decided(Decision("piece", locations(operations), reasons=[str(unfit)]))
-            return kernels
+                    if found.divide():
+                        break
+            else:
+                return kernels
         except Unwritten as unwritten:
             decided(Decision("piece", [unwritten.op.location], reasons=[str(unwritten)]))
             found.without(unwritten.op)
