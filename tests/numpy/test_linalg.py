@@ -187,3 +187,19 @@ def test_systems_without_equations(stack):
 def test_hermitian_matrices_are_symmetrized(references: Any) -> None:
     for function in (lambda x: la.pinv(x, hermitian=True), lambda x: la.svd(x, hermitian=True)[1]):
         np.testing.assert_allclose(function(_x), function((_x + _x.conj().T) / 2), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 9])
+def test_determinants_of_half_precision_are_rounded_once(n: int, dtype: str, references: Any) -> None:
+    x = np.asarray(random(2, n, n), dtype)
+    wide = x.astype(np.float32)
+    found = [la.det(x), *la.slogdet(x)]
+    assert [str(each.dtype) for each in found] == [dtype] * 3
+    for each, expected in zip(found, (la.det(wide), *la.slogdet(wide)), strict=True):
+        np.testing.assert_array_equal(np.asarray(each), np.asarray(expected).astype(x.dtype))
+    slope = veery.grad(lambda x: la.det(x).astype(np.float32).sum())(x)
+    expected = veery.grad(lambda x: la.det(x).sum())(wide)
+    np.testing.assert_allclose(
+        np.asarray(slope).astype(np.float32), expected, rtol=2e-2, atol=2e-2 * np.abs(expected).max(initial=1)
+    )

@@ -13,6 +13,7 @@ import veery
 import veery.numpy as jnp
 from veery import eval_shape, numpy_dtype_promotion, numpy_rank_promotion
 from veery._core.dtypes import TypePromotionError
+from veery.scipy import special
 
 DTYPES = ["bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "bfloat16", "float16", "float32", "complex64"]
 
@@ -222,3 +223,16 @@ def test_products_of_bools_and_angles_of_integers():
     assert jnp.angle(np.array([-1, 2])).dtype == "float32"
     with veery.enable_x64(True):
         assert jnp.angle(np.array([-1, 2], np.int32)).dtype == "float64"
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize(
+    "fun", [lambda x: jnp.round(x, 1), lambda x: jnp.full_like(x, x), special.logit, special.kl_div]
+)
+def test_weak_arrays_get_a_type_from_constants_and_numbers_do_not(fun, rank):
+    """As in JAX, whose constants are arrays there."""
+    number = jnp.asarray(0.5)
+    x = jnp.full_like(number, 0.5, shape=(2,) * rank)
+    assert x.weak_type
+    result = veery.eval_shape(lambda x: fun(x, x) if fun is special.kl_div else fun(x), x)
+    assert (result.dtype, result.weak_type) == ("float32", rank == 0)

@@ -13,6 +13,7 @@ from primitives.table_structural import ROWS, Row
 from support.numpy_trace import numpy_evaluation
 from support.rule_checks import backward, check_backward, check_batching, check_forward, check_second_order, forward
 
+import veery
 from veery import lax
 from veery._core.config import enable_x64
 
@@ -97,6 +98,27 @@ def test_derivative_at_awkward_points(
     np.testing.assert_allclose(forward(fun, [x], [t]), expected, rtol=1e-12)
     (ct,) = backward(fun, [x], [0], np.ones(np.shape(expected)))
     np.testing.assert_allclose(np.sum(ct * t), np.sum(expected), rtol=1e-12)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("shape", "axis"), [((7,), 0), ((3, 4), 0), ((3, 4), 1), ((2, 0), 1), ((1,), 0)])
+def test_cumlogsumexp_of_complex_numbers(shape: Any, axis: int, reverse: bool, references: Any) -> None:
+    rng = np.random.default_rng(9)
+    x = rng.normal(size=shape) * 3 + 2j * rng.normal(size=shape)
+    fun = lambda x: lax.cumlogsumexp(x, axis, reverse)
+    turned = lambda y: np.flip(y, axis) if reverse else y
+    found, first = np.asarray(fun(x)), np.arange(shape[axis]) == (shape[axis] - 1 if reverse else 0)
+    np.testing.assert_allclose(np.exp(found), turned(np.cumsum(turned(np.exp(x)), axis)), rtol=1e-10)
+    assert (np.abs(np.compress(~first, found, axis).imag) <= np.pi).all()
+    np.testing.assert_array_equal(np.compress(first, found, axis), np.compress(first, x, axis))
+    if x.size:
+        check_forward(fun, [x], [0])
+        check_backward(fun, [x], [0])
+    np.testing.assert_array_equal(np.asarray(lax.cumlogsumexp(x + 5000, axis)).real > 4000, True)
+    with pytest.raises(ValueError, match="negative axes"):
+        lax.cumlogsumexp(x, -1)
+    with pytest.raises(ValueError, match="out of bounds"):
+        lax.cumlogsumexp(x, 2)
 
 
 @pytest.mark.parametrize("fun", [lambda x: lax.reduce_prod(x, (0,)), lambda x: lax.cumprod(x)])
@@ -477,3 +499,21 @@ def test_scatter_mul_needs_unique_indices_for_its_updates(references: Any) -> No
     fun = lambda u: lax.scatter_mul(np.ones(2), _SAME, u, _POINT)
     with pytest.raises(NotImplementedError, match="unique_indices=True"):
         forward(fun, [_UPDATES], [_UPDATES])
+
+
+@pytest.mark.parametrize(("reduce", "init"), [(lax.max, -np.inf), (lax.min, np.inf), (lax.add, 0.0)])
+@pytest.mark.parametrize(
+    ("shape", "window", "padding"),
+    [((1, 1), (3, 1), "VALID"), ((0, 3), (1, 2), "VALID"), ((0, 3), (2, 2), [(2, 2), (0, 0)])],
+)
+def test_derivatives_of_windows_that_are_none_or_of_nothing(
+    shape: Any, window: Any, padding: Any, reduce: Any, init: float
+) -> None:
+    windows = lambda x: lax.reduce_window(x, init, reduce, window, (1, 1), padding)
+    x = np.ones(shape, np.float32)
+    out = windows(x)
+    for compiled in (lambda f: f, veery.jit):
+        _, t = compiled(lambda x: veery.jvp(windows, (x,), (x,)))(x)
+        assert t.shape == out.shape and not np.asarray(t).any()
+        (ct,) = compiled(lambda x: veery.vjp(windows, x)[1](np.ones(out.shape, np.float32)))(x)
+        assert ct.shape == shape and not np.asarray(ct).any()

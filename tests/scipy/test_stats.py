@@ -242,6 +242,38 @@ def test_integers_become_floats():
         stats.norm.logpdf(1j)
 
 
+# Of which JAX 0.10.2 gives weakly typed results for weakly typed arrays; and strong ones for numbers, too.
+WEAK = set(
+    """
+    binom.logpmf binom.pmf expon.cdf expon.logcdf expon.logpdf expon.logsf expon.pdf expon.ppf expon.sf gamma.logsf
+    gamma.sf gennorm.cdf gennorm.logpdf gennorm.pdf gumbel_l.cdf gumbel_l.logcdf gumbel_l.logpdf gumbel_l.logsf
+    gumbel_l.pdf gumbel_l.ppf gumbel_l.sf gumbel_r.cdf gumbel_r.logcdf gumbel_r.logpdf gumbel_r.logsf gumbel_r.pdf
+    gumbel_r.ppf logistic.cdf logistic.sf pareto.logcdf poisson.logpmf poisson.pmf uniform.logpdf uniform.pdf
+    uniform.ppf vonmises.logpdf vonmises.pdf wrapcauchy.logpdf wrapcauchy.pdf
+    """.split()
+)
+STRONG = set(
+    """
+    norm.cdf norm.isf norm.logcdf norm.logsf norm.ppf norm.sf poisson.entropy truncnorm.cdf truncnorm.logcdf
+    truncnorm.logpdf truncnorm.logsf truncnorm.pdf truncnorm.sf uniform.cdf
+    """.split()
+)
+
+
+@by_function
+def test_weak_types_are_those_of_jax(family, name):
+    fun, count = function(family, name), 1 + len(FAMILIES[family])
+    number = jnp.asarray(0.4)
+    array = jnp.full_like(number, 0.4, shape=(3,))
+    assert number.weak_type and array.weak_type
+    out = veery.eval_shape(fun, *[number] * count)
+    assert (str(out.dtype), out.weak_type) == ("float32", f"{family}.{name}" not in STRONG)
+    whole = [np.ones(3, np.int32)] + [0.4] * (count - 1)
+    for operands, is_weak in (([array] * count, True), (whole, count > 1)):
+        out = veery.eval_shape(lambda x, operands=operands: fun(x, *operands[1:]), operands[0])
+        assert (str(out.dtype), out.weak_type) == ("float32", is_weak and f"{family}.{name}" in WEAK)
+
+
 def test_every_family_is_tested():
     names = {name for name in dir(stats) if not name.startswith("_")}
     assert names == FAMILIES.keys() | ELSEWHERE

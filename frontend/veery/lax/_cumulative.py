@@ -56,8 +56,17 @@ def cummin(operand: Array, axis: int = 0, reverse: bool = False) -> Array:
 
 
 def cumlogsumexp(operand: Array, axis: int = 0, reverse: bool = False) -> Array:
-    """Running logarithm of the sum of exponentials along an axis, of floats; see cumsum."""
-    return cumlogsumexp_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
+    """Running logarithm of the sum of exponentials along an axis, of floats or complex numbers; see cumsum.
+
+    Of complex numbers the first result is the first number; imaginary parts of the others are from -pi up to pi.
+    """
+    axis, reverse = operator.index(axis), bool(reverse)
+    if not dtypes.issubdtype(aval_of(operand).dtype, np.complexfloating):  # type: ignore[attr-defined]
+        return cumlogsumexp_p.bind(operand, axis=axis, reverse=reverse)
+    _check_axis(axis, np.shape(operand))
+    combine = lambda a, b: (_complex_logaddexp(a, b),)
+    (out,) = _along(lambda x: _prefixes(combine, [x]), [operand], axis, reverse)
+    return out
 
 
 def _prefixes(combine: Callable[..., tuple], xs: Sequence[Any]) -> list[Any]:
@@ -134,6 +143,25 @@ def _logaddexp(a: Any, b: Any) -> Any:
     return _compare.select(_compare.ne(difference, difference), _arithmetic.add(a, b), out)
 
 
+def _complex_logaddexp(a: Any, b: Any) -> Any:
+    above = _compare.ge(_arithmetic.real(a), _arithmetic.real(b))
+    high, low = _compare.select(above, a, b), _compare.select(above, b, a)
+    difference = _arithmetic.sub(low, high)
+    out = _arithmetic.add(high, _transcendental.log1p(_transcendental.exp(difference)))
+    number: Callable[[float], Any] = lambda value: _shape.full_like(_arithmetic.real(out), value)
+    angle, turn = _arithmetic.imag(out), number(2 * np.pi)
+    turns = _arithmetic.floor(_arithmetic.div(_arithmetic.add(angle, number(np.pi)), turn))
+    out = _arithmetic.complex(_arithmetic.real(out), _arithmetic.sub(angle, _arithmetic.mul(turns, turn)))
+    return _compare.select(_compare.ne(difference, difference), _arithmetic.add(a, b), out)
+
+
+def _check_axis(axis: int, shape: Sequence[Any]) -> None:
+    if axis < 0:
+        raise ValueError("XLA operations do not allow negative axes")
+    if axis >= len(shape):
+        raise ValueError(f"axis {axis} is out of bounds for array of shape {shape}")
+
+
 def _cumulative(
     name: str,
     accepts: Sequence[type],
@@ -146,10 +174,7 @@ def _cumulative(
 ) -> Primitive:
     def abstract_eval(x: ShapedArray, *, axis: int, reverse: bool) -> ShapedArray:
         check_dtype(name, x.dtype, accepts)
-        if axis < 0:
-            raise ValueError("XLA operations do not allow negative axes")
-        if axis >= x.ndim:
-            raise ValueError(f"axis {axis} is out of bounds for array of shape {x.shape}")
+        _check_axis(axis, x.shape)
         return x
 
     def reference(x: np.ndarray, *, axis: int, reverse: bool) -> np.ndarray:

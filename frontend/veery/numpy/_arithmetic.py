@@ -649,7 +649,7 @@ def _round(a: ArrayLike, decimals: int) -> Array:
     rounded = lax.div(_round_half_even(scaled), factor)
     if decimals > 0:  # what is too large then has no such digits
         rounded = lax.select(lax.is_finite(scaled), rounded, as_array(wide))
-    return to_dtype(rounded, _dtype(a), aval_of(a).weak_type)
+    return to_dtype(rounded, _dtype(a), aval_of(a).weak_type and not aval_of(a).shape)
 
 
 _round._name = "round"

@@ -544,6 +544,7 @@ def full_like(
     """
     fill_value = ensure_arraylike("full_like", fill_value, start=1)
     shape, dtype, weak = _like("full_like", a, dtype, shape)
+    weak = weak and not np.ndim(fill_value)
     if device is None and out_sharding is None and not weak:
         device = sharding_like(a, shape)
     return place(_divided_like(a, _full(shape, fill_value, dtype, weak)), device, out_sharding)

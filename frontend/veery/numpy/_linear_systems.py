@@ -22,6 +22,7 @@ from veery.numpy._promotion import (
     ensure_arraylike,
     promote_args_inexact,
     promote_dtypes_inexact,
+    to_dtype,
 )
 from veery.numpy._selection import where
 from veery.numpy._shaping import moveaxis, reshape
@@ -133,7 +134,7 @@ def det(a: ArrayLike) -> Array:
     """The determinants of square matrices.
 
     Args:
-        a: array of shape (..., n, n).
+        a: array of shape (..., n, n); those of half precision are computed in float32.
 
     Raises:
         ValueError: the matrices are not square.
@@ -148,6 +149,8 @@ def det(a: ArrayLike) -> Array:
 
 
 def _det(a: Array) -> Array:
+    if (dtype := a.dtype).itemsize < 4:
+        return to_dtype(_det(to_dtype(a, np.dtype(np.float32))), dtype)
     e = lambda i, j: a[..., i, j]
     if a.shape[-1] == 2:
         return e(0, 0) * e(1, 1) - e(0, 1) * e(1, 0)
@@ -196,7 +199,7 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     """The signs of determinants and the logarithms of their absolute values, where those overflow.
 
     Args:
-        a: array of shape (..., n, n).
+        a: array of shape (..., n, n); those of half precision are computed in float32.
         method: the factorisation: "lu" (by default) or "qr".
 
     Raises:
@@ -215,6 +218,9 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
 
 
 def _slogdet(a: Array, *, method: str) -> tuple[Array, Array]:
+    if (dtype := a.dtype).itemsize < 4:
+        sign, logabsdet = _slogdet(to_dtype(a, np.dtype(np.float32)), method=method)
+        return to_dtype(sign, dtype), to_dtype(logabsdet, dtype)
     return _slogdet_qr(a) if method == "qr" else _slogdet_lu(a)
 
 

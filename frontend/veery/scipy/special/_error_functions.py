@@ -9,6 +9,7 @@ import numpy as np
 
 from veery import lax, numpy as jnp
 from veery._api.custom_derivatives import custom_jvp
+from veery._core.avals import aval_of
 from veery.numpy._arithmetic import as_array
 from veery.numpy._elementwise import elementwise
 from veery.numpy._promotion import (
@@ -17,6 +18,7 @@ from veery.numpy._promotion import (
     ensure_arraylike,
     promote_args_inexact,
     promote_dtypes_complex,
+    to_dtype,
     unwrap,
 )
 from veery.scipy.special._operands import is_complex, real, real_floats
@@ -208,8 +210,8 @@ def wofz(z: ArrayLike) -> Array:
     >>> round(float(wofz(1j).real), 4)
     0.4276
     """
-    z = ensure_arraylike("wofz", z)
-    return _wofz(as_array(*promote_dtypes_complex(unwrap(z))))
+    z = as_array(*promote_dtypes_complex(unwrap(ensure_arraylike("wofz", z))))
+    return to_dtype(_wofz(z), aval_of(z).dtype, False)  # type: ignore[attr-defined]
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ def expit(x: ArrayLike) -> Array:
     return lax.logistic(*promote_args_inexact("expit", x))
 
 
-@real(refusal=None)
+@real(weak="numbers", refusal=None)
 def logit(x: ArrayLike) -> Array:
     """log(x / (1 - x)), the inverse of expit; NaN outside of [0, 1].
 
@@ -117,7 +117,7 @@ def entr(x: ArrayLike) -> Array:
     return jnp.where(x < 0, -np.inf, -_xlogx(x))
 
 
-@real
+@real(weak="numbers")
 def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     """p log(p / q), the summands of relative entropies.
 
@@ -150,7 +150,7 @@ def _rel_entr(p: Array, q: Array) -> Array:
     return jnp.where(positive, safe_p * log_ratio, outside)
 
 
-@real
+@real(weak="numbers")
 def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     """p log(p / q) - p + q, the summands of Kullback and Leibler's divergence; see rel_entr.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def real(
     fun: Callable[..., Any] | None = None,
     *,
     name: str | None = None,
-    weak: bool = True,
+    weak: bool | Literal["numbers"] = True,
     refusal: type[Exception] | None = ValueError,
 ) -> Callable[..., Any]:
     """Make a formula for arrays of float32 or float64 a function of array-likes.
@@ -35,7 +35,8 @@ def real(
     Args:
         fun: takes arrays of one dtype, and returns an array or a tuple of them.
         name: for messages; the function's by default.
-        weak: whether results of Python scalars alone are weakly typed.
+        weak: whether results of what is weakly typed alone, as Python's numbers are, are so, too; or only those that
+            are numbers themselves: JAX's constants give arrays a type.
         refusal: the exception that JAX raises for complex operands; None if they are taken.
 
     Returns:
@@ -63,17 +64,18 @@ def real_floats(fun: Callable[..., Any]) -> Callable[..., Any]:
     return elementwise(call)
 
 
-def _real(fun: Callable[..., Any], name: str, weak: bool, refusal: type[Exception] | None) -> Callable[..., Any]:
+def _real(fun: Callable[..., Any], name: str, weak: bool | str, refusal: type[Exception] | None) -> Callable[..., Any]:
     @functools.wraps(fun)
     def call(*args: Any) -> Any:
         xs = promote_args_inexact(name, *args)
         aval = aval_of(xs[0])
-        dtype, is_weak = aval.dtype, weak and aval.weak_type  # type: ignore[attr-defined]
+        dtype, is_weak = aval.dtype, aval.weak_type and bool(weak)  # type: ignore[attr-defined]
         if is_complex(xs[0]) and refusal is not None:
             raise refusal(f"{name} does not support complex-valued inputs.")
         wide = dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
         out = fun(*(as_array(to_dtype(x, wide)) for x in xs))
-        narrow: Callable[[Array], Array] = lambda y: to_dtype(y, dtype, is_weak)
+        keeps_weak = lambda y: is_weak and not (weak == "numbers" and np.ndim(y))
+        narrow: Callable[[Array], Array] = lambda y: to_dtype(y, dtype, keeps_weak(y))
         return tuple(map(narrow, out)) if isinstance(out, tuple) else narrow(out)
 
     return call

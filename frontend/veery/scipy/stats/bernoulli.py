@@ -10,7 +10,7 @@ from veery.scipy.special import xlog1py, xlogy
 from veery.scipy.special._operands import real
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
     """The logarithm of the probability.
 
@@ -28,20 +28,20 @@ def logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
     return jnp.where(outside, -np.inf, xlogy(safe, p) + xlog1py(1 - safe, -p))
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def pmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
     """The probability; arguments as for logpmf."""
     return jnp.exp(logpmf(k, p, loc))
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def cdf(k: ArrayLike, p: ArrayLike) -> Array:
     """The probability of values up to k; arguments as for logpmf."""
     undefined = jnp.isnan(k) | jnp.isnan(p) | (p < 0) | (p > 1)
     return jnp.where(undefined, np.nan, jnp.where(k < 0, 0, jnp.where(k < 1, 1 - p, 1)))
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def ppf(q: ArrayLike, p: ArrayLike) -> Array:
     """The inverse of cdf, of probabilities q; other arguments as for logpmf."""
     undefined = jnp.isnan(q) | jnp.isnan(p) | (p < 0) | (p > 1) | (q < 0) | (q > 1)

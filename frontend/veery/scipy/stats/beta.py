@@ -18,7 +18,7 @@ def _betainc(a: Array, b: Array, y: Array) -> Array:
     return jnp.where(outside & ~jnp.isnan(inside), jnp.where(y < 0, 0, 1), inside)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logpdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
@@ -40,25 +40,25 @@ def logpdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: 
     return jnp.where(undefined, np.nan, jnp.where(outside, -np.inf, inside))
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def pdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density; arguments as for logpdf."""
     return jnp.exp(logpdf(x, a, b, loc, scale))
 
 
-@real
+@real(weak="numbers")
 def cdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
     return _betainc(a, b, (x - loc) / scale)
 
 
-@real
+@real(weak="numbers")
 def logcdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of cdf; arguments as for logpdf."""
     return log_probability(cdf(x, a, b, loc, scale), sf(x, a, b, loc, scale))
 
 
-@real
+@real(weak="numbers")
 def sf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values above x; arguments as for logpdf."""
     y = (x - loc) / scale
@@ -69,7 +69,7 @@ def sf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: Arra
     return jnp.where(steep & ~outside & (y < 0.5), 1 - _betainc(a, b, y), _betainc(b, a, 1 - y))
 
 
-@real
+@real(weak="numbers")
 def logsf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of sf; arguments as for logpdf."""
     return log_probability(sf(x, a, b, loc, scale), cdf(x, a, b, loc, scale))

@@ -10,7 +10,7 @@ from veery.scipy.special import betaln
 from veery.scipy.special._operands import real
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logpmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> Array:
     """The logarithm of the probability.
 
@@ -34,7 +34,7 @@ def logpmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLik
     return jnp.where(undefined, np.nan, jnp.where(outside, -np.inf, inside))
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def pmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> Array:
     """The probability; arguments as for logpmf."""
     return jnp.exp(logpmf(k, n, a, b, loc))

@@ -23,7 +23,7 @@ def _ppf(q: Array) -> Array:
     return jnp.where(q < 0.5, -size, size)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
@@ -39,44 +39,44 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return -jnp.log(np.pi * scale) - log1p_of_square(z)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density; arguments as for logpdf."""
     z = (x - loc) / scale
     return 1 / (np.pi * scale * (1 + z * z))
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
     return _cdf((x - loc) / scale)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of cdf; arguments as for logpdf."""
     return jnp.log(_cdf((x - loc) / scale))
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values above x; arguments as for logpdf."""
     return _cdf((loc - x) / scale)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of sf; arguments as for logpdf."""
     return jnp.log(_cdf((loc - x) / scale))
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The inverse of cdf, of probabilities q; other arguments as for logpdf."""
     return _ppf(q) * scale + loc
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def isf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The inverse of sf, of probabilities q; other arguments as for logpdf."""
     return -_ppf(q) * scale + loc

@@ -10,7 +10,7 @@ from veery.scipy.special._operands import real
 from veery.scipy.stats import gamma
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
@@ -26,31 +26,31 @@ def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
     return gamma.logpdf(x, 0.5 * df, loc, 2 * scale)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def pdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density; arguments as for logpdf."""
     return gamma.pdf(x, 0.5 * df, loc, 2 * scale)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def cdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
     return gamma.cdf(x, 0.5 * df, loc, 2 * scale)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logcdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of cdf; arguments as for logpdf."""
     return gamma.logcdf(x, 0.5 * df, loc, 2 * scale)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def sf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values above x; arguments as for logpdf."""
     return gamma.sf(x, 0.5 * df, loc, 2 * scale)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logsf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of sf; arguments as for logpdf."""
     return gamma.logsf(x, 0.5 * df, loc, 2 * scale)

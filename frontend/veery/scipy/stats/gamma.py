@@ -24,7 +24,7 @@ def _side(
     return jnp.where((a > 0) & (scale > 0), value, np.nan)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logpdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
@@ -43,19 +43,19 @@ def logpdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     return jnp.where(outside, -np.inf, inside)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def pdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density; arguments as for logpdf."""
     return jnp.exp(logpdf(x, a, loc, scale))
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def cdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
     return _side(gammainc, (0, 1), x, a, loc, scale)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logcdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of cdf; arguments as for logpdf."""
     return log_probability(cdf(x, a, loc, scale), sf(x, a, loc, scale))

@@ -10,7 +10,7 @@ from veery.scipy.special import xlog1py
 from veery.scipy.special._operands import real
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
     """The logarithm of the probability.
 
@@ -28,7 +28,7 @@ def logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
     return jnp.where(outside, -np.inf, inside)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def pmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
     """The probability; arguments as for logpmf."""
     return jnp.exp(logpmf(k, p, loc))

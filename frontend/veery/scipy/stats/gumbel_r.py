@@ -44,7 +44,7 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return jnp.where(scale > 0, -jnp.exp((loc - x) / scale), np.nan)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values above x; arguments as for logpdf."""
     return -jnp.expm1(logcdf(x, loc, scale))

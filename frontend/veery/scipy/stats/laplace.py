@@ -7,7 +7,7 @@ from veery.numpy._promotion import Array, ArrayLike
 from veery.scipy.special._operands import real
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
@@ -22,13 +22,13 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return -jnp.abs(x - loc) / scale - jnp.log(2 * scale)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density; arguments as for logpdf."""
     return jnp.exp(-jnp.abs(x - loc) / scale) / (2 * scale)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
     z = (x - loc) / scale

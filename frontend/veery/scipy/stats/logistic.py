@@ -8,7 +8,7 @@ from veery.scipy.special import logit
 from veery.scipy.special._operands import real
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
@@ -24,7 +24,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return -2 * jnp.logaddexp(half, -half) - jnp.log(scale)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density; arguments as for logpdf."""
     return jnp.exp(logpdf(x, loc, scale))
@@ -42,13 +42,13 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return lax.logistic((loc - x) / scale)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def ppf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The inverse of cdf; arguments as for logpdf."""
     return logit(x) * scale + loc
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def isf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The inverse of sf; arguments as for logpdf."""
     return -logit(x) * scale + loc

@@ -10,7 +10,7 @@ from veery.scipy.special import betaln, xlog1py, xlogy
 from veery.scipy.special._operands import real
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
     """The logarithm of the probability.
 
@@ -30,7 +30,7 @@ def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Arra
     return jnp.where(outside, -np.inf, combinations + xlogy(n, p) + xlog1py(safe, -p))
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def pmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
     """The probability; arguments as for logpmf."""
     return jnp.exp(logpmf(k, n, p, loc))

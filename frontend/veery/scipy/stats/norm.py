@@ -13,7 +13,7 @@ _SQRT_2PI = math.sqrt(2 * math.pi)
 _HALF_LOG_2PI = math.log(_SQRT_2PI)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
@@ -29,7 +29,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return -0.5 * z * z - jnp.log(jnp.abs(scale)) - _HALF_LOG_2PI
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density; arguments as for logpdf."""
     z = (x - loc) / scale

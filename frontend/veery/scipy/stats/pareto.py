@@ -16,7 +16,7 @@ def _logarithm(x: Array, loc: Array, scale: Array) -> tuple[Array, Array]:
     return below, jnp.where(below, 1, jnp.log(jnp.where(below, scale, x - loc) / scale))
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logpdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
@@ -33,13 +33,13 @@ def logpdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     return jnp.where(below, -np.inf, jnp.log(b / scale) - (b + 1) * log_y)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def pdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density; arguments as for logpdf."""
     return jnp.exp(logpdf(x, b, loc, scale))
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def cdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values up to x; arguments as for logpdf."""
     return -jnp.expm1(logsf(x, b, loc, scale))
@@ -52,20 +52,20 @@ def logcdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     return jnp.where(below, -np.inf, log1mexp(b * log_y))
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def sf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of values above x; arguments as for logpdf."""
     return jnp.exp(logsf(x, b, loc, scale))
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logsf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of sf; arguments as for logpdf."""
     below, log_y = _logarithm(x, loc, scale)
     return jnp.where(below, 0, -b * log_y)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def ppf(q: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The inverse of cdf, of probabilities q; other arguments as for logpdf."""
     return jnp.where((q >= 0) & (q <= 1), loc + scale * jnp.exp(-jnp.log1p(-q) / b), np.nan)

@@ -9,7 +9,7 @@ from veery.scipy.special._operands import real
 from veery.scipy.stats._logarithms import log1p_of_square
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density.
 
@@ -27,7 +27,7 @@ def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
     return -norm - 0.5 * (df + 1) * log1p_of_square(z, df)
 
 
-@real(refusal=TypeError)
+@real(weak="numbers", refusal=TypeError)
 def pdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density; arguments as for logpdf."""
     return jnp.exp(logpdf(x, df, loc, scale))

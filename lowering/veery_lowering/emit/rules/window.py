@@ -239,6 +239,8 @@ def _select_and_scatter_add(
     find the place that wins; then each element looks at the windows that it lies in, for whether it is their winner.
     """
     out, shape = (aval.shape for aval in ctx.avals_in)
+    if 0 in (*out, *shape):
+        return hlo.full(0, shape, hlo.dtype_of(source))
     winner = _winners(operand, shape, out, select_prim, window_dimensions, window_strides, padding)
     extents = [n + low + high for n, (low, high) in zip(shape, padding)]
     blocks = [-(-extent // step) for extent, step in zip(extents, window_strides)]
@@ -323,6 +325,8 @@ def _select_and_gather_add(
 ) -> Value:
     """The tangent of the element of each window that is picked: the derivative of a windowed maximum."""
     out = ctx.avals_out[0].shape
+    if 0 in (*out, *ctx.avals_in[1].shape):
+        return hlo.full(0, out, hlo.dtype_of(tangents))
     winner = _winners(operand, ctx.avals_in[1].shape, out, select_prim, window_dimensions, window_strides, padding)
     dtype = hlo.dtype_of(tangents)
     padded = _padded(tangents, hlo.constant(np.zeros((), dtype)), padding)
