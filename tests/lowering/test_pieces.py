@@ -83,6 +83,9 @@ X = np.ones((4, 6), np.float32)
         (lambda x: jnp.tanh(jnp.sort(x @ x)).sum(), (np.ones((64, 64), np.float32),), 0),
         (lambda x: jnp.tanh(x @ x @ x).sum(), (np.ones((64, 64), np.float32),), 0),  # worth all cores
         (lambda x: (x @ x).sum(0) @ x, (np.ones((64, 64), np.float32),), 1),
+        (lambda x: jnp.tanh(x.T @ x).sum(), (np.ones((64, 64), np.float32),), 1),
+        (lambda x: jnp.tanh(x @ x.T).sum(), (np.ones((64, 64), np.float32),), 0),  # copies pay
+        (lambda x, y: x @ (x @ y), (np.ones((300, 300), np.float32), np.ones(300, np.float32)), 1),
         (lambda x: x.sum(0) @ x.T, (np.ones((999, 999), np.float32),), 0),  # worth all cores
         (lambda x: jnp.convolve(x[0], x[1]).sum() * x.max(), (X,), 1),
         (lambda x: jnp.convolve(x[0], x[1]).sum() * x.max(), (np.ones((4, 999), np.float32),), 1),

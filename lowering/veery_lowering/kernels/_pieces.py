@@ -19,7 +19,7 @@ from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Uniform, whole
 from veery_lowering.kernels._nests import Machine
 from veery_lowering.kernels._reading import integers, static_shape
-from veery_lowering.mlir import base_name
+from veery_lowering.mlir import base_name, maker
 from veery_lowering.stablehlo import product_axes
 
 # Operations that IREE makes dispatches of, and how many at least.
@@ -169,7 +169,7 @@ class Pieces:
         if not rest or not self._is_function or len(self.operations) > _MOST_OPERATIONS:
             return held
         larger = all(base_name(op.name) in _SUMMING and holds(op, _MOST_TERMS_ALONE) for op in rest)
-        if not larger or sum(map(work_of, self.operations)) > _MOST_ALONE:
+        if not larger or any(map(_adds_up_along_rows, rest)) or sum(map(work_of, self.operations)) > _MOST_ALONE:
             return held
         self._most = _MOST_ALONE
         return [is_held or op in rest for op, is_held in zip(self.operations, held)]
@@ -233,6 +233,15 @@ def holds(op: Any, most_terms: int = _MOST_TERMS) -> bool:
     except Unfit:
         return False
     return True
+
+
+def _adds_up_along_rows(op: Any) -> bool:
+    """Whether it is a product x @ y.T, of 60x60 18 us in a piece, and 11 as a kernel of products with its copies."""
+    if op.name != "stablehlo.dot_general":
+        return False
+    y, along = op.operands[1], product_axes(op, "contracting")[1]
+    last = len(static_shape(y)) - 1
+    return last > 0 and (maker(y) == "stablehlo.transpose" or last in along)
 
 
 def work_of(op: Any) -> int:
