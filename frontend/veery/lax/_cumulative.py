@@ -61,10 +61,10 @@ def cumlogsumexp(operand: Array, axis: int = 0, reverse: bool = False) -> Array:
     Of complex numbers the first result is the first number; imaginary parts of the others are from -pi up to pi.
     """
     axis, reverse = operator.index(axis), bool(reverse)
-    if not dtypes.issubdtype(aval_of(operand).dtype, np.complexfloating):  # type: ignore[attr-defined]
+    if not _is_complex(operand):
         return cumlogsumexp_p.bind(operand, axis=axis, reverse=reverse)
     _check_axis(axis, np.shape(operand))
-    combine = lambda a, b: (_complex_logaddexp(a, b),)
+    combine = lambda a, b: (_logaddexp(a, b),)
     (out,) = _along(lambda x: _prefixes(combine, [x]), [operand], axis, reverse)
     return out
 
@@ -136,23 +136,24 @@ def _logaddexp(a: Any, b: Any) -> Any:
 
     Chosen by select, the two have derivatives of any order where they are equal; those of max and abs are wrong there.
     """
-    above = _compare.ge(a, b)
+    above = _compare.ge(*map(_arithmetic.real, (a, b))) if _is_complex(a) else _compare.ge(a, b)
     high, low = _compare.select(above, a, b), _compare.select(above, b, a)
     difference = _arithmetic.sub(low, high)
     out = _arithmetic.add(high, _transcendental.log1p(_transcendental.exp(difference)))
+    out = _principal(out) if _is_complex(a) else out
     return _compare.select(_compare.ne(difference, difference), _arithmetic.add(a, b), out)
 
 
-def _complex_logaddexp(a: Any, b: Any) -> Any:
-    above = _compare.ge(_arithmetic.real(a), _arithmetic.real(b))
-    high, low = _compare.select(above, a, b), _compare.select(above, b, a)
-    difference = _arithmetic.sub(low, high)
-    out = _arithmetic.add(high, _transcendental.log1p(_transcendental.exp(difference)))
-    number: Callable[[float], Any] = lambda value: _shape.full_like(_arithmetic.real(out), value)
-    angle, turn = _arithmetic.imag(out), number(2 * np.pi)
+def _principal(z: Any) -> Any:
+    """A logarithm of the same number whose imaginary part is from -pi up to pi."""
+    number: Callable[[float], Any] = lambda value: _shape.full_like(_arithmetic.real(z), value)
+    angle, turn = _arithmetic.imag(z), number(2 * np.pi)
     turns = _arithmetic.floor(_arithmetic.div(_arithmetic.add(angle, number(np.pi)), turn))
-    out = _arithmetic.complex(_arithmetic.real(out), _arithmetic.sub(angle, _arithmetic.mul(turns, turn)))
-    return _compare.select(_compare.ne(difference, difference), _arithmetic.add(a, b), out)
+    return _arithmetic.complex(_arithmetic.real(z), _arithmetic.sub(angle, _arithmetic.mul(turns, turn)))
+
+
+def _is_complex(x: Any) -> bool:
+    return dtypes.issubdtype(aval_of(x).dtype, np.complexfloating)  # type: ignore[attr-defined]
 
 
 def _check_axis(axis: int, shape: Sequence[Any]) -> None:
