@@ -66,7 +66,8 @@ def _leave_out_classes() -> None:
 
 _leave_out_classes()
 
-WRITTEN_AS = "veery.written_as"  # on a kernel's executable: a digest of its text, without names
+# On a kernel's executable: its code, which is parsed where it is compiled; a digest of it and of how it is called.
+CODE, WRITTEN_AS = "veery.code", "veery.written_as"
 
 # A context keeps every type and attribute (so every constant) that was ever made in it: start a new one now and then.
 _BUILDS_PER_CONTEXT = 256

@@ -15,8 +15,9 @@ from lowering.test_short import some
 import veery
 from veery import lax, numpy as jnp
 from veery_lowering.compiler import ahead, isolation, sessions, short
-from veery_lowering.compiler.emptied import SOURCES, code_of, mark_of
-from veery_lowering.mlir import WRITTEN_AS, context, ir, operations
+from veery_lowering.compiler.emptied import SOURCES, code_of, mark_of, write_out
+from veery_lowering.kernels._executable import Executable
+from veery_lowering.mlir import CODE, WRITTEN_AS, context, ir, operations
 
 pytestmark = pytest.mark.skipif(
     (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="there it is that machine's alone"
@@ -104,6 +105,38 @@ def test_a_kernel_that_fails_is_one_of_the_standard_pipeline(where: str, monkeyp
     x = some(11)
     program = veery.jit(lambda x: loop(x)).lower(x).compile()
     assert program._program.metadata["pipeline"] == "standard, since the short one fails: a kernel"
+    y = np.asarray(x, np.float64)
+    for i in range(9):
+        y = np.sin(y) + i
+    np.testing.assert_allclose(program(x), y, rtol=1e-5)
+
+
+def test_what_is_not_known_is_parsed_where_it_is_compiled() -> None:
+    """A kernel has its code as text until then."""
+    with context():
+        module = ir.Module.parse(source("a", "x", 1))
+        ((executable, code),) = code_of(module, SOURCES)
+        (function,) = code.regions[0].blocks[0].operations
+        executable.attributes[CODE] = ir.StringAttr.get(str(function))
+        function.erase()
+        kernels = ahead.Kernels(module, None, (), "device")
+        assert CODE not in executable.attributes
+        module = ir.Module.parse(kernels.code)
+        write_out(module)
+        ((executable, code),) = code_of(module, SOURCES)
+        assert CODE not in executable.attributes
+        assert [op.name for op in operations(code)] == ["arith.constant", "func.return", "func.func"]
+        executable.attributes[CODE] = ir.StringAttr.get("func.func @a_run() { %0 = nothing }")
+        with pytest.raises(ir.MLIRError):
+            write_out(module)
+
+
+def test_a_kernel_whose_text_is_wrong_is_dispatches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Executable, "_lines", lambda self, given: ["%0 = nothing"])
+    veery.config.update("jax_enable_compilation_cache", False)
+    x = some(12)
+    program = veery.jit(lambda x: loop(x)).lower(x).compile()
+    assert "without kernels" in program._program.metadata["fallback"]
     y = np.asarray(x, np.float64)
     for i in range(9):
         y = np.sin(y) + i

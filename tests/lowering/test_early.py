@@ -12,8 +12,9 @@ from support.dialects import loaded
 import veery
 from veery import numpy as jnp
 from veery_lowering.compiler import early, isolation, sessions
+from veery_lowering.compiler.emptied import write_out
 from veery_lowering.compiler.managers import Managers
-from veery_lowering.mlir import ir
+from veery_lowering.mlir import context, ir
 from veery_lowering.targets import Traits, resolve
 from veery_lowering.targets.target import SYNCHRONOUS
 
@@ -128,6 +129,15 @@ def test_modules_with_kernels_are_those_of_the_phases(fun: Any, monkeypatch: pyt
     compare(module, flags)
 
 
+def test_what_has_nothing_to_simplify() -> None:
+    begin = "func.func @main(%x: tensor<6xf32>) -> tensor<3x2xf32> {"
+    body = "%y = stablehlo.reshape %x : (tensor<6xf32>) -> tensor<3x2xf32>"
+    with context():
+        for more, settled in (("", True), ("%z = stablehlo.negate %y : tensor<3x2xf32>", False)):
+            text = f"{begin} {body}\n {more}\n return %y : tensor<3x2xf32> }}"
+            assert early.is_settled(ir.Module.parse(text)) == settled
+
+
 def compare(text: str | bytes, flags: tuple[str, ...]) -> None:
     """Assert that a module's dispatches are those of IREE's phases."""
     expected, diagnostics = sessions.run_pipeline(text.encode() if isinstance(text, str) else text, flags, "flow")
@@ -138,6 +148,7 @@ def compare(text: str | bytes, flags: tuple[str, ...]) -> None:
         module = ir.Module.parse(text)
         with sessions._invocation(ready.session, diagnostics) as invocation:
             invocation.import_module(module.operation)
+            write_out(module)
             run = lambda passes: ready.managers.run(module, passes, verifies=True)
             assert early.form_dispatches(module, run, ready.device, flags), diagnostics
         assert str(module) == str(ir.Module.parse(expected))

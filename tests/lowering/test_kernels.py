@@ -146,7 +146,7 @@ def test_a_kernel_that_cannot_be_written_leaves_the_loop_to_iree(
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(Executable, "text", fail)
+    monkeypatch.setattr(Executable, "code", property(fail))
     power = veery.jit(lambda a: lax.fori_loop(0, 5, lambda i, v: a @ v, jnp.ones(3)))
     compiled = power.lower(SQUARE[:3, :3])._lowered.with_options(cache=False).compile()
     assert compiled.metadata["control_flow"] == "host" and "fallback" not in compiled.metadata

@@ -17,7 +17,9 @@ from veery_lowering import kernels
 from veery_lowering.kernels import fuse_pieces
 from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._pieces import PieceKernel, Unwritten
+from veery_lowering.mlir import operations
 from veery_lowering.passes.simplification import inlined
+from veery_lowering.passes.stablehlo.unread import drop_unread
 
 
 def written_and_read(x: Any) -> Any:
@@ -124,6 +126,47 @@ def test_what_is_not_written_as_one_kernel_is_written_as_several(problem: Any, m
     fun = lambda x: jnp.tanh(x @ x).sum() + x.max(0).sum() * x.min(1).sum()
     assert pieces(fun, np.ones((64, 64), np.float32)) == 1
     assert len(refused) == 1
+
+
+@pytest.mark.usefixtures("as_preferred")
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u4", "i8", "f2", "f4", "f8", "?", "c8"])
+@pytest.mark.parametrize("size", [2, 3, 64, 65])
+def test_constants_of_kernels(dtype: str, size: int, x64: Any) -> None:
+    """Small ones are written in kernels, others are given to them: they have all their bits."""
+    of = np.dtype(dtype)
+    values = np.random.default_rng(size).integers(0, 256, size * of.itemsize).astype(np.uint8).view(of)
+    if of.kind in "fc":
+        values = np.where(np.isfinite(values), values, -0.0).astype(of)
+        values[:2] = -0.0, np.inf
+    elif of.kind == "b":
+        values = np.arange(size) % 2 == 1
+    x = np.arange(size, dtype=np.int32)[::-1].copy()
+
+    def fun(x: Any) -> Any:
+        y = jnp.asarray(values)[x]
+        return y, jnp.concatenate([y[1:], y[:1]]), (x * 2).sum(), x.max()
+
+    program = veery.jit(fun).lower(x).compile()
+    taken, moved, total, largest = map(np.asarray, program(x))
+    assert taken.tobytes() == values[x].tobytes() and moved.tobytes() == np.roll(values[x], -1).tobytes()
+    assert (total, largest) == (2 * x.sum(), size - 1)
+
+
+def test_programs_are_given_no_small_constants() -> None:
+    """Those of a loss that looks up the labels' terms are the last elements of each axis."""
+
+    def loss(x: Any, y: Any) -> Any:
+        return -jnp.take_along_axis(x - veery.nn.logsumexp(x, 1, keepdims=True), y[:, None], 1).mean()
+
+    left: list[str] = []
+
+    def change(module: Any) -> None:
+        fuse_pieces(module)
+        drop_unread(module)
+        left.extend(op.name for op in operations(module))
+
+    inlined(veery.jit(veery.grad(loss)).lower(np.ones((6, 10), np.float32), np.arange(6))._lowered.module, change)
+    assert "flow.dispatch" in left and "stablehlo.constant" not in left
 
 
 def test_effects_keep_their_order() -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from veery_lowering.compiler import linking
 from veery_lowering.compiler.emptied import SOURCES, code_of, take_out
 from veery_lowering.compiler.parts import FORMAT, Known, encoded
-from veery_lowering.mlir import COMPILER_VERSION, WRITTEN_AS, bytecode, inside, ir
+from veery_lowering.mlir import CODE, COMPILER_VERSION, WRITTEN_AS, bytecode, inside, ir
 from veery_lowering.store.cache import DiskCache
 
 
@@ -43,7 +43,7 @@ class Kernels:
         device: what is compiled for, as an attribute.
 
     Attributes:
-        code: of those that are not on disk, as bytecode of a module.
+        code: those that are not on disk, as bytecode of a module, with their code as text where they had it so.
         count: how many that is.
     """
 
@@ -62,6 +62,8 @@ class Kernels:
                     alone.body.append(_public(executable))
                     self._new[mark] = inside(executable)[0].attributes["sym_name"].value
             take_out(code, mark)
+            if CODE in executable.attributes:
+                del executable.attributes[CODE]
         self.count = len(self._new)
         self.code = bytecode(alone)
 

@@ -6,7 +6,7 @@ They are those that its phases have, but for that which assigns the device, in m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from veery_lowering.compiler import dispatches
 from veery_lowering.compiler.dispatches import RunPasses
@@ -125,6 +125,17 @@ def form_dispatches(module: ir.Module, run: RunPasses, device: str, flags: Seque
     return outlined
 
 
+def is_settled(module: ir.Module) -> bool:
+    """Whether a module of StableHLO calls kernels of ours and computes nothing beside: there is nothing to simplify."""
+    return all(name in (*_PLAIN, "stablehlo.constant", "stablehlo.reshape") for name in _names(module))
+
+
+def _names(module: ir.Module) -> Iterator[str]:
+    """The names of the operations of a module, but for those of kernels."""
+    functions = [op.operation for op in module.body.operations if op.operation.name != "hal.executable.source"]
+    return (op.name for function in functions for op in operations(function))
+
+
 def _has_sizes(module: ir.Module) -> bool:
     """Whether all sizes of what functions of StableHLO take and give are known."""
     types = [str(op.attributes["function_type"]) for op in module.body.operations if op.operation.name == "func.func"]
@@ -139,9 +150,7 @@ def _is_plain(module: ir.Module) -> bool:
 
 def _is_plain_input(module: ir.Module) -> bool:
     """Whether functions of StableHLO's operations on arrays, and of calls of our kernels, are all that a module has."""
-    functions = [op.operation for op in module.body.operations if op.operation.name != "hal.executable.source"]
     return all(
-        op.name in _PLAIN or (op.name.startswith("stablehlo.") and base_name(op.name) not in _NOT_PLAIN)
-        for function in functions
-        for op in operations(function)
+        name in _PLAIN or (name.startswith("stablehlo.") and base_name(name) not in _NOT_PLAIN)
+        for name in _names(module)
     )

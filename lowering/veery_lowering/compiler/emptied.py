@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from veery_lowering.mlir import inside, ir
+from veery_lowering.mlir import CODE, inside, ir
 
 SOURCES = ("hal.executable.source",)  # kernels of veery's own
 STREAMS = ("stream.executable",)
-_MARK = "veery.code"
+_MARK = "veery.mark"
 
 
 @contextmanager
@@ -47,6 +47,20 @@ def drop_code(module: ir.Module) -> None:
                 for code in _modules(variant):
                     for function in inside(code):
                         function.erase()
+
+
+def write_out(module: ir.Module) -> None:
+    """Give kernels of our own the code that they have as text, which is verified.
+
+    Raises:
+        ir.MLIRError: it cannot be parsed, or is invalid.
+    """
+    for executable, code in code_of(module, SOURCES):
+        if CODE in executable.attributes:
+            parsed = ir.Module.parse(executable.attributes[CODE].value, module.context)
+            del executable.attributes[CODE]
+            for op in inside(parsed.operation):
+                code.regions[0].blocks[0].append(op.detach_from_parent())
 
 
 def code_of(module: ir.Module, kinds: Collection[str]) -> list[tuple[Any, Any]]:

@@ -19,7 +19,7 @@ from veery_lowering.compiler.emptied import executables, mark_of
 from veery_lowering.mlir import COMPILER_VERSION, inside, ir
 from veery_lowering.store.cache import DiskCache, Entry
 
-FORMAT = "4"
+FORMAT = "5"
 _NAME, _EXECUTABLE, _FILE = "<name>", "<executable>", "<file>"
 
 

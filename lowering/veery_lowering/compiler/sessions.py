@@ -18,7 +18,7 @@ from typing import Any
 from veery_lowering.compiler import cuda_tiles, device_functions, dispatches, early, linking, short, steps, tiles
 from veery_lowering.compiler.ahead import Kernels, Translated
 from veery_lowering.compiler.dispatches import RunPasses
-from veery_lowering.compiler.emptied import SOURCES, emptied
+from veery_lowering.compiler.emptied import write_out
 from veery_lowering.compiler.machine_code import CODE_DIALECTS, machine_code
 from veery_lowering.compiler.managers import Managers
 from veery_lowering.compiler.scalars import read_scalars
@@ -184,9 +184,12 @@ def run_pipeline(
                     if cache is not None and program is not None:
                         device_functions.write(cache, ready.device)
                     return program, diagnostics
-            with emptied(parsed, SOURCES):
-                if prelude and not run(prelude):
-                    return None, diagnostics
+            if prelude and not run(prelude):
+                return None, diagnostics
+            try:
+                write_out(parsed)
+            except ir.MLIRError as error:
+                return None, [Diagnostic("error", str(error)), *diagnostics]
             reached = None
             if check is not None:
                 reached, look = check
@@ -263,6 +266,7 @@ def _shortly(
 
     def translated() -> Translated:
         with _read(backend, kernels.code, diagnostics) as (alone, run, _):
+            write_out(alone)
             return short.translate_kernels(alone, run, ready.device, flags, run_on, at_once)
 
     def functions() -> Mapping[str, linking.Part]:
@@ -277,7 +281,7 @@ def _shortly(
     try:
         with short.meanwhile(translated, ahead) as wait, short.meanwhile(functions, ahead) as made:
             kernels.are_made_by(wait, made)
-            if prelude and not run(prelude):
+            if prelude and not early.is_settled(module) and not run(prelude):
                 return None
             if not early.form_dispatches(module, run, ready.device, flags):
                 return None

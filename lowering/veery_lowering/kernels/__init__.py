@@ -37,7 +37,7 @@ from veery_lowering.kernels._followers import FusedKernel, Given
 from veery_lowering.kernels._invocations import InvocationKernel, ShaderKernel, for_one_invocation
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, TooLittle, is_crossed, is_halved, roots_of
 from veery_lowering.kernels._nests import CPU, Machine, cpu
-from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwritten
+from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwritten, is_pure as is_pure
 from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS, keep_bytes as keep_bytes
 from veery_lowering.kernels._products import ProductKernel, converted_operands
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
@@ -142,7 +142,7 @@ def fuse_moves(module: Any, register: int = _REGISTER) -> int:
 
 
 def _fuse_moves(block: Any, module: Any, known: dict[str, str], machine: Machine) -> int:
-    """Make kernels in a block; `known` has the names of those that are written, by their texts."""
+    """Make kernels in a block; `known` has the names of those that are written, by what they are written as."""
     operations = [op for op in block.operations if op.operation.name != "hal.executable.source"]
     inner = [each for op in operations for region in op.regions for each in region.blocks]
     count = sum(_fuse_moves(each, module, known, machine) for each in inner)
@@ -158,7 +158,7 @@ def _fuse_moves(block: Any, module: Any, known: dict[str, str], machine: Machine
         if kernel is None:
             decided(Decision(kind, [op.location], reasons=reasons))
             continue
-        name = known.setdefault(kernel.executable.text("kernel"), _unused(module, "veery_move"))
+        name = known.setdefault(kernel.executable.written_as, _unused(module, "veery_move"))
         made = locations([op, *(value.owner for value in kernel.inside)])
         kernel.replace(module, name)
         decided(Decision(kind, made, name, kernel.form, kernel.executable.workgroups))
@@ -235,7 +235,7 @@ def _replaced(module: Any, roots: Callable[[Any], bool], make: Callable[[Any], F
         op = waiting.pop(0)
         try:
             kernel = make(op)
-            called = known.setdefault(kernel.executable.text("kernel"), _unused(module, f"veery_{kind}"))
+            called = known.setdefault(kernel.executable.written_as, _unused(module, f"veery_{kind}"))
             made = locations(value.owner for value in kernel.inside)
             gone = {value.owner.operation for value in kernel.inside}
             rest = [op for op in waiting if op not in gone]
@@ -275,7 +275,6 @@ def _kernel(
         if root not in refused:
             try:
                 kernel = make(root, places, machine)
-                kernel.executable.text("kernel")
             except TooLittle as unfit:
                 refused.update(dict.fromkeys((value.owner.operation for value in unfit.inside), str(unfit)))
             except Unfit as unfit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +14,9 @@ from veery_lowering.kernels._arithmetic import Lines, Unfit
 from veery_lowering.kernels._bindings import Binding, bindings
 from veery_lowering.kernels._forms import Buffer
 from veery_lowering.kernels._placing import MOST_BINDINGS, packed, unpacked
-from veery_lowering.mlir import WRITTEN_AS, ir
+from veery_lowering.mlir import CODE, WRITTEN_AS, ir
+
+_NAME = "<name>"  # in texts, in the place of a kernel's
 
 # How IREE compiles a shader that is written out: as it is.
 _SHADER = "#iree_gpu.spirv_pipeline<BaseLowering>"
@@ -93,47 +96,57 @@ class Executable:
         return next((f for f in functions if ir.StringAttr(f.attributes["sym_name"]).value == name), None)
 
     def _write(self, module: Any, name: str) -> Any:
-        text = self.text(name)
-        parsed = ir.Module.parse(text, module.context)
+        parsed = ir.Module.parse(self._interface.replace(_NAME, name), module.context)
         executable, function = parsed.body.operations
-        digest = hashlib.sha256(text.replace(name, "").encode()).hexdigest()
-        executable.operation.attributes[WRITTEN_AS] = ir.StringAttr.get(digest, module.context)
+        for attribute, text in ((CODE, self.code.replace(_NAME, name)), (WRITTEN_AS, self.written_as)):
+            executable.operation.attributes[attribute] = ir.StringAttr.get(text, module.context)
         for op in (executable, function):
             module.regions[0].blocks[0].append(op.operation.detach_from_parent())
         return function
 
-    def text(self, name: str) -> str:
-        """The executable, and the function of this name that calls it."""
+    @functools.cached_property
+    def written_as(self) -> str:
+        """What it is known by: equal kernels have the same, whatever they are called."""
+        return hashlib.sha256((self._interface + self.code).encode()).hexdigest()
+
+    @functools.cached_property
+    def _interface(self) -> str:
+        """The executable without its code, and the function that calls it."""
         inputs, outputs = self.taken, [*self.made, *self._scratch()]
         given = ", ".join(f"%a{k}: {binding.tensor}" for k, binding in enumerate(inputs))
         names = ", ".join(f"%a{k}" for k in range(len(inputs)))
         taken, made = (", ".join(binding.tensor for binding in each) for each in (inputs, outputs))
-        # Indirect: else IREE records the commands of a program anew in each call, 0.3 us a dispatch.
-        access = ["ReadOnly|Indirect"] * len(inputs) + ["Indirect"] * len(outputs)
-        listed = ", ".join(f'#hal.pipeline.binding<storage_buffer, "{flags}">' for flags in access)
-        lowering = f"#iree_codegen.translation_info<pipeline = {_SHADER} workgroup_size = [{self.group}, 1, 1]>"
-        how = f" attributes {{translation_info = {lowering}}}" if self.group else ""
         return f"""
-#layout = #hal.pipeline.layout<bindings = [{listed}], flags = Indirect>
-hal.executable.source private @{name}_code {{
-  hal.executable.export public @{name}_run ordinal(0) layout(#layout)
+hal.executable.source private @{_NAME}_code {{
+  hal.executable.export public @{_NAME}_run ordinal(0) layout({self._layout})
       count(%device: !hal.device) -> (index, index, index) {{
     %count = arith.constant {self.workgroups} : index
     %one = arith.constant 1 : index
     hal.return %count, %one, %one : index, index, index
   }}
-  builtin.module {{
-    func.func @{name}_run(){how} {{
-{chr(10).join(self._lines([*inputs, *outputs]))}
-      return
-    }}
-  }}
+  builtin.module {{}}
 }}
-func.func private @{name}({given}) -> ({made}) {{
-  %result:{len(outputs)} = flow.dispatch @{name}_code::@{name}_run({names}) : ({taken}) -> ({made})
+func.func private @{_NAME}({given}) -> ({made}) {{
+  %result:{len(outputs)} = flow.dispatch @{_NAME}_code::@{_NAME}_run({names}) : ({taken}) -> ({made})
   return {", ".join(f"%result#{k}" for k in range(len(outputs)))} : {made}
 }}
 """
+
+    @functools.cached_property
+    def code(self) -> str:
+        """What stands in the executable's module, with another name in the place of the kernel's."""
+        lowering = f"#iree_codegen.translation_info<pipeline = {_SHADER} workgroup_size = [{self.group}, 1, 1]>"
+        how = f" attributes {{translation_info = {lowering}}}" if self.group else ""
+        lines = "\n".join(self._lines([*self.taken, *self.made, *self._scratch()]))
+        return f"#layout = {self._layout}\nfunc.func @{_NAME}_run(){how} {{\n{lines}\nreturn\n}}\n"
+
+    @functools.cached_property
+    def _layout(self) -> str:
+        outputs = [*self.made, *self._scratch()]
+        # Indirect: else IREE records the commands of a program anew in each call, 0.3 us a dispatch.
+        access = ["ReadOnly|Indirect"] * len(self.taken) + ["Indirect"] * len(outputs)
+        listed = ", ".join(f'#hal.pipeline.binding<storage_buffer, "{flags}">' for flags in access)
+        return f"#hal.pipeline.layout<bindings = [{listed}], flags = Indirect>"
 
     @property
     def _count(self) -> int:

@@ -181,7 +181,7 @@ class Pieces:
         for op, is_held in zip(self.operations, held):
             constant = op.name == "stablehlo.constant"
             depth = max((known.get(x, 0) for x in reads(op)), default=0)
-            if not (is_held or constant or _is_pure(op)):
+            if not (is_held or constant or is_pure(op)):
                 last = depth = max(depth, last)
             depths.append(-1 if constant else depth)
             known.update(dict.fromkeys(op.results, depth if is_held or constant else depth + 1))
@@ -214,7 +214,7 @@ def _dispatches(op: Any) -> int:
     return _DISPATCHES.get(base_name(op.name), 0)
 
 
-def _is_pure(op: Any) -> bool:
+def is_pure(op: Any) -> bool:
     """Whether an operation has no effects, as far as one knows."""
     return op.name.startswith(("stablehlo.", "chlo.")) and base_name(op.name) not in (*BRANCHING, "custom_call")
 
@@ -222,7 +222,7 @@ def _is_pure(op: Any) -> bool:
 def holds(op: Any, most_terms: int = _MOST_TERMS) -> bool:
     """Whether a kernel may hold an operation, whose products have so many terms at most."""
     dialect, _, name = op.name.partition(".")
-    if dialect != "stablehlo" or not (name in ELEMENTWISE or name in OPERATIONS) or not _is_pure(op):
+    if dialect != "stablehlo" or not (name in ELEMENTWISE or name in OPERATIONS) or not is_pure(op):
         return False
     updates = name in ("dynamic_update_slice", "scatter")
     try:

@@ -189,12 +189,11 @@ class Parts:
 
     def _constant(self, value: Any, window: Window) -> Form | None:
         """One element of a small constant; None where there are several, or it is none."""
-        dtype = hlo.dtype_of(value)
         few = math.prod(window.sizes) == 1 and math.prod(static_shape(value)) <= _SMALL
-        if not few or dtype.kind not in "iu" or not hlo.is_constant(value):
+        elements = hlo.elements_of(value) if few else None
+        if elements is None:
             return None
-        element = np.array(ir.DenseIntElementsAttr(value.owner.attributes["value"]))[window.starts]
-        return Uniform(self.body.out.constant(element, dtype, ""), dtype)
+        return Uniform(self.body.out.constant(elements[window.starts], elements.dtype, ""), elements.dtype)
 
 
 class Half(Parts):

@@ -78,6 +78,7 @@ from veery_lowering.passes.stablehlo.strides import compute_strided
 from veery_lowering.passes.stablehlo.tallies import reduce_scatters
 from veery_lowering.passes.stablehlo.terms import write_terms_out
 from veery_lowering.passes.stablehlo.trips import join_trips
+from veery_lowering.passes.stablehlo.unread import drop_unread
 from veery_lowering.passes.stablehlo.updates import part_updates
 from veery_lowering.passes.stablehlo.warps import fill_warps
 from veery_lowering.passes.stablehlo.wholes import complete_products
@@ -278,6 +279,10 @@ PASSES = (
     Pass(
         Stage.SIMPLIFIED, fuse_elements, "what is elementwise is compiled when all else is decided",
         lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, lambda s: (s.register, s.donated),
+    ),
+    Pass(
+        Stage.SIMPLIFIED, drop_unread, "IREE's passes look at what kernels have computed themselves",
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL,
     ),
     # Behind the kernels, which have what is small.
     Pass(

@@ -20,6 +20,7 @@ from veery_lowering.stablehlo._collective import (
     replica_id as replica_id,
 )
 from veery_lowering.stablehlo._constants import (
+    elements_of as elements_of,
     is_constant as is_constant,
     splat_attribute as splat_attribute,
     splat_of as splat_of,

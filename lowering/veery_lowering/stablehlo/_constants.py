@@ -33,3 +33,12 @@ def splat_of(value: Value) -> np.ndarray[Any, Any] | None:
         return None
     element = attribute.value
     return np.array(element % 2 ** (8 * dtype.itemsize) if dtype.kind == "u" else element, dtype)
+
+
+def elements_of(value: Value) -> np.ndarray[Any, Any] | None:
+    """The elements of a constant of integers, or of float32 or float64; None of other values."""
+    dtype = dtype_of(value)
+    if not is_constant(value) or not (dtype.kind in "iu" or dtype.name in ("float32", "float64")):
+        return None
+    kind = ir.DenseFPElementsAttr if dtype.kind == "f" else ir.DenseIntElementsAttr
+    return np.array(kind(value.owner.attributes["value"]), dtype)
