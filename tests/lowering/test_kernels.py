@@ -183,3 +183,22 @@ def test_programs_are_as_they_were_without_kernels_that_cannot_be_written(
     function = lambda x: veery.nn.softmax(lax.dot(x, x.T, preferred_element_type=np.float32), axis=-1)
     inlined(veery.jit(function).lower(x)._lowered.module, unchanged)
     assert "could not be written" in caplog.text and kind.__name__ in caplog.text
+
+
+@pytest.mark.parametrize(
+    "given", [np.ones(300, np.complex64), np.ones((0, 3), np.float32), np.ones(6, jnp.float8_e4m3fn)]
+)
+@pytest.mark.usefixtures("as_preferred")
+def test_what_no_kernel_holds_may_be_given_away(given: np.ndarray) -> None:
+    """Beside kernels of all kinds, which ask whose place their results may take."""
+
+    def fun(x: Any, y: Any) -> Any:
+        rows = y - y.max(1, keepdims=True) * y.std(1, keepdims=True)
+        return x[::-1], y @ y.T + 1, rows, (y * 2).sum(0) - y.min(0), jnp.pad(jnp.tanh(y), 1), -y
+
+    y = np.random.default_rng(3).standard_normal((40, 33)).astype(np.float32)
+    found = veery.jit(fun, donate_argnums=0)(jnp.asarray(given), y)
+    for actual, expected in zip(found, interpreted(fun, given, y), strict=True):
+        assert actual.dtype == expected.dtype
+        wide = [np.asarray(x).astype(np.complex128) for x in (actual, expected)]
+        np.testing.assert_allclose(*wide, rtol=1e-4, atol=1e-4)

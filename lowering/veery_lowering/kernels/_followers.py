@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from veery_lowering.kernels._arithmetic import ELEMENTWISE
+from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Buffer
@@ -123,5 +123,9 @@ class Given:
 
 
 def _nbytes(value: Any) -> int:
-    shape, dtype = checked(value)
+    """The bytes of an array such as kernels hold; 0 of others."""
+    try:
+        shape, dtype = checked(value)
+    except Unfit:
+        return 0
     return math.prod(shape) * dtype.itemsize
