@@ -192,3 +192,11 @@ def test_errors_have_type_and_words(
 ) -> None:
     with pytest.raises(error, match=words):
         call()
+
+
+def test_quarter_turns_of_compositions_are_exact() -> None:
+    for n in (2, 4, 64):
+        x = np.zeros(n, np.complex128)
+        x[0] = x[n // 2] = 1
+        expected = np.where(np.arange(n) % 2 == 0, 2, 0)
+        np.testing.assert_array_equal(_fft_composition(x, fft_type=FftType.FFT, fft_lengths=(n,)), expected)

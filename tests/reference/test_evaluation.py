@@ -193,6 +193,14 @@ def test_cancellation_widens_the_bound() -> None:
     assert not compare(lambda x: x * 1, in_float32, X).ok
 
 
+def test_zeros_of_transforms_are_rounded() -> None:
+    """Equal numbers have a transform of zeros but for the first, of which a product with a matrix leaves a little."""
+    x = np.ones(5, np.complex64)
+    assert compare(jnp.fft.fft, np.complex64([5, 2e-7j, -1e-7, 0, 1e-7 - 1e-7j]), x).ok
+    assert not compare(jnp.fft.fft, np.complex64([5, 0, 1e-5, 0, 0]), x).ok
+    assert not compare(jnp.fft.fft, np.complex64([0, 1e-7, 0, 0, 0]), x * 0).ok
+
+
 def test_uses_of_narrow_values_are_rounded_each_for_itself() -> None:
     """What is stored is rounded to 16 bits, what is computed on at once may keep its digits."""
     v = np.array([-1.1, 2.3, 0.7], dtypes.bfloat16)

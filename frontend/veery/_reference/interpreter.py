@@ -107,7 +107,8 @@ class Interpreter:
             else:
                 terms = rounding.terms(eqn, operands)
                 amplitude = rounding.amplitude(eqn, operands, out, form, terms)
-                results.append(disturbed(out, amplitude, form, self.rng, terms))
+                zeros = eqn.primitive.name in rounding.MIXED
+                results.append(disturbed(out, amplitude, form, self.rng, terms, zeros))
         return results
 
     def disturb(self, value: Value, amplitude: Any, form: Format) -> Value:

@@ -23,6 +23,8 @@ EXACT = frozenset(
 EXACT_REAL = frozenset(("abs", "sign"))  # of real numbers; of complex ones they round
 CORRECT = frozenset("add sub mul div sqrt square convert_element_type integer_pow".split())  # exact if they can be
 
+MIXED = frozenset(("fft",))  # in whose zeros others cancel, as far as they are rounded alike
+
 # Units of the roundoff of the result, or of 1 for functions that lose digits near their zeros. `sample_log1p` rounds as
 # XLA's log1p does, which errs by 2.7e-14 of its result at -0.414.
 ULPS = {

@@ -61,9 +61,14 @@ def spread(value: Value) -> np.ndarray:
 
 
 def disturbed(
-    value: Value, amplitude: Any, form: Format, rng: np.random.Generator, terms: np.ndarray | None = None
+    value: Value,
+    amplitude: Any,
+    form: Format,
+    rng: np.random.Generator,
+    terms: np.ndarray | None = None,
+    zeros: bool = False,
 ) -> Value:
-    """Samples with random errors of an amplitude, and within the range of their format.
+    """Samples with random errors of an amplitude, zeros too if asked, and within the range of their format.
 
     Where the terms of a sum (given by the sum of their sizes) cancel so far that its sign is open, one of the samples
     is zero and one has the other sign: in a compiled program they may cancel to nothing. Numbers below the smallest
@@ -75,7 +80,7 @@ def disturbed(
     amplitude = np.broadcast_to(np.asarray(amplitude, np.float64), first.shape)
     with np.errstate(all="ignore"):
         if np.any(amplitude):
-            arrays = [first, *(_with_error(x, amplitude, rng) for x in value[1:])]
+            arrays = [first, *(_with_error(x, amplitude, rng, zeros) for x in value[1:])]
         else:
             arrays = list(value)
         if terms is not None and arrays[0] is not arrays[-1]:
@@ -96,12 +101,12 @@ def disturbed_again(value: Value, form: Format, rng: np.random.Generator) -> Val
     return shared(results)
 
 
-def _with_error(x: np.ndarray, amplitude: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Errors of either sign that are not much smaller than the amplitude; a zero stays one."""
+def _with_error(x: np.ndarray, amplitude: np.ndarray, rng: np.random.Generator, zeros: bool = False) -> np.ndarray:
+    """Errors of either sign that are not much smaller than the amplitude; a zero stays one unless asked."""
     p = parts(x)
     size = amplitude if x.dtype.kind != "c" else amplitude[..., None]
     chance = rng.uniform(-1, 1, p.shape)
-    return of_parts(np.where((size > 0) & (p != 0), p + (chance + np.copysign(1, chance)) / 2 * size, p), x.dtype)
+    return of_parts(np.where((size > 0) & (zeros | (p != 0)), p + (chance + np.copysign(1, chance)) / 2 * size, p), x.dtype)
 
 
 def _open_signs(arrays: list[np.ndarray], terms: np.ndarray) -> None:

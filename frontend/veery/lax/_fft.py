@@ -188,8 +188,9 @@ def _product(x: Parts, matrix: np.ndarray) -> Parts:
 
 
 def _roots(exponents: np.ndarray, n: int, sign: int) -> np.ndarray:
-    """exp(sign 2 pi i exponent / n)"""
-    return np.exp(sign * 2j * np.pi * (exponents % n) / n)
+    """exp(sign 2 pi i exponent / n), exact where that is a quarter of a turn."""
+    quarters, rest = np.divmod(4 * (exponents % n), n)
+    return np.exp(sign * 0.5j * np.pi * rest / n) * np.array([1, sign * 1j, -1, -sign * 1j])[quarters]
 
 
 def _dft(x: Parts, sign: int) -> Parts:
