@@ -46,14 +46,19 @@ class Evaluated(Executable):
 
     def _evaluated(self, arguments: list[np.ndarray[Any, Any]]) -> list[Buffer]:
         results = self._function(arguments)
-        device, taken = self.device, [*arguments, *self._function.constants]
+        device, outputs = self.device, self.outputs
+        shared: list[np.ndarray[Any, Any]] = []  # large results whose memory is theirs
         placed = []
-        for result, spec in zip(results, self.outputs, strict=True):
+        for result, spec in zip(results, outputs, strict=True):
             if result.shape != spec.shape or result.dtype != spec.dtype:
                 raise TypeError(f"{self.name}: {spec.dtype.name}{spec.shape} became {result.dtype.name}{result.shape}")
-            copy = spec.small or any(np.may_share_memory(result, other) for other in taken)
+            if spec.small:  # as `put` would copy it, which looks its description up: a microsecond
+                placed.append(Buffer(device.upload(np.asarray(result, order="C"), spec), spec))
+                continue
+            taken = (*arguments, *self._function.constants, *shared)
+            copy = any(np.may_share_memory(result, other) for other in taken)
             if not copy:
-                taken.append(result)
+                shared.append(result)
             placed.append(put(result, device, copy=copy))
         return placed
 

@@ -426,6 +426,7 @@ def differences(fun: Callable[[float], Arrays], order: int = 1) -> list[tuple[np
             scale = np.max(np.abs(second), initial=0.0)
             error = np.where(error > 1e-2 * (np.abs(second) + scale + 1e-6), np.nan, error)
             error = 4 * error + (1e-6 if order == 1 else 1e-4) * (scale + 1e-3)
+            error = error + 4 * np.finfo(np.float64).eps * np.abs(m) / steps[-1] ** order  # of the values themselves
             wide, narrow = _jumps(m, up, down, steps, order)
             kink = (narrow > error) & (narrow > 0.75 * wide)  # half of it where the function is smooth
             found.append((second, np.where(kink, np.nan, error)))

@@ -106,7 +106,8 @@ def _with_error(x: np.ndarray, amplitude: np.ndarray, rng: np.random.Generator, 
     p = parts(x)
     size = amplitude if x.dtype.kind != "c" else amplitude[..., None]
     chance = rng.uniform(-1, 1, p.shape)
-    return of_parts(np.where((size > 0) & (zeros | (p != 0)), p + (chance + np.copysign(1, chance)) / 2 * size, p), x.dtype)
+    errs = (size > 0) & (zeros | (p != 0))
+    return of_parts(np.where(errs, p + (chance + np.copysign(1, chance)) / 2 * size, p), x.dtype)
 
 
 def _open_signs(arrays: list[np.ndarray], terms: np.ndarray) -> None:
