@@ -18,6 +18,13 @@ func.func @main(%x: tensor<6xf32>, %n: tensor<i32>) -> (tensor<2x3xf32>, tensor<
   %back = stablehlo.reshape %other : (tensor<2x3xf32>) -> tensor<6xf32>
   %told = stablehlo.custom_call @tell(%n) {has_side_effect = true} : (tensor<i32>) -> tensor<i32>
   %zero = stablehlo.constant dense<0> : tensor<i32>
+  %float = stablehlo.constant dense<0.0> : tensor<f32>
+  %total = stablehlo.reduce(%alone init: %float) across dimensions = [0] : (tensor<6xf32>, tensor<f32>) -> tensor<f32>
+    reducer(%a: tensor<f32>, %b: tensor<f32>) {
+      %c = stablehlo.add %a, %b : tensor<f32>
+      %d = stablehlo.negate %c : tensor<f32>
+      stablehlo.return %c : tensor<f32>
+    }
   %sum = stablehlo.while(%i = %n) : tensor<i32>
     cond {
       %goes = stablehlo.compare GT, %i, %zero : (tensor<i32>, tensor<i32>) -> tensor<i1>

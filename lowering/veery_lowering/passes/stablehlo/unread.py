@@ -19,12 +19,18 @@ from veery_lowering.mlir import operations
 
 def drop_unread(module: Any) -> None:
     """Change a module of StableHLO in place."""
-    found = operations(module)
-    for op in found:
+    for op in operations(module):
         if op.name == RESHAPE:
             op.operands[0] = source = unshaped(op.operands[0])
             if source.type == op.results[0].type:
                 op.results[0].replace_all_uses_with(source)
-    for op in reversed(found):
-        if op.results and is_pure(op) and not any(True for x in op.results for _ in x.uses):
-            op.erase()
+    _drop_within(module)
+
+
+def _drop_within(op: Any) -> None:
+    for block in (block for region in op.regions for block in region.blocks):
+        for inner in reversed([inner.operation for inner in block.operations]):
+            if inner.results and is_pure(inner) and not any(True for x in inner.results for _ in x.uses):
+                inner.erase()
+            else:
+                _drop_within(inner)
