@@ -6,7 +6,7 @@ import logging
 import re
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +15,8 @@ from fuzz.oracle import compiled_failures, rule_failures
 from fuzz.programs import Draft, Edits, Program
 from fuzz.targets import Crash, Target, Unsteady, Unsupported, run_program
 
-_logger = logging.getLogger("veery")
+_LOGGERS = logging.getLogger("veery"), logging.getLogger("veery_lowering")
+_UNWRITTEN = "could not be written"  # is said of kernels by which exceptions are raised that nobody foresaw
 
 FINDINGS = ("wrong", "rule", "refused", "crash", "timeout", "oracle")
 
@@ -81,33 +82,42 @@ def check(seed: int, number: int, target: Target, edits: Edits = Edits(), rules:
     draft = Draft(seed, number, edits, target.half, target.wide)
     with jax.enable_x64(draft.wide), Fallbacks() as said:
         outcome = judged(draft.make, target, rules)
-    outcome.fallback = "\n".join(said)
+    note(said, outcome)
     outcome.seed, outcome.number = seed, number
     outcome.program = outcome.program or " ".join([draft.name, *map(str.lower, draft.names)])
     outcome.seconds = round(time.perf_counter() - start, 3)
     return outcome
 
 
+def note(said: Sequence[str], outcome: Outcome) -> None:
+    """Add what `Fallbacks` heard to an outcome: a kernel that is not written is a finding, a fault of IREE is none."""
+    outcome.fallback = "\n".join(said)
+    if outcome.kind == "ok" and any(_UNWRITTEN in text for text in said):
+        outcome.kind, outcome.detail = "refused", outcome.fallback
+
+
 class Fallbacks(logging.Handler):
-    """What is logged of programs that IREE refuses in their best form, while this is entered."""
+    """What is logged of programs that are not compiled in their best form, while this is entered."""
 
     def __init__(self) -> None:
         super().__init__()
         self.said: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if "since IREE failed" in (message := record.getMessage()):
-            self.said.append(message)
+        if any(text in record.getMessage() for text in ("since IREE failed", _UNWRITTEN)):
+            self.said.append(self.format(record))
 
     def __enter__(self) -> list[str]:
-        self._level = _logger.level
-        _logger.addHandler(self)
-        _logger.setLevel(logging.DEBUG)
+        self._levels = [logger.level for logger in _LOGGERS]
+        for logger in _LOGGERS:
+            logger.addHandler(self)
+            logger.setLevel(logging.DEBUG)
         return self.said
 
     def __exit__(self, *_: object) -> None:
-        _logger.removeHandler(self)
-        _logger.setLevel(self._level)
+        for logger, level in zip(_LOGGERS, self._levels):
+            logger.removeHandler(self)
+            logger.setLevel(level)
 
 
 def judged(make: Callable[[], Program], target: Target, rules: bool = True) -> Outcome:

@@ -9,7 +9,7 @@ import numpy as np
 
 import veery as jax
 from fuzz.chains import Chain, drawn, text_of
-from fuzz.checks import Fallbacks, Outcome, described
+from fuzz.checks import Fallbacks, Outcome, described, note
 from fuzz.targets import Target
 
 
@@ -22,7 +22,7 @@ def check_module(seed: int, number: int, target: Target) -> Outcome:
         outcome.kind, outcome.detail = _judged(chains, target)
     if outcome.is_finding:
         outcome.detail += "\n" + text_of(_reduced(seed, number, outcome.kind, target) or chains)
-    outcome.fallback = "\n".join(said)
+    note(said, outcome)
     outcome.seconds = round(time.perf_counter() - start, 3)
     return outcome
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -269,6 +270,19 @@ def test_programs_that_were_compiled_in_another_form_are_counted(tmp_path):
         _dispatch.log_fallback(program)
     campaign = Campaign(1, "cpu", tmp_path, outcomes=[checks.Outcome(1, 2, "ok", fallback=said[0])])
     assert "1x operand N is bad" in campaign.summary()
+
+
+def test_kernels_that_could_not_be_written_are_findings():
+    with checks.Fallbacks() as said:
+        try:
+            raise ValueError("a fault")
+        except ValueError:
+            logging.getLogger("veery_lowering.kernels").warning("a kernel could not be written", exc_info=True)
+    outcome = checks.Outcome(1, 2, "ok")
+    checks.note(said, outcome)
+    assert outcome.is_finding and "ValueError: a fault" in outcome.detail
+    checks.note([], outcome := checks.Outcome(1, 2, "ok"))
+    assert not outcome.is_finding
 
 
 def test_campaigns_count_outcomes(tmp_path):

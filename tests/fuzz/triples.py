@@ -9,7 +9,7 @@ from combinations.checking import combined, faults, triples
 from combinations.steps import DTYPES
 
 import veery as jax
-from fuzz.checks import Fallbacks, Outcome
+from fuzz.checks import Fallbacks, Outcome, note
 from fuzz.targets import Target
 
 _AT_ONCE = 15
@@ -27,6 +27,6 @@ def check_triples(seed: int, number: int, target: Target) -> Outcome:
         found = faults(programs)
     if found:
         outcome.kind, outcome.detail = "wrong", "\n".join(found)
-    outcome.fallback = "\n".join(said)
+    note(said, outcome)
     outcome.seconds = round(time.perf_counter() - start, 3)
     return outcome

@@ -39,4 +39,5 @@ def as_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(compile, "disk_cache", lambda: None)
     monkeypatch.setattr(_dispatch, "log_fallback", log)
-    monkeypatch.setattr(kernels._logger, "warning", warning)
+    for module in (kernels, compile):
+        monkeypatch.setattr(module._logger, "warning", warning)

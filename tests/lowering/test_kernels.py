@@ -154,6 +154,22 @@ def test_a_kernel_that_cannot_be_written_leaves_the_loop_to_iree(
     assert caplog.records[0].exc_info[1] is error
 
 
+def test_passes_that_fail_leave_the_program_to_iree(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr("veery_lowering.kernels._given", fail)
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    twice = veery.jit(lambda x: (x @ x.T) * 2 + x.sum(1))
+    compiled = twice.lower(x)._lowered.with_options(cache=False).compile()
+    assert "fallback" not in compiled.metadata
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
+    assert "could not be written" in caplog.records[0].getMessage()
+    np.testing.assert_allclose(twice(x), (x @ x.T) * 2 + x.sum(1))
+
+
 def test_double_precision_and_what_is_not_finite() -> None:
     with veery.enable_x64(True):
         x = np.linspace(0, 1, 12).reshape(3, 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import logging
 import math
 import re
 import time
@@ -28,6 +29,8 @@ from veery_lowering.targets import GOAL_FLAGS, Flags, Target
 from veery_lowering.targets.fusion import NO_AGGRESSIVE_FUSION, NO_MULTI_USE_FUSION
 from veery_lowering.targets.target import SYNCHRONOUS
 from veery_lowering.targets.traits import traits
+
+_logger = logging.getLogger(__name__)
 
 RACE = "IREE has made a shader that reads memory which another invocation writes, without a barrier between"
 T = TypeVar("T")
@@ -186,7 +189,15 @@ def try_each(
 def modules(emission: Emission, target: Target, options: Options) -> Iterator[tuple[Fusion, Prepared]]:
     """The module in the ways in which it is given to the compiler, one after the other, until one compiles."""
     whole = Fusion.FULL if options.kernels else Fusion.NO_KERNELS
-    full = prepared = _prepared(emission, target, whole)
+    try:
+        full = prepared = _prepared(emission, target, whole)
+    except Exception as error:
+        if whole is Fusion.NO_KERNELS:
+            raise
+        whole = Fusion.NO_KERNELS
+        full = prepared = _prepared(emission, target, whole)  # raises what is no kernel's fault
+        # The program is right without kernels, only slower.
+        _logger.warning("the kernels of a program could not be written; IREE makes dispatches", exc_info=error)
     yield whole, full
     for fusion in [Fusion.NO_KERNELS] * full.kernels + [Fusion.REDUCED_APART, Fusion.NONE]:
         before, prepared = prepared, _prepared(emission, target, fusion)
