@@ -217,4 +217,4 @@ def test_what_no_kernel_holds_may_be_given_away(given: np.ndarray) -> None:
     for actual, expected in zip(found, interpreted(fun, given, y), strict=True):
         assert actual.dtype == expected.dtype
         wide = [np.asarray(x).astype(np.complex128) for x in (actual, expected)]
-        np.testing.assert_allclose(*wide, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(*wide, rtol=1e-5, atol=1e-5)

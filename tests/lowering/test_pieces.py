@@ -147,6 +147,7 @@ def test_constants_of_kernels(dtype: str, size: int, x64: Any) -> None:
         return y, jnp.concatenate([y[1:], y[:1]]), (x * 2).sum(), x.max()
 
     program = veery.jit(fun).lower(x).compile()
+    assert program._program.metadata["pipeline"] == "short"  # it is compiled, by which kernels are
     taken, moved, total, largest = map(np.asarray, program(x))
     assert taken.tobytes() == values[x].tobytes() and moved.tobytes() == np.roll(values[x], -1).tobytes()
     assert (total, largest) == (2 * x.sum(), size - 1)

@@ -54,6 +54,7 @@ _ABI_PLAIN = ",".join(
     ]
 )
 _PLAIN = ("flow.dispatch", "flow.tensor.clone", "func.call", "func.func", "func.return")
+_SETTLED = frozenset((*_PLAIN, "stablehlo.constant", "stablehlo.reshape"))
 _NOT_PLAIN = (
     *("composite", "create_token", "get_tuple_element", "tuple", "uniform_dequantize", "uniform_quantize"),
     *("dynamic_broadcast_in_dim", "dynamic_conv", "dynamic_gather", "dynamic_iota", "dynamic_pad", "dynamic_reshape"),
@@ -127,7 +128,7 @@ def form_dispatches(module: ir.Module, run: RunPasses, device: str, flags: Seque
 
 def is_settled(module: ir.Module) -> bool:
     """Whether a module of StableHLO calls kernels of ours and computes nothing beside: there is nothing to simplify."""
-    return all(name in (*_PLAIN, "stablehlo.constant", "stablehlo.reshape") for name in _names(module))
+    return all(name in _SETTLED for name in _names(module))
 
 
 def _names(module: ir.Module) -> Iterator[str]:

@@ -37,8 +37,10 @@ def splat_of(value: Value) -> np.ndarray[Any, Any] | None:
 
 def elements_of(value: Value) -> np.ndarray[Any, Any] | None:
     """The elements of a constant of integers, or of float32 or float64; None of other values."""
+    if not is_constant(value):
+        return None
     dtype = dtype_of(value)
-    if not is_constant(value) or not (dtype.kind in "iu" or dtype.name in ("float32", "float64")):
+    if dtype.kind not in "iu" and dtype.name not in ("float32", "float64"):
         return None
     kind = ir.DenseFPElementsAttr if dtype.kind == "f" else ir.DenseIntElementsAttr
     return np.array(kind(value.owner.attributes["value"]), dtype)
