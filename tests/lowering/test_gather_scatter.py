@@ -12,6 +12,7 @@ from support.jaxpr_graphs import Graph
 
 import veery
 from veery import lax
+from veery_lowering.emit.rules import gather_scatter
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((7, 5)).astype(np.float32)
@@ -105,6 +106,14 @@ def test_fill_values() -> None:
     g.run()
 
 
+@pytest.fixture(params=[None, 3, 7], ids=lambda most: "" if most is None else f"{most} rows at a time")
+def _most_rows(request: Any, monkeypatch: Any) -> None:
+    """Scatters of more rows than IREE has numbers for, 2^31, are made of several; here of more than a few."""
+    if request.param:
+        monkeypatch.setattr(gather_scatter, "MOST_ROWS", request.param)
+
+
+@pytest.mark.usefixtures("_most_rows")
 @pytest.mark.parametrize("kind", list(COMBINE))
 def test_scatter_rows(kind: str) -> None:
     """Duplicates in order, updates out of bounds dropped or clamped, all of them out of bounds, none at all."""
@@ -134,6 +143,7 @@ def test_scatter_rows(kind: str) -> None:
     g.run()
 
 
+@pytest.mark.usefixtures("_most_rows")
 def test_scatter_windows_axes_and_batches() -> None:
     g = Graph()
     x, index = g.input(X), g.input(np.array([[1, 2], [6, 0], [5, 3]], np.int32))

@@ -346,6 +346,7 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     ),
     (lambda: lax.argmax(f(2), 1, np.int32), ValueError, r"Invalid axis 1 for operand shape \(2,\)"),
     (lambda: lax.argmax(f(0), 0, np.int32), ValueError, "argmin and argmax require non-empty reduced dimension"),
+    (lambda: lax.argmax(f(129), 0, np.int8), ValueError, "along 129 elements: int8 counts to 127 only"),
     (lambda: lax.argmax(f(2), 0, np.float32), TypeError, "index_dtype must be an integer type, but got float32"),
     (lambda: lax.reduce(f(2), np.int32(1), lambda a, b: a, (0,)), TypeError, "reduce operand dtypes should match"),
     (lambda: lax.reduce(f(2), f(2), lambda a, b: a, (0,)), ValueError, "reduce found non-scalar initial value"),

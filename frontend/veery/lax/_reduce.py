@@ -240,7 +240,7 @@ def argmax(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
         index_dtype: integer dtype of the result.
 
     Raises:
-        ValueError: the axis is out of bounds or empty.
+        ValueError: the axis is out of bounds, empty, or longer than `index_dtype` counts.
     """
     index_dtype = dtypes.check_and_canonicalize_user_dtype(index_dtype, "argmax")
     return argmax_p.bind(operand, axes=_axes((axis,)), index_dtype=index_dtype)
@@ -261,6 +261,11 @@ def _arg_extreme_abstract_eval(x: ShapedArray, *, axes: Shape, index_dtype: Any)
         raise ValueError(f"argmin and argmax require non-empty reduced dimension. operand.shape={x.shape} axis={axis}")
     if not dtypes.issubdtype(index_dtype, np.integer):
         raise TypeError(f"index_dtype must be an integer type, but got {index_dtype.name}")
+    if isinstance(count := x.shape[axis], int) and count - 1 > (last := dtypes.iinfo(index_dtype).max):
+        way_out = "enable_x64" if index_dtype == np.int32 else "another index_dtype"
+        raise ValueError(
+            f"argmin and argmax along {count} elements: {index_dtype.name} counts to {last} only. Use {way_out}."
+        )
     return ShapedArray(x.shape[:axis] + x.shape[axis + 1 :], index_dtype)
 
 

@@ -22,6 +22,8 @@ from veery_lowering.emit.rules.reduce import highest, lowest
 from veery_lowering.passes.stablehlo.drops import mark_dropping, redirect
 from veery_lowering.types import is_static
 
+MOST_ROWS = np.iinfo(np.int32).max  # of a scatter
+
 Combine = Callable[[Value, Value], Value]
 Shapes = tuple[Sequence[int], Sequence[int], Sequence[int]]  # of the operand, the updates, the batch of index vectors
 
@@ -290,8 +292,8 @@ class _Points:
         self.row_axes = [i for i in range(rank) if i not in self.addressed]
         self.count = math.prod(self.shape[i] for i in self.addressed)
         self.row = math.prod(self.shape[i] for i in self.row_axes)
-        wide = is_static(self.count) and self.count > np.iinfo(np.int32).max
-        self.index_dtype = np.dtype(np.int64 if wide else np.int32)
+        self.is_wide = is_static(self.count) and self.count > MOST_ROWS
+        self.index_dtype = np.dtype(np.int64 if self.is_wide else np.int32)
 
     def scatter(self, combiner: Combiner, unique: bool, marks: bool) -> Value:
         """The operand with the updates joined in; `marks` where `redirect_dropped` follows."""
@@ -302,7 +304,45 @@ class _Points:
         if self.count == 1:
             # The compiler dies of a scatter into one row (SIGSEGV).
             rows = hlo.concatenate([rows, hlo.full_like(rows, 0)], 0)
-        points, updates, valid = self._points(), self._update_rows(), self._valid()
+        given = self._points(), self._update_rows(), self._valid()
+        if self.is_wide:
+            result = self._in_parts(rows, *given, combiner, marks)
+        else:
+            result = self._joined(rows, *given, combiner, unique, marks)
+        if self.count == 1:
+            result = hlo.slice(result, (0, 0), (1, self.row))
+        back = hlo.reshape(result, moved_shape, (self.count, self.row))
+        return hlo.transpose(back, list(np.argsort(order)))
+
+    def _in_parts(
+        self, rows: Value, points: Value, updates: Value, valid: Value | None, combiner: Combiner, marks: bool
+    ) -> Value:
+        """The rows with the updates joined in, of which there are more than IREE 3.13 has numbers for.
+
+        It takes the numbers of rows as int32, whatever they are given as, and writes to memory of others.
+        """
+        parts = []
+        for start in range(0, self.count, MOST_ROWS):
+            stop = min(start + MOST_ROWS, self.count)
+            first = hlo.full_like(points, start)
+            here = hlo.and_(hlo.compare(points, first, "GE"), hlo.compare(points, hlo.full_like(points, stop), "LT"))
+            numbers = hlo.convert(hlo.subtract(hlo.select(here, points, first), first), np.int32)
+            part = hlo.slice(rows, (start, 0), (stop, self.row))
+            here = here if valid is None else hlo.and_(here, valid)
+            parts.append(self._joined(part, numbers, updates, here, combiner, False, marks))
+        return hlo.concatenate(parts, 0)
+
+    def _joined(
+        self,
+        rows: Value,
+        points: Value,
+        updates: Value,
+        valid: Value | None,
+        combiner: Combiner,
+        unique: bool,
+        marks: bool,
+    ) -> Value:
+        """Rows with the updates joined in that are valid."""
         total = math.prod(self._grid())
         marked = False
         if valid is not None:
@@ -310,7 +350,7 @@ class _Points:
                 dtype, wide = hlo.dtype_of(updates), hlo.broadcast_in_dim(valid, (total, self.row), (0,))
                 updates = hlo.select(wide, updates, hlo.full(combiner.neutral(dtype), (total, self.row), dtype))
             elif marks and is_static(total):
-                points, marked = hlo.select(valid, points, hlo.full(-1, (total,), self.index_dtype)), True
+                points, marked = hlo.select(valid, points, hlo.full_like(points, -1)), True
             else:
                 points, updates = redirect(rows, points, updates, valid)
         points = hlo.reshape(points, (total, 1), (total,))
@@ -330,10 +370,7 @@ class _Points:
         )
         if marked:
             mark_dropping(result.owner)
-        if self.count == 1:
-            result = hlo.slice(result, (0, 0), (1, self.row))
-        back = hlo.reshape(result, moved_shape, (self.count, self.row))
-        return hlo.transpose(back, list(np.argsort(order)))
+        return result
 
     def _grid(self) -> tuple[int, ...]:
         """The shape over which points run: the index batch, then the addressed axes of the window."""
