@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -101,6 +102,37 @@ HALVES: list[Callable[[Any, Any], Any]] = [
     lambda x, y: (x.astype(np.float32) * 1.1).astype(y.dtype),
     lambda x, y: (x * 2).astype(jnp.bfloat16).astype(np.float16) * 3,
 ]
+
+
+LENGTHS = (2, 5, 7, 15, 16, 17, 31, 33, 65, 100, 129)
+
+
+def long(x: Any, sin: Callable[[Any], Any]) -> Any:
+    """More values than loops of few trips are written out with."""
+    return sin(sin(x) * 3 + 1) * 2 - x
+
+
+def test_what_is_left_of_long_values_is_computed_with_what_is_before_it(shares: None, x64: Any) -> None:
+    """Elements that fill no vector are computed in one that begins before the end of another, of what was there."""
+    shapes = [*((n,) for n in LENGTHS), (3, 17), (2, 3, 33)]
+    arrays = [np.linspace(-3, 3, math.prod(shape), dtype=np.float32).reshape(shape) for shape in shapes]
+    arrays += [np.linspace(-3, 3, n) for n in (5, 9, 17, 100)]
+    programs = [lambda x: long(x, jnp.sin), lambda x: long(x[..., ::-1], jnp.sin)]
+    calls = [(fun, (x,)) for fun in programs for x in arrays]
+    for (fun, (x,)), got in zip(calls, results(calls), strict=True):
+        wide = x.astype(np.float64)[..., :: -1 if fun is programs[1] else 1]
+        np.testing.assert_allclose(got, long(wide, np.sin), rtol=1e-5, atol=1e-5, err_msg=f"{x.dtype} of {x.shape}")
+
+
+@pytest.mark.parametrize("length", [17, 33, 100])
+def test_long_values_of_loops_are_not_computed_of_what_they_were_written_over(length: int) -> None:
+    x = np.linspace(-1, 1, length, dtype=np.float32)
+    step = lambda x, sin: sin(sin(x) * 0.5 + x[::-1].sum() * 0.01)
+    got = veery.lax.fori_loop(0, 5, lambda i, x: step(x, jnp.sin), x)
+    expected = x.astype(np.float64)
+    for _ in range(5):
+        expected = step(expected, np.sin)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])

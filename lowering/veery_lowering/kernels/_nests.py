@@ -48,8 +48,10 @@ _FEW_VALUES = 8
 # How far elements are apart, at most, that are read or written together with those between them.
 _MOST_APART = 4
 ALTERNATING = range(2, _MOST_APART + 1)
-# Loops of up to so many trips are written out.
+# Loops of up to so many trips are written out, unless each computes more than so many values: four sines in a row of
+# 100 numbers take 440 ms to compile when their three trips are written out, and 150 in one text with what is left.
 _UNROLLED = 4
+_MOST_WRITTEN_OUT = 32
 # Rows of a sum that are added up at the same time: what they share is read once.
 _ROWS = 4
 # Terms of a float that are added up one after the other before they are added to others: as many as NumPy does.
@@ -224,6 +226,7 @@ class Nests:
         self.out, self.machine = out, machine
         self._known: list[dict[object, str]] = [{}]
         self._workgroups, self._workgroup = 1, ""
+        self._unrolled = _UNROLLED
 
     def divide(self, workgroups: int) -> None:
         """Have each of so many workgroups write a part of what is filled from now on."""
@@ -373,19 +376,41 @@ class Nests:
         lane = _lane(axes, False)
         outer = [axis for axis in axes if axis is not lane]
         shared = self._shared(axes, lane)
+        is_long = len(nodes(form)) > _MOST_WRITTEN_OUT
+        size, strided = (lane.size, abs(lane.strides[0]) != 1) if lane else (1, False)
+        chunks = self.chunks(size, form.dtype, strided)
+        overlaps = is_long and len(chunks) > 1 and all(view.buffer != target.buffer for view in views[1:])
+        if overlaps:  # what is left is computed together with some that is before it, which is computed again
+            width = chunks[0][0]
+            chunks = [(width, range(0, size, width))]
 
         def write(width: int, start: Affine, place: Sequence[tuple[Axis, Affine]]) -> None:
             point = Point(self, views, width, lane).moved([*place, *([(lane, start)] if lane else [])])
             point.store(point.vector(form), target)
 
         def row(place: Sequence[tuple[Axis, Affine]]) -> None:
-            strided = lane is not None and abs(lane.strides[0]) != 1
-            for width, starts in self.chunks(lane.size if lane else 1, form.dtype, strided):
+            for width, starts in chunks:
+                inside = self._no_later(size - width) if overlaps else lambda start: start
                 each = self._part if lane is shared and self._workgroups > 1 else self.each
-                each(starts, lambda start, width=width: write(width, start, place))  # type: ignore[misc]
+                each(starts, lambda start, width=width, inside=inside: write(width, inside(start), place))  # type: ignore[misc]
 
-        self.over(outer, row, shared)
+        with self._written_out(form):
+            self.over(outer, row, shared)
         self.forget()
+
+    @contextmanager
+    def _written_out(self, *forms: Form) -> Iterator[None]:
+        """Where loops of few trips are written out, unless long values are computed in them."""
+        before = self._unrolled
+        self._unrolled = _UNROLLED if len(nodes(*forms)) <= _MOST_WRITTEN_OUT else 1
+        yield
+        self._unrolled = before
+
+    def _no_later(self, last: int) -> Callable[[Affine], Affine]:
+        """What makes the last one of later places."""
+        return lambda start: Affine.of(
+            self.out.add(f"arith.minui {self.position(start)}, {self.out.index(last)} : index")
+        )
 
     def fill_rows(self, targets: Sequence[View], forms: Sequence[Form]) -> None:
         """Write values of rows and columns to memory, all of them row by row: what they share is computed once."""
@@ -496,9 +521,9 @@ class Nests:
             body(Affine.of(index))
         out.lines.append("}")
 
-    def each(self, numbers: range, body: Callable[[Affine], None], unrolled: int = _UNROLLED) -> None:
+    def each(self, numbers: range, body: Callable[[Affine], None], unrolled: int | None = None) -> None:
         """Write something for each number: a loop, unless they are few."""
-        if len(numbers) <= unrolled:
+        if len(numbers) <= (unrolled or self._unrolled):
             for i in numbers:
                 body(Affine(i))
             return
@@ -540,7 +565,8 @@ class Nests:
         summed = [axis for axis in axes if not axis.strides[0]]
         lane = _lane(axes, kind is not None)
         if lane is not None and not lane.strides[0]:
-            self._fold_lanes(views, kept, summed, lane, start, step, combine, str(kind))
+            with self._written_out(*forms):
+                self._fold_lanes(views, kept, summed, lane, start, step, combine, str(kind))
             return
         outer = [axis for axis in kept if axis is not lane]
         rows = outer.pop() if outer else None
@@ -548,6 +574,7 @@ class Nests:
         together = of_rows if rows else self.vectors_of_sums(len(nodes(*forms)))
         dtype = target.dtype
         rounds = dtype.kind == "f" and kind in ("add", "mul")
+        at_once = _ROWS if len(nodes(*forms)) <= _MOST_WRITTEN_OUT else 1
 
         def block(count: int, row: Affine, place: Sequence[tuple[Axis, Affine]]) -> None:
             strided = lane is not None and lane.strides[0] != 1
@@ -569,12 +596,13 @@ class Nests:
 
         def blocks(place: Sequence[tuple[Axis, Affine]]) -> None:
             size = rows.size if rows else 1
-            whole = size - size % _ROWS
-            self.each(range(0, whole, _ROWS), lambda row: block(_ROWS, row, place))
+            whole = size - size % at_once
+            self.each(range(0, whole, at_once), lambda row: block(at_once, row, place))
             if size > whole:
                 block(size - whole, Affine(whole), place)
 
-        self.over(outer, blocks)
+        with self._written_out(*forms):
+            self.over(outer, blocks)
         self.forget()
 
     def _sums(
@@ -621,9 +649,8 @@ class Nests:
     ) -> list[str]:
         """A loop that carries values of one type, if wanted from a later number on; written out if they are few."""
         totals = list(starts)
-        few = (
-            may_be_written_out and len(numbers) <= 2 * _UNROLLED and len(numbers) * len(starts) <= 2 * _UNROLLED * _ROWS
-        )
+        most = 2 * self._unrolled if may_be_written_out and self._unrolled > 1 else 1
+        few = len(numbers) <= most and len(numbers) * len(starts) <= most * _ROWS
         if few and begin == Affine():
             for i in numbers:
                 totals = body(Affine(i), totals)
