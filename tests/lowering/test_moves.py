@@ -14,7 +14,7 @@ from support.compiled import assert_as_numpy
 import veery
 from veery import lax, numpy as jnp, ops
 from veery_lowering import kernels as kernels_
-from veery_lowering.kernels import JoinKernel, fuse_moves
+from veery_lowering.kernels import JoinKernel, decisions, fuse_moves
 from veery_lowering.passes.simplification import inlined
 
 JOINS: dict[str, Callable[[Any], Any]] = {
@@ -200,6 +200,22 @@ def test_each_kernel_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tried.clear()
     assert kernels(lambda x: (join([join([x, x + 1]), join([x * 2, x])]), jnp.stack([x, x], -1)), X) == 1
     assert len(tried) == 4
+
+
+@pytest.mark.parametrize("steps", [3, 7])
+def test_steps_of_a_stencil_are_a_kernel_each(steps: int) -> None:
+    """What each element is computed from grows with the steps: kernels of several would compute it many times."""
+
+    def run(x: Any, roll: Callable[..., Any]) -> Any:
+        for _ in range(steps):
+            x = x + (roll(x, 1, 0) + roll(x, -1, 0) + roll(x, 1, 1) + roll(x, -1, 1) - 4 * x) * x.dtype.type(0.125)
+        return x
+
+    x = array((150, 130), np.float32)
+    with decisions() as decided:
+        program = veery.jit(lambda x: run(x, jnp.roll)).lower(x).compile()
+    np.testing.assert_allclose(program(x), run(x.astype(np.float64), np.roll), rtol=1e-5, atol=1e-5)
+    assert sum(bool(decision.kernel) for decision in decided) == steps
 
 
 def test_what_is_costly_is_computed_once() -> None:

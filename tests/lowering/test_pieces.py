@@ -14,10 +14,12 @@ import veery
 from veery import lax, numpy as jnp
 from veery.experimental import io_callback
 from veery_lowering import kernels
-from veery_lowering.kernels import fuse_pieces
+from veery_lowering.kernels import _pieces, fuse_pieces
 from veery_lowering.kernels._arithmetic import Unfit
-from veery_lowering.kernels._pieces import PieceKernel, Unwritten
-from veery_lowering.mlir import operations
+from veery_lowering.kernels._isolated import Isolated
+from veery_lowering.kernels._nests import CPU
+from veery_lowering.kernels._pieces import PieceKernel, Unwritten, _written
+from veery_lowering.mlir import context, ir, operations
 from veery_lowering.passes.simplification import inlined
 from veery_lowering.passes.stablehlo.unread import drop_unread
 
@@ -211,3 +213,95 @@ def test_booleans_stay_bytes(given: Callable[[Any], Any], x64: Any) -> None:
     assert program._program.metadata["dispatches"].split(",")[0] == "2"
     for actual, wanted in zip(veery.tree.leaves(program(x)), veery.tree.leaves(interpreted(fun, x)), strict=True):
         assert_close(actual, np.asarray(wanted), 20)
+
+
+def layers(count: int) -> Callable[[Any], Any]:
+    def run(x: Any) -> Any:
+        for _ in range(count):
+            x = jnp.tanh(x @ x.T @ x)
+        return x
+
+    return run
+
+
+@pytest.mark.usefixtures("as_preferred")
+def test_equal_pieces_are_written_once() -> None:
+    """Of a program of equal layers; and what another program has in common with it."""
+    x = np.random.default_rng(7).normal(size=(9, 31)).astype(np.float32)
+    _written.cache_clear()
+    got = veery.jit(layers(24))(x)
+    made = _written.cache_info()
+    assert made.misses <= 3 and made.hits >= 2  # there is a first one and a last one
+    expected = x.astype(np.float64)
+    for _ in range(24):
+        expected = np.tanh(expected @ expected.T @ expected)
+    np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-3)
+    veery.jit(lambda x: (layers(24)(x) * 2, x.max(0)))(x)
+    assert _written.cache_info().hits > made.hits
+
+
+def isolated(fun: Callable[..., Any], *operands: Any) -> str:
+    """The operations of a function by themselves."""
+    found: list[str] = []
+
+    def look(module: Any) -> None:
+        block = module.regions[0].blocks[0].operations[0].regions[0].blocks[0]
+        held = [op for op in block.operations if op.name not in ("stablehlo.constant", "func.return")]
+        found.append(Isolated(held).text)
+
+    inlined(veery.jit(fun).lower(*operands)._lowered.module, look)
+    return found[0]
+
+
+def test_what_a_kernel_is_written_of_is_in_its_text() -> None:
+    """The same operations have the same text each time; what differs in anything that is written has another."""
+    programs: list[Callable[[Any], Any]] = [
+        lambda x: x.sum(0) + x.max(0),
+        lambda x: x.max(0) + x.sum(0),
+        lambda x: x.sum(0) + x.min(0),
+        lambda x: (y := x.sum(0)) + x.max(0) + y,
+        lambda x: (x.sum(0) + x.max(0), x.sum(0)),
+        lambda x: (x + 1).sum(0) + x.max(0),
+        lambda x: (x + 2).sum(0) + x.max(0),
+        lambda x: (x + x[:1]).sum(0) + x.max(0),
+        lambda x: (x + x[1:2]).sum(0) + x.max(0),
+        lambda x: lax.reduce(x, np.float32(0), lambda a, b: a + b * 2, (0,)) + x.max(0),
+        lambda x: lax.reduce(x, np.float32(0), lambda a, b: a + b * 3, (0,)) + x.max(0),
+    ]
+    texts = [isolated(fun, X) for fun in programs]
+    assert texts == [isolated(fun, X) for fun in programs]
+    assert len(set(texts)) == len(programs)
+    assert len({isolated(programs[0], X.astype(dtype)) for dtype in ("f4", "f8", "i4")}) >= 2
+
+
+@pytest.mark.parametrize(
+    ("constant", "is_written"),
+    [("[1.0, 2.0]", True), ("2.0", True), (f"[{', '.join(map(str, map(float, range(100))))}]", False)],
+    ids=["small", "equal elements", "large"],
+)
+def test_constants_that_kernels_have_in_their_text(constant: str, is_written: bool) -> None:
+    """Others are given to them, whose elements are not what they are known by."""
+    tensor = f"tensor<{constant.count(',') + 1 if '[' in constant else 300}xf32>"
+    text = f"""
+    func.func @main(%x: {tensor}) -> {tensor} {{
+      %c = stablehlo.constant dense<{constant}> : {tensor}
+      %y = stablehlo.add %x, %c : {tensor}
+      return %y : {tensor}
+    }}"""
+    with context():
+        module = ir.Module.parse(text)
+        _, add, _ = module.body.operations[0].regions[0].blocks[0].operations
+        kernel = Isolated([add])
+        assert ("stablehlo.constant" in kernel.text) == is_written
+        assert len(kernel.given) == (1 if is_written else 2) and list(kernel.left) == list(add.results)
+
+
+def test_refusals_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = isolated(lambda x: x.sum(0) + x.max(0), X)
+    _written.cache_clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(_pieces, "_MOST_LINES", 3)
+        refused = _written(text, CPU)
+    assert refused == _pieces._Refused("more text than its parts are worth") and _written(text, CPU) is refused
+    _written.cache_clear()
+    assert isinstance(_written(text, CPU), _pieces._Written)

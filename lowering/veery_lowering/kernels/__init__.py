@@ -26,13 +26,14 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from veery_lowering.kernels._arithmetic import Unfit
+from veery_lowering.kernels._arithmetic import ELEMENTWISE as ELEMENTWISE, Unfit
+from veery_lowering.kernels._body import MOST_IN_A_ROW as MOST_IN_A_ROW
 from veery_lowering.kernels._buffered import BufferedKernel
 from veery_lowering.kernels._columns import ColumnKernel
 from veery_lowering.kernels._complex import LoopOfParts, holds_complex
 from veery_lowering.kernels._convolutions import direct
 from veery_lowering.kernels._decisions import Decision as Decision, decided, decisions as decisions, locations
-from veery_lowering.kernels._elements import ElementKernel, is_end
+from veery_lowering.kernels._elements import MOST_TOGETHER as MOST_TOGETHER, ElementKernel, is_end
 from veery_lowering.kernels._followers import FusedKernel, Given
 from veery_lowering.kernels._invocations import InvocationKernel, ShaderKernel, for_one_invocation
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, TooLittle, is_crossed, is_halved, roots_of
@@ -40,6 +41,7 @@ from veery_lowering.kernels._nests import CPU, Machine, cpu
 from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwritten, is_pure as is_pure
 from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS, keep_bytes as keep_bytes
 from veery_lowering.kernels._products import ProductKernel, converted_operands
+from veery_lowering.kernels._reading import is_added as is_added
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
 from veery_lowering.kernels._rows import RowKernel
 from veery_lowering.kernels._scatters import ScatterKernel

@@ -32,7 +32,7 @@ from veery_lowering.kernels._lifetimes import RESHAPE, dies_in, is_updated
 from veery_lowering.kernels._nests import Machine, Nests, Point
 from veery_lowering.kernels._reading import detail_of, static_shape
 from veery_lowering.kernels._rounds import most_trips, trips_of
-from veery_lowering.mlir import maker
+from veery_lowering.mlir import ir, maker
 
 # Bytes of memory beyond the stack, a result that nobody reads.
 _MOST_SCRATCH = 4 << 20
@@ -391,6 +391,16 @@ def _passing(op: Any) -> list[Any]:
     (result,) = op.results
     users = [use.owner for use in result.uses]
     return [user for user in users if user.operation.block == op.operation.block and _passes_on(result, user)]
+
+
+def is_written_out(value: Any) -> bool:
+    """Whether a value is a constant that kernels may have in their text."""
+    if not hlo.is_constant(value):
+        return False
+    return (
+        math.prod(static_shape(value)) <= _MOST_WRITTEN
+        or ir.DenseElementsAttr(value.owner.attributes["value"]).is_splat
+    )
 
 
 def checked(value: Any) -> tuple[tuple[int, ...], np.dtype]:

@@ -22,15 +22,16 @@ from veery_lowering.kernels._reading import detail_of
 from veery_lowering.mlir import base_name, ir, maker
 
 # Operations: what has more takes long to compile.
-_MOST_INSIDE = 400
+MOST_TOGETHER = 400
 # Elements for which a workgroup is worth its start, and how many there are at most.
 _LEAST_SHARE = 1 << 13
 _MOST_WORKGROUPS = 64
-_ENDS = ("func.return", "func.call")
+_ENDS = ("func.return", "func.call", "stablehlo.optimization_barrier")
+_IN_MEMORY = ("func.call", "stablehlo.optimization_barrier")
 
 
 def is_end(op: Any) -> bool:
-    """Whether an operation is elementwise, and nothing is computed of its result but by kernels."""
+    """Whether an operation is elementwise, and of its result all else is computed by kernels or behind a barrier."""
     if base_name(op.name) not in ELEMENTWISE or len(op.results) != 1:
         return False
     users = [use.owner.name for use in op.results[0].uses]
@@ -94,7 +95,7 @@ class ElementKernel(FusedKernel):
                 elif x not in found:
                     found[x] = None
                     waiting.append(x)
-            if len(found) > _MOST_INSIDE:
+            if len(found) > MOST_TOGETHER:
                 raise Unfit("many operations")
         inside = {value.owner.operation for value in found}
         if any(use.owner.operation not in inside for value in found if value != result for use in value.uses):
@@ -109,7 +110,7 @@ class ElementKernel(FusedKernel):
 
 
 def _lies_in_memory(value: Any) -> bool:
-    """Whether a value is an argument, a constant or made by a kernel, or says how to read such a one."""
+    """Whether a value is an argument, a constant, made by a kernel or behind a barrier, or says how to read one."""
     while maker(value) in VIEWS:
         value = value.owner.operands[0]
-    return isinstance(value.owner, ir.Block) or hlo.is_constant(value) or maker(value) == "func.call"
+    return isinstance(value.owner, ir.Block) or hlo.is_constant(value) or maker(value) in _IN_MEMORY

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -90,6 +91,18 @@ class Executable:
                     for buffer, part in binding.parts(made):
                         result = results[buffer]
                         result.replace_all_uses_with(unpacked(part, list(hlo.shape_of(result)), hlo.dtype_of(result)))
+
+    def settle(self, numbers: Mapping[Any, int]) -> None:
+        """Keep of what was written the text alone, and numbers in the place of values; see `reading`."""
+        self.inputs = {numbers[value]: buffer for value, buffer in self.inputs.items()}
+        _ = self.written_as
+        self.out = Lines()
+
+    def reading(self, values: Sequence[Any]) -> Executable:
+        """The same of other values, in the place of the numbers of these."""
+        other = copy.copy(self)
+        other.inputs = {values[number]: buffer for number, buffer in self.inputs.items()}
+        return other
 
     def _written(self, module: Any, name: str) -> Any:
         functions = [op for op in module.regions[0].blocks[0] if op.operation.name == "func.func"]

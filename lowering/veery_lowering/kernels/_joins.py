@@ -24,7 +24,7 @@ from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, half, nodes,
 from veery_lowering.kernels._halves import IN_HALVES, is_complex, real_of
 from veery_lowering.kernels._nests import ALTERNATING, Machine
 from veery_lowering.kernels._reading import integers, static_shape
-from veery_lowering.kernels._windows import CHEAP, Opaque, Parts, work_at, work_of
+from veery_lowering.kernels._windows import CHEAP, Opaque, Parts, Repeated, work_at, work_of
 from veery_lowering.mlir import base_name, ir
 
 JOINS = frozenset(("stablehlo.concatenate", "stablehlo.pad"))
@@ -36,6 +36,8 @@ _MOST_REPEATED = 1.5
 _MOST_NODES = 400
 # Operations in a row, since what writes them calls itself for each, several times.
 _MOST_IN_A_ROW = 100
+# Where a kernel of fewer of them is not looked for: what is complex is computed in several otherwise.
+_FEW_IN_A_ROW = 12
 # Elements for which a workgroup is worth its start, and how many there are at most.
 _LEAST_SHARE = 1 << 13
 _MOST_WORKGROUPS = 64
@@ -48,6 +50,7 @@ _LEAST_HALVED = 1 << 13
 
 
 _NOTHING = "nothing is joined or looked up"
+_TOO_MANY = "many operations in many parts"
 
 
 class TooLittle(Unfit):
@@ -86,8 +89,9 @@ class JoinKernel:
         if dtype.kind == "b" or size == 1:
             raise Unfit(f"{dtype} of shape {shape}")
         outside: set[Any] = set()
+        in_a_row = _MOST_IN_A_ROW
         while True:
-            self.inside = computed(root, places, outside)
+            self.inside = computed(root, places, outside, in_a_row)
             if not _moves_elements(self.inside) and _most_work(self.inside) + size < _LEAST_HALVED:
                 raise TooLittle(self.inside)
             self.body, output = Body(machine), Buffer("%out", real_of(dtype), size << is_pair, is_pair)
@@ -97,15 +101,22 @@ class JoinKernel:
             except Opaque as opaque:
                 outside.add(opaque.value)
                 continue
+            except Repeated:
+                if not (repeated := self._repeated()):
+                    raise Unfit(_TOO_MANY) from None
+                outside.update(repeated)
+                continue
             groups = _alternating(written)
-            computed_here = [value for value in self.inside if base_name(value.owner.name) not in _READ]
-            repeated = [value for value in computed_here if value != self.result and len(_users(value)) > 1]
+            repeated = self._repeated()
             work = sum(work_at(*(form for _, form in group)) * math.prod(group[0][0].shape) for group in groups)
-            if not repeated or work <= _MOST_REPEATED * sum(map(work_of, self.inside)):
+            if repeated and work > _MOST_REPEATED * sum(map(work_of, self.inside)):
+                outside.update(repeated)
+            elif sum(len(nodes(*(form for _, form in group))) for group in groups) <= _MOST_NODES:
                 break
-            outside.update(repeated)
-        if sum(len(nodes(*(form for _, form in group))) for group in groups) > _MOST_NODES:
-            raise Unfit("many operations in many parts")
+            elif not is_halved(root) or in_a_row < _FEW_IN_A_ROW:
+                raise Unfit(_TOO_MANY)
+            else:
+                in_a_row //= 2
         made = {value.owner.name for value in self.inside}
         halved = work + size >= _LEAST_HALVED and any(is_halved(value.owner) for value in self.inside)
         if not _moves_elements(self.inside) and not halved:
@@ -126,6 +137,11 @@ class JoinKernel:
                 self.body.nests.interleave(*zip(*group))
         self.output = output
         self.executable = Executable(self.body.out, self.body.inputs, [output], workgroups)
+
+    def _repeated(self) -> list[Any]:
+        """The values inside that are computed wherever they are used, at several places."""
+        computed_here = [value for value in self.inside if base_name(value.owner.name) not in _READ]
+        return [value for value in computed_here if value != self.result and len(_users(value)) > 1]
 
     def replace(self, module: Any, name: str) -> None:
         """Put a call of the kernel in the place of what it computes."""
@@ -232,7 +248,7 @@ def erase(values: Iterable[Any]) -> None:
             op.erase()
 
 
-def computed(root: Any, places: Mapping[Any, int], outside: set[Any]) -> list[Any]:
+def computed(root: Any, places: Mapping[Any, int], outside: set[Any], in_a_row: int = _MOST_IN_A_ROW) -> list[Any]:
     """The values that a kernel computes: that of the root, and what nothing else reads; users come before."""
     depths = {root.results[0]: 0}
     rest = set(root.operands)
@@ -241,7 +257,7 @@ def computed(root: Any, places: Mapping[Any, int], outside: set[Any]) -> list[An
         rest.remove(value)
         if value in places and value not in outside and _may_compute(value, depths):
             depth = 1 + max(depths.get(x, 0) for user in _users(value) for x in user.results)
-            if depth < _MOST_IN_A_ROW:
+            if depth < in_a_row:
                 depths[value] = depth
                 rest.update(value.owner.operands)
     return list(depths)

@@ -68,3 +68,13 @@ def _readers(write: Any, block: Any) -> list[Any]:
 
 
 _PARTS = frozenset(("stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.slice"))
+
+
+def is_added(value: Any) -> bool:
+    """Whether a value is a product to which something is added: what is computed together is rounded once.
+
+    What parts them gives other bits, so that random numbers would depend on what else is computed.
+    """
+    if not value.owner.name.endswith(("multiply", "negate")) or hlo.dtype_of(value).kind in "biu":
+        return False
+    return any(use.owner.name.endswith(("add", "subtract", "negate")) for use in value.uses)

@@ -25,7 +25,7 @@ from veery_lowering.kernels._indexed import combination, is_of_rows, replaces
 from veery_lowering.kernels._joins import JOINS, computed, erase
 from veery_lowering.kernels._nests import Axis, Machine, Point, merged
 from veery_lowering.kernels._reading import static_shape
-from veery_lowering.kernels._windows import Cut, Opaque, Parts, Window
+from veery_lowering.kernels._windows import Cut, Opaque, Parts, Repeated, Window
 from veery_lowering.mlir import maker
 
 # Elements of a row that a workgroup adds up at least, and terms from which on there are several workgroups.
@@ -70,8 +70,11 @@ class ScatterKernel:
                 break
             except Opaque as opaque:
                 outside.add(opaque.value)
-            except Cut:
-                outside.update(x for x in self.inside if x.owner.name in JOINS)
+            except (Cut, Repeated):
+                joins = [x for x in self.inside if x.owner.name in JOINS]
+                if not joins:
+                    raise Unfit("many operations in many parts") from None
+                outside.update(joins)
         if isinstance(start, View):
             self._check_copy()
         self.target = Buffer("%out", self.dtype, self.rows * self.row)

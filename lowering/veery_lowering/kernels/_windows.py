@@ -21,6 +21,8 @@ from veery_lowering.kernels._reading import detail_of, integers, static_shape
 from veery_lowering.mlir import base_name, ir, maker
 
 _MOST_PARTS = 64
+# Parts of all values, each of which takes 0.03 ms: four steps of a stencil of five points have 8000.
+_MOST_MADE = 1 << 11
 # Of what is padded between its elements: each part is written element by element. The gradient of a trace of 50x50,
 # whose ones are 51 elements apart, would take 200 ms to compile.
 _MOST_APART = 8
@@ -98,6 +100,10 @@ class Opaque(Exception):
         self.value = value
 
 
+class Repeated(Exception):
+    """Parts of the same values are computed at too many places: their number grows with each step of a stencil."""
+
+
 class Parts:
     """Computes parts of values.
 
@@ -117,7 +123,8 @@ class Parts:
 
         Raises:
             Opaque: a value has to be outside.
-            Unfit: there are too many parts.
+            Repeated: there are very many parts of what is inside.
+            Unfit: there are too many parts of the value.
         """
         rest = [(Window.whole(static_shape(value)), targets)]
         found: list[tuple[View, Form]] = []
@@ -139,9 +146,12 @@ class Parts:
         Raises:
             Cut: the part has to be divided.
             Opaque: a value has to be outside.
+            Repeated: there are very many parts of what is inside.
         """
         key = value, window
         if key not in self._made:
+            if len(self._made) > _MOST_MADE:
+                raise Repeated
             self._made[key] = self._form(value, window)
         return self._made[key]
 

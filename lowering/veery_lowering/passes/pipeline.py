@@ -36,6 +36,7 @@ from veery_lowering.passes.stablehlo.barriers import (
 )
 from veery_lowering.passes.stablehlo.bfloat16 import round_bfloat16
 from veery_lowering.passes.stablehlo.branch_writes import write_behind_branches
+from veery_lowering.passes.stablehlo.chains import part_chains
 from veery_lowering.passes.stablehlo.columns import part_columns
 from veery_lowering.passes.stablehlo.constants import (
     compute_constants,
@@ -52,6 +53,7 @@ from veery_lowering.passes.stablehlo.donors import mark_donors
 from veery_lowering.passes.stablehlo.drops import redirect_dropped
 from veery_lowering.passes.stablehlo.factors import convert_factors
 from veery_lowering.passes.stablehlo.folding import fold_constants
+from veery_lowering.passes.stablehlo.joins import part_joins
 from veery_lowering.passes.stablehlo.lookups import compute_columns
 from veery_lowering.passes.stablehlo.loops import settle
 from veery_lowering.passes.stablehlo.ordering import order_effects
@@ -268,6 +270,10 @@ PASSES = (
         lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, lambda s: (s.register, s.donated),
         about="reduce",
     ),
+    Pass(
+        Stage.SIMPLIFIED, part_joins, "each of very many parts that are joined is a dispatch",
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, about="concatenate",
+    ),
     # What loops are left is seen now.
     Pass(
         Stage.SIMPLIFIED, fuse_moves, "each part of a join, and each step of a scatter, is a dispatch of its own",
@@ -276,6 +282,11 @@ PASSES = (
         " subtract",
     ),
     Pass(Stage.SIMPLIFIED, keep_bytes, "booleans from one kernel to another are a dispatch", about="convert"),
+    # Behind the kernels that compute what is elementwise with something else.
+    Pass(
+        Stage.SIMPLIFIED, part_chains, "n operations that IREE fuses take the time of n * n",
+        lambda s: _by_iree(s) and not _each_apart(s),
+    ),
     Pass(
         Stage.SIMPLIFIED, fuse_elements, "what is elementwise is compiled when all else is decided",
         lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, lambda s: (s.register, s.donated),
