@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 Call = Callable[[Sequence[Buffer]], list[Buffer]]
 
-# Seconds within which others are hardly awake: the Laplacian of a network at 100 points takes 37 to 42 us in the caller's
-# thread, and 105 on others. Where a Python function is called, these are two threads in turn: a lasso by ADMM takes 330
-# us in the caller's thread, and 450 with waking others and waiting for them.
+# Seconds within which others are hardly awake: the Laplacian of a network at 100 points takes 37 to 42 us in the thread
+# of its caller, and 105 on others. Where a Python function is called, these are two threads in turn: a lasso by ADMM
+# takes 330 us in the caller's thread, and 450 with waking others and waiting for them.
 _QUICK, _QUICK_WITH_CALLS = 50e-6, 400e-6
 # Calls that are measured at most, of which the least counts: the first ones meet memory that is new. After so many that
 # all took four times as long there are no more.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -305,3 +306,11 @@ def test_refusals_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused == _pieces._Refused("more text than its parts are worth") and _written(text, CPU) is refused
     _written.cache_clear()
     assert isinstance(_written(text, CPU), _pieces._Written)
+
+
+def test_equal_pieces_are_one_kernel() -> None:
+    x = np.ones((9, 31), np.float32)
+    text = veery.jit(layers(24)).lower(x).as_text("flow")
+    called = re.findall(r"flow.dispatch @(\w+)_code", text)
+    assert len(called) > 4 and len(set(called)) <= 3
+    assert text.count("hal.executable.source") == len(set(called))

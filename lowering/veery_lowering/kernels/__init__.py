@@ -85,20 +85,26 @@ def fuse_pieces(module: Any, register: int = _REGISTER) -> int:
         module, register: as of `fuse_loops`.
     """
     functions = [op for op in module.regions[0].blocks[0] if op.operation.name == "func.func"]
-    return sum(_fuse_pieces(block, module, cpu(register)) for function in functions for block in _blocks(function))
+    known: dict[str, str] = {}
+    return sum(
+        _fuse_pieces(block, module, known, cpu(register)) for function in functions for block in _blocks(function)
+    )
 
 
 def _blocks(op: Any) -> list[Any]:
     return [block for region in op.regions for block in region.blocks]
 
 
-def _fuse_pieces(block: Any, module: Any, machine: Machine) -> int:
+def _fuse_pieces(block: Any, module: Any, known: dict[str, str], machine: Machine) -> int:
+    """Make kernels in a block; `known` has the names of those that are written, by what they are written as."""
     around = [op for op in block.operations if base_name(op.name) in BRANCHING]
-    count = sum(_fuse_pieces(inner, module, machine) for op in around for inner in _blocks(op))
+    count = sum(_fuse_pieces(inner, module, known, machine) for op in around for inner in _blocks(op))
     kernels = _piece_kernels(block, machine)
     # The last one first: what it reads of another's results is there until that is replaced.
     for kernel in reversed(kernels):
-        name, places = _unused(module, "veery_piece"), locations(kernel.operations)
+        places = locations(kernel.operations)
+        name = known.get(kernel.executable.written_as) or _unused(module, "veery_piece")
+        known[kernel.executable.written_as] = name
         kernel.replace(module, name)
         decided(Decision("piece", places, name, kernel.form, kernel.executable.workgroups))
     return count + len(kernels)
