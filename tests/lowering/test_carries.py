@@ -11,6 +11,8 @@ from support.interpreted import interpreted
 
 import veery
 from veery import lax, numpy as jnp
+from veery_lowering.mlir import context, ir
+from veery_lowering.passes.stream.carries import _transfers
 
 N = 7
 STEP = np.float32(0.5)
@@ -207,3 +209,17 @@ def test_what_is_made_of_nothing_is_made_in_each_block() -> None:
 
     x = np.linspace(-2, 2, N * 2000, dtype=np.float32).reshape(N, 2000)  # of more than 4096 elements
     check(veery.grad(value), x, np.cos(x))
+
+
+def test_a_size_is_not_what_is_transferred() -> None:
+    """A transfer names its size twice. Taken for what is transferred, it was erased twice, which may never end."""
+    text = """
+    util.func private @f(%x: !stream.resource<*>, %n: index) -> !stream.resource<*> {
+      %y = stream.async.transfer %x : !stream.resource<*>{%n} -> !stream.resource<*>{%n}
+      util.return %y : !stream.resource<*>
+    }"""
+    with context():
+        module = ir.Module.parse(text)
+        block = module.body.operations[0].regions[0].blocks[0]
+        x, n = block.arguments
+        assert _transfers(x) == [block.operations[0].operation] and _transfers(n) == []

@@ -129,8 +129,8 @@ def _arguments(loop: Any, k: int) -> list[ir.Value]:
 
 
 def _transfers(argument: ir.Value) -> list[Any]:
-    """The transfers of a value that change nothing."""
-    return [use.owner.operation for use in argument.uses if _is_idle(use.owner.operation)]
+    """The transfers of a value that change nothing; those of which it is a size are not its own."""
+    return [use.owner.operation for use in argument.uses if use.operand_number == 0 and _is_idle(use.owner.operation)]
 
 
 def _is_idle(op: Any) -> bool:
