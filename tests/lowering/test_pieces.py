@@ -294,7 +294,25 @@ def test_constants_that_kernels_have_in_their_text(constant: str, is_written: bo
         _, add, _ = module.body.operations[0].regions[0].blocks[0].operations
         kernel = Isolated([add])
         assert ("stablehlo.constant" in kernel.text) == is_written
-        assert len(kernel.given) == (1 if is_written else 2) and list(kernel.left) == list(add.results)
+        assert len(kernel.given) == 2 and list(kernel.left) == list(add.results)
+        read = list(PieceKernel([add], CPU).executable.inputs)
+        assert read == ([add.operands[0]] if is_written else list(add.operands))
+
+
+def test_constants_that_kernels_do_not_write() -> None:
+    """Of some types nothing reads the elements: a kernel is given what stands in its function."""
+    text = """
+    func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %c = stablehlo.constant dense<[true, false, true]> : tensor<3xi1>
+      %d = stablehlo.constant dense<[1.0, 2.0, 3.0]> : tensor<3xf32>
+      %y = stablehlo.select %c, %x, %d : tensor<3xi1>, tensor<3xf32>
+      return %y : tensor<3xf32>
+    }"""
+    with context():
+        module = ir.Module.parse(text)
+        select = module.body.operations[0].regions[0].blocks[0].operations[2]
+        kernel = PieceKernel([select], CPU)
+        assert set(kernel.executable.inputs) == {select.operands[0], select.operands[1]}
 
 
 def test_refusals_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

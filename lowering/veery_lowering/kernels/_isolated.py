@@ -16,7 +16,7 @@ class Isolated:
         operations: in their order.
 
     Attributes:
-        given: what they read, of which the function has an argument each.
+        given: what they read: what the function has an argument for each, and then the constants that it has itself.
         left: what others read of them, which the function returns.
         text: the function.
     """
@@ -26,9 +26,10 @@ class Isolated:
         made = {x for op in operations for x in op.results}
         read = dict.fromkeys(x for op in operations for x in _read(op.operation) if x not in made)
         constants = [x for x in read if is_written_out(x)]
-        self.given = [x for x in read if x not in set(constants)]
+        others = [x for x in read if x not in set(constants)]
+        self.given = [*others, *constants]
         self.left = [x for op in operations for x in op.results if any(u.owner.operation not in inside for u in x.uses)]
-        types = [x.type for x in self.given], [x.type for x in self.left]
+        types = [x.type for x in others], [x.type for x in self.left]
         with operations[0].operation.context, ir.Location.unknown():
             module = ir.Module.create()
             attributes = {
@@ -38,7 +39,7 @@ class Isolated:
             with ir.InsertionPoint(module.body):
                 function = ir.Operation.create("func.func", attributes=attributes, regions=1)
             block = function.regions[0].blocks.append(*types[0], arg_locs=[ir.Location.unknown()] * len(types[0]))
-            copies = dict(zip(self.given, block.arguments))
+            copies = dict(zip(others, block.arguments))
             with ir.InsertionPoint(block):
                 for op in (*(x.owner for x in constants), *operations):
                     copy = op.operation.clone()

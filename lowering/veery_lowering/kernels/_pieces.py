@@ -84,7 +84,7 @@ class PieceKernel:
 
 
 class _Written(NamedTuple):
-    """The executable of a function, whose inputs are the numbers of its arguments, and where its results are."""
+    """The executable of a function, whose inputs are numbers of what that is given, and where its results are."""
 
     executable: Executable
     results: Sequence[Buffer]
@@ -106,6 +106,7 @@ def _written(text: str, machine: Machine) -> _Written | _Refused:
         module = ir.Module.parse(text)
         (function,) = module.body.operations
         block = function.regions[0].blocks[0]
+        constants = [op.results[0] for op in block.operations if op.name == "stablehlo.constant"]
         *operations, end = (op for op in block.operations if op.name != "stablehlo.constant")
         body = Body(machine)
         left = list(end.operands)
@@ -123,7 +124,7 @@ def _written(text: str, machine: Machine) -> _Written | _Refused:
             executable = Executable(body.out, body.inputs, results, scratch=body.scratch)
         except Unfit as unfit:
             return _Refused(str(unfit), number)
-        executable.settle({x: number for number, x in enumerate(block.arguments)})
+        executable.settle({x: number for number, x in enumerate([*block.arguments, *constants])})
         return _Written(executable, results)
 
 
