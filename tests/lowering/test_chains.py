@@ -12,7 +12,7 @@ import pytest
 import veery
 from veery import lax, numpy as jnp
 from veery_lowering.kernels import ELEMENTWISE, MOST_IN_A_ROW, MOST_TOGETHER, decisions
-from veery_lowering.mlir import base_name
+from veery_lowering.mlir import base_name, operations
 from veery_lowering.passes.simplification import inlined
 from veery_lowering.passes.stablehlo.chains import part_chains
 
@@ -79,18 +79,10 @@ def test_parts_in_loops() -> None:
 
     def look(module: Any) -> None:
         part_chains(module)
-        homes.extend(op.parent.name for op in all_in(module) if op.name == "stablehlo.optimization_barrier")
+        homes.extend(op.parent.name for op in operations(module) if op.name == "stablehlo.optimization_barrier")
 
     inlined(module, look)
     assert set(homes) == {"stablehlo.while"} and len(homes) >= 2
-
-
-def all_in(op: Any) -> Any:
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                yield inner.operation
-                yield from all_in(inner.operation)
 
 
 def repeated(step: Callable[[Any, int], Any], numbers: range, x: Any) -> Any:

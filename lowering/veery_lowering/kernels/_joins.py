@@ -50,7 +50,7 @@ _LEAST_HALVED = 1 << 13
 
 
 _NOTHING = "nothing is joined or looked up"
-_TOO_MANY = "many operations in many parts"
+TOO_MANY = "many operations in many parts"
 
 
 class TooLittle(Unfit):
@@ -103,7 +103,7 @@ class JoinKernel:
                 continue
             except Repeated:
                 if not (repeated := self._repeated()):
-                    raise Unfit(_TOO_MANY) from None
+                    raise Unfit(TOO_MANY) from None
                 outside.update(repeated)
                 continue
             groups = _alternating(written)
@@ -114,7 +114,7 @@ class JoinKernel:
             elif sum(len(nodes(*(form for _, form in group))) for group in groups) <= _MOST_NODES:
                 break
             elif not is_halved(root) or in_a_row < _FEW_IN_A_ROW:
-                raise Unfit(_TOO_MANY)
+                raise Unfit(TOO_MANY)
             else:
                 in_a_row //= 2
         made = {value.owner.name for value in self.inside}

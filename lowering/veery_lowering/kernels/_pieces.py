@@ -298,18 +298,21 @@ def _parts(operations: Sequence[Any], most_work: int) -> list[list[Any]]:
     No part ends between a product and what is added to it, if its second half has another place; it ends before what
     would be a dispatch, if there is such: what is repeated gives equal parts.
     """
+    works = list(map(work_of, operations))
+    if len(operations) <= _MOST_OPERATIONS and sum(works) <= most_work:
+        return [list(operations)]
     places = {op.operation: place for place, op in enumerate(operations)}
     added = [_last_use(op, places) if is_added(op.results[0]) else 0 for op in operations]
     parts: list[list[Any]] = []
     start = work = 0
-    for place, op in enumerate(operations):
-        work += work_of(op)
+    for place in range(len(operations)):
+        work += works[place]
         if place - start == _MOST_OPERATIONS or work > most_work:
             ends = range(place, (start + place) // 2, -1)
-            whole = [end for end in ends if all(last < end for last in added[start:end])] or list(ends) or [place]
-            end = next((end for end in whole if _dispatches(operations[end])), whole[0])
+            fit = [end for end in ends if all(last < end for last in added[start:end])] or list(ends) or [place]
+            end = next((end for end in fit if _dispatches(operations[end])), fit[0])
             parts.append(list(operations[start:end]))
-            start, work = end, sum(map(work_of, operations[end : place + 1]))
+            start, work = end, sum(works[end : place + 1])
     return [*parts, list(operations[start:])]
 
 

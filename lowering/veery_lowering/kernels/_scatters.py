@@ -22,7 +22,7 @@ from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Uniform, View, changed, leaves, whole
 from veery_lowering.kernels._indexed import combination, is_of_rows, replaces
-from veery_lowering.kernels._joins import JOINS, computed, erase
+from veery_lowering.kernels._joins import JOINS, TOO_MANY, computed, erase
 from veery_lowering.kernels._nests import Axis, Machine, Point, merged
 from veery_lowering.kernels._reading import static_shape
 from veery_lowering.kernels._windows import Cut, Opaque, Parts, Repeated, Window
@@ -73,7 +73,7 @@ class ScatterKernel:
             except (Cut, Repeated):
                 joins = [x for x in self.inside if x.owner.name in JOINS]
                 if not joins:
-                    raise Unfit("many operations in many parts") from None
+                    raise Unfit(TOO_MANY) from None
                 outside.update(joins)
         if isinstance(start, View):
             self._check_copy()

@@ -8,12 +8,12 @@ tests/lowering/test_chains.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels import ELEMENTWISE, MOST_IN_A_ROW, MOST_TOGETHER, is_added
-from veery_lowering.mlir import base_name, ir
+from veery_lowering.mlir import base_name, ir, operations
 
 # What an operation on numbers counts for: IREE's time grows with the fourth power of how many there are.
 _NUMBER = 6
@@ -21,21 +21,13 @@ _NUMBER = 6
 
 def part_chains(module: Any) -> None:
     """Put barriers into elementwise expressions of very many operations, in place."""
-    for block in _blocks(module):
+    for block in [block for op in operations(module) for region in op.regions for block in region.blocks]:
         chained = [op.operation for op in block.operations if base_name(op.name) in ELEMENTWISE]
         if len(chained) > MOST_TOGETHER // _NUMBER:
             for chain in _connected(chained):
                 weights = [1 if op.results[0].type.rank else _NUMBER for op in chain]
                 if sum(weights) > MOST_TOGETHER:
                     _part(chain, weights)
-
-
-def _blocks(op: Any) -> Iterator[Any]:
-    for region in op.regions:
-        for block in region.blocks:
-            yield block
-            for inner in block.operations:
-                yield from _blocks(inner.operation)
 
 
 def _connected(chained: Sequence[Any]) -> list[list[Any]]:
