@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import logging
 import sys
 import time
@@ -772,18 +773,9 @@ def register_lowering(name: str, rule: Any, target: str | None) -> None:
     registry.replace(name, rule, target=target)
 
 
-def stablehlo_builders() -> Any:
-    """The module of builders of StableHLO operations."""
-    from veery_lowering import stablehlo
-
-    return stablehlo
-
-
-def mlir_bindings() -> Any:
-    """MLIR's Python bindings."""
-    from veery_lowering.mlir import ir
-
-    return ir
+def lowering_module(name: str) -> Any:
+    """A module of the compiler, by its name there: "stablehlo" has builders of operations."""
+    return importlib.import_module(f"veery_lowering.{name}")
 
 
 def tensor_type(aval: Any) -> Any:

@@ -34,18 +34,18 @@ class _Loader:
 
 
 class _Finder:
-    """Knows JAX's modules, and its distribution."""
+    """Knows JAX's modules, those of jaxlib that libraries import, and JAX's distribution."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         top = name.partition(".")[0]
-        if top == "jaxlib":
-            message = f"there is no {name}: veery stands in JAX's place, and runs programs without jaxlib"
-            raise ModuleNotFoundError(message, name=name)
-        if top != "jax":
+        if top not in _TOPS:
             return None
         found = importlib.util.find_spec(_our_name(name))
+        if found is None and top == "jaxlib":
+            message = f"there is no {name}: veery stands in JAX's place, and runs programs without jaxlib"
+            raise ModuleNotFoundError(message, name=name)
         if found is None:
             why = importlib.import_module("veery._core.absent").module_reason(_our_name(name))
             message = f"veery, which stands in JAX's place, has no {name}"
@@ -75,8 +75,12 @@ def _jax_distribution() -> Any:
     return Jax()
 
 
+_TOPS = {"jax": "veery", "jaxlib": "veery._jaxlib"}  # of jaxlib what libraries take of it
+
+
 def _our_name(name: str) -> str:
-    return "veery" + name.removeprefix("jax")
+    top, dot, rest = name.partition(".")
+    return _TOPS[top] + dot + rest
 
 
 def _answer_as_jax(veery: ModuleType) -> None:

@@ -8,10 +8,10 @@ front of a whole program there is `veery as-jax program.py`, of tests `pytest -p
 >>> import jax.numpy as jnp
 >>> jnp is veery.numpy
 True
->>> import jaxlib
+>>> import jaxlib.mlir
 Traceback (most recent call last):
     ...
-ModuleNotFoundError: there is no jaxlib: veery stands in JAX's place, and runs programs without jaxlib
+ModuleNotFoundError: there is no jaxlib.mlir: veery stands in JAX's place, and runs programs without jaxlib
 """
 
 import importlib

@@ -46,6 +46,7 @@ from veery._core.trace import (
 )
 
 Value = object
+Effects = frozenset[Effect]
 get_aval = aval_of
 pytype_aval_mappings = _aval_rules
 jaxprs_in_params = subjaxprs

@@ -122,7 +122,7 @@ from veery.interpreters import mlir
 off_p = core.Primitive("off")
 off_p.def_abstract_eval(lambda x: x)
 off_p.reference = lambda x: x
-mlir.register_lowering(off_p, lambda ctx, x: [_dispatch.stablehlo_builders().add(x, x)])
+mlir.register_lowering(off_p, lambda ctx, x: [_dispatch.lowering_module("stablehlo").add(x, x)])
 
 
 def wrong(x):

@@ -126,6 +126,24 @@ def test_jitted_functions_are_one_operation() -> None:
     assert counts == {"jit": 1}
 
 
+def test_calls_are_asked_whether_to_be_inlined() -> None:
+    """Quax has rules for calls, and raises what it returns to its trace as older versions of JAX did."""
+    seen: list[Any] = []
+
+    class Looking(CountingTrace):
+        def process_primitive(self, primitive: Any, tracers: Any, params: Any) -> Any:
+            seen.append((primitive, {*params}, params.get("inline")))
+            return super().process_primitive(primitive, tracers, params)
+
+    with core.take_current_trace() as parent:
+        trace = Looking(parent)
+        with core.set_current_trace(trace):
+            out = veery.jit(lambda x: x + 1)(CountingTracer(trace, np.float32(1)))
+    assert seen == [(core.primitives.jit_p, {"jaxpr", "name", "inline"}, False)]
+    assert trace.full_raise(out) is out and trace.inside(out) == 2
+    assert "inline" not in str(veery.make_jaxpr(lambda x: veery.jit(jnp.sin)(x) + 1)(1.0))
+
+
 def test_what_a_trace_does_not_do_is_said() -> None:
     class Bare(Trace):
         pass

@@ -65,6 +65,9 @@ CASES = {
     "empty and eye": sparse(lambda S, b, jax: [S.empty((3, 4)), S.eye(3, 4, k=1), S.eye(3, sparse_format="csr")]),
     "an unknown format": sparse(lambda S, b, jax: S.eye(3, sparse_format="xyz")),
     "sparsify": sparse(lambda S, b, jax: [S.sparsify(f)(b) for f in (jax.numpy.sin, jax.numpy.tanh, lambda x: 2 * x)]),
+    "sparsify with axes": sparse(
+        lambda S, b, jax: [dense(S, S.sparsify(f)(b, axis=0)) for f in (jax.numpy.sum, jax.numpy.mean)]
+    ),
     "an operation without a rule": sparse(lambda S, b, jax: S.sparsify(jax.numpy.max)(b)),
     "a loop": sparse(lambda S, b, jax: S.sparsify(lambda x: jax.lax.fori_loop(0, 3, lambda i, c: c * 2, x))(b)),
     "a branch": sparse(lambda S, b, jax: S.sparsify(lambda x: jax.lax.cond(True, lambda x: x * 2, lambda x: x, x))(b)),

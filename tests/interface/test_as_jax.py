@@ -32,9 +32,13 @@ PROGRAM = """
     assert "jax" not in {found.name for found in importlib.metadata.distributions(path=[])}
     assert importlib.metadata.version("veery") == veery.version.VEERY_VERSION
     assert pickle.loads(pickle.dumps(jax.numpy.sum)) is veery.numpy.sum
+    import jaxlib
+    from jaxlib import _jax, xla_client
+    assert jaxlib.__version__ == "0.10.2" and jaxlib is veery._jaxlib
+    assert type(jax.jit(len)) is _jax.PjitFunction and xla_client.Device is jax.Device
     for name, words in {
-        "jaxlib": "without jaxlib",
-        "jaxlib.xla_client": "without jaxlib",
+        "jaxlib.mlir": "without jaxlib",
+        "jaxlib.xla_extension": "without jaxlib",
         "jax.experimental.pallas": "IREE compiles no kernels",
         "jax.nonsense": "has no jax.nonsense",
     }.items():

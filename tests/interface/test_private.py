@@ -7,35 +7,73 @@ import inspect
 import pkgutil
 import subprocess
 import sys
+import typing
+from collections import OrderedDict, defaultdict
 
 import numpy as np
 import pytest
 
 import veery
+import veery._jaxlib
 import veery._src
 import veery.numpy as jnp
 from veery import api_util, core
 from veery._core import source
-from veery._src import traceback_util
+from veery._src import public_test_util, sharding_impls, traceback_util, tree_util
 from veery.extend import core as extend_core, linear_util as lu, source_info_util
 from veery.extend.core.primitives import call_p, closed_call_p
 from veery.interpreters import batching, mlir, partial_eval as pe, xla
 
 
-def test_private_names_are_those_of_the_table():
+@pytest.mark.parametrize("package", [veery._src, veery._jaxlib], ids=lambda package: package.__name__)
+def test_private_names_are_those_of_the_table(package):
     """None is missing, and none is there for nobody."""
     found = set()
-    for module in pkgutil.walk_packages(veery._src.__path__, "veery._src."):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         names = vars(importlib.import_module(module.name)).items()
-        short = module.name.removeprefix("veery._src.")
+        short = module.name.removeprefix(f"{package.__name__}.")
         found.update(f"{short}.{n}" for n, value in names if not (n.startswith("__") or inspect.ismodule(value)))
-    others = {
-        name for name in found - veery._src.USED.keys() if name.split(".")[-1] not in ("Any", "Callable", "TypeVar")
-    }
+    others = {name for name in found - package.USED.keys() if name.split(".")[-1] not in ("Any", "Callable", "TypeVar")}
     assert others - {"xla_bridge._found"} == set()
-    for name in veery._src.USED:
-        module, _, attribute = name.rpartition(".")
-        assert hasattr(importlib.import_module(f"veery._src.{module}"), attribute), name
+    for name in package.USED:
+        module, _, attribute = f"{package.__name__}.{name}".rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute), name
+
+
+def test_nodes_are_taken_apart_and_made_by_their_types():
+    """jaxlie does so."""
+    nodes = [(1, 2), [1, 2], {"b": 1, "a": 2}, OrderedDict(b=1, a=2), defaultdict(int, b=1, a=2), None]
+    for node in nodes:
+        kind = tree_util._registry[type(node)]
+        children, aux = kind.to_iter(node)
+        made = kind.from_iter(aux, [x * 10 for x in children])
+        assert made == veery.tree.map(lambda x: x * 10, node) and type(made) is type(node)
+    kind = tree_util._registry[veery.tree_util.Partial]
+    children, aux = kind.to_iter(veery.tree_util.Partial(max, 1))
+    assert kind.from_iter(aux, children)(0) == 1
+    with pytest.raises(KeyError):
+        tree_util._registry[int]
+
+
+def test_values_are_compared_by_the_less_precise_dtype():
+    close = public_test_util.check_close
+    close({"a": np.float32(1.0)}, {"a": np.float64(1 + 5e-7)})
+    close(np.float32([1, 2]), np.float32([1, 2.1]), rtol=0.1)
+    close(np.int32(1), np.int32(2), atol=1)
+    for x, y in [(np.float64(1), np.float64(1 + 5e-7)), (np.int32(1), np.int32(2)), (np.float32(1), np.float32(1.1))]:
+        with pytest.raises(AssertionError, match="the first"):
+            close(x, y, err_msg="the first")
+
+
+def test_shardings_by_the_mesh_of_the_context():
+    canonical = sharding_impls.canonicalize_sharding
+    mesh = veery.make_mesh((1,), ("x",))
+    with pytest.raises(ValueError, match="lax.map: .*not under a mesh"):
+        canonical(veery.P("x"), "lax.map")
+    with veery.set_mesh(mesh):
+        assert canonical(veery.P("x"), "lax.map") == veery.NamedSharding(mesh.abstract_mesh, veery.P("x"))
+    assert canonical(None, "") is None
+    assert canonical(veery.NamedSharding(mesh, veery.P()), "").mesh is mesh
 
 
 def test_flat_functions():
@@ -286,3 +324,13 @@ def test_types_of_libraries_are_arrays():
     assert veery.typeof(variable).str_short() == "f32[3]"
     assert veery.jit(lambda x: x + 1)(variable).tolist() == [1.0, 2.0, 3.0]
     assert xla.canonicalize_dtype_handlers[Variable](variable).dtype == np.float32
+
+
+def test_names_for_annotations():
+    assert core.Effects == extend_core.Effects and isinstance(core.no_effects, typing.get_origin(core.Effects))
+    seen = []
+    off_p = core.Primitive("looks at its context")
+    off_p.def_abstract_eval(lambda x: x)
+    mlir.register_lowering(off_p, lambda ctx, x: seen.append(type(ctx)) or [x])
+    veery.jit(off_p.bind).lower(np.float32(1))
+    assert seen == [mlir.LoweringRuleContext]

@@ -59,6 +59,19 @@ def test_properties_and_methods():
     np.testing.assert_array_equal(copy.deepcopy(x), X)
 
 
+def test_methods_of_the_class():
+    """Libraries make methods of their own of those, as Penzai does."""
+    x = jnp.asarray(X)
+    assert veery.Array.sum(x) == X.sum() and veery.Array.item(x[0, 1]) == 1.0 and veery.Array.T.fget(x).shape == (3, 2)
+    np.testing.assert_array_equal(veery.Array.__lt__(x, 2), X < 2)
+    assert veery.Array.shape.fget(x) == (2, 3) and veery.Array.sharding.fget(x) == x.sharding
+    assert veery.jit(lambda x: veery.Array.max(x))(X) == 5
+    assert {"sum", "item", "shape", "at", "__add__"} <= {*dir(veery.Array)}
+    for name in ("_buffer", "nonsense", "__jax_array__"):
+        with pytest.raises(AttributeError, match=f"'Array' has no attribute '{name}'"):
+            getattr(veery.Array, name)
+
+
 def test_printing():
     assert repr(jnp.arange(3.0)) == "Array([0., 1., 2.], dtype=float32)"
     assert repr(jnp.array(1.0)) == "Array(1., dtype=float32, weak_type=True)"

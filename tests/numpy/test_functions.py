@@ -493,3 +493,20 @@ def test_complex_numbers_are_true_unless_both_their_parts_are_zero():
     assert jnp.bool_(1j).tolist() is True and jnp.full(2, 1j, bool).tolist() == [True, True]
     with pytest.raises(TypeError, match="cannot be made an array of float32"):
         jnp.array(values, "float32")
+
+
+def test_joins_of_sequences_of_others():
+    """Which have a length and elements, as the block arrays of scico."""
+
+    class Blocks:
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, i):
+            return [X, X + 1][i]
+
+    X = np.arange(3.0, dtype="float32")
+    np.testing.assert_array_equal(jnp.concatenate(Blocks()), np.concatenate([X, X + 1]))
+    np.testing.assert_array_equal(jnp.stack(Blocks()), [X, X + 1])
+    with pytest.raises(TypeError, match="concatenate requires a sequence of arrays, got <class 'generator'>"):
+        jnp.concatenate(x for x in [X])

@@ -35,7 +35,7 @@ def _lowering() -> None:
 def ctx_builders() -> Any:
     from veery import _dispatch
 
-    return _dispatch.stablehlo_builders()
+    return _dispatch.lowering_module("stablehlo")
 
 
 X = np.linspace(0.5, 3, 6).astype(np.float32)

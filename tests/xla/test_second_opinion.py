@@ -38,7 +38,7 @@ def _identity(name: str, **factors: int) -> Any:
     primitive = core.Primitive(name)
     primitive.def_abstract_eval(lambda x: x)
     primitive.reference = lambda x: x  # type: ignore[method-assign]
-    builders = _dispatch.stablehlo_builders()
+    builders = _dispatch.lowering_module("stablehlo")
 
     def lowered(factor: int) -> Any:
         def rule(ctx: Any, x: Any) -> list[Any]:

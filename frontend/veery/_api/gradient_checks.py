@@ -15,8 +15,16 @@ from veery._core.avals import aval_of
 Tolerance = float | Mapping[Any, float] | None
 
 EPS = 1.0 / 2048
-# Relative and absolute tolerances by the kind of the least precise array.
-TOLERANCES = {
+# Relative and absolute tolerances of values, and of derivatives.
+_VALUES = {
+    "bfloat16": 1e-2,
+    "float16": 1e-3,
+    "float32": 1e-6,
+    "float64": 1e-15,
+    "complex64": 1e-6,
+    "complex128": 1e-15,
+}
+_DERIVATIVES = {
     "bfloat16": 1e-1,
     "float16": 1e-2,
     "float32": 2e-3,
@@ -129,6 +137,20 @@ def check_vjp(
     )
 
 
+def check_close(xs: Any, ys: Any, atol: Tolerance = None, rtol: Tolerance = None, err_msg: str = "") -> None:
+    """Check that arrays are close.
+
+    Args:
+        xs, ys: pytrees of them.
+        atol, rtol: as of `check_grads`, but the usual ones are a few roundings of the less precise dtype.
+        err_msg: what the error begins with.
+
+    Raises:
+        AssertionError: they are not.
+    """
+    _assert_close(xs, ys, atol, rtol, err_msg, _VALUES)
+
+
 def _is_inexact(x: Any) -> bool:
     return dtypes.issubdtype(aval_of(x).dtype, np.inexact)
 
@@ -166,16 +188,23 @@ def _inner(a: Any, b: Any) -> float:
     return float(sum(np.sum(_wide(x) * _wide(y)).real for x, y in pairs if np.asarray(x).dtype != dtypes.float0))
 
 
-def _assert_close(actual: Any, expected: Any, atol: Tolerance, rtol: Tolerance, message: str) -> None:
+def _assert_close(
+    actual: Any,
+    expected: Any,
+    atol: Tolerance,
+    rtol: Tolerance,
+    message: str,
+    usual: Mapping[str, float] = _DERIVATIVES,
+) -> None:
     for x, y in zip(tree.tree_leaves(actual), tree.tree_leaves(expected), strict=True):
-        dtype = np.asarray(x).dtype
-        if dtype != dtypes.float0:
-            relative, absolute = _tolerance(rtol, dtype), _tolerance(atol, dtype)
+        both = [np.asarray(x).dtype, np.asarray(y).dtype]
+        if both[0] != dtypes.float0:
+            relative, absolute = (max(_tolerance(given, dtype, usual) for dtype in both) for given in (rtol, atol))
             np.testing.assert_allclose(_wide(x), _wide(y), rtol=relative, atol=absolute, err_msg=message)
 
 
-def _tolerance(given: Tolerance, dtype: np.dtype) -> float:
-    default = TOLERANCES.get(dtype.name, 0.0)
+def _tolerance(given: Tolerance, dtype: np.dtype, usual: Mapping[str, float]) -> float:
+    default = usual.get(dtype.name, 0.0)
     if isinstance(given, Mapping):
         return {np.dtype(known): value for known, value in given.items()}.get(dtype, default)
     return default if given is None else given

@@ -212,4 +212,4 @@ def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> Rule:
 
 def ir_constant(value: Any) -> Any:
     """A constant tensor at the insertion point of the rule that is running."""
-    return _dispatch.stablehlo_builders().constant(np.asarray(value, getattr(aval_of(value), "dtype", None)))
+    return _dispatch.lowering_module("stablehlo").constant(np.asarray(value, getattr(aval_of(value), "dtype", None)))

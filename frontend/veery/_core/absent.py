@@ -45,7 +45,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "veery.core": {
         _INNER: """
-            CallPrimitive Effects JaxprPpContext JaxprPpSettings OutputType ParamDict aval_mapping_handlers call
+            CallPrimitive JaxprPpContext JaxprPpSettings OutputType ParamDict aval_mapping_handlers call
             concretization_function_error custom_typechecks is_concrete is_constant_dim is_constant_shape
             literalable_types no_axis_name trace_ctx
         """,
@@ -128,7 +128,7 @@ NAMES: dict[str, dict[str, str]] = {
         _XLA: "clear_backends get_compile_options register_backend_factory",
     },
     "veery.extend.core": {
-        _TRACERS: "CallPrimitive Effects Token array_types call_impl",
+        _TRACERS: "CallPrimitive Token array_types call_impl",
     },
     "veery.extend.core.primitives": {
         _COMPOSITION: """
@@ -152,7 +152,7 @@ NAMES: dict[str, dict[str, str]] = {
     "veery.interpreters.mlir": {
         "Of XLA's lowering: here `register_lowering`, `lower_fun`, `ir` and `hlo` make StableHLO for IREE.": """
             AxisContext ConstantHandler DEVICE_TO_DEVICE_TYPE LoweringParameters LoweringResult LoweringRule
-            LoweringRuleContext Mesh MeshAxisName ModuleContext RECV_FROM_HOST_TYPE SEND_TO_HOST_TYPE SPMDAxisContext
+            Mesh MeshAxisName ModuleContext RECV_FROM_HOST_TYPE SEND_TO_HOST_TYPE SPMDAxisContext
             ShapePolyLoweringState ShardingContext Token TokenSet Value aval_to_ir_types core_call_lowering
             dense_int_array dense_int_elements dtype_to_ir_type flatten_ir_types flatten_ir_values i32_attr i64_attr
             ir_attribute ir_constants ir_tree_registry ir_type_handlers jaxpr_subcomp lower_jaxpr_to_fun

@@ -26,6 +26,15 @@ class _ArrayMeta(type):
             return True
         return cls is Array and isinstance(x, Tracer) and x.is_array
 
+    def __getattr__(cls, name: str) -> Any:
+        """A method or property by its name, for programs that make others of it; operators have `Array` itself."""
+        if cls is Array and name in vars(ArrayImpl) and not name.startswith("_"):
+            return vars(ArrayImpl)[name]
+        raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+
+    def __dir__(cls) -> list[str]:
+        return sorted({*super().__dir__(), *(name for name in vars(ArrayImpl) if not name.startswith("_"))})
+
 
 class Array(metaclass=_ArrayMeta):
     """The type of all arrays, concrete or traced. Make one with `veery.numpy.array` and its like.

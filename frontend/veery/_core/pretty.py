@@ -117,7 +117,10 @@ def _eqn_lines(eqn: JaxprEqn, style: _Style, width: int) -> list[str]:
 
 
 def _is_plain(eqn: JaxprEqn, key: str, value: Any) -> bool:
-    """Whether the types of an equation say what a parameter does: the shape to which a scalar is broadcast."""
+    """Whether the types of an equation say what a parameter does, as the shape to which a scalar is broadcast, or it
+    is always the same: calls that are there are not inlined."""
+    if key == "inline":
+        return eqn.primitive.name == "jit"
     return eqn.primitive.name == "broadcast_in_dim" and (key == "shape" or value == ())
 
 

@@ -65,6 +65,10 @@ class Trace:
         """What tells it from others."""
         return self
 
+    def full_raise(self, x: Any) -> Any:
+        """The value, for libraries that lifted values into their traces by it; a trace takes values as they are."""
+        return x
+
     def owns(self, x: Any) -> bool:
         """Whether a value is a tracer of this trace."""
         return isinstance(x, Tracer) and x._trace is self

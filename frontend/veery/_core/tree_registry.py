@@ -340,11 +340,36 @@ def is_tree_node(typ: type) -> bool:
     return typ in builtin or typ in _entries or is_namedtuple_type(typ)
 
 
+class NodeType(NamedTuple):
+    """How a node of a type is taken apart, to (children, auxiliary data), and made, of (auxiliary data, children)."""
+
+    to_iter: Callable[[Any], tuple[Iterable[Any], Any]]
+    from_iter: Callable[[Any, Iterable[Any]], Any]
+
+
 class NodeTypes:
     """The types that are registered as nodes, to be asked with `in`; named tuples are nodes without that."""
 
     def __contains__(self, typ: object) -> bool:
         return isinstance(typ, type) and is_tree_node(typ) and not (is_namedtuple_type(typ) and typ not in _entries)
+
+    def __getitem__(self, typ: type) -> NodeType:
+        """Raises KeyError where it is not registered."""
+        if typ not in self:
+            raise KeyError(typ)
+        return NodeType(flatten_one_level, functools.partial(_made, typ))
+
+
+def _made(kind: type, aux: Any, children: Iterable[Any]) -> Any:
+    """A node of a registered type."""
+    if (entry := _entries.get(kind)) is not None:
+        return entry.unflatten(aux, children)
+    if kind is type(None):
+        return None
+    if kind is collections.defaultdict:
+        factory, keys = aux
+        return kind(factory, zip(keys, children))
+    return kind(zip(aux, children)) if issubclass(kind, dict) else kind(children)  # type: ignore[call-arg]
 
 
 node_types = NodeTypes()

@@ -5,4 +5,5 @@ from veery._core.dtypes import (
     extended as extended,
     finfo as finfo,
     supports_inf as supports_inf,
+    to_complex_dtype as to_complex_dtype,
 )

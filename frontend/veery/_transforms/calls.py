@@ -26,12 +26,12 @@ def _with_refs(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
     return low.outputs(args, primitive.bind(*low.inputs(args), jaxpr=low.jaxpr, name=params["name"]))
 
 
-def _impl(*args: Any, jaxpr: ClosedJaxpr, name: str) -> list[Any]:
+def _impl(*args: Any, jaxpr: ClosedJaxpr, name: str, **_: Any) -> list[Any]:
     return provided.backend.execute(jaxpr, name, args)
 
 
 def _jvp(
-    primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, name: str
+    primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, name: str, **_: Any
 ) -> tuple[list[Any], list[Any]]:
     nonzeros = tuple(type(t) is not Zero for t in tangents)
     both, nonzeros_out = jvp_jaxpr(jaxpr, nonzeros)
@@ -40,7 +40,7 @@ def _jvp(
     return outs, [next(out_tangents) if nz else Zero.from_primal_value(x) for x, nz in zip(outs, nonzeros_out)]
 
 
-def _linearize(nonzeros: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, name: str) -> tuple[Any, ...]:
+def _linearize(nonzeros: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, name: str, **_: Any) -> tuple[Any, ...]:
     split = linearize_jaxpr(jaxpr, nonzeros)
     results = jit_p.bind(*primals, jaxpr=split.primal, name=name)
 
@@ -52,7 +52,7 @@ def _linearize(nonzeros: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, na
     return outs, split.nonzeros_out, split.residuals(primals, results), linear
 
 
-def transpose_call(cts: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, name: str) -> list[Any]:
+def transpose_call(cts: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, name: str, **_: Any) -> list[Any]:
     """The transpose rule of a call of a jaxpr: the call of its transpose."""
     linear = tuple(map(is_undefined_primal, operands))
     nonzero_cts = tuple(type(ct) is not Zero for ct in cts)
@@ -68,7 +68,7 @@ def transpose_call(cts: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, name:
 
 
 def _batch(
-    axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, name: str
+    axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, name: str, **_: Any
 ) -> tuple[Any, ...]:
     batched, out_dims = batch_jaxpr(jaxpr, axis, dims)
     return jit_p.bind(*args, jaxpr=batched, name=name), out_dims
@@ -78,9 +78,9 @@ jit_p = Primitive(
     "jit",
     with_refs=_with_refs,
     takes_refs=True,
-    inert=("name",),
+    inert=("name", "inline"),
     multiple_results=True,
-    abstract_eval=lambda *avals, jaxpr, name: jaxpr.out_avals,
+    abstract_eval=lambda *avals, jaxpr, **_: jaxpr.out_avals,
     effects=lambda *avals, jaxpr, **_: jaxpr.effects,
     impl=_impl,
     jvp=_jvp,

@@ -62,8 +62,10 @@ _absent, _ = _attributes(__name__)
 def __getattr__(name: str) -> Any:
     # The compiler is loaded when it is needed.
 
+    if name == "LoweringRuleContext":
+        return _dispatch.lowering_module("emit.registry").Context
     if name == "hlo":
-        return _dispatch.stablehlo_builders()
+        return _dispatch.lowering_module("stablehlo")
     if name == "ir":
-        return _dispatch.mlir_bindings()
+        return _dispatch.lowering_module("mlir").ir
     return _absent(name)

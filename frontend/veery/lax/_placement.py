@@ -159,16 +159,22 @@ def lays_out(fun: F) -> F:
     return laying_out  # type: ignore[return-value]
 
 
+def canonicalize_sharding(sharding: Any, what: str) -> Any:
+    """A sharding, or a PartitionSpec over the mesh of the context as one, for a function of this name."""
+    if not isinstance(sharding, PartitionSpec):
+        return sharding
+    mesh = context().abstract or current_mesh()
+    if mesh is None or not mesh.axis_names:
+        raise ValueError(
+            f"{what}: Using PartitionSpec when you are not under a mesh context is not allowed. Please pass a "
+            f"NamedSharding instance or enter into a mesh context via `jax.set_mesh`. Got {sharding}"
+        )
+    return NamedSharding(mesh, sharding)
+
+
 def resharded(x: Any, place: Any, what: str = "reshard") -> Any:
     """A value laid out anew over Explicit axes of a mesh; see `veery.sharding.reshard`."""
-    if isinstance(place, PartitionSpec):
-        mesh = context().abstract or current_mesh()
-        if mesh is None or not mesh.axis_names:
-            raise ValueError(
-                "Using PartitionSpec when you are not under a mesh context is not allowed. Please pass a NamedSharding "
-                f"instance or enter into a mesh context via `jax.set_mesh`. Got {place}"
-            )
-        place = NamedSharding(mesh, place)
+    place = canonicalize_sharding(place, what)
     if not isinstance(place, NamedSharding):
         raise ValueError(f"{what}: a NamedSharding or a PartitionSpec is expected, got {place!r}")
     if not place.mesh.axis_names:

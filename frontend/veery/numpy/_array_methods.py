@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from veery import lax
-from veery._core import dtypes
+from veery._core import array as _arrays, dtypes
 from veery._core.array import ArrayImpl
 from veery._core.errors import (
     ConcretizationTypeError,
@@ -417,14 +417,14 @@ def _signature_of_method(function: Any) -> inspect.Signature:
 
 
 def attach(functions: dict[str, Any]) -> None:
-    """Give concrete arrays and tracers their methods.
+    """Give arrays, concrete ones and tracers, their methods.
 
     Args:
         functions: the public functions of veery.numpy by name.
     """
     methods = _COMMON | _operators.operators()
     methods |= {name: _method(name, functions[name]) for name in _SAME_AS_FUNCTION if name in functions}
-    for cls in (ArrayImpl, Tracer):
+    for cls in (_arrays.Array, Tracer):
         for name, method in methods.items():
             setattr(cls, name, method)
     for name, method in _TRACER_METHODS.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ def _operands(name: str, arrays: Any) -> list[Any]:
     """The arrays to join: the elements of a sequence, or the slices of an array along its first dimension."""
     if isinstance(arrays, (np.ndarray, ArrayImpl, Tracer)):
         return list(unstack(arrays))
-    if not isinstance(arrays, Collection):
+    if not hasattr(arrays, "__len__"):
         raise TypeError(f"{name} requires a sequence of arrays, got {type(arrays)}")
     return list(ensure_arraylikes(name, *arrays))
 

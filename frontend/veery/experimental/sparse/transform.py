@@ -15,7 +15,7 @@ from veery._api.inspection import make_jaxpr
 from veery._api.shape_structs import ShapeDtypeStruct
 from veery._core.absent import attributes as _attributes
 from veery._core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
-from veery._core.tree import tree_flatten, tree_structure, tree_unflatten
+from veery._core.tree import tree_flatten, tree_leaves, tree_structure, tree_unflatten
 from veery.experimental.sparse import _bcoo as bcoo, _convolution, _indexing, _reshaping
 from veery.experimental.sparse._base import JAXSparse
 from veery.experimental.sparse._bcoo import BCOO
@@ -30,7 +30,7 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
     """A function of dense arrays as one that takes and returns BCOO and BCSR arrays, too.
 
     Args:
-        f: a function of arrays.
+        f: a function of arrays. What it is given by name is not traced, unless it has sparse arrays in it.
         use_tracer: accepted for compatibility.
 
     Raises:
@@ -46,11 +46,13 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
 
     @functools.wraps(f)
     def sparsified(*args: Any, **kwargs: Any) -> Any:
-        leaves, in_tree = tree_flatten((args, kwargs), is_leaf=is_sparse)
+        sparse = {name: x for name, x in kwargs.items() if any(map(is_sparse, tree_leaves(x, is_leaf=is_sparse)))}
+        others = {name: x for name, x in kwargs.items() if name not in sparse}
+        leaves, in_tree = tree_flatten((args, sparse), is_leaf=is_sparse)
 
         def flat(*dense: Any) -> Any:
             given, named = tree_unflatten(in_tree, dense)
-            return f(*given, **named)
+            return f(*given, **named, **others)
 
         stand_ins = [ShapeDtypeStruct(x.shape, x.dtype) if is_sparse(x) else x for x in leaves]
         closed, shapes = make_jaxpr(flat, return_shape=True)(*stand_ins)

@@ -24,6 +24,7 @@ from veery.core import (
     DebugInfo as DebugInfo,
     DropVar as DropVar,
     Effect as Effect,
+    Effects as Effects,
     InconclusiveDimensionOperation as InconclusiveDimensionOperation,
     Jaxpr as Jaxpr,
     JaxprEqn as JaxprEqn,

@@ -1,0 +1,1 @@
+from veery._api.jit import PjitFunction as PjitFunction

@@ -1,0 +1,1 @@
+from veery._core.device import Device as Device

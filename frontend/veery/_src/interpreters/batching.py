@@ -1,0 +1,1 @@
+from veery.interpreters.batching import is_vmappable as is_vmappable

@@ -1,0 +1,1 @@
+from veery._src.numpy import util as util

@@ -1,0 +1,1 @@
+from veery._src.scipy import special as special

@@ -1,0 +1,1 @@
+from veery.scipy.special import gammaln as gammaln, logsumexp as logsumexp

@@ -1,0 +1,1 @@
+from veery.lax._placement import canonicalize_sharding as canonicalize_sharding

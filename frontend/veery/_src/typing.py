@@ -1,0 +1,1 @@
+from veery.typing import SupportsDType as SupportsDType
