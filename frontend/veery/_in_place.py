@@ -47,7 +47,8 @@ class _Finder:
             message = f"there is no {name}: veery stands in JAX's place, and runs programs without jaxlib"
             raise ModuleNotFoundError(message, name=name)
         if found is None:
-            why = importlib.import_module("veery._core.absent").module_reason(_our_name(name))
+            absent = importlib.import_module("veery._core.absent")
+            why = absent.module_reason(_our_name(name)) or absent.empty_reason(_our_name(name))
             message = f"veery, which stands in JAX's place, has no {name}"
             raise ModuleNotFoundError(f"{message}: {why}" if why else message, name=name)
         is_package = found.submodule_search_locations is not None

@@ -23,6 +23,7 @@ def scale(x):
 
 LACKING = """
 import jax, os
+import jax.experimental.mosaic
 import jax.experimental.pallas as pl
 import jax.numpy as jnp
 from jax import lax, no_such_function
@@ -53,7 +54,7 @@ def installed(tmp_path, monkeypatch):
 def test_what_libraries_lack(installed):
     assert libraries.lacking("optax") == set()
     assert libraries.lacking("haiku") == {
-        "jax.experimental.pallas",
+        "jax.experimental.mosaic",
         "jax.experimental.pallas.load",
         "jax.lax.no_such_operation",
         "jax.no_such_function",

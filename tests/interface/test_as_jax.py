@@ -32,6 +32,14 @@ PROGRAM = """
     assert "jax" not in {found.name for found in importlib.metadata.distributions(path=[])}
     assert importlib.metadata.version("veery") == veery.version.VEERY_VERSION
     assert pickle.loads(pickle.dumps(jax.numpy.sum)) is veery.numpy.sum
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel, splash_attention_mask
+    for module in (jax.experimental.pallas, splash_attention_kernel, splash_attention_mask):
+        try:
+            module.pallas_call
+        except AttributeError as error:
+            assert "IREE compiles no kernels" in str(error)
+        else:
+            raise AssertionError(module)
     import jaxlib
     from jaxlib import _jax, xla_client
     assert jaxlib.__version__ == "0.10.2" and jaxlib is veery._jaxlib
@@ -39,7 +47,8 @@ PROGRAM = """
     for name, words in {
         "jaxlib.mlir": "without jaxlib",
         "jaxlib.xla_extension": "without jaxlib",
-        "jax.experimental.pallas": "IREE compiles no kernels",
+        "jax.experimental.mosaic": "IREE compiles no kernels",
+        "jax.experimental.pallas.triton": "IREE compiles no kernels",
         "jax.nonsense": "has no jax.nonsense",
     }.items():
         try:

@@ -414,3 +414,29 @@ def test_what_libraries_ask_of_primitives_and_jaxprs():
     assert not any(eqn.primitive.call_primitive or eqn.primitive.map_primitive for eqn in closed.eqns)
     assert closed.constvars == closed.jaxpr.constvars
     assert len(closed.constvars) == len(closed.consts)
+
+
+@pytest.mark.compiler
+def test_primitives_whose_rules_are_methods():
+    """A class that defines them as methods of the names that they have in JAX, as kfac-jax has."""
+
+    class Tag(core.Primitive):
+        multiple_results = True
+
+        def __init__(self):
+            super().__init__("tag")
+            mlir.register_lowering(self, lambda ctx, *xs, **params: xs)
+            ad.primitive_jvps[self] = lambda xs, ts, **params: (self.bind(*xs, **params), ts)
+            batching.primitive_batchers[self] = lambda xs, dims, **params: (self.bind(*xs, **params), dims)
+
+        def impl(self, *xs, **params):
+            return xs
+
+        def abstract_eval(self, *avals, **params):
+            return avals, core.no_effects
+
+    tag_p = Tag()
+    f = lambda x: sum(tag_p.bind(x, x * 2, why="because"))
+    assert f(np.float32(1)) == veery.jit(f)(np.float32(1)) == 3 and veery.grad(f)(1.0) == 3
+    np.testing.assert_array_equal(veery.vmap(f)(np.arange(3.0)), [0, 3, 6])
+    assert "tag[why=because] a b" in str(veery.make_jaxpr(f)(1.0))

@@ -205,7 +205,7 @@ MODULES: dict[str, str] = {
     """,
     _TESTS: "veery.experimental.sparse.test_util",
     _KERNELS: """
-        veery.experimental.fused veery.experimental.mosaic veery.experimental.pallas veery.extend.pallas
+        veery.experimental.fused veery.experimental.mosaic veery.extend.pallas
     """,
     _TOOLS: """
         veery.collect_profile veery.experimental.roofline veery.experimental.source_mapper veery.tools
@@ -215,16 +215,29 @@ MODULES: dict[str, str] = {
 }
 
 
+# Of modules that can be imported, without what they have in JAX.
+EMPTY = {"veery.experimental.pallas": _KERNELS}
+
+
 def module_reason(name: str) -> str | None:
     """Why a module of JAX, named as one of veery's, is not there; None if that is not known."""
-    inside = lambda module: name == module or name.startswith(f"{module}.")
-    return next((why for why, modules in MODULES.items() if any(map(inside, modules.split()))), None)
+    return next((why for why, modules in MODULES.items() if any(_is_in(name, m) for m in modules.split())), None)
+
+
+def empty_reason(name: str) -> str | None:
+    """Why nothing is in a module that can be imported; None of others."""
+    return next((why for module, why in EMPTY.items() if _is_in(name, module)), None)
+
+
+def _is_in(name: str, module: str) -> bool:
+    return name == module or name.startswith(f"{module}.")
 
 
 def name_reason(module: str, name: str) -> str | None:
     """Why a name of a module is not there; None if JAX has none either."""
     groups = NAMES.get(module, {}).items()
-    return next((why for why, names in groups if name in names.split()), module_reason(f"{module}.{name}"))
+    found = next((why for why, names in groups if name in names.split()), None)
+    return found or module_reason(f"{module}.{name}") or empty_reason(module)
 
 
 def attributes(module: str, lazy: str = "") -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

@@ -70,6 +70,7 @@ class Primitive:
     # What libraries ask primitives of JAX for: whether they call, or map, a jaxpr called `call_jaxpr`.
     call_primitive = False
     map_primitive = False
+    multiple_results = False
 
     def __init__(
         self,
@@ -127,8 +128,16 @@ class Primitive:
         self.divides = divides
         self.keeps_memory = keeps_memory
         self.apart = apart
-        self.multiple_results = multiple_results
+        self.multiple_results = multiple_results or type(self).multiple_results
+        self._take_methods()
         all_primitives.add(self)
+
+    def _take_methods(self) -> None:
+        """Take what a class made outside veery defines in the place of the rules, as methods with JAX's signatures."""
+        if (impl := getattr(type(self), "impl", None)) is not None:
+            self.impl = functools.partial(impl, self)
+        if (abstract_eval := getattr(type(self), "abstract_eval", None)) is not None:
+            self.def_effectful_abstract_eval(functools.partial(abstract_eval, self))
 
     # Rules one by one, for primitives made outside veery.
 

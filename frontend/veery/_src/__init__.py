@@ -64,6 +64,7 @@ USED = {
     "typing.SupportsDType": "jaxns",
     "util.safe_map": "JAX's documentation of interpreters",
     "xla_bridge._backends": "chex",
+    "xla_bridge.get_backend": "the tests of keras",
 }
 
 __getattr__, __dir__ = _attributes(__name__, " ".join({name.partition(".")[0] for name in USED}))

@@ -1,7 +1,7 @@
 from typing import Any
 
 from veery import _dispatch
-from veery.extend.backend import backends as _found
+from veery.extend.backend import backends as _found, get_backend as get_backend
 
 
 def __getattr__(name: str) -> Any:

@@ -56,16 +56,18 @@ def emit_python_callback(
     return results, token, None
 
 
-_absent, _ = _attributes(__name__)
+# Of the compiler, which is loaded when it is needed.
+_LATER = {
+    "LoweringRuleContext": lambda: _dispatch.lowering_module("emit.registry").Context,
+    "hlo": lambda: _dispatch.lowering_module("stablehlo"),
+    "ir": lambda: _dispatch.lowering_module("mlir").ir,
+}
+_absent, _names = _attributes(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    # The compiler is loaded when it is needed.
+    return _LATER[name]() if name in _LATER else _absent(name)
 
-    if name == "LoweringRuleContext":
-        return _dispatch.lowering_module("emit.registry").Context
-    if name == "hlo":
-        return _dispatch.lowering_module("stablehlo")
-    if name == "ir":
-        return _dispatch.lowering_module("mlir").ir
-    return _absent(name)
+
+def __dir__() -> list[str]:
+    return sorted({*_names(), *_LATER})
