@@ -11,6 +11,7 @@ import pytest
 from support.interpreted import interpreted
 
 import veery
+import veery.numpy as jnp
 from veery import nn, random
 
 X = np.array([-30.0, -4.0, -1.5, -0.3, 0.0, 0.2, 0.9, 2.5, 5.0, 40.0], np.float32)
@@ -199,3 +200,15 @@ def test_identity_takes_arrays_alone():
     assert veery.nn.identity(2.0).weak_type
     with pytest.raises(TypeError, match="identity requires ndarray or scalar arguments, got <class 'list'>"):
         veery.nn.identity([1, 2])
+
+
+def test_axes_as_arrays():
+    """Dynamax gives them so."""
+    x = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
+    zero = jnp.array(0)
+    for axis in (zero, (zero,), [zero, 1], (1, zero)):
+        wanted = 0 if axis is zero else tuple(map(int, axis))
+        np.testing.assert_array_equal(nn.logsumexp(x, axis), nn.logsumexp(x, wanted))
+        np.testing.assert_array_equal(nn.softmax(x, axis), nn.softmax(x, wanted))
+    with pytest.raises(veery.errors.ConcretizationTypeError, match="axis argument must be known"):
+        veery.jit(lambda axis: nn.logsumexp(x, (axis,)))(0)

@@ -24,7 +24,10 @@ Axis = int | Sequence[int] | None
 
 
 def _hashable(axis: Any) -> Any:
-    return tuple(axis) if isinstance(axis, list) else axis
+    """An axis, or axes, by which compiled functions are told apart: as numbers, where they are arrays."""
+    if isinstance(axis, (list, tuple)):
+        return tuple(map(_hashable, axis))
+    return concrete_int(axis, "The axis argument must be known statically.") if isinstance(axis, jnp.ndarray) else axis
 
 
 # ---------------------------------------------------------------------------------------------------------------------
