@@ -50,11 +50,30 @@ CASES = {
     "sums": sparse(lambda S, b, jax: [b + b, b - b, b + M, b.sum(), b.sum(0), b.sum(axis=(0, 1))]),
     "arithmetic": sparse(lambda S, b, jax: [b * 2, 2 * b, b / 2, b * V, b * M, -b, abs(b), b**2, b.astype("int32")]),
     "product of elements": sparse(lambda S, b, jax: dense(S, b * b)),
+    "products of elements of other layouts": sparse(
+        lambda S, b, jax: [
+            (x.n_batch, x.n_dense, *dense(S, x))
+            for l, r in [({"n_dense": 1}, {"n_dense": 1}), ({"n_batch": 1}, {"n_batch": 1}), ({"n_batch": 1}, {})]
+            for x in [S.bcoo_multiply_sparse(S.BCOO.fromdense(M, **l), S.BCOO.fromdense(M[::-1], **r))]
+        ]
+    ),
+    "products of elements that are broadcast": sparse(
+        lambda S, b, jax: [
+            dense(S, S.bcoo_multiply_sparse(b, S.BCOO.fromdense(y))) for y in (M[:1], M[:, 1:2], M[2:, 3:])
+        ]
+    ),
+    "products of elements of other ranks": sparse(lambda S, b, jax: S.bcoo_multiply_sparse(b, S.BCOO.fromdense(V))),
     "a scalar added": sparse(lambda S, b, jax: b + 1),
     "dense minus sparse": sparse(lambda S, b, jax: jax.numpy.asarray(M) - b),
     "parts": sparse(lambda S, b, jax: [dense(S, x) for x in (b[1], b[1:, ::2], b[-1, 1:2], list(b)[2])]),
     "an integer beyond": sparse(lambda S, b, jax: dense(S, b[5])),
     "sum_duplicates": sparse(lambda S, b, jax: [(b + b).sum_duplicates(), (b + b).sum_duplicates(nse=7)]),
+    "sum_duplicates of what a batch has in common": sparse(
+        lambda S, b, jax: [
+            S.BCOO((np.float32(data), np.int32([[[0], [2], [0]]])), shape=(2, 3)).sum_duplicates(nse=2)
+            for data in ([[1, 2, 4]], [[1, 2, 4], [5, 6, 7]])
+        ]
+    ),
     "an inefficient layout": sparse(lambda S, b, jax: b.update_layout(n_batch=1)),
     "rows that are not efficient": sparse(lambda S, b, jax: b.update_layout(n_dense=1)),
     "extract": sparse(lambda S, b, jax: S.bcoo_extract(b, M + 1)),

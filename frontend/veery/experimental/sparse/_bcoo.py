@@ -335,23 +335,26 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
         nse: how many elements are stored; by default as many as there are different indices, which must be known (not
             under jit). Of more, those with the highest indices are left out.
     """
-    data, indices = full_batch(mat)
+    data, indices = mat.data, mat.indices  # what all of a batch have in common stays so
     sizes = sparse_shape(mat)
     if nse is None:
-        different = nfold_vmap(lambda i: _count(i, sizes), mat.n_batch, broadcasted=False)(indices)
+        different = nfold_vmap(lambda i: _count(i, sizes), mat.n_batch)(indices)
         nse = int(different.max()) if different.size else 0
 
-    def one(data: Array, indices: Array) -> Any:
+    def places(indices: Array) -> Any:
         order, ordered, new = _groups(indices, sizes)
         place = jnp.cumsum(new) - 1
-        summed = _summed(place[:, None], data[order], (nse,))
         bound = jnp.broadcast_to(jnp.asarray(sizes, indices.dtype), (nse, len(sizes)))
-        kept = bound.at[place].set(ordered, mode="drop")
-        inside = (kept < bound).all(axis=-1)
-        return jnp.where(inside.reshape(-1, *[1] * (summed.ndim - 1)), summed, jnp.zeros((), summed.dtype)), kept
+        return order, place, bound.at[place].set(ordered, mode="drop")
 
-    data, indices = nfold_vmap(one, mat.n_batch, broadcasted=False)(data, indices)
-    return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
+    def sums(data: Array, order: Array, place: Array, kept: Array) -> Array:
+        summed = _summed(place[:, None], data[order], (nse,))
+        inside = (kept < per_axis(sizes, kept)).all(axis=-1)
+        return jnp.where(inside.reshape(-1, *[1] * (summed.ndim - 1)), summed, jnp.zeros((), summed.dtype))
+
+    order, place, kept = nfold_vmap(places, mat.n_batch)(indices)
+    data = nfold_vmap(sums, mat.n_batch)(data, order, place, kept)
+    return BCOO((data, kept), shape=mat.shape, indices_sorted=True, unique_indices=True)
 
 
 def _count(indices: Array, sizes: Shape) -> Array:
@@ -571,13 +574,40 @@ def bcoo_multiply_dense(sp_mat: BCOO, v: Array) -> Array:
 
 
 def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
-    """The product of the elements of two BCOOs of one shape."""
-    if lhs.shape != rhs.shape:
-        raise NotImplementedError(f"bcoo_multiply_sparse of shapes {lhs.shape} and {rhs.shape}, which must be equal")
-    axes = tuple(range(lhs.ndim))
-    return _sparse_times_sparse(
-        lhs, rhs, (((), ()), (axes, axes)), ShapeDtypeStruct(lhs.shape, jnp.result_type(lhs.data, rhs.data))
-    )
+    """The product of the elements of two BCOOs whose shapes broadcast; its axes are of the kinds of theirs.
+
+    Raises:
+        TypeError: they have not as many axes.
+        NotImplementedError: they have not as many dense axes.
+    """
+    if lhs.ndim != rhs.ndim:
+        raise TypeError(f"bcoo_multiply_sparse: arrays must have as many axes each, got {lhs.shape} and {rhs.shape}")
+    if lhs.n_dense != rhs.n_dense:
+        raise NotImplementedError(
+            f"bcoo_multiply_sparse: arrays must have as many dense axes each, got {lhs} and {rhs}"
+        )
+    shape, n = jnp.broadcast_shapes(lhs.shape, rhs.shape), min(lhs.n_batch, rhs.n_batch)
+    both = [bcoo_update_layout(x, n_batch=n, on_inefficient=None) for x in (lhs, rhs)]
+    sizes = [sparse_shape(x) for x in both]
+    sparse = shape[n : n + len(sizes[0])]
+
+    def one(x: Array, i: Array, y: Array, j: Array) -> tuple[Array, Array]:
+        stored = [(indices < per_axis(wide, indices)).all(axis=-1) for indices, wide in zip((i, j), sizes)]
+        agree, found = stored[0][:, None] & stored[1], []
+        for axis, (m, k) in enumerate(zip(*sizes)):
+            a, b = jnp.broadcast_arrays(i[:, None, axis], j[None, :, axis])
+            agree &= (a == b) | (m == 1 or k == 1)
+            found.append(b if m == 1 else a)
+        data = jnp.expand_dims(x, 1) * jnp.expand_dims(y, 0)
+        data = jnp.where(jnp.expand_dims(agree, tuple(range(2, data.ndim))), data, 0)
+        indices = jnp.stack(found, axis=-1) if found else jnp.zeros((*agree.shape, 0), i.dtype)
+        indices = jnp.where(agree[..., None], indices, per_axis(sparse, indices))
+        return data.reshape(agree.size, *data.shape[2:]), indices.reshape(agree.size, len(found))
+
+    given = [jnp.broadcast_to(buffer, (*shape[:n], *buffer.shape[n:])) for x in both for buffer in full_batch(x)]
+    data, indices = nfold_vmap(one, n, broadcasted=False)(*given)
+    product = BCOO((data, indices), shape=shape)
+    return bcoo_sum_duplicates(product, nse=min(product.nse, math.prod(sparse)))
 
 
 # Sums and shapes.
