@@ -139,7 +139,11 @@ def test_calls_are_asked_whether_to_be_inlined() -> None:
         trace = Looking(parent)
         with core.set_current_trace(trace):
             out = veery.jit(lambda x: x + 1)(CountingTracer(trace, np.float32(1)))
-    assert seen == [(core.primitives.jit_p, {"jaxpr", "name", "inline"}, False)]
+        assert seen == [(core.primitives.jit_p, {"jaxpr", "name", "inline"}, False)]
+        with core.set_current_trace(trace):  # calls that transformations make, too
+            veery.grad(veery.jit(lambda x: x * x))(CountingTracer(trace, np.float32(1)))
+    calls = [(names, inline) for primitive, names, inline in seen if primitive is core.primitives.jit_p]
+    assert len(calls) > 2 and all(call == ({"jaxpr", "name", "inline"}, False) for call in calls)
     assert trace.full_raise(out) is out and trace.inside(out) == 2
     assert "inline" not in str(veery.make_jaxpr(lambda x: veery.jit(jnp.sin)(x) + 1)(1.0))
 

@@ -290,13 +290,13 @@ class JitFunction:
         if traced.takes_refs:
             check_aliases(traced.name, "jit", leaves, traced.consts, lambda: traced.closed.debug_info.arg_names)
         if traced.closed.jaxpr.is_high:
-            outs = jit_p.bind(*inputs, name=traced.name, jaxpr=traced.closed, inline=False)
+            outs = jit_p.bind(*inputs, name=traced.name, jaxpr=traced.closed)
         elif current_trace() is eval_trace:
             outs = self._execute(traced, sig, leaves, usable_donations(traced, donated))
         elif self._options.inline:
             outs = eval_jaxpr(traced.closed.jaxpr, (), *inputs)
         else:
-            outs = jit_p.bind(*inputs, name=traced.name, jaxpr=traced.closed, inline=False)
+            outs = jit_p.bind(*inputs, name=traced.name, jaxpr=traced.closed)
         if shardings is not None:
             outs = shardings.placed_results(traced.out_tree, list(outs), self._name)
         return tree.tree_unflatten(traced.out_tree, outs)

@@ -357,19 +357,9 @@ class NodeTypes:
         """Raises KeyError where it is not registered."""
         if typ not in self:
             raise KeyError(typ)
-        return NodeType(flatten_one_level, functools.partial(_made, typ))
-
-
-def _made(kind: type, aux: Any, children: Iterable[Any]) -> Any:
-    """A node of a registered type."""
-    if (entry := _entries.get(kind)) is not None:
-        return entry.unflatten(aux, children)
-    if kind is type(None):
-        return None
-    if kind is collections.defaultdict:
-        factory, keys = aux
-        return kind(factory, zip(keys, children))
-    return kind(zip(aux, children)) if issubclass(kind, dict) else kind(children)  # type: ignore[call-arg]
+        registered = optree.register_pytree_node.get(typ, namespace=NAMESPACE)
+        assert registered is not None
+        return NodeType(flatten_one_level, registered.unflatten_func)
 
 
 node_types = NodeTypes()

@@ -74,7 +74,16 @@ def _batch(
     return jit_p.bind(*args, jaxpr=batched, name=name), out_dims
 
 
-jit_p = Primitive(
+class _Call(Primitive):
+    """Calls that stay calls. Traces of others ask each whether it is to be inlined, as JAX's may: none here is."""
+
+    def bind(self, *args: Any, **params: Any) -> list[Any]:
+        """Apply `params["jaxpr"]`, which is called `params["name"]`."""
+        results: list[Any] = super().bind(*args, **({"inline": False} | params))
+        return results
+
+
+jit_p = _Call(
     "jit",
     with_refs=_with_refs,
     takes_refs=True,
