@@ -67,7 +67,7 @@ def _leave_out_classes() -> None:
 _leave_out_classes()
 
 # On a kernel's executable: its code, which is parsed where it is compiled; a digest of it and of how it is called.
-CODE, WRITTEN_AS = "veery.code", "veery.written_as"
+CODE, WRITTEN_AS, IN_PLACE = "veery.code", "veery.written_as", "veery.in_place"
 
 # A context keeps every type and attribute (so every constant) that was ever made in it: start a new one now and then.
 _BUILDS_PER_CONTEXT = 256

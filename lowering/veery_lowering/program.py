@@ -79,8 +79,10 @@ class Program:
     metadata: texts: what it was compiled by and for, "source" (where the function is defined), "queue" where that was
         chosen, "pipeline" (which of IREE's compiled it, see compiler/short.py), "dispatches" (how many it has, and how
         many of them were known), "control_flow" ("device" where kernels have all of it, so that a call need not wait,
-        else "host"), "largest_step" (the most work of one step, beside those of the Python functions that are called),
-        "fallback" (which flags the compiler failed with, and how, so that it was compiled without them).
+        else "host"), "overwritten" (the numbers of arguments in whose places results are), "recorded" (whether
+        commands are recorded "once", or "anew" in each call, which must wait for its arguments), "largest_step" (the
+        most work of one step, beside those of the Python functions that are called), "fallback" (which flags the
+        compiler failed with, and how, so that it was compiled without them).
     key: of the program's entry in the cache on disk.
     """
 

@@ -58,8 +58,8 @@ class Executable:
       is_synchronous: whether it has ended when its submission has.
       needs_ready: whether its arguments must be finished when it is submitted. IREE 3.13 looks at the memory of
         arguments where it records commands anew in each call ("transient buffer has not been committed"): in programs
-        with loops or branches, with arguments that are overwritten, and with shapes that have variables. Calls that
-        take much memory wait for their arguments too.
+        with loops or branches, with shapes that have variables, and with arguments that IREE itself decided to
+        overwrite. Calls that take much memory wait for their arguments too.
       call: the function behind `__call__`; calling it directly saves 0.1 us.
     """
 
@@ -88,8 +88,10 @@ class Executable:
         self._program = program
         self.has_effects = has_effects(program.host_calls)
         self.is_synchronous = bool(program.host_calls)  # as in veery_lowering.emit.module
-        self.needs_ready = program.metadata.get("control_flow") == "host" or bool(self.overwritten)
+        is_recorded = not self.overwritten or program.metadata.get("recorded") == "once"
+        self.needs_ready = program.metadata.get("control_flow") == "host" or not is_recorded
         self._result_nbytes = sum(spec.nbytes for spec in self.outputs)
+        self._result_nbytes -= sum(self.inputs[i].nbytes for i in self.overwritten)
         self._probe: Probe | None = None
         # Which results share memory. A loop on the device's values may return one value or another, so that each call
         # is looked at; other programs share the same way in each call, so that the first one is enough.

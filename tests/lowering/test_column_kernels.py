@@ -123,9 +123,8 @@ def test_which_columns_become_kernels(fun: Callable[..., Any], args: tuple[Any, 
     assert kernels(fun, *args) == count
 
 
-def test_results_in_the_place_of_arguments_are_left() -> None:
-    assert kernels(lambda x: x + 1 - (x + 1).max(0), X) == 1
-    assert kernels(lambda x: x + 1 - (x + 1).max(0), X, donated=(True,)) <= 1
+def test_columns_of_donated_arguments() -> None:
+    assert kernels(lambda x: x + 1 - (x + 1).max(0), X, donated=(True,)) == 1
     donated = veery.jit(lambda x: x - x.max(0), donate_argnums=0)
     x = array((300, 200), np.float32)
     np.testing.assert_array_equal(donated(jnp.array(x)), x - x.max(0))

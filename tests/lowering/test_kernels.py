@@ -160,7 +160,7 @@ def test_passes_that_fail_leave_the_program_to_iree(
     def fail(*_: Any) -> None:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr("veery_lowering.kernels._given", fail)
+    monkeypatch.setattr("veery_lowering.kernels._given_away", fail)
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     twice = veery.jit(lambda x: (x @ x.T) * 2 + x.sum(1))
     compiled = twice.lower(x)._lowered.with_options(cache=False).compile()

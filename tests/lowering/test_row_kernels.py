@@ -14,7 +14,6 @@ import veery
 from veery import lax, numpy as jnp
 from veery.scipy.special import logsumexp
 from veery_lowering.kernels import _reductions, fuse_rows
-from veery_lowering.kernels._followers import Given
 from veery_lowering.kernels._nests import cpu
 from veery_lowering.kernels._rows import RowKernel
 from veery_lowering.mlir import operations
@@ -101,7 +100,7 @@ def test_workgroups_have_memory_of_their_own() -> None:
 
     def make(module: Any) -> None:
         reduction = next(op for op in operations(module) if op.name == "stablehlo.reduce")
-        made.append(RowKernel(reduction, cpu(32), Given()))
+        made.append(RowKernel(reduction, cpu(32), ()))
 
     inlined(veery.jit(fun).lower(np.zeros((300, 4096), np.float32))._lowered.module, make)
     (kernel,) = made

@@ -13,7 +13,15 @@ from typing import Any, NamedTuple, TypeVar
 
 from veery_lowering.compiler import isolation, progress, steps
 from veery_lowering.compiler.once import once
-from veery_lowering.compiler.sessions import DISPATCHES, UNFIT, Check, Diagnostic, has_lost_threads, run_pipeline
+from veery_lowering.compiler.sessions import (
+    DISPATCHES,
+    OVERWRITTEN,
+    UNFIT,
+    Check,
+    Diagnostic,
+    has_lost_threads,
+    run_pipeline,
+)
 from veery_lowering.emit.module import Emission
 from veery_lowering.errors import CRASHED, STOPPED, CompileError, CompilerCrash, CompilerTimeout, Rejected
 from veery_lowering.mlir import COMPILER_VERSION, operations
@@ -36,7 +44,7 @@ RACE = "IREE has made a shader that reads memory which another invocation writes
 T = TypeVar("T")
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "123"
+_KEY_FORMAT = "124"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly
@@ -48,8 +56,9 @@ def compile_emission(
     """Compile a module, or find it on disk: the program's bytes, metadata, and key on disk.
 
     `source` is the place of the function in the user's code. The metadata "control_flow" say where branches and loops
-    are: "device", in kernels of ours, or "host"; "pipeline" which of IREE's pipelines compiled it; "dispatches" how
-    many the short one did; "fallback", if there, why the program was not compiled as is best.
+    are: "device", in kernels of ours, or "host"; "overwritten" which arguments are; "recorded" whether commands are
+    recorded "once" or "anew" in each call; "pipeline" which of IREE's pipelines compiled it; "dispatches" how many the
+    short one did; "fallback", if there, why the program was not compiled as is best.
 
     Raises CompileError if every option list of the target fails.
     """
@@ -228,7 +237,8 @@ def _compile(
 
             failed: list[Diagnostic] = []
             try:
-                result = try_each(emission, target, fusion, plain, attempt)
+                # The short pipeline puts results into the places of arguments when all else is decided.
+                result = attempt(plain, None) if shortly else try_each(emission, target, fusion, plain, attempt)
             except CompilerTimeout as stop:
                 return None, {}, [Diagnostic("error", str(stop)), *said]
             except (CompilerCrash, Rejected) as error:
@@ -241,7 +251,8 @@ def _compile(
                     "control_flow": "host" if module.branches else "device",
                 }
                 told["pipeline"] = "short" if shortly else pipeline
-                told |= {d.severity: d.message for d in diagnostics if d.severity == DISPATCHES}
+                told["recorded"] = "anew" if module.overwritten else "once"
+                told |= {d.severity: d.message for d in diagnostics if d.severity in (DISPATCHES, OVERWRITTEN)}
                 fallback = {"fallback": _fallback(attempts[0].flags, flags, fusion, said)} if said else {}
                 return program, told | fallback, diagnostics
             unfit = next((d.message for d in failed if d.severity == UNFIT), None)

@@ -29,14 +29,14 @@ def intermediate(
     """
     if phase not in (*PHASES, *CODE):
         raise ValueError(f"there is no dialect or phase {phase!r}; known are stablehlo, {', '.join((*PHASES, *CODE))}")
-    flags = attempts_of(emission, target, options)[0].flags
+    flags, shortly = attempts_of(emission, target, options)[0]
     failed: CompileError | None = None
     run = compiler_of(options, target)
     for fusion, plain in modules(emission, target, options):  # as compilation goes on where IREE fails
         accepted = lambda module, check: (
             module if check is None or run(module.code, flags, "stream", check=check)[0] else None
         )
-        prepared = try_each(emission, target, fusion, plain, accepted) or plain
+        prepared = plain if shortly else try_each(emission, target, fusion, plain, accepted) or plain
         try:
             if phase in CODE:
                 return _generated_code(prepared.code, flags, target, phase, run), prepared

@@ -38,14 +38,14 @@ class Diagnostic:
     """One message of the compiler: severity "note", "warning", "error" or "remark", with its location in the text.
 
     Of the severity `UNFIT`: why the short pipeline did not compile what the standard one may; of `DISPATCHES`: how many
-    it compiled.
+    it compiled; of `OVERWRITTEN`: the numbers of the arguments in whose places that has put results.
     """
 
     severity: str
     message: str
 
 
-UNFIT, DISPATCHES = "unfit", "dispatches"
+UNFIT, DISPATCHES, OVERWRITTEN = "unfit", "dispatches", "overwritten"
 _EXECUTABLES = ("stream.executable", "hal.executable", "hal.executable.source")  # IREE's, and kernels of ours
 # A phase of the compiler, and a function that raises Rejected if a program cannot be made of the module after it.
 Check = tuple[str, Callable[[ir.Module], None]]
@@ -290,7 +290,8 @@ def _shortly(
             except ir.MLIRError as error:
                 diagnostics.extend(Diagnostic("error", _place(d.location) + d.message) for d in error.error_diagnostics)
                 return None
-            short.plan_memory(module, run, check and check[1])
+            overwritten = short.plan_memory(module, run, check and check[1])
+            diagnostics.append(Diagnostic(OVERWRITTEN, " ".join(map(str, overwritten))))
             steps.begin("waiting for kernels")
             kernels.wait()
             several = threads and sum(op.operation.name in _EXECUTABLES for op in module.body.operations) > 1

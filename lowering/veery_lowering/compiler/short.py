@@ -37,6 +37,7 @@ from veery_lowering.passes.stream.arguments import write_donated
 from veery_lowering.passes.stream.awaits import wait_for_all
 from veery_lowering.passes.stream.captures import make_in_each_block
 from veery_lowering.passes.stream.carries import carry_in_place
+from veery_lowering.passes.stream.in_place import place_results
 from veery_lowering.store.cache import DiskCache
 from veery_lowering.targets.fusion import DATA_TILING
 
@@ -214,13 +215,16 @@ _CODE = [
 ]
 
 
-def plan_memory(module: ir.Module, run: RunPasses, look: Any) -> None:
+def plan_memory(module: ir.Module, run: RunPasses, look: Any) -> list[int]:
     """Bring a module from IREE's "flow" phase to the end of "stream", where it is known which memory each value has.
 
     Args:
         module: as "flow" makes it, and valid; valid when this returns.
         run: runs passes on the module, without verifying after each.
         look: None, or a function that refuses what was made of the module.
+
+    Returns:
+        The numbers of the arguments that are overwritten.
 
     Raises:
         Unfit: a pass failed.
@@ -239,6 +243,7 @@ def plan_memory(module: ir.Module, run: RunPasses, look: Any) -> None:
         _run(run, "schedule", _schedule(clean))
         wait_for_all(module)
         _run(run, "commands", _commands(clean))
+    overwritten = place_results(module)
     _run(run, "bindings", _BINDINGS)
     pass_places(module)
     _run(run, "operands", _operands(clean))
@@ -247,6 +252,7 @@ def plan_memory(module: ir.Module, run: RunPasses, look: Any) -> None:
     module.operation.verify()
     if look is not None:
         look(module)
+    return overwritten
 
 
 def translate_kernels(

@@ -34,7 +34,7 @@ from veery_lowering.kernels._complex import LoopOfParts, holds_complex
 from veery_lowering.kernels._convolutions import direct
 from veery_lowering.kernels._decisions import Decision as Decision, decided, decisions as decisions, locations
 from veery_lowering.kernels._elements import MOST_TOGETHER as MOST_TOGETHER, ElementKernel, is_end
-from veery_lowering.kernels._followers import FusedKernel, Given
+from veery_lowering.kernels._followers import FusedKernel
 from veery_lowering.kernels._invocations import InvocationKernel, ShaderKernel, for_one_invocation
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, TooLittle, is_crossed, is_halved, roots_of
 from veery_lowering.kernels._nests import CPU, Machine, cpu
@@ -181,9 +181,9 @@ def fuse_products(module: Any, register: int = _REGISTER, donated: Sequence[bool
 
     Args:
         module, register: as of `fuse_loops`.
-        donated: for each argument of `main`, whether a result may take its place, for which IREE writes it.
+        donated: for each argument of `main`, whether a result may take its place.
     """
-    given = _given(module, donated)
+    given = _given_away(module, donated)
 
     def make(op: Any) -> ProductKernel:
         prepared = direct if op.name == _CONVOLUTION else converted_operands
@@ -203,7 +203,7 @@ def fuse_rows(module: Any, register: int = _REGISTER, donated: Sequence[bool] = 
     Args:
         module, register, donated: as of `fuse_products`.
     """
-    make = functools.partial(RowKernel, machine=cpu(register), given=_given(module, donated))
+    make = functools.partial(RowKernel, machine=cpu(register), donated=_given_away(module, donated))
     return _replaced(module, lambda op: op.name == "stablehlo.reduce", make, "rows")
 
 
@@ -213,7 +213,7 @@ def fuse_columns(module: Any, register: int = _REGISTER, donated: Sequence[bool]
     Args:
         module, register, donated: as of `fuse_products`.
     """
-    make = functools.partial(ColumnKernel, machine=cpu(register), given=_given(module, donated))
+    make = functools.partial(ColumnKernel, machine=cpu(register), donated=_given_away(module, donated))
     return _replaced(module, lambda op: op.name == "stablehlo.reduce", make, "columns")
 
 
@@ -223,15 +223,15 @@ def fuse_elements(module: Any, register: int = _REGISTER, donated: Sequence[bool
     Args:
         module, register, donated: as of `fuse_products`.
     """
-    make = functools.partial(ElementKernel, machine=cpu(register), given=_given(module, donated))
+    make = functools.partial(ElementKernel, machine=cpu(register), donated=_given_away(module, donated))
     return _replaced(module, is_end, make, "elements")
 
 
-def _given(module: Any, donated: Sequence[bool]) -> Given:
+def _given_away(module: Any, donated: Sequence[bool]) -> frozenset[Any]:
     """The arguments of `main` whose place results may take."""
     functions = {ir.StringAttr(f.attributes["sym_name"]).value: f for f in module.regions[0].blocks[0]}
     arguments = functions["main"].regions[0].blocks[0].arguments if any(donated) else []
-    return Given([x for x, may_be_overwritten in zip(arguments, donated) if may_be_overwritten])
+    return frozenset(x for x, may_be_overwritten in zip(arguments, donated) if may_be_overwritten)
 
 
 def _replaced(module: Any, roots: Callable[[Any], bool], make: Callable[[Any], FusedKernel], kind: str) -> int:

@@ -9,14 +9,15 @@ AVX-512, gelu 1131 and 711.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import MOST_IN_A_ROW, VIEWS, Body, checked
 from veery_lowering.kernels._executable import Executable
-from veery_lowering.kernels._followers import FusedKernel, Given, in_order
-from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, whole
+from veery_lowering.kernels._followers import FusedKernel, in_order, in_place
+from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, leaves, whole
 from veery_lowering.kernels._nests import Machine
 from veery_lowering.kernels._reading import detail_of
 from veery_lowering.mlir import base_name, ir, maker
@@ -44,7 +45,7 @@ class ElementKernel(FusedKernel):
     Args:
         op: the last operation; what it reads is computed with it.
         machine: what it is written for.
-        given: the arguments in whose place results may be written, which this kernel does not do.
+        donated: values in whose place results may be written.
 
     Raises:
         Unfit: it cannot be written so, or IREE computes it with something else.
@@ -52,7 +53,7 @@ class ElementKernel(FusedKernel):
 
     form = "element by element"
 
-    def __init__(self, op: Any, machine: Machine, given: Given) -> None:
+    def __init__(self, op: Any, machine: Machine, donated: Collection[Any]) -> None:
         self.op = self.before = op
         (result,) = op.results
         self.shape, dtype = checked(result)
@@ -60,8 +61,6 @@ class ElementKernel(FusedKernel):
         if dtype.kind == "b" or size == 1:
             raise Unfit(f"{dtype} of shape {self.shape}")
         self.inside, read = self._gathered()
-        if given.is_taken_by(op):
-            raise Unfit("it may take the place of an argument")
         self.body = Body(machine)
         forms: dict[Any, Form] = {x: self._lies(x) for x in read}
         for value in self.inside:
@@ -73,9 +72,10 @@ class ElementKernel(FusedKernel):
         target = Buffer("%out", dtype, size)
         workgroups = max(1, min(size // _LEAST_SHARE, _MOST_WORKGROUPS))
         self.body.nests.divide(workgroups)
-        self.body.nests.fill(whole(target, self.shape), forms[result], size)
+        shared = in_place(self.body.inputs, donated, leaves(forms[result]), [target])
+        self.body.nests.fill(whole(target, self.shape), forms[result], size, once=bool(shared))
         self.results = {result: target}
-        self.executable = Executable(self.body.out, self.body.inputs, [target], workgroups)
+        self.executable = Executable(self.body.out, self.body.inputs, [target], workgroups, in_place=shared)
 
     def _gathered(self) -> tuple[list[Any], list[Any]]:
         """The values that are computed, in their order, and those that are read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from veery_lowering.kernels._arithmetic import Lines, Unfit
 from veery_lowering.kernels._bindings import Binding, bindings
 from veery_lowering.kernels._forms import Buffer
 from veery_lowering.kernels._placing import MOST_BINDINGS, packed, unpacked
-from veery_lowering.mlir import CODE, WRITTEN_AS, ir
+from veery_lowering.mlir import CODE, IN_PLACE, WRITTEN_AS, ir
 
 _NAME = "<name>"  # in texts, in the place of a kernel's
 
@@ -37,6 +37,7 @@ class Executable:
         workgroups: how many run it.
         scratch: memory beyond the stack.
         group: the invocations of a workgroup, on GPUs; 0 on the CPU.
+        in_place: inputs and outputs that may be the same memory.
 
     Raises:
         Unfit: it has more buffers than a dispatch may have.
@@ -50,10 +51,12 @@ class Executable:
         workgroups: int = 1,
         scratch: Sequence[Buffer] = (),
         group: int = 0,
+        in_place: Iterable[tuple[Buffer, Buffer]] = (),
     ) -> None:
         self.out, self.inputs, self.workgroups, self.scratch, self.group = out, inputs, workgroups, scratch, group
         self.taken = bindings(inputs.values() or [_UNREAD] * (len(outputs) > 1))
         self.made = bindings(outputs)
+        self._in_place = list(in_place)
         if not group:
             self.join(MOST_BINDINGS)
         elif self._count > MOST_BINDINGS:
@@ -130,7 +133,7 @@ class Executable:
         names = ", ".join(f"%a{k}" for k in range(len(inputs)))
         taken, made = (", ".join(binding.tensor for binding in each) for each in (inputs, outputs))
         return f"""
-hal.executable.source private @{_NAME}_code {{
+hal.executable.source private @{_NAME}_code{self._shared()} {{
   hal.executable.export public @{_NAME}_run ordinal(0) layout({self._layout})
       count(%device: !hal.device) -> (index, index, index) {{
     %count = arith.constant {self.workgroups} : index
@@ -160,6 +163,13 @@ func.func private @{_NAME}({given}) -> ({made}) {{
         access = ["ReadOnly|Indirect"] * len(self.taken) + ["Indirect"] * len(outputs)
         listed = ", ".join(f'#hal.pipeline.binding<storage_buffer, "{flags}">' for flags in access)
         return f"#hal.pipeline.layout<bindings = [{listed}], flags = Indirect>"
+
+    def _shared(self) -> str:
+        """Which bindings may be the same memory, as an attribute: numbers of inputs, each with one of an output."""
+        singles = {each.single: k for k, each in enumerate([*self.taken, *self.made]) if each.single is not None}
+        pairs = [(singles[a], singles[b]) for a, b in self._in_place if a in singles and b in singles]
+        numbers = ", ".join(str(k) for pair in pairs for k in pair)
+        return f" attributes {{{IN_PLACE} = array<i64: {numbers}>}}" if pairs else ""
 
     @property
     def _count(self) -> int:

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
-from veery_lowering.kernels._body import checked
 from veery_lowering.kernels._executable import Executable
-from veery_lowering.kernels._forms import Buffer
+from veery_lowering.kernels._forms import Affine, Buffer, View
 from veery_lowering.kernels._lifetimes import around
-from veery_lowering.mlir import base_name, ir
-
-# Bytes of arguments from which on results take their place, and how many operations back these are looked for.
-_REUSED = 1 << 16
-_MOST_BACK = 200
+from veery_lowering.mlir import ir
 
 
 def followers(op: Any, fits: Callable[[Any], bool], most: int) -> tuple[list[Any], Any]:
@@ -94,38 +88,22 @@ class FusedKernel:
             value.owner.operation.erase()
 
 
-class Given:
-    """Arguments in whose place results may be written.
+def in_place(
+    inputs: Mapping[Any, Buffer], donated: Collection[Any], views: Iterable[View], outputs: Iterable[Buffer]
+) -> list[tuple[Buffer, Buffer]]:
+    """What a kernel reads and writes that may be the same memory: it has read all of an element when it writes that.
 
     Args:
-        arguments: those that are given away.
+        inputs: the values that it reads, and where they are.
+        donated: those values that are given away.
+        views: all that is read with what is written, which are arrays of one shape.
+        outputs: where its results go.
     """
-
-    def __init__(self, arguments: Collection[Any] = ()) -> None:
-        self._taken = {x: True for x in arguments if _nbytes(x) >= _REUSED}
-
-    def is_taken_by(self, op: Any) -> bool:
-        """Whether what an operation gives may take the place of such an argument, which it is computed from."""
-        return bool(self._taken) and any(map(self._is_of_one, op.operands))
-
-    def _is_of_one(self, value: Any, back: int = 0) -> bool:
-        """Whether a value is one of them, or computed of one element by element, as far as that is looked for."""
-        if back > _MOST_BACK:
-            return True
-        if value not in self._taken:
-            op = value.owner
-            elementwise = not isinstance(op, ir.Block) and base_name(op.name) in ELEMENTWISE
-            self._taken[value] = False  # until it is known
-            self._taken[value] = elementwise and any(
-                x.type.shape == value.type.shape and self._is_of_one(x, back + 1) for x in op.operands
-            )
-        return self._taken[value]
-
-
-def _nbytes(value: Any) -> int:
-    """The bytes of an array such as kernels hold; 0 of others."""
-    try:
-        shape, dtype = checked(value)
-    except Unfit:
-        return 0
-    return math.prod(shape) * dtype.itemsize
+    found = []
+    for value, buffer in inputs.items():
+        if value in donated:
+            mine = [view for view in views if view.buffer == buffer]
+            if mine and all(view.is_contiguous and view.offset == Affine() for view in mine):
+                alike = (out for out in outputs if (out.dtype, out.size) == (buffer.dtype, buffer.size))
+                found += [(buffer, out) for out in alike if math.prod(mine[0].shape) == buffer.size]
+    return found

@@ -357,13 +357,14 @@ class Nests:
 
     # Nests.
 
-    def fill(self, target: View, form: Form, most: int = 0) -> None:
+    def fill(self, target: View, form: Form, most: int = 0, once: bool = False) -> None:
         """Write a value to memory, element by element.
 
         Args:
             target: where it goes.
             form: the value, an expression of arrays of the target's shape.
             most: the number of elements from which on IREE's own dispatches are faster, if that is not the machine's.
+            once: whether no element may be computed twice, since what is read may be where the value goes.
 
         Raises:
             Unfit: it has more.
@@ -379,7 +380,8 @@ class Nests:
         is_long = len(nodes(form)) > _MOST_WRITTEN_OUT
         size, strided = (lane.size, abs(lane.strides[0]) != 1) if lane else (1, False)
         chunks = self.chunks(size, form.dtype, strided)
-        overlaps = is_long and len(chunks) > 1 and all(view.buffer != target.buffer for view in views[1:])
+        may_repeat = not once and all(view.buffer != target.buffer for view in views[1:])
+        overlaps = may_repeat and is_long and len(chunks) > 1
         if overlaps:  # what is left is computed together with some that is before it, which is computed again
             width = chunks[0][0]
             chunks = [(width, range(0, size, width))]
@@ -412,20 +414,60 @@ class Nests:
             self.out.add(f"arith.minui {self.position(start)}, {self.out.index(last)} : index")
         )
 
-    def fill_rows(self, targets: Sequence[View], forms: Sequence[Form]) -> None:
-        """Write values of rows and columns to memory, all of them row by row: what they share is computed once."""
+    def fill_rows(
+        self, targets: Sequence[View], forms: Sequence[Form], first: tuple[Affine, Affine] = (Affine(), Affine())
+    ) -> None:
+        """Write values of rows and columns to memory, all of them row by row: what they share is computed once.
+
+        What is read may be where values go: of each element all is computed before any is written.
+
+        Args:
+            targets: where they go.
+            forms: the values.
+            first: the row and the column that are the first to be written.
+        """
         views = [*targets, *{id(view): view for form in forms for view in leaves(form)}.values()]
         rows, lane = (Axis(n, tuple(view.strides[i] for view in views)) for i, n in enumerate(targets[0].shape))
+        top, left = first
 
-        def row(i: Affine) -> None:
+        def write(width: int, i: Affine, j: Affine) -> None:
+            point = Point(self, views, width, lane).moved([(rows, i), (lane, j)])
+            for name, target in [(point.vector(form), target) for form, target in zip(forms, targets)]:
+                point.store(name, target)
+
+        def whole_row(i: Affine) -> None:
             for width, starts in self.chunks(lane.size, targets[0].dtype, False):
                 for start in starts:
-                    point = Point(self, views, width, lane).moved([(rows, i), (lane, Affine(start))])
-                    for form, target in zip(forms, targets):
-                        point.store(point.vector(form), target)
+                    write(width, i, Affine(start))
 
-        self.each(range(rows.size), row, 1)
+        def row(i: Affine) -> None:
+            if left == Affine():
+                whole_row(i)
+                return
+            self.out.lines.append(f"scf.if {self._is_zero(left)} {{")
+            with self.region():
+                whole_row(i)
+            self.out.lines.append("} else {")
+            with self.region():
+                self._from(left, lane.size, lambda j: write(1, i, j))
+            self.out.lines.append("}")
+
+        if top == Affine():
+            self.each(range(rows.size), row, 1)
+        else:
+            self._from(top, rows.size, row)
         self.forget()
+
+    def _is_zero(self, place: Affine) -> str:
+        return self.out.add(f"arith.cmpi eq, {self.position(place)}, {self.out.index(0)} : index")
+
+    def _from(self, first: Affine, end: int, body: Callable[[Affine], None]) -> None:
+        """Write something for each number from one on that is known at run time."""
+        index, start = self.out.new(), self.position(first)
+        self.out.lines.append(f"scf.for {index} = {start} to {self.out.index(end)} step {self.out.index(1)} {{")
+        with self.region():
+            body(Affine.of(index))
+        self.out.lines.append("}")
 
     def interleave(self, targets: Sequence[View], forms: Sequence[Form]) -> None:
         """Write values to places that alternate: each target begins an element behind the one before it."""

@@ -3,7 +3,8 @@
 A panel, some columns of a block of terms, is copied to where it lies together and stays in the first cache, while one
 tile of rows after the other is multiplied by it (Goto and van de Geijn, "Anatomy of high-performance matrix
 multiplication", 2008). Where rows, columns or terms are no multiple of a tile the last one begins earlier, and
-computes some numbers once more: so all code is there once, and nothing is masked.
+computes some numbers once more: so all code is there once, and nothing is masked. What is computed of these is, too,
+unless it may be written where it is read: then only those are finished that no tile before has.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Panels:
         self.height = min(range(1, most + 1), key=lambda h: (-(-m // h) * (h + 2), -h))
         registers = range(max(_REGISTERS, min(2 * _REGISTERS, most // self.height)), 0, -1)
         widths = [lanes * k for k in registers] if n >= lanes else [1 << (n - 1).bit_length()]
-        self.width = min(widths, key=lambda width: (-(-n // width) * width, -width))
+        self.width = min(widths, key=lambda width: -(-n // width) * self._instructions(max(1, width // lanes)))
         self.kept = min(n, self.width)
         inner = math.prod(axis.size for axis in rest)
         again = math.prod(axis.size for axis in outer if axis.y == 0)
@@ -124,28 +125,44 @@ class Panels:
         counts = {None: products, column: -(-panels // self.group), self._again: repeated // 2, row: divided}
         self.shared = max(counts, key=lambda axis: min(counts[axis], wanted))
         self.workgroups = min(rows if self.shared is row else counts[self.shared], wanted)
+        # Where the row and the column are that no tile before has finished.
+        self._top, self._left = Axis(m, 0, 0), Axis(n, 0, 0)
         self._workgroup = self.nests.workgroup() if self.workgroups > 1 else ""
         self.body.divide(self.workgroups, self._workgroup)
+
+    def _instructions(self, registers: int) -> int:
+        """For a term of a tile with so many registers in a row: products, and what is read for them."""
+        return self.height * registers + self.height + registers
 
     def _memory(self, shape: Sequence[int]) -> View:
         return self.body.temporary(shape, self.dtype)
 
-    def write(self, end: View | Finish) -> None:
+    def write(self, end: View | Finish, once: bool = False) -> None:
         """Write the loops.
 
         Args:
             end: where the product goes; or what writes what becomes of a tile, given where its sums are, by rows and
                 columns, and where it begins.
+            once: whether `first` says what of a tile is not finished.
         """
-        self.end = end
+        self.end, self._once = end, once
         rows = self.tiles * self.height if self.blocks > 1 else self.height
         is_left = self.blocks > 1 or not isinstance(end, View) or self.kept < self.width
         self.sums = self._memory((rows, self.width)) if is_left else None
         sizes = (self.depth, *(axis.size for axis in self.terms), self.width)
         self._copies = self._memory((self.group, *sizes)) if self.is_copied else None
         together = min(self.group * self.width, self.column.size)
-        columns = lambda at: self._starts(self.column, together, lambda j: self._columns({**at, self.column: j}))
+
+        def columns(at: Place) -> None:
+            self._starts(self.column, together, lambda j, new: self._columns({**at, self.column: j, self._left: new}))
+
         self._each_place(None, self.outer, columns)
+
+    def first(self, at: Place) -> tuple[Affine, Affine]:
+        """The row and the column of a tile from which on it has what no other one has."""
+        if not self._once:
+            return Affine(), Affine()
+        return at[self._top] + at[self.row] * -1, at[self._left] + at[self.column] * -1
 
     def _each_place(self, shared: Axis | None, axes: Sequence[Axis], body: Callable[[Place], None]) -> None:
         """Something for each place along some axes, which workgroups share if it is these that they do."""
@@ -170,12 +187,12 @@ class Panels:
         else:
             self.nests.each(numbers, body, 1)
 
-    def _starts(self, axis: Axis, size: int, body: Callable[[Affine], None]) -> None:
-        """Something for each part of an axis of a size, by where it begins."""
+    def _starts(self, axis: Axis, size: int, body: Callable[[Affine, Affine], None]) -> None:
+        """Something for each part of an axis of a size, by where it begins, and where the one before has ended."""
         if axis.size <= size:
-            body(Affine())
+            body(Affine(), Affine())
         else:
-            self._each(axis, range(0, axis.size, size), lambda i: body(self._at_most(i, axis.size - size, size)))
+            self._each(axis, range(0, axis.size, size), lambda i: body(self._at_most(i, axis.size - size, size), i))
 
     def _at_most(self, i: Affine, most: int, step: int) -> Affine:
         if most % step == 0:
@@ -185,7 +202,11 @@ class Panels:
     def _columns(self, at: Place) -> None:
         if self.blocks == 1:
             panels = range(0, self.group * self.width, self.width)
-            there: Callable[[Affine], Place] = lambda j: {**at, self.column: self._column(j, at)}
+
+            def there(j: Affine) -> Place:
+                new = self._later(at[self._left], at[self.column], j)
+                return {**at, self.column: self._column(j, at), self._left: new}
+
             if self.is_copied:
                 self.nests.each(panels, lambda j: self._copy(j, there(j), Affine()), 1)
 
@@ -196,12 +217,12 @@ class Panels:
                 self.nests.each(panels, tile, 1)
 
             of_all: Callable[[Place], None] = lambda above: self._starts(
-                self.row, self.height, lambda i: rows(i, above)
+                self.row, self.height, lambda i, new: rows(i, {**above, self._top: new})
             )
             self._each_place(self._again, self.repeated, of_all)
             return
         height = min(self.tiles * self.height, self.row.size)
-        self._starts(self.row, height, lambda i: self._block({**at, self.row: i}))
+        self._starts(self.row, height, lambda i, new: self._block({**at, self.row: i, self._top: new}))
 
     def _block(self, at: Place) -> None:
         """A block of rows, whose sums are added up in memory, one block of terms after the other."""
@@ -225,9 +246,17 @@ class Panels:
         self.nests.each(range(0, size, depth), terms, 1)
 
         def ends(i: Affine) -> None:
-            self._end(self._rows_of(i), {**at, self.row: self._within(i, at)})
+            new = self._later(at[self._top], at[self.row], i)
+            self._end(self._rows_of(i), {**at, self.row: self._within(i, at), self._top: new})
 
         self.nests.each(range(0, self.tiles * self.height, self.height), ends, 1)
+
+    def _later(self, ended: Affine, start: Affine, i: Affine) -> Affine:
+        """Where a part of a group is new: it is `i` behind the group's start, before which others may have ended."""
+        if ended == start or not self._once:
+            return start + i
+        places = self.nests.position(ended), self.nests.position(start + i)
+        return Affine.of(self.out.add(f"arith.maxui {', '.join(places)} : index"))
 
     def _within(self, i: Affine, at: Place) -> Affine:
         """Where a tile of a block reads rows."""

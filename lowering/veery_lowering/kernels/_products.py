@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._convolutions import Factors, convolved
 from veery_lowering.kernels._executable import Executable
-from veery_lowering.kernels._followers import FusedKernel, Given, followers
+from veery_lowering.kernels._followers import FusedKernel, followers, in_place
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, all_changed, leaves, whole
 from veery_lowering.kernels._nests import Machine
 from veery_lowering.kernels._panels import Axis, Panels, Place, widest
@@ -41,8 +41,7 @@ class ProductKernel(FusedKernel):
     Args:
         op: the product.
         machine: what it is written for.
-        given: the arguments in whose place results may be written, which this kernel does not do, since it may compute
-            what is in two tiles twice.
+        donated: values in whose place results may be written.
 
     Raises:
         Unfit: it cannot be written so.
@@ -50,14 +49,13 @@ class ProductKernel(FusedKernel):
 
     form = "tile by tile"
 
-    def __init__(self, op: Any, machine: Machine, given: Given) -> None:
+    def __init__(self, op: Any, machine: Machine, donated: Collection[Any]) -> None:
         self.op = op
         self.shape, self.dtype = checked(op.results[0])
         if self.dtype.kind not in "fiu" or self.dtype.itemsize < 4 or checked(op.operands[0])[1] != self.dtype:
             raise Unfit(f"a product of {self.dtype}")
         self.body = Body(dataclasses.replace(machine, stack=_STACK))
-        fits: Callable[[Any], bool] = lambda user: not given.is_taken_by(user) and _is_elementwise(user, op.results[0])
-        self.inside, self.before = followers(op, fits, _MOST_INSIDE)
+        self.inside, self.before = followers(op, lambda user: _is_elementwise(user, op.results[0]), _MOST_INSIDE)
         ops = {value.owner.operation for value in self.inside}
         read = [value for value in self.inside if any(use.owner.operation not in ops for use in value.uses)]
         self.results = {x: Buffer(f"%out{k}", checked(x)[1], math.prod(self.shape)) for k, x in enumerate(read)}
@@ -67,12 +65,16 @@ class ProductKernel(FusedKernel):
         self._product = View(Buffer("", self.dtype, 0), self.shape, (0,) * len(self.shape))
         made = self._computed()
         self._forms = [made[value] for value in self.results]
+        self._factors: set[Buffer] = set()
         self._panels = self._divided()
         is_alone = self._forms == [self._product]
-        self._panels.write(whole(next(iter(self.results.values())), self.shape) if is_alone else self._finish)
         outputs = list(self.results.values())
+        views = [view for form in self._forms for view in leaves(form)]
+        beside = {x: buffer for x, buffer in self.body.inputs.items() if buffer not in self._factors}
+        shared = in_place(beside, donated, views, outputs)
+        self._panels.write(whole(outputs[0], self.shape) if is_alone else self._finish, once=bool(shared))
         self.executable = Executable(
-            self.body.out, self.body.inputs, outputs, self._panels.workgroups, self.body.scratch
+            self.body.out, self.body.inputs, outputs, self._panels.workgroups, self.body.scratch, in_place=shared
         )
 
     def _computed(self) -> dict[Any, Form]:
@@ -93,6 +95,7 @@ class ProductKernel(FusedKernel):
         x, y = self.body.read_through(self.op.operands[0]), self.body.read_through(given)
         if not (isinstance(x, View) and isinstance(y, View)):
             raise Unfit("a product with equal elements")
+        self._factors |= {x.buffer, y.buffer}
         x, y, *axes = convolved(self.op, x, y) if is_convolution else _factors(self.op, x, y)
         outer, rows, columns, terms = map(self._merged, axes)
         if not (rows and columns and terms):
@@ -123,9 +126,12 @@ class ProductKernel(FusedKernel):
 
     def _finish(self, sums: View, at: Place) -> None:
         """Write what is computed of a tile."""
-        part: Callable[[View], View] = lambda view: sums if view is self._product else self._panels.part(view, at)
+
+        def part(view: View) -> View:
+            return sums if view is self._product else self._panels.part(view, at)
+
         targets = [part(whole(buffer, self.shape)) for buffer in self.results.values()]
-        self.body.nests.fill_rows(targets, all_changed(self._forms, part))
+        self.body.nests.fill_rows(targets, all_changed(self._forms, part), self._panels.first(at))
 
 
 def _factors(op: Any, x: View, y: View) -> Factors:

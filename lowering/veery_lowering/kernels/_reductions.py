@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
@@ -16,7 +16,7 @@ from veery_lowering.kernels import _moves  # noqa: F401  (registers what it writ
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, REDUCTIONS, Unfit, is_half
 from veery_lowering.kernels._body import MOST_IN_A_ROW, Body, checked
 from veery_lowering.kernels._executable import Executable
-from veery_lowering.kernels._followers import FusedKernel, Given, followers, in_order
+from veery_lowering.kernels._followers import FusedKernel, followers, in_order
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, View, whole
 from veery_lowering.kernels._nests import Machine
 from veery_lowering.kernels._reading import detail_of, integers, static_shape
@@ -40,7 +40,7 @@ class ReductionKernel(FusedKernel, ABC):
     Args:
         op: a reduction; what it reads, and what is made of its result, is computed with it.
         machine: what it is written for.
-        given: the arguments in whose place results may be written, which this kernel does not do.
+        donated: values in whose place results may be written.
 
     Raises:
         Unfit: it cannot be written so, or IREE makes one dispatch of it.
@@ -56,13 +56,13 @@ class ReductionKernel(FusedKernel, ABC):
     reduced: tuple[tuple[int, ...], tuple[int, ...]]
     axes: list[int]
 
-    def __init__(self, op: Any, machine: Machine, given: Given) -> None:
+    def __init__(self, op: Any, machine: Machine, donated: Collection[Any]) -> None:
         self.op = op
         self.shape, _ = checked(op.operands[0])
         self._look()
         if not self._fits(op):
             raise Unfit("no such reduction")
-        self.inside, self.before = self._gathered(given)
+        self.inside, self.before = self._gathered()
         self._made = frozenset(self.inside)
         results = [value for value in self.inside if self._used_outside(value)]
         self._judge(results)
@@ -75,9 +75,12 @@ class ReductionKernel(FusedKernel, ABC):
         self._targets = {value: whole(buffer, static_shape(value)) for value, buffer in self.results.items()}
         self._views = [*places.values(), *self._targets.values()]
         self.workgroups = 1
+        self._in_place = self._shared(donated)
         self._write()
-        outputs = list(self.results.values())
-        self.executable = Executable(self.body.out, self.body.inputs, outputs, self.workgroups, self.body.scratch)
+        outputs, inputs = list(self.results.values()), self.body.inputs
+        self.executable = Executable(
+            self.body.out, inputs, outputs, self.workgroups, self.body.scratch, in_place=self._in_place
+        )
 
     # What each kind says of itself.
 
@@ -105,16 +108,19 @@ class ReductionKernel(FusedKernel, ABC):
     def _computed(self, op: Any, operands: Sequence[Form]) -> Form:
         """What an operation gives, of what is reduced together."""
 
+    def _shared(self, donated: Collection[Any]) -> list[tuple[Buffer, Buffer]]:
+        """What is read and what is written that may be the same memory."""
+        return []
+
     # What is computed.
 
-    def _gathered(self, given: Given) -> tuple[list[Any], Any]:
+    def _gathered(self) -> tuple[list[Any], Any]:
         """The values that are computed, in their order, and the first operation that uses them but is not of theirs."""
-        fits: Callable[[Any], bool] = lambda op: self._fits(op) and not given.is_taken_by(op)
-        inside, first = followers(self.op, fits, _MOST_INSIDE)
+        inside, first = followers(self.op, self._fits, _MOST_INSIDE)
         left = {value.owner.operation for value in self._left(inside)}
         if left:
-            inside, first = followers(self.op, lambda op: op not in left and fits(op), _MOST_INSIDE)
-        return self._with_sources(inside, fits), first
+            inside, first = followers(self.op, lambda op: op not in left and self._fits(op), _MOST_INSIDE)
+        return self._with_sources(inside, self._fits), first
 
     def _left(self, inside: Sequence[Any]) -> set[Any]:
         """What of these is better left to IREE."""
@@ -208,7 +214,7 @@ class ReductionKernel(FusedKernel, ABC):
             form = self._computed(value.owner, [read(x) for x in value.owner.operands])
             target = parts[id(self._targets[value])] if value in self._targets else self._memory.get(value)
             if target is not None and self._is_array(value):
-                self.body.nests.fill(target, form, _MOST_FILLED)
+                self.body.nests.fill(target, form, _MOST_FILLED, once=bool(self._in_place))
                 form = target
             elif target is not None:
                 self._leave(form, target)

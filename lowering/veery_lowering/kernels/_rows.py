@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
-from veery_lowering.kernels._forms import Affine, Form, Uniform, View
+from veery_lowering.kernels._followers import in_place
+from veery_lowering.kernels._forms import Affine, Buffer, Form, Uniform, View
 from veery_lowering.kernels._nests import merged
 from veery_lowering.kernels._reading import static_shape
 from veery_lowering.kernels._reductions import ReductionKernel
@@ -70,6 +71,13 @@ class RowKernel(ReductionKernel):
             self._each()
 
         self._divide(range(math.prod(rows)), self.shape[-1:], row)
+
+    def _shared(self, donated: Collection[Any]) -> list[tuple[Buffer, Buffer]]:
+        last = self.inside[-1]  # before it is written all else of a row is computed
+        if last not in self._targets or not self._is_array(last):
+            return []
+        views = [form for form in self._outside.values() if isinstance(form, View)]
+        return in_place(self.body.inputs, donated, views, [self._targets[last].buffer])
 
     def _part(self, view: View, is_array: bool) -> View:
         shape, strides = (self.shape[-1:], view.strides[-1:]) if is_array else ((), ())

@@ -20,18 +20,22 @@ _AWAIT = "stream.timepoint.await"
 
 
 def tell_donated(module: Any, donated: Sequence[bool]) -> None:
-    """Say in a StableHLO module which arguments may be overwritten, for `write_donated`."""
+    """Say in a StableHLO module which arguments may be overwritten, for `write_donated` and `place_results`."""
     numbers = [i for i, given in enumerate(donated) if given]
     module.attributes[_DONATED] = ir.DenseI64ArrayAttr.get(numbers)
 
 
+def donated_arguments(module: ir.Module) -> list[int]:
+    """The numbers of the arguments that may be overwritten."""
+    attributes = module.operation.attributes
+    return list(ir.DenseI64ArrayAttr(attributes[_DONATED])) if _DONATED in attributes else []
+
+
 def write_donated(module: ir.Module) -> None:
     """Drop copies of donated arguments that are read before they are written, in place."""
-    attributes = module.operation.attributes
-    if _DONATED not in attributes:
+    donated = donated_arguments(module)
+    if not donated:
         return
-    donated = list(ir.DenseI64ArrayAttr(attributes[_DONATED]))
-    del attributes[_DONATED]
     for function in module.body.operations:
         if function.name == "util.func" and function.attributes["sym_name"].value == "main":
             block = function.regions[0].blocks[0]

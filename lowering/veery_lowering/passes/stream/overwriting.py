@@ -15,6 +15,7 @@ from typing import Any
 
 from veery_lowering.errors import Rejected
 from veery_lowering.mlir import ir, operations
+from veery_lowering.passes.stream.elementwise import is_elementwise
 
 _WRITES = 2  # the bit of resource_accesses; 1: reads
 
@@ -80,40 +81,9 @@ class _Program:
     def _is_elementwise(self, dispatch: Any, memory: Any) -> bool:
         """Whether a dispatch makes each element of the memory of the same element, and of others' memory."""
         (entry,) = dispatch.attributes["entry_points"]
-        name = str(entry).rpartition("@")[2]
-        kernel = self._kernels.get(name)
-        if kernel is None:
-            return False
+        kernel = self._kernels.get(str(entry).rpartition("@")[2])
         bindings = [i for i, x in enumerate(_resources(dispatch)) if x == memory]
-        spans = []
-        for i in bindings:
-            for use in kernel.regions[0].blocks[0].arguments[i].uses:
-                spans.append(use.owner.operation.results[0])
-        loads: list[Any] = []
-        stores: list[Any] = []
-        for span in spans:
-            for use in span.uses:
-                op = use.owner.operation
-                kinds = {"iree_tensor_ext.dispatch.tensor.load": loads, "iree_tensor_ext.dispatch.tensor.store": stores}
-                if op.name not in kinds:
-                    return False
-                kinds[op.name].append(op)
-        makers = {store.operands[0].owner.operation for store in stores}
-        if len(makers) != 1:
-            return False
-        (maker,) = makers
-        return not loads or all(_reads_in_place(use, maker) for load in loads for use in load.results[0].uses)
-
-
-def _reads_in_place(use: Any, maker: Any) -> bool:
-    """Whether a value is read by an operation only where its results are written."""
-    if use.owner.operation != maker or maker.name != "linalg.generic":
-        return False
-    if any("parallel" not in str(kind) for kind in maker.attributes["iterator_types"]):
-        return False
-    maps = list(maker.attributes["indexing_maps"])
-    outputs = maps[-len(maker.results) :]
-    return all(each == maps[use.operand_number] for each in outputs)
+        return kernel is not None and is_elementwise(kernel, bindings, bindings)
 
 
 def _steps(block: Any) -> Iterator[list[Any]]:
