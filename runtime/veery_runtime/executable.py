@@ -178,8 +178,12 @@ class Executable:
         refs: list[Any] = []
         waits: list[Pending] = []
         deferred = self.queue == "deferred"
+        unfinished: Pending | None = None  # results of one call wait for the same
         for buffer in buffers:
             pending = buffer._pending
+            if pending is unfinished:
+                refs.append(buffer._ref)
+                continue
             if pending is not None:
                 pending = _advance(buffer, pending)
             if pending is not None and pending.failed():
@@ -190,6 +194,7 @@ class Executable:
             else:
                 if pending is not None and pending not in waits:
                     waits.append(pending)
+                    unfinished = pending
                 refs.append(buffer._ref)
         inline = self.queue == "inline" and not waits
         if self.needs_ready and waits:

@@ -86,8 +86,11 @@ class Flight:
 
     def reading(self, buffer: Any) -> list[Any]:
         """The unfinished calls that read `buffer`."""
+        calls = tuple(self.calls)
+        if not calls or calls[-1][0] is buffer._pending:  # nothing was submitted behind what makes it
+            return []
         reference = weakref.ref(buffer)
-        return [call for call, _, _, reads in tuple(self.calls) if reference in reads and not call.done()]
+        return [call for call, _, _, reads in calls if reference in reads and not call.done()]
 
     def drain(self) -> None:
         while self.calls:

@@ -126,3 +126,26 @@ def test_sums_of_several_rows_stay_in_registers(register: int, vector: int, monk
     for x, found in zip(xs, veery.jit(run)(w, xs), strict=True):
         h = np.tanh(h @ w + x)
         np.testing.assert_allclose(found, h, atol=2e-6)
+
+
+def test_columns_are_read_by_one_register_at_a_time() -> None:
+    """With four registers, whose 64 floats lie among 253, this loop took five seconds to compile."""
+
+    def swings(s: Any) -> Any:
+        x, v = s[:, 0], s[:, 1]
+        force = jnp.stack([jnp.sin(x), jnp.cos(v), x, v], 1) @ jnp.array([0.1, 0.2, -0.3, 0.4], jnp.float32)
+        return jnp.stack([x + 0.02 * v, v + 0.02 * force, s[:, 2], s[:, 3]], 1)
+
+    def loop(s: Any) -> Any:
+        return lax.fori_loop(0, 20, lambda i, s: swings(s), s)
+
+    s = np.random.default_rng(0).standard_normal((256, 4)).astype(np.float32)
+    texts: list[str] = []
+
+    def change(module: Any) -> None:
+        assert fuse_loops(module, "cpu") == 1
+        texts.extend(op.attributes[CODE].value for op in operations(module) if CODE in op.attributes)
+
+    inlined(veery.jit(loop).lower(s)._lowered.module, change)
+    assert "vector<61xf32>" in texts[0] and "vector<253xf32>" not in texts[0]
+    np.testing.assert_allclose(veery.jit(loop)(s), interpreted(loop, s), rtol=1e-5, atol=1e-6)

@@ -291,7 +291,6 @@ def _shortly(
                 diagnostics.extend(Diagnostic("error", _place(d.location) + d.message) for d in error.error_diagnostics)
                 return None
             overwritten = short.plan_memory(module, run, check and check[1])
-            diagnostics.append(Diagnostic(OVERWRITTEN, " ".join(map(str, overwritten))))
             steps.begin("waiting for kernels")
             kernels.wait()
             several = threads and sum(op.operation.name in _EXECUTABLES for op in module.body.operations) > 1
@@ -301,6 +300,7 @@ def _shortly(
                     planned, run, make_code, flags, cache, kernels, run_on, threads, several
                 )
                 diagnostics.append(Diagnostic(DISPATCHES, account))
+                diagnostics.append(Diagnostic(OVERWRITTEN, " ".join(map(str, overwritten))))
                 for change in changes:
                     change(planned)
                 return _written(invocation.output_vm_bytecode)

@@ -378,8 +378,8 @@ class Nests:
         outer = [axis for axis in axes if axis is not lane]
         shared = self._shared(axes, lane)
         is_long = len(nodes(form)) > _MOST_WRITTEN_OUT
-        size, strided = (lane.size, abs(lane.strides[0]) != 1) if lane else (1, False)
-        chunks = self.chunks(size, form.dtype, strided)
+        size = lane.size if lane else 1
+        chunks = self.chunks(size, form.dtype, _is_strided(lane))
         may_repeat = not once and all(view.buffer != target.buffer for view in views[1:])
         overlaps = may_repeat and is_long and len(chunks) > 1
         if overlaps:  # what is left is computed together with some that is before it, which is computed again
@@ -390,10 +390,12 @@ class Nests:
             point = Point(self, views, width, lane).moved([*place, *([(lane, start)] if lane else [])])
             point.store(point.vector(form), target)
 
+        in_turn = functools.partial(self.each, unrolled=1 if _is_strided(lane) else None)
+
         def row(place: Sequence[tuple[Axis, Affine]]) -> None:
             for width, starts in chunks:
                 inside = self._no_later(size - width) if overlaps else lambda start: start
-                each = self._part if lane is shared and self._workgroups > 1 else self.each
+                each = self._part if lane is shared and self._workgroups > 1 else in_turn
                 each(starts, lambda start, width=width, inside=inside: write(width, inside(start), place))  # type: ignore[misc]
 
         with self._written_out(form):
@@ -619,8 +621,7 @@ class Nests:
         at_once = _ROWS if len(nodes(*forms)) <= _MOST_WRITTEN_OUT else 1
 
         def block(count: int, row: Affine, place: Sequence[tuple[Axis, Affine]]) -> None:
-            strided = lane is not None and lane.strides[0] != 1
-            for width, starts in self.chunks(lane.size if lane else 1, dtype, strided, together):
+            for width, starts in self.chunks(lane.size if lane else 1, dtype, _is_strided(lane), together):
 
                 def write(start_at: Affine, width: int = width) -> None:
                     base = Point(self, views, width, lane).moved([*place, *([(lane, start_at)] if lane else [])])
@@ -634,7 +635,7 @@ class Nests:
                     for point, total in zip(points, totals):
                         point.store(total, target)
 
-                self.each(starts, write)
+                self.each(starts, write, 1 if _is_strided(lane) else None)
 
         def blocks(place: Sequence[tuple[Axis, Affine]]) -> None:
             size = rows.size if rows else 1
@@ -727,7 +728,7 @@ class Nests:
 
         def write(place: Sequence[tuple[Axis, Affine]]) -> None:
             total = start
-            for width, starts in self.chunks(lane.size, dtype, False):
+            for width, starts in self.chunks(lane.size, dtype, _is_strided(lane)):
                 first = Point(self, views, width, lane).moved([*place, (lane, Affine(starts.start))])
                 begin = self.spread(self.out.constant(NEUTRAL[kind](dtype), dtype, ""), dtype, width)
                 over = Axis(len(starts), tuple(s * starts.step for s in lane.strides))
@@ -776,6 +777,12 @@ def merged(shape: Sequence[int], views: Sequence[View]) -> list[Axis]:
         else:
             axes.append(Axis(n, strides))
     return axes
+
+
+def _is_strided(lane: Axis | None) -> bool:
+    """Whether a vector along an axis is read or written across: one of four registers, whose 64 floats lie among 253,
+    takes LLVM half a second, and is no faster than four of one."""
+    return lane is not None and any(abs(stride) > 1 for stride in lane.strides)
 
 
 def _lane(axes: Sequence[Axis], may_sum: bool) -> Axis | None:

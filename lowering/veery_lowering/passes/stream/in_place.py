@@ -16,6 +16,7 @@ tests/lowering/test_in_place.py.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -51,6 +52,7 @@ class _Access(NamedTuple):
 class _Command:
     op: Any
     accesses: list[_Access]
+    step: _Step = field(init=False)
 
     def touches(self, part: _Part) -> list[_Access]:
         return [a for a in self.accesses if a.memory == part.memory and a.start < part.end and part.start < a.end]
@@ -71,12 +73,17 @@ class _Part:
     number: int = 0  # which of the results it is
 
 
-@dataclass
+@dataclass(eq=False)
 class _Step:
     """Commands that run at the same time; `parted`, if each of them stands for itself."""
 
     commands: list[_Command]
     parted: bool = True
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        for command in self.commands:
+            command.step = self
 
 
 def place_results(module: ir.Module, smallest: int = _SMALLEST) -> list[int]:
@@ -140,6 +147,17 @@ class _Execution:
         self.op, self.steps, self._kernels = op, steps, kernels
         self._body = op.regions[0].blocks[0]
         self._is_moved = False
+        self._touching: dict[ir.Value, dict[_Command, None]] = {}  # by the memory
+        for step in steps:
+            for command in step.commands:
+                for access in command.accesses:
+                    self._touching.setdefault(access.memory, {})[command] = None
+        self._writing: dict[_Part, list[_Command]] = {}  # by the results that they touch
+        self._number()
+
+    def _number(self) -> None:
+        for number, step in enumerate(self.steps):
+            step.number = number
 
     @staticmethod
     def of(op: Any, kernels: dict[str, Any]) -> _Execution | None:
@@ -159,6 +177,10 @@ class _Execution:
         shared = self._results()
         if shared is None:
             return []
+        self._writing = {part: [] for part in shared.parts}
+        for command in self._touching.get(shared.memory, ()):
+            for part in {shared.part_at(a.start): None for a in command.accesses if a.memory == shared.memory}:
+                self._writing[part].append(command)
         free = [part for part in shared.parts if part.end - part.start >= smallest]
         free.sort(key=lambda part: part.number)
         arguments = {number: self._argument(function, number) for number in donated}
@@ -191,9 +213,7 @@ class _Execution:
         if size is None or len(uses) != 1 or uses[0].owner != self.op:
             return None
         memory = self._body.arguments[uses[0].operand_number]
-        if any(
-            a.mode & _WRITES for step in self.steps for c in step.commands for a in c.accesses if a.memory == memory
-        ):
+        if any(a.mode & _WRITES for c in self._touching.get(memory, ()) for a in c.accesses if a.memory == memory):
             return None
         return _Part(memory, 0, size, value)
 
@@ -216,11 +236,13 @@ class _Execution:
                     parts.append(_Part(memory, start, start + length, user.results[0], _number(exports[0])))
                 elif user != self.op:
                     return None
-            every = [a for step in self.steps for c in step.commands for a in c.accesses if a.memory == memory]
-            within = all(sum(p.start <= a.start and a.end <= p.end for p in parts) == 1 for a in every)
-            is_one = len(parts) == 1 or all(part.value != x for part in parts)
+            if not parts or len(parts) > 1 and any(part.value == x for part in parts):
+                return None
+            shared = _Shared(k, memory, made, sorted(parts, key=lambda part: part.start))
+            every = [a for c in self._touching.get(memory, ()) for a in c.accesses if a.memory == memory]
+            within = all(a.end <= shared.part_at(a.start).end for a in every)
             captured = [use for use in x.uses if use.owner == self.op]
-            return _Shared(k, memory, made, parts) if within and is_one and len(captured) == 1 else None
+            return shared if within and len(captured) == 1 else None
         return None
 
     def _captured(self) -> list[ir.Value]:
@@ -231,51 +253,50 @@ class _Execution:
 
     def _is_updated(self, result: _Part, argument: _Part) -> bool:
         """Whether a result may be where an argument is since what writes it reads that; it is the last to do so."""
-        (first, writer), _ = self._writer(result, argument)
+        writer, _ = self._writer(result, argument)
         if writer is None or not writer.touches(argument) or not self._is_in_place(writer, argument, result):
             return False
-        return self._runs_behind_others(writer, first, argument)
+        return self._runs_behind_others(writer, argument)
 
     def _is_later(self, result: _Part, argument: _Part) -> bool:
         """Whether a result is written when all has read an argument."""
-        (first, writer), last = self._writer(result, argument)
-        return writer is not None and last < first
+        writer, last = self._writer(result, argument)
+        return writer is not None and last < writer.step.number
 
     def _may_be_later(self, result: _Part, argument: _Part) -> bool:
         """Whether a result may be written when all has read an argument; it is then."""
-        (first, writer), _ = self._writer(result, argument)
-        return writer is not None and not writer.touches(argument) and self._runs_behind_others(writer, first, argument)
+        writer, _ = self._writer(result, argument)
+        return writer is not None and not writer.touches(argument) and self._runs_behind_others(writer, argument)
 
-    def _writer(self, result: _Part, argument: _Part) -> tuple[tuple[int, _Command | None], int]:
-        """The first that writes a result, with its step, and the last step that reads an argument.
+    def _writer(self, result: _Part, argument: _Part) -> tuple[_Command | None, int]:
+        """The first command that writes a result, and the number of the last step that reads an argument.
 
         None writes it if the argument has another size, or if several read or write the result up to that step.
         """
-        reading = [i for i, step in enumerate(self.steps) if any(c.touches(argument) for c in step.commands)]
-        writing = [(i, c) for i, step in enumerate(self.steps) for c in step.commands if c.touches(result)]
-        last = max(reading, default=-1)
-        early = [each for each in writing if each[0] <= last] or writing[:1]
-        is_one = result.end - result.start == argument.end - argument.start and len(early) == 1
-        return early[0] if is_one else (0, None), last
+        if result.end - result.start != argument.end - argument.start:
+            return None, 0
+        last = max((c.step.number for c in self._touching.get(argument.memory, ())), default=-1)
+        writing = sorted(self._writing[result], key=lambda command: command.step.number)
+        early = [command for command in writing if command.step.number <= last] or writing[:1]
+        return early[0] if len(early) == 1 else None, last
 
-    def _runs_behind_others(self, writer: _Command, first: int, argument: _Part) -> bool:
+    def _runs_behind_others(self, writer: _Command, argument: _Part) -> bool:
         """Have a command of a step run behind all others that read an argument, if nothing is in its way."""
-        others = [
-            i
-            for i, step in enumerate(self.steps)
-            if i >= first and any(c is not writer and c.touches(argument) for c in step.commands)
-        ]
-        return not others or self._moved(writer, first, others[-1])
+        others = [c.step.number for c in self._touching.get(argument.memory, ()) if c is not writer]
+        last = max(others, default=-1)
+        return last < writer.step.number or self._moved(writer, last)
 
     def _is_in_place(self, command: _Command, argument: _Part, result: _Part) -> bool:
         """Whether a command has read all of an element of the argument when it writes that of the result."""
         if command.op.name != _DISPATCH:
             return False
-        reads, writes = (
-            [k for k, a in enumerate(command.accesses) if a in command.touches(part)] for part in (argument, result)
+        touched = [command.touches(part) for part in (argument, result)]
+        reads, writes = ([k for k, a in enumerate(command.accesses) if a in parts] for parts in touched)
+        whole = all(
+            (a.start, a.end) == (part.start, part.end)
+            for part, parts in zip((argument, result), touched)
+            for a in parts
         )
-        whole = all(a.start == argument.start and a.end == argument.end for a in command.touches(argument))
-        whole &= all(a.start == result.start and a.end == result.end for a in command.touches(result))
         if not whole or len(writes) != 1 or command.accesses[writes[0]].mode != _WRITES:
             return False
         (entry,) = command.op.attributes["entry_points"]
@@ -287,31 +308,34 @@ class _Execution:
         kernel = self._kernels.get(f"{executable}::@{function}")
         return kernel is not None and is_elementwise(kernel, reads, writes)
 
-    def _moved(self, writer: _Command, first: int, last: int) -> bool:
+    def _moved(self, writer: _Command, last: int) -> bool:
         """Have a command run behind a step, if nothing is in its way."""
-        between = [c for step in self.steps[first : last + 1] for c in step.commands if c is not writer]
-        if not self.steps[first].parted or any(c.hinders(writer) for c in between):
+        before, steps = writer.step, self.steps
+        between = [c for step in steps[before.number : last + 1] for c in step.commands if c is not writer]
+        if not before.parted or any(c.hinders(writer) for c in between):
             return False
-        self.steps[first].commands.remove(writer)
-        after = self.steps[last + 1] if last + 1 < len(self.steps) else None
+        before.commands.remove(writer)
+        after = steps[last + 1] if last + 1 < len(steps) else None
         if after is not None and after.parted and not any(c.hinders(writer) for c in after.commands):
             after.commands.append(writer)
+            writer.step = after
         else:
-            self.steps.insert(last + 1, _Step([writer]))
+            steps.insert(last + 1, _Step([writer]))
+            self._number()
         self._is_moved = True
         return True
 
     def _note(self, result: _Part, argument: _Part) -> None:
         """Commands write an argument where they did a result; the operands of their operations are changed later."""
-        for step in self.steps:
-            for command in step.commands:
-                touched = command.touches(result)
-                command.accesses = [
-                    a._replace(memory=argument.memory, start=a.start - result.start, end=a.end - result.start)
-                    if a in touched
-                    else a
-                    for a in command.accesses
-                ]
+        for command in self._writing[result]:
+            touched = command.touches(result)
+            command.accesses = [
+                a._replace(memory=argument.memory, start=a.start - result.start, end=a.end - result.start)
+                if a in touched
+                else a
+                for a in command.accesses
+            ]
+            self._touching.setdefault(argument.memory, {})[command] = None
 
     # Changes.
 
@@ -328,7 +352,7 @@ class _Execution:
                         continue
                     start = a.start
                     if a.memory == shared.memory:
-                        (part,) = (p for p in starts if p.start <= a.start and a.end <= p.end)
+                        part = shared.part_at(start)
                         start += starts[part] - part.start
                     command.op.operands[a.operand] = a.memory
                     command.op.operands[a.size] = constants(sizes[a.memory])
@@ -381,19 +405,26 @@ class _Shared:
         number: that of the operand by which commands have it.
         memory: as they know it.
         alloca: allocates it.
-        parts: the results.
+        parts: the results, as they lie there.
     """
 
     number: int
     memory: ir.Value
     alloca: Any
-    parts: list[_Part] = field(default_factory=list)
+    parts: list[_Part]
+
+    def __post_init__(self) -> None:
+        self._starts = [part.start for part in self.parts]
+
+    def part_at(self, place: int) -> _Part:
+        """The part that a place is in, or the one before it."""
+        return self.parts[max(0, bisect.bisect_right(self._starts, place) - 1)]
 
     def packed(self, gone: Sequence[_Part]) -> tuple[dict[_Part, int], int]:
         """Where the parts are that are left, one behind the other, and how many bytes they have."""
-        starts, total = {}, 0
-        for part in sorted(self.parts, key=lambda part: part.start):
-            if part not in gone:
+        starts, total, without = {}, 0, set(gone)
+        for part in self.parts:
+            if part not in without:
                 starts[part] = total
                 total += -(-(part.end - part.start) // _ALIGNMENT) * _ALIGNMENT
         return starts, total
