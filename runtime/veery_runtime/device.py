@@ -219,6 +219,7 @@ class Device:
         small = [b._spec.nbytes for b in mine if b._spec.nbytes < COUNTED_NBYTES]
         large = sum(b._tally is not None for b in mine)
         with self.ledger.lock:
+            self.ledger.settle()
             in_use = self.ledger.live + sum(small)
             self.ledger.peak = max(self.ledger.peak, in_use)
             self.ledger.largest = max(self.ledger.largest, *small, 0)

@@ -151,6 +151,7 @@ def test_a_training_loop_holds_its_state_once():
     for _ in range(3):  # until it is known what a program's results share, they are copied
         state = veery.block_until_ready(step(state, batch))
     gc.collect()
+    device.ledger.settle()
     device.ledger.peak = before = device.ledger.live
     places = set()
     for _ in range(10):

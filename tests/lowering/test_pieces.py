@@ -42,6 +42,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "masks": lambda x: ((x > x.min()).sum(0), (x > 2).any(1), jnp.where(x > x.sum(0), x, 0).sum(), x == x.max()),
     "written and read": written_and_read,
     "the same twice": lambda x: (x.sum(0), x.sum(0), x, x.T, x.sum(0)[None] + x.max(1)[:, None]),
+    "many results": lambda x: tuple(x * i + x[0, 0] for i in range(1, 11)),
     "a loop between": lambda x: lax.fori_loop(0, 3, lambda _, y: y + x.max(0), x).sum(1) - x.max(1),
     "a sort between": lambda x: jnp.sort(x - x.sum(1, keepdims=True) + x.max(0), 0)[::-1].cumsum(1).sum(0) + x.sum(0),
     "branches": lambda x: lax.cond(x.sum() > 3, lambda: (x.max(0), x.sum(0)), lambda: (x.min(0), x.sum(0) * 2)),
@@ -73,6 +74,9 @@ X = np.ones((4, 6), np.float32)
 @pytest.mark.parametrize(
     ("fun", "operands", "count"),
     [
+        (lambda x: [x * i for i in range(1, 9)], [X], 1),
+        (lambda x: [x * i for i in range(1, 8)], [X], 0),
+        (lambda x: [x * i for i in range(1, 9)], [np.ones((200, 300), np.float32)], 0),
         (PROGRAMS["variance"], (X,), 1),
         (PROGRAMS["written and read"], (X,), 1),
         (PROGRAMS["branches"], (X,), 1),  # what is cheap is computed in both branches

@@ -166,7 +166,8 @@ def _fuse_moves(block: Any, module: Any, known: dict[str, str], machine: Machine
         if kernel is None:
             decided(Decision(kind, [op.location], reasons=reasons))
             continue
-        name = known.setdefault(kernel.executable.written_as, _unused(module, "veery_move"))
+        name = known.get(kernel.executable.written_as) or _unused(module, "veery_move")
+        known[kernel.executable.written_as] = name
         made = locations([op, *(value.owner for value in kernel.inside)])
         kernel.replace(module, name)
         decided(Decision(kind, made, name, kernel.form, kernel.executable.workgroups))
@@ -243,7 +244,8 @@ def _replaced(module: Any, roots: Callable[[Any], bool], make: Callable[[Any], F
         op = waiting.pop(0)
         try:
             kernel = make(op)
-            called = known.setdefault(kernel.executable.written_as, _unused(module, f"veery_{kind}"))
+            called = known.get(kernel.executable.written_as) or _unused(module, f"veery_{kind}")
+            known[kernel.executable.written_as] = called
             made = locations(value.owner for value in kernel.inside)
             gone = {value.owner.operation for value in kernel.inside}
             rest = [op for op in waiting if op not in gone]

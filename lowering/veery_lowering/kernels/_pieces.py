@@ -34,6 +34,8 @@ _SUMMING = frozenset("convolution dot_general reduce_window".split())
 # time that IREE takes to make that grows with a power of how many there are. 100 steps of
 # `a, b = a * 0.5 + b, b - a * 0.1` took it 9.6 s, 20 of them 40 ms; 10 times ten normal random numbers 1.1 s.
 _MANY, _MANY_NUMBERS = 100, 64
+# Results that nothing else of a piece reads: each would be a dispatch. A step of Adam has so many of all that is small.
+_MANY_ENDS = 8
 BRANCHING = frozenset("case if while".split())
 # Elements that a kernel computes at most, one of its operations, and products the terms that they add up: from some 2
 # us on an operation is worth all cores.
@@ -323,7 +325,15 @@ def _last_use(op: Any, places: Mapping[Any, int]) -> int:
 def _is_worth(operations: Sequence[Any]) -> bool:
     if sum(map(_dispatches, operations)) > 1 or len(operations) >= _MANY:
         return True
+    if len(operations) >= _MANY_ENDS and sum(map(_is_end, operations)) >= _MANY_ENDS:
+        return True
     return len(operations) >= _MANY_NUMBERS and sum(map(_is_number, operations)) >= _MANY_NUMBERS
+
+
+def _is_end(op: Any) -> bool:
+    """Whether something is elementwise, and is a result of the function."""
+    names = [use.owner.name for use in op.results[0].uses] if base_name(op.name) in ELEMENTWISE else []
+    return bool(names) and all(name == "func.return" for name in names)
 
 
 def _is_number(op: Any) -> bool:
