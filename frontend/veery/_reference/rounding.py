@@ -136,11 +136,17 @@ def _erf_inv(eqn: JaxprEqn, operand: np.ndarray, x: np.ndarray) -> np.ndarray:
     return rounded + np.abs(operand) * math.sqrt(math.pi) / 4 * np.exp(x**2) if wide else rounded / 2
 
 
+def _logistic(eqn: JaxprEqn, operand: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Near poles of 1 / (1 + exp(-z)), of complex z, exp(-z) is near -1, and one unit of it is many of that."""
+    return ULPS["logistic"] * np.maximum(x, x**2)
+
+
 _SCALED: dict[str, Callable[[JaxprEqn, np.ndarray, np.ndarray], np.ndarray]] = {
     "reduce_prod": _product,
     "cumprod": _running,
     "cumlogsumexp": lambda eqn, operand, x: _running(eqn, operand, x + 1),
     "erf_inv": _erf_inv,
     "fft": _fft,
+    "logistic": _logistic,
     "scatter_mul": lambda eqn, operand, x: 4 * x,
 }
