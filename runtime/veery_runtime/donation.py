@@ -36,11 +36,11 @@ def donating_call(executable: Executable, call: Call) -> Call:
     def donate(buffers: Sequence[Buffer]) -> list[Buffer]:
         given = list(buffers)
         check_distinct(executable.name, donated, given)
-        in_flight = executable.device.in_flight.calls
+        last = executable.device.in_flight.last()
         for index in donated:
             buffer = given[index]
-            if buffer._host is None and not in_flight:
-                continue
+            if buffer._host is None and (last is None or last is buffer._pending):
+                continue  # nothing was submitted behind what makes it
             if type(buffer._host) is Undecided:
                 buffer._host = buffer._host.decide()
             if buffer._host is not None or _is_read(buffer):

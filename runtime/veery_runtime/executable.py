@@ -178,14 +178,17 @@ class Executable:
         refs: list[Any] = []
         waits: list[Pending] = []
         deferred = self.queue == "deferred"
-        unfinished: Pending | None = None  # results of one call wait for the same
+        unfinished = finished = None  # results of one call wait for the same
         for buffer in buffers:
             pending = buffer._pending
-            if pending is unfinished:
+            if pending is finished:
+                buffer._pending = pending = None
+            if pending is unfinished or pending is None:
                 refs.append(buffer._ref)
                 continue
-            if pending is not None:
-                pending = _advance(buffer, pending)
+            before, pending = pending, _advance(buffer, pending)
+            if pending is None and type(before) is Completion:
+                finished = before
             if pending is not None and pending.failed():
                 return self._fail(_error_of(pending))
             if isinstance(pending, Deferred):

@@ -86,11 +86,15 @@ class Flight:
 
     def reading(self, buffer: Any) -> list[Any]:
         """The unfinished calls that read `buffer`."""
-        calls = tuple(self.calls)
-        if not calls or calls[-1][0] is buffer._pending:  # nothing was submitted behind what makes it
-            return []
         reference = weakref.ref(buffer)
-        return [call for call, _, _, reads in calls if reference in reads and not call.done()]
+        return [call for call, _, _, reads in tuple(self.calls) if reference in reads and not call.done()]
+
+    def last(self) -> Any:
+        """The call that was submitted last, as far as that is known to be unfinished, or None."""
+        try:
+            return self.calls[-1][0]
+        except IndexError:
+            return None
 
     def drain(self) -> None:
         while self.calls:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from veery_lowering.mlir import IN_PLACE, inside, ir, operations, terminator
 from veery_lowering.passes.stream.arguments import donated_arguments
-from veery_lowering.passes.stream.elementwise import is_elementwise
+from veery_lowering.passes.stream.same_elements import is_elementwise
 
 # What is smaller costs no time to allocate.
 _SMALLEST = 1 << 16

@@ -15,7 +15,7 @@ from typing import Any
 
 from veery_lowering.errors import Rejected
 from veery_lowering.mlir import ir, operations
-from veery_lowering.passes.stream.elementwise import is_elementwise
+from veery_lowering.passes.stream.same_elements import is_elementwise
 
 _WRITES = 2  # the bit of resource_accesses; 1: reads
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from veery_lowering.mlir import context, ir
-from veery_lowering.passes.stream.elementwise import is_elementwise
+from veery_lowering.passes.stream.same_elements import is_elementwise
 
 TENSOR = "tensor<4x4xf32>"
 READ, WRITTEN = (f"!iree_tensor_ext.dispatch.tensor<{how}only:{TENSOR}>" for how in ("read", "write"))
