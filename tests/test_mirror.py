@@ -392,3 +392,9 @@ def test_files_of_one_name_and_area_have_rows():
         if not any(fnmatch(source, pattern) for pattern in ROWS):
             by_test.setdefault(test_of_its_name(source), []).append(source)
     assert [sources for sources in by_test.values() if len(sources) > 1] == []
+
+
+def test_files_of_tests_have_names_of_their_own() -> None:
+    """Of two of one name pytest collects the first, whatever their folders are."""
+    names = [path.name for path in TESTS.rglob("test_*.py")]
+    assert len(names) == len(set(names)), sorted({name for name in names if names.count(name) > 1})
