@@ -67,7 +67,11 @@ def _leave_out_classes() -> None:
 _leave_out_classes()
 
 # On a kernel's executable: its code, which is parsed where it is compiled; a digest of it and of how it is called.
+# And which of the memory that it reads and writes may be the same.
 CODE, WRITTEN_AS, IN_PLACE = "veery.code", "veery.written_as", "veery.in_place"
+
+# Bytes of donated arguments from which on results take their places: what is smaller costs no time to allocate.
+LEAST_REUSED = 1 << 16
 
 # A context keeps every type and attribute (so every constant) that was ever made in it: start a new one now and then.
 _BUILDS_PER_CONTEXT = 256

@@ -12,7 +12,9 @@ from hypothesis import given, settings, strategies as st
 import veery
 import veery_runtime
 from veery import lax, numpy as jnp
-from veery_lowering.mlir import context, ir
+from veery_lowering.kernels import fuse_elements
+from veery_lowering.mlir import IN_PLACE, context, ir, operations
+from veery_lowering.passes.simplification import inlined
 from veery_lowering.passes.stream.in_place import place_results
 
 Arrays = tuple[Any, ...]
@@ -190,6 +192,19 @@ def test_steps_are_submitted_before_those_before_them_end() -> None:
 def test_what_is_small_is_left_alone() -> None:
     args = arguments(16, 16, 3)
     assert overwritten(agree(step, args), args) == []
+
+
+@pytest.mark.parametrize(("side", "given", "says"), [(128, True, True), (127, True, False), (128, False, False)])
+def test_kernels_say_what_may_be_in_place_where_it_may_come_to_that(side: int, given: bool, says: bool) -> None:
+    x = np.ones((side, side), np.float32)
+    found: list[bool] = []
+
+    def change(module: Any) -> None:
+        assert fuse_elements(module, donated=(given,)) == 1
+        found.append(any(IN_PLACE in op.attributes for op in operations(module)))
+
+    inlined(veery.jit(lambda x: jnp.tanh(x) * 2).lower(x)._lowered.module, change)
+    assert found == [says]
 
 
 def commands(steps: str, given: str = "0", result: str = "%sub", uses: str = "") -> str:

@@ -23,11 +23,12 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from veery_lowering.kernels._arithmetic import ELEMENTWISE as ELEMENTWISE, Unfit
-from veery_lowering.kernels._body import MOST_IN_A_ROW as MOST_IN_A_ROW
+from veery_lowering.kernels._body import MOST_IN_A_ROW as MOST_IN_A_ROW, checked
 from veery_lowering.kernels._buffered import BufferedKernel
 from veery_lowering.kernels._columns import ColumnKernel
 from veery_lowering.kernels._complex import LoopOfParts, holds_complex
@@ -46,7 +47,7 @@ from veery_lowering.kernels._registers import RegisterKernel, lanes_of
 from veery_lowering.kernels._rows import RowKernel
 from veery_lowering.kernels._scatters import ScatterKernel
 from veery_lowering.kernels._transforms import mark_transform as mark_transform
-from veery_lowering.mlir import base_name, ir, operations
+from veery_lowering.mlir import LEAST_REUSED, base_name, ir, operations
 
 _logger = logging.getLogger(__name__)
 
@@ -232,7 +233,16 @@ def _given_away(module: Any, donated: Sequence[bool]) -> frozenset[Any]:
     """The arguments of `main` whose place results may take."""
     functions = {ir.StringAttr(f.attributes["sym_name"]).value: f for f in module.regions[0].blocks[0]}
     arguments = functions["main"].regions[0].blocks[0].arguments if any(donated) else []
-    return frozenset(x for x, may_be_overwritten in zip(arguments, donated) if may_be_overwritten)
+    return frozenset(x for x, is_given in zip(arguments, donated) if is_given and _nbytes(x) >= LEAST_REUSED)
+
+
+def _nbytes(value: Any) -> int:
+    """The bytes of an array such as kernels hold; 0 of others."""
+    try:
+        shape, dtype = checked(value)
+    except Unfit:
+        return 0
+    return math.prod(shape) * dtype.itemsize
 
 
 def _replaced(module: Any, roots: Callable[[Any], bool], make: Callable[[Any], FusedKernel], kind: str) -> int:

@@ -780,8 +780,8 @@ def merged(shape: Sequence[int], views: Sequence[View]) -> list[Axis]:
 
 
 def _is_strided(lane: Axis | None) -> bool:
-    """Whether a vector along an axis is read or written across: one of four registers, whose 64 floats lie among 253,
-    takes LLVM half a second, and is no faster than four of one."""
+    """Whether a vector along an axis is read or written across."""
+    # One of four registers, whose 64 floats lie among 253, takes LLVM half a second, and is no faster than four of one.
     return lane is not None and any(abs(stride) > 1 for stride in lane.strides)
 
 

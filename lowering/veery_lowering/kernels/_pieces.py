@@ -16,6 +16,7 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels import _control, _indexed, _moves, _sliding, _sums  # noqa: F401  (each registers what it writes)
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import OPERATIONS, VIEWS, Body, checked, reads
+from veery_lowering.kernels._elements import is_end
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Uniform, whole
 from veery_lowering.kernels._isolated import Isolated
@@ -325,15 +326,9 @@ def _last_use(op: Any, places: Mapping[Any, int]) -> int:
 def _is_worth(operations: Sequence[Any]) -> bool:
     if sum(map(_dispatches, operations)) > 1 or len(operations) >= _MANY:
         return True
-    if len(operations) >= _MANY_ENDS and sum(map(_is_end, operations)) >= _MANY_ENDS:
+    if len(operations) >= _MANY_ENDS and sum(map(is_end, operations)) >= _MANY_ENDS:
         return True
     return len(operations) >= _MANY_NUMBERS and sum(map(_is_number, operations)) >= _MANY_NUMBERS
-
-
-def _is_end(op: Any) -> bool:
-    """Whether something is elementwise, and is a result of the function."""
-    names = [use.owner.name for use in op.results[0].uses] if base_name(op.name) in ELEMENTWISE else []
-    return bool(names) and all(name == "func.return" for name in names)
 
 
 def _is_number(op: Any) -> bool:

@@ -19,11 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.mlir import ir, operations, terminator
+from veery_lowering.mlir import LEAST_REUSED, ir, operations, terminator
 from veery_lowering.types import is_static
-
-# What is smaller costs no time to allocate.
-_SMALLEST = 1 << 16
 
 _ELEMENTWISE = frozenset(
     f"stablehlo.{name}"
@@ -77,7 +74,7 @@ def _reuses(block: Any, arguments: Sequence[int]) -> Iterator[_Reuse]:
     for number in arguments:
         argument = block.arguments[number]
         static = all(map(is_static, hlo.shape_of(argument)))
-        if not static or hlo.dtype_of(argument).kind in "ub" or _nbytes(argument) < _SMALLEST:
+        if not static or hlo.dtype_of(argument).kind in "ub" or _nbytes(argument) < LEAST_REUSED:
             continue
         for index, result in enumerate(returned):
             if index in taken or result.type != argument.type or isinstance(result.owner, ir.Block):

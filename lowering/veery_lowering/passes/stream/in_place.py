@@ -21,12 +21,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from veery_lowering.mlir import IN_PLACE, inside, ir, operations, terminator
+from veery_lowering.mlir import IN_PLACE, LEAST_REUSED, inside, ir, operations, terminator
 from veery_lowering.passes.stream.arguments import donated_arguments
 from veery_lowering.passes.stream.same_elements import is_elementwise
 
-# What is smaller costs no time to allocate.
-_SMALLEST = 1 << 16
 _ALIGNMENT = 64  # of each result in the memory that they share
 _DISPATCH, _COPY, _FILL = "stream.cmd.dispatch", "stream.cmd.copy", "stream.cmd.fill"
 _EXECUTE, _CONCURRENT, _SERIAL = "stream.cmd.execute", "stream.cmd.concurrent", "stream.cmd.serial"
@@ -86,7 +84,7 @@ class _Step:
             command.step = self
 
 
-def place_results(module: ir.Module, smallest: int = _SMALLEST) -> list[int]:
+def place_results(module: ir.Module, smallest: int = LEAST_REUSED) -> list[int]:
     """Have results take the places of donated arguments, in place.
 
     Args:
