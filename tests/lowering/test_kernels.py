@@ -108,6 +108,29 @@ def test_small_systems_outside_of_loops_are_solved_in_kernels(name: str, dtype: 
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-4 if dtype == "float32" else 1e-12)
 
 
+FACTORS = [(40, 33, 20), (16, 8, 1), (15, 8, 9), (17, 7, 12), (64, 32, 128), (1, 32, 32), (20, 300, 300)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_products_whose_second_factors_columns_lie_in_memory(dtype: str, x64: Any) -> None:
+    """In loops, with batches and without, of columns that are two axes, and of a part of an array."""
+    integers = lambda *shape: np.random.default_rng(5).integers(-3, 4, shape).astype(dtype)
+    twice = lambda fun: lambda x, y: lax.fori_loop(0, 2, lambda i, c: (fun(x + i, y), c[0]), (fun(x, y),) * 2)
+    calls = [(lambda x, y: x @ y.T, integers(m, k), integers(n, k)) for m, n, k in FACTORS]
+    calls += [
+        (lambda x, y: jnp.einsum("bik,bjk->bij", x, y), integers(3, 20, 6), integers(3, 9, 6)),
+        (lambda x, y: jnp.einsum("ik,abk->iab", x, y), integers(20, 6), integers(3, 4, 6)),
+        (lambda x, y: jnp.einsum("ikl,akl->ia", x, y), integers(20, 6, 5), integers(9, 6, 5)),
+        (lambda x, y: x @ y[::2, 1:].T, integers(20, 6), integers(18, 7)),
+    ]
+    program = lambda pairs: [twice(fun)(*pair) for (fun, *_), pair in zip(calls, pairs)]
+    pairs = [pair for _, *pair in calls]
+    assert kernels(program, pairs) == len(calls)
+    for (fun, x, y), (last, before) in zip(calls, veery.jit(program)(pairs)):
+        np.testing.assert_array_equal(last, interpreted(fun, x + np.ones((), dtype), y))
+        np.testing.assert_array_equal(before, interpreted(fun, x, y))
+
+
 def test_what_is_not_small_is_left_to_lapack() -> None:
     for fun, shape in (
         (jnp.linalg.cholesky, (49, 49)),

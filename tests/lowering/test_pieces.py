@@ -18,7 +18,7 @@ from veery_lowering import kernels
 from veery_lowering.kernels import _pieces, fuse_pieces
 from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._isolated import Isolated
-from veery_lowering.kernels._nests import CPU
+from veery_lowering.kernels._machine import CPU
 from veery_lowering.kernels._pieces import PieceKernel, Unwritten, _written
 from veery_lowering.mlir import context, ir, operations
 from veery_lowering.passes.simplification import inlined

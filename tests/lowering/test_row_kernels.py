@@ -14,7 +14,7 @@ import veery
 from veery import lax, numpy as jnp
 from veery.scipy.special import logsumexp
 from veery_lowering.kernels import _reductions, fuse_rows
-from veery_lowering.kernels._nests import cpu
+from veery_lowering.kernels._machine import cpu
 from veery_lowering.kernels._rows import RowKernel
 from veery_lowering.mlir import operations
 from veery_lowering.passes.simplification import inlined

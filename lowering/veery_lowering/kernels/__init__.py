@@ -38,7 +38,7 @@ from veery_lowering.kernels._elements import MOST_TOGETHER as MOST_TOGETHER, Ele
 from veery_lowering.kernels._followers import FusedKernel
 from veery_lowering.kernels._invocations import InvocationKernel, ShaderKernel, for_one_invocation
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, TooLittle, is_crossed, is_halved, roots_of
-from veery_lowering.kernels._nests import CPU, Machine, cpu
+from veery_lowering.kernels._machine import CPU, Machine, cpu
 from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwritten, is_pure as is_pure
 from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS, keep_bytes as keep_bytes
 from veery_lowering.kernels._products import ProductKernel, converted_operands

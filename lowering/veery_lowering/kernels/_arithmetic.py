@@ -16,13 +16,14 @@ class Unfit(Exception):
 
 @dataclass
 class Lines:
-    """Text that grows: `head` has what holds everywhere, `prologue` what reads numbers, `lines` the rest.
+    """Text that grows: `head` has what holds everywhere, `prologue` what is done once, before the rest, `lines`.
 
     Attributes:
         exact: names of float32 that bfloat16 has.
         rounds: the most that the loops that are written make, in all.
         steps: the most lines that these execute.
         last: both, of what was repeated last.
+        times: how often what is written next is repeated.
     """
 
     head: list[str] = field(default_factory=list)
@@ -33,7 +34,7 @@ class Lines:
     rounds: float = 0
     steps: float = 0
     last: tuple[float, float] = (0, 0)
-    _times: float = 1
+    times: float = 1
     _counted: int = 0
     _made: dict[str, str] = field(default_factory=dict)
     _integers: dict[str, int] = field(default_factory=dict)
@@ -53,17 +54,27 @@ class Lines:
     def repeated(self, times: float) -> Iterator[None]:
         """What is written within is repeated so many times."""
         self._count()
-        before, rounds, steps = self._times, self.rounds, self.steps
-        self._times *= times
-        self.rounds += self._times
+        before, rounds, steps = self.times, self.rounds, self.steps
+        self.times *= times
+        self.rounds += self.times
         yield
         self._count()
-        self._times = before
+        self.times = before
         self.last = (self.rounds - rounds, self.steps - steps)
+
+    @contextmanager
+    def first(self) -> Iterator[None]:
+        """What is written within is done once, before all else."""
+        self._count()
+        lines, times = self.lines, self.times
+        self.lines, self.times, self._counted = self.prologue, 1, len(self.prologue)
+        yield
+        self._count()
+        self.lines, self.times, self._counted = lines, times, len(lines)
 
     def _count(self) -> None:
         """Count the lines that were written since this was called before."""
-        self.steps += (len(self.lines) - self._counted) * self._times
+        self.steps += (len(self.lines) - self._counted) * self.times
         self._counted = len(self.lines)
 
     def constant(self, value: object, dtype: np.dtype, shape: str) -> str:

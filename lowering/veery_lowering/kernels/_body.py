@@ -29,9 +29,10 @@ from veery_lowering.kernels._forms import (
     whole,
 )
 from veery_lowering.kernels._lifetimes import RESHAPE, dies_in, is_updated
-from veery_lowering.kernels._nests import Machine, Nests, Point
+from veery_lowering.kernels._machine import Machine
+from veery_lowering.kernels._nests import Nests, Point
 from veery_lowering.kernels._reading import detail_of, static_shape
-from veery_lowering.kernels._rounds import most_trips, trips_of
+from veery_lowering.kernels._rounds import most_trips, overwritten, trips_of
 from veery_lowering.mlir import ir, maker
 
 # Bytes of memory beyond the stack, a result that nobody reads.
@@ -86,6 +87,8 @@ class Body:
         self._env: dict[Any, Form] = {}
         self._inside: set[Any] = set()
         self._users: dict[Any, Any] = {}
+        self._turned: dict[Any, View] = {}
+        self._trips: float = 1  # of the outermost loop, which counts as one where work is counted
 
     # Values.
 
@@ -118,18 +121,15 @@ class Body:
         buffer = self.inputs[value] = Buffer(f"%in{len(self.inputs)}", dtype, math.prod(shape))
         if buffer.size > 1:
             return whole(buffer, shape)
-        lines, self.out.lines = self.out.lines, self.out.prologue
-        name = self.nests.load(whole(buffer, (1,)), Affine(), 0, 1)
-        self.out.lines = lines
-        return Uniform(name, dtype)
+        with self.nests.first():
+            return Uniform(self.nests.load(whole(buffer, (1,)), Affine(), 0, 1), dtype)
 
     def _written(self, elements: np.ndarray) -> View:
         """A constant, written to memory where the kernel begins."""
         made = self.temporary(elements.shape, elements.dtype)
-        lines, self.out.lines = self.out.lines, self.out.prologue
-        name = self.out.constants(elements.reshape(-1))
-        self.nests.store(name, whole(made.buffer, (elements.size,)), Affine(), 1, elements.size)
-        self.out.lines = lines
+        with self.nests.first():
+            name = self.out.constants(elements.reshape(-1))
+            self.nests.store(name, whole(made.buffer, (elements.size,)), Affine(), 1, elements.size)
         return made
 
     def half(self, value: Any, part: int) -> Form:
@@ -190,6 +190,26 @@ class Body:
         target = self.temporary(shape, form.dtype)
         self.nests.fill(target, form)
         return target
+
+    def uses(self, view: View) -> float:
+        """How often a copy of a view is used that is made now: of what loops do not change one serves all trips."""
+        return self.out.times * self._trips if self._stays(view) else 1
+
+    def turned(self, view: View, order: Sequence[int]) -> View:
+        """A view with its axes in another order, copied so that they lie in memory like that."""
+        other = view.permuted(order)
+        if not self._stays(view):
+            return self.copied(other, other.shape)
+        key = other.buffer, other.shape, other.strides, other.offset
+        if key not in self._turned:
+            with self.nests.first():
+                self._turned[key] = self.copied(other, other.shape)
+        return self._turned[key]
+
+    def _stays(self, view: View) -> bool:
+        """Whether a view is the same, of the same, wherever it is read."""
+        is_given = view.buffer in self.inputs.values() and not view.offset.terms
+        return is_given and self.nests.machine.has_vectors and self._workgroups == 1
 
     def set(self, value: Any, form: Form) -> None:
         """Give a value the form that it is to have."""
@@ -307,10 +327,13 @@ class Body:
         condition, body = (region.blocks[0] for region in loop.regions)
         starts = []
         most_copied = _MOST_COPIED if times is None else self._most_copied(loop)
-        for place, x in zip(places, loop.operands):
+        if times is not None:
+            self._trips = most_trips(loop)
+        lost = overwritten(loop)
+        for i, (place, x) in enumerate(zip(places, loop.operands)):
             if place is None:
                 starts.append(self.number(x))
-            else:
+            elif i not in lost:
                 start = self.read(x)
                 most = math.prod(place.shape) if isinstance(start, Uniform) else most_copied
                 if not _is_same(place, start):

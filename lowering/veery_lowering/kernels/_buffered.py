@@ -10,7 +10,7 @@ from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Uniform, View, whole
-from veery_lowering.kernels._nests import Machine
+from veery_lowering.kernels._machine import Machine
 from veery_lowering.kernels._placing import move_out
 from veery_lowering.kernels._reading import read_first
 

@@ -18,7 +18,7 @@ from veery_lowering.kernels._body import MOST_IN_A_ROW, VIEWS, Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._followers import FusedKernel, in_order, in_place
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, leaves, whole
-from veery_lowering.kernels._nests import Machine
+from veery_lowering.kernels._machine import Machine
 from veery_lowering.kernels._reading import detail_of
 from veery_lowering.mlir import base_name, ir, maker
 

@@ -14,7 +14,7 @@ from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._buffered import BufferedKernel
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Buffer
-from veery_lowering.kernels._nests import INVOCATION
+from veery_lowering.kernels._machine import INVOCATION
 from veery_lowering.kernels._placing import MOST_BINDINGS
 from veery_lowering.kernels._registers import RegisterKernel
 from veery_lowering.kernels._rounds import LoopInParts, most_trips

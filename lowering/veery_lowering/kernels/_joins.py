@@ -22,7 +22,8 @@ from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, half, nodes, whole
 from veery_lowering.kernels._halves import IN_HALVES, is_complex, real_of
-from veery_lowering.kernels._nests import ALTERNATING, Machine
+from veery_lowering.kernels._machine import Machine
+from veery_lowering.kernels._nests import ALTERNATING
 from veery_lowering.kernels._reading import integers, static_shape
 from veery_lowering.kernels._windows import CHEAP, Opaque, Parts, Repeated, work_at, work_of
 from veery_lowering.mlir import base_name, ir

@@ -26,18 +26,22 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from veery_lowering.kernels._arithmetic import Lines, Unfit, elementwise, spelled
 from veery_lowering.kernels._forms import Affine, Form, Taken, Uniform, View, leaves, nodes, stored
+from veery_lowering.kernels._machine import CPU, Machine
 
 # Bytes of a vector, which is a register or several, and how many vectors a value takes at once: as many operations are
 # under way. LLVM keeps vectors of three nowhere: 50 trips of `tanh(h @ w)`, h of 3x96, take 330 us with them, else 47;
 # of 3x300 3000 and 180.
 _VECTOR = 64
 _VECTORS = (4, 2, 1)
+# The same of long values, of which four registers are under way: of 200,000 tanh, exp or gelu take the same time with
+# eight of 32 bytes, sines 1.04 of it, softplus 0.87; they take LLVM 1.5 of the time.
+_VECTORS_OF_LONG = {64: _VECTORS}
 # The same where several rows are added up at once. There are 32 registers of 64 bytes, of others 16: h of 16x128 takes
 # 460 us on a machine with those; with four vectors, whose sums do not fit, 1000.
 _VECTORS_OF_ROWS = {64: _VECTORS}
@@ -59,49 +63,6 @@ _IN_A_ROW = 128
 # In instructions: reading one element for all lanes, and adding up the lanes.
 _READ_OF_ALL = 0.5
 _SUM_OF_LANES = 8
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What nests are written for.
-
-    Attributes:
-        has_vectors: whether several elements are taken at once.
-        stack: bytes of it that a kernel may take; the rest is memory that the dispatch is given.
-        group: the invocations of a workgroup; 0 on the CPU.
-        most_elements, most_terms: of a nest, and of a sum; above these it is so much work that dispatches of IREE's are
-            worth what they cost.
-        most_work: elements of a nest that is larger, times what each is computed from.
-        most_steps: of a trip; likewise.
-        most_lines: of a kernel's text.
-        register: bytes of a vector register.
-    """
-
-    has_vectors: bool
-    stack: int
-    group: int
-    most_elements: int
-    most_work: int
-    most_terms: int
-    most_steps: float
-    most_lines: int
-    register: int = 32
-
-
-# A dispatch costs 2 us, and uses all cores: 20 products of 256x256 take 23 ms here, 10 ms as dispatches, 50 of 128x128
-# 2.7 and 3.5 ms. 250 trips of `minimum(d, d[:, k, None] + d[k])` on 250x250 take 3.4 ms here and 19 as dispatches, 100
-# trips of a stencil of five points 3.7 and 2.3. IREE allows 32 kB of stack. Each 1000 lines of text take 80 ms to
-# compile, from 30,000 on 150; the dispatches of the same loop take longer. 200 steps of four chains of NUTS are 13,000
-# lines, compiled in 2 s and run in 6 ms; as dispatches 14 s and 3 s.
-CPU = Machine(True, 16 << 10, 0, 1 << 15, 3 << 18, 1 << 21, math.inf, 50_000)
-# One invocation of a shader. A step takes llvmpipe 4 ns and a GPU 5 to 20, a trip that is several dispatches, and a
-# condition that the host reads, 60 to 200 us: 100 trips of `tanh(h @ w)`, h of 16, take 0.5 ms for 20.
-INVOCATION = Machine(False, 0, 1, 1 << 10, 0, 1 << 12, 1 << 13, 6000)
-
-
-def cpu(register: int) -> Machine:
-    """A CPU whose vector registers have so many bytes."""
-    return replace(CPU, register=register)
 
 
 Step = Callable[[str, "Point"], str]  # from what was added up so far, and a point, to the next
@@ -262,6 +223,14 @@ class Nests:
         yield
         self.forget()
 
+    @contextmanager
+    def first(self) -> Iterator[None]:
+        """What is done once, before all else, so that nothing is known that is read or computed elsewhere."""
+        known, self._known = self._known, [{}]
+        with self.out.first():
+            yield
+        self._known = known
+
     def forget(self) -> None:
         """Something was written to memory, so that values must be read again.
 
@@ -379,7 +348,7 @@ class Nests:
         shared = self._shared(axes, lane)
         is_long = len(nodes(form)) > _MOST_WRITTEN_OUT
         size = lane.size if lane else 1
-        chunks = self.chunks(size, form.dtype, _is_strided(lane))
+        chunks = self.chunks(size, form.dtype, _is_strided(lane), self._vectors_of(form))
         may_repeat = not once and all(view.buffer != target.buffer for view in views[1:])
         overlaps = may_repeat and is_long and len(chunks) > 1
         if overlaps:  # what is left is computed together with some that is before it, which is computed again
@@ -438,7 +407,7 @@ class Nests:
                 point.store(name, target)
 
         def whole_row(i: Affine) -> None:
-            for width, starts in self.chunks(lane.size, targets[0].dtype, False):
+            for width, starts in self.chunks(lane.size, targets[0].dtype, False, self._vectors_of(*forms)):
                 for start in starts:
                     write(width, i, Affine(start))
 
@@ -511,6 +480,11 @@ class Nests:
     def lanes(self, dtype: np.dtype) -> int:
         """How many elements of a dtype a register holds; of bytes a fourth."""
         return _VECTOR // dtype.itemsize if dtype.itemsize > 1 else _VECTOR // 4
+
+    def _vectors_of(self, *forms: Form) -> Sequence[int]:
+        """How many vectors of some values are computed at once, the most first."""
+        is_long = len(nodes(*forms)) > _MOST_WRITTEN_OUT
+        return _VECTORS_OF_LONG.get(self.machine.register, (2, 1)) if is_long else _VECTORS
 
     def vectors_of_sums(self, values: int) -> Sequence[int]:
         """How many vectors of sums are made at once, the most first, whose terms are computed from so many values."""
@@ -619,6 +593,7 @@ class Nests:
         dtype = target.dtype
         rounds = dtype.kind == "f" and kind in ("add", "mul")
         at_once = _ROWS if len(nodes(*forms)) <= _MOST_WRITTEN_OUT else 1
+        unrolled = 1 if math.prod(axis.size for axis in summed) > 2 * _UNROLLED else None
 
         def block(count: int, row: Affine, place: Sequence[tuple[Axis, Affine]]) -> None:
             for width, starts in self.chunks(lane.size if lane else 1, dtype, _is_strided(lane), together):
@@ -635,12 +610,12 @@ class Nests:
                     for point, total in zip(points, totals):
                         point.store(total, target)
 
-                self.each(starts, write, 1 if _is_strided(lane) else None)
+                self.each(starts, write, 1 if _is_strided(lane) else unrolled)
 
         def blocks(place: Sequence[tuple[Axis, Affine]]) -> None:
             size = rows.size if rows else 1
             whole = size - size % at_once
-            self.each(range(0, whole, at_once), lambda row: block(at_once, row, place))
+            self.each(range(0, whole, at_once), lambda row: block(at_once, row, place), unrolled)
             if size > whole:
                 block(size - whole, Affine(whole), place)
 

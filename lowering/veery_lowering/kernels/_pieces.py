@@ -20,7 +20,7 @@ from veery_lowering.kernels._elements import is_end
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Uniform, whole
 from veery_lowering.kernels._isolated import Isolated
-from veery_lowering.kernels._nests import Machine
+from veery_lowering.kernels._machine import Machine
 from veery_lowering.kernels._reading import integers, is_added, static_shape
 from veery_lowering.mlir import base_name, context, ir, maker
 from veery_lowering.stablehlo import product_axes

@@ -23,7 +23,7 @@ from veery_lowering.kernels._convolutions import Factors, convolved
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._followers import FusedKernel, followers, in_place
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, all_changed, leaves, whole
-from veery_lowering.kernels._nests import Machine
+from veery_lowering.kernels._machine import Machine
 from veery_lowering.kernels._panels import Axis, Panels, Place, widest
 from veery_lowering.kernels._reading import detail_of, integers
 from veery_lowering.mlir import base_name, ir, maker

@@ -18,7 +18,7 @@ from veery_lowering.kernels._body import MOST_IN_A_ROW, Body, checked
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._followers import FusedKernel, followers, in_order
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, View, whole
-from veery_lowering.kernels._nests import Machine
+from veery_lowering.kernels._machine import Machine
 from veery_lowering.kernels._reading import detail_of, integers, static_shape
 from veery_lowering.kernels._windows import work_of
 from veery_lowering.mlir import base_name, ir

@@ -65,6 +65,35 @@ def _step(body: Any, place: int) -> int | None:
     return int(step) if step is not None and int(step) > 0 else None
 
 
+def overwritten(loop: Any) -> set[int]:
+    """Which arrays a loop writes row by row, to the last one, and reads nothing of: what they begin with is lost."""
+    counter = counter_of(loop)
+    if counter is None or (counter.first, counter.step) != (0, 1):
+        return set()
+    condition, body = (region.blocks[0] for region in loop.regions)
+    number, ends = body.arguments[counter.place], terminator(body).operands
+    unread = [i for i, argument in enumerate(condition.arguments) if not any(True for _ in argument.uses)]
+    return {i for i in unread if _is_filled(body.arguments[i], ends[i], number, counter.trips)}
+
+
+def _is_filled(argument: Any, end: Any, number: Any, trips: int) -> bool:
+    """Whether so many trips, each with its number, write all rows of an argument, which nothing reads."""
+    if maker(end) != "stablehlo.dynamic_update_slice" or end.owner.operands[0] != argument:
+        return False
+    if len(list(argument.uses)) != 1 or len(list(end.uses)) != 1:
+        return False
+    _, update, *starts = end.owner.operands
+    sizes = list(zip(hlo.shape_of(argument), hlo.shape_of(update)))
+    parted = [axis for axis, (whole, part) in enumerate(sizes) if whole != part]
+    if len(parted) != 1 or sizes[parted[0]] != (trips, 1):
+        return False
+    start = starts[parted[0]]
+    if maker(start) != "stablehlo.subtract":  # from the last one back, else
+        return bool(start == number)
+    last, subtracted = start.owner.operands
+    return bool(subtracted == number) and hlo.splat_of(last) == trips - 1
+
+
 class LoopInParts:
     """A loop of which each trip makes many of another loop's, in front of that one.
 

@@ -23,7 +23,8 @@ from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, Uniform, View, changed, leaves, whole
 from veery_lowering.kernels._indexed import combination, is_of_rows, replaces
 from veery_lowering.kernels._joins import JOINS, TOO_MANY, computed, erase
-from veery_lowering.kernels._nests import Axis, Machine, Point, merged
+from veery_lowering.kernels._machine import Machine
+from veery_lowering.kernels._nests import Axis, Point, merged
 from veery_lowering.kernels._reading import static_shape
 from veery_lowering.kernels._windows import Cut, Opaque, Parts, Repeated, Window
 from veery_lowering.mlir import maker

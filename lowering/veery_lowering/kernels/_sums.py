@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,13 @@ from veery_lowering.kernels._forms import Form, Lazy, View, changed
 from veery_lowering.kernels._nests import Point
 from veery_lowering.kernels._reading import integers, static_shape
 from veery_lowering.stablehlo import product_axes
+
+# Columns of a factor that is turned, at least, and its elements at most. In cycles: to turn an element, and what each
+# result takes that is summed along vectors, for them and for each term more than one that is summed across. 40 trips
+# of `maximum(h @ w.T, -h)` take 120 us instead of 230 for h of 64x32, 22 instead of 48 of 16x32, 1150 instead of 2600
+# of 64x128.
+_LEAST_COLUMNS, _MOST_TURNED = 8, 1 << 17
+_TO_TURN, _TO_ADD_UP, _FOR_A_TERM = 3, 4, 0.05
 
 
 @writes("dot_general")
@@ -29,7 +37,10 @@ def _dot_general(body: Body, op: Any) -> Form:
     for k, x in enumerate(op.operands):
         order = [*batched[k], *free[k], *contracted[k]]
         axes = [*range(ends[0]), *range(ends[k], ends[k + 1]), *range(ends[2], len(sizes))]
-        forms.append(changed(converted(body, x, dtype), functools.partial(_spread, order, sizes, axes)))
+        form = changed(converted(body, x, dtype), functools.partial(View.permuted, order=order))
+        if k == 1 and isinstance(form, View):
+            form = _turned(body, form, len(batched[k]), len(free[k]), math.prod(rows[1]))
+        forms.append(changed(form, functools.partial(View.spread, shape=sizes, axes=axes)))
     target = body.temporary(shape, dtype)
     add_products(body, target.spread(sizes, range(len(shape))), sizes, forms)
     return target
@@ -58,8 +69,16 @@ def add_products(body: Body, target: View, sizes: Sequence[int], factors: Sequen
     body.nests.fold(target, sizes, factors, start, step, combine, "add")
 
 
-def _spread(order: Sequence[int], sizes: Sequence[int], axes: Sequence[int], view: View) -> View:
-    return view.permuted(order).spread(sizes, axes)
+def _turned(body: Body, view: View, batched: int, free: int, rows: int) -> View:
+    """A factor for so many rows; one whose columns lie in memory with those elements side by side that meet a term."""
+    first, last = batched + free, len(view.shape)
+    columns, terms = math.prod(view.shape[batched:first]), math.prod(view.shape[first:])
+    if not free or view.strides[first - 1] == 1 or columns < _LEAST_COLUMNS or math.prod(view.shape) > _MOST_TURNED:
+        return view
+    if _TO_TURN * terms > rows * body.uses(view) * (_TO_ADD_UP + _FOR_A_TERM * terms):
+        return view
+    order = [*range(batched), *range(first, last), *range(batched, first)]
+    return body.turned(view, order).permuted([order.index(i) for i in range(last)])
 
 
 @writes("reduce")
