@@ -131,6 +131,29 @@ def test_products_whose_second_factors_columns_lie_in_memory(dtype: str, x64: An
         np.testing.assert_array_equal(before, interpreted(fun, x, y))
 
 
+BOOLEANS: list[Callable[[Any, Any], Any]] = [
+    lambda m, i: jnp.roll(m, (1, -2), (0, 1)),
+    lambda m, i: sum(jnp.roll(m, k, 1).astype(np.int32) for k in range(4)) % 2 == i % 2,
+    lambda m, i: m[::-1].astype(np.float32) + m[:, ::-1].astype(np.int8) > i % 2,
+    lambda m, i: m.T.reshape(m.shape).astype(np.uint8) + m[0].astype(np.uint8) != 1,
+    lambda m, i: m.astype(jnp.bfloat16) * m[:, :1].astype(np.float16) > 0.5,
+    lambda m, i: (m.sum(1, keepdims=True) > m.astype(np.int32)) ^ m[i],
+    lambda m, i: jnp.pad(m[1:, 2:], ((0, 1), (1, 1))) & (m | (i == 1)),
+    lambda m, i: m[jnp.argsort(m.sum(1) + i)].astype(np.float32) != m.astype(np.float32),
+]
+
+
+@pytest.mark.parametrize("shape", [(9, 16), (5, 33), (3, 130)], ids=str)
+def test_booleans_that_are_copied_and_become_numbers(shape: tuple[int, int]) -> None:
+    mask = np.random.default_rng(3).random(shape) > 0.4
+    loops = [lambda m, fun=fun: lax.fori_loop(0, 5, lambda i, c: (fun(c[0], i), c[0]), (m, ~m)) for fun in BOOLEANS]
+    program = lambda m: [loop(m) for loop in loops]
+    assert kernels(program, mask) == len(loops)
+    for loop, outs in zip(loops, veery.jit(program)(mask)):
+        for actual, wanted in zip(outs, interpreted(loop, mask), strict=True):
+            np.testing.assert_array_equal(actual, wanted)
+
+
 def test_what_is_not_small_is_left_to_lapack() -> None:
     for fun, shape in (
         (jnp.linalg.cholesky, (49, 49)),

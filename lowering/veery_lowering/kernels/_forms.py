@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -222,6 +222,11 @@ def nodes(*forms: Form) -> list[Form]:
     for form in forms:
         visit(form)
     return list(found.values())
+
+
+def as_bytes(view: View) -> View:
+    """Booleans as the numbers that memory has of them, 0 and 1."""
+    return replace(view, buffer=replace(view.buffer, dtype=np.dtype(np.uint8)))
 
 
 def stored(dtype: np.dtype) -> np.dtype[Any]:

@@ -27,11 +27,12 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 
 from veery_lowering.kernels._arithmetic import Lines, Unfit, elementwise, spelled
-from veery_lowering.kernels._forms import Affine, Form, Taken, Uniform, View, leaves, nodes, stored
+from veery_lowering.kernels._forms import Affine, Form, Lazy, Taken, Uniform, View, as_bytes, leaves, nodes, stored
 from veery_lowering.kernels._machine import CPU, Machine
 
 # Bytes of a vector, which is a register or several, and how many vectors a value takes at once: as many operations are
@@ -125,12 +126,11 @@ class Point:
         if isinstance(form, Uniform):
             return form.name, True
         if isinstance(form, View):
-            step = self._step[id(form)] if self.width > 1 else 0
-            at = self._at[id(form)]
-            read = lambda: self.nests.load(form, at, step, self.width)
-            return self.nests.once((form.buffer.name, at, step, self.width if step else 1), read), step == 0
+            return self._read(form, form)
         if isinstance(form, Taken):
             return self._taken(form)
+        if form.name == "convert" and _is_of_booleans(form.operands[0]) and form.dtype.kind != "b":
+            return self._number(form)
         operands = [self._value(x) for x in form.operands]
         uniform = all(u for _, u in operands)
         names = [
@@ -142,6 +142,22 @@ class Point:
         key = form.name, form.detail, *names, of, form.dtype, shape
         make = lambda: elementwise(self.nests.out, form.name, form.detail, names, of, form.dtype, shape)
         return self.nests.once(key, make), uniform
+
+    def _read(self, view: View, elements: View) -> tuple[str, bool]:
+        """What is read where a view is here, of the same memory."""
+        at, step = self._at[id(view)], self._step[id(view)] if self.width > 1 else 0
+        key = view.buffer.name, elements.dtype, at, step, self.width if step else 1
+        return self.nests.once(key, lambda: self.nests.load(elements, at, step, self.width)), step == 0
+
+    def _number(self, form: Lazy) -> tuple[str, bool]:
+        """Booleans as numbers, which they are in memory."""
+        view = form.operands[0]
+        assert isinstance(view, View)
+        elements = as_bytes(view)
+        name, uniform = self._read(view, elements)
+        shape = "" if uniform else self.shape
+        make = lambda: elementwise(self.nests.out, "convert", "", [name], elements.dtype, form.dtype, shape)
+        return self.nests.once(("convert", "", name, elements.dtype, form.dtype, shape), make), uniform
 
     def _taken(self, form: Taken) -> tuple[str, bool]:
         numbers = [self._value(x) for x in form.numbers]
@@ -157,7 +173,7 @@ class Point:
         if all(uniform for _, uniform in numbers):
             start = place(0)
             read = lambda: nests.load(form.base, start, step, self.width)
-            return nests.once((buffer, start, step, self.width if step else 1), read), step == 0
+            return nests.once((buffer, form.dtype, start, step, self.width if step else 1), read), step == 0
 
         def read_each() -> str:
             elements = [nests.load(form.base, place(lane), 0, 1) for lane in range(self.width)]
@@ -341,6 +357,8 @@ class Nests:
         count = math.prod(target.shape)
         if count > (most or self.machine.most_elements) and (most or count * len(nodes(form)) > self.machine.most_work):
             raise Unfit("a large array")
+        if _is_of_booleans(form):
+            target, form = as_bytes(target), as_bytes(form)
         views = [target, *leaves(form)]
         axes = merged(target.shape, views)
         lane = _lane(axes, False)
@@ -752,6 +770,11 @@ def merged(shape: Sequence[int], views: Sequence[View]) -> list[Axis]:
         else:
             axes.append(Axis(n, strides))
     return axes
+
+
+def _is_of_booleans(form: Form) -> TypeGuard[View]:
+    """Whether it is booleans in memory, each a byte."""
+    return isinstance(form, View) and form.dtype.kind == "b"
 
 
 def _is_strided(lane: Axis | None) -> bool:
