@@ -44,6 +44,31 @@ def test_the_least_of_some_calls_decides(device, monkeypatch, least, queue):
     assert found[:2] == ["threaded"] * 2 and found[-1] == queue
 
 
+@pytest.mark.parametrize("there, queue", [(2e-4, "inline"), (1.5e-4, "threaded")])
+def test_calls_elsewhere_are_measured_where_that_is_not_decided(device, monkeypatch, there, queue):
+    monkeypatch.setattr(measured, "time", Clock(*[0, 1e-4] * 8, *[0, 1.0, 0, there, 0, 2.0], 0, 3.0))
+    call = runtime.load(programs.add_one(work=WORK), device)
+    assert _queues(call, device, 12) == ["threaded"] * 12
+    assert _queues(call, device, 4)[1:] == [queue] * 3
+
+
+def test_failures_elsewhere_are_not_measured(device, monkeypatch):
+    monkeypatch.setattr(measured, "time", Clock(*[0, 6e-4] * 8, 0, 1.0))
+    numbers = iter(range(20))
+
+    def fail_later(x):
+        if next(numbers) == 9:
+            raise ValueError("at the tenth")
+        return x
+
+    call = runtime.load(programs.host(fail_later, pure=True, work=2 * WORK), device)
+    _queues(call, device, 9)
+    (y,) = call([runtime.put(np.zeros(8, np.float32), device)])
+    with pytest.raises(ValueError, match="at the tenth"):
+        y.numpy()
+    assert _queues(call, device, 5)[-1] == "inline"
+
+
 @pytest.mark.parametrize("least, queue", [(3e-4, "inline"), (1e-2, "threaded")])
 def test_calls_of_functions_may_take_longer(device, monkeypatch, least, queue):
     monkeypatch.setattr(measured, "time", Clock(0, least))
