@@ -8,7 +8,7 @@ written in part (`dynamic_update_slice`) is written in place where nothing reads
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,7 @@ class Body:
         scratch: memory beyond the stack.
         before: operations in the loop that are to be moved out: constants.
         in_place: names of the buffers that a trip writes to before its end.
+        destined: where the values go that are results.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -82,6 +83,7 @@ class Body:
         self.scratch: list[Buffer] = []
         self.before: list[Any] = []
         self.in_place: set[str] = set()
+        self.destined: Mapping[Any, View] = {}
         self._stack = 0
         self._workgroups, self._workgroup = 1, ""
         self._env: dict[Any, Form] = {}
@@ -142,7 +144,7 @@ class Body:
 
     def memory(self, value: Any) -> View | Uniform:
         """A value that lies in memory, or has equal elements."""
-        form = self._env[value] = self.kept(self.read(value), static_shape(value))
+        form = self._env[value] = self.kept(self.read(value), static_shape(value), value)
         return form
 
     def number(self, value: Any) -> str:
@@ -175,21 +177,26 @@ class Body:
     def _is_on_stack(self, shape: Sequence[int], dtype: np.dtype) -> bool:
         return self._stack + math.prod(shape) * dtype.itemsize <= self.nests.machine.stack
 
-    def kept(self, form: Form, shape: Sequence[int]) -> View | Uniform:
-        """A value that is computed now: in memory unless it is one number."""
+    def kept(self, form: Form, shape: Sequence[int], value: Any = None) -> View | Uniform:
+        """A value that is computed now: in memory unless it is one number; which one it is tells where it goes."""
         if isinstance(form, Lazy | Taken):
             if not leaves(form) or math.prod(shape) == 1:
                 return Uniform(Point(self.nests, leaves(form), 1, None).vector(form), form.dtype)
-            return self.copied(form, shape)
+            return self.copied(form, shape, value)
         if isinstance(form, View) and math.prod(shape) == 1:
             return Uniform(self.nests.load(form, form.offset, 0, 1), form.dtype)
         return form
 
-    def copied(self, form: Form, shape: Sequence[int]) -> View:
+    def copied(self, form: Form, shape: Sequence[int], value: Any = None) -> View:
         """A value in memory of its own."""
-        target = self.temporary(shape, form.dtype)
+        target = self.place(shape, form.dtype, value)
         self.nests.fill(target, form)
         return target
+
+    def place(self, shape: Sequence[int], dtype: np.dtype, value: Any) -> View:
+        """Where a value is written: where it goes if it is a result, in new memory else."""
+        found = self.destined.get(value)
+        return found if found is not None and found.dtype == dtype else self.temporary(shape, dtype)
 
     def uses(self, view: View) -> float:
         """How often a copy of a view is used that is made now: of what loops do not change one serves all trips."""
@@ -320,7 +327,7 @@ class Body:
         form = self._env.get(value)
         if not isinstance(form, View) or form.buffer.name not in self.in_place or not dies_in(value, op):
             return None
-        return form if _is_same(whole(form.buffer, (form.buffer.size,)), form) else None
+        return form if is_same(whole(form.buffer, (form.buffer.size,)), form) else None
 
     def loop(self, loop: Any, places: Sequence[View | None], times: float | None = None) -> None:
         """Write a loop whose arrays are in these places; `times` are its trips, as `repeated` counts them."""
@@ -336,7 +343,7 @@ class Body:
             elif i not in lost:
                 start = self.read(x)
                 most = math.prod(place.shape) if isinstance(start, Uniform) else most_copied
-                if not _is_same(place, start):
+                if not is_same(place, start):
                     self.nests.fill(place, start, most)
         before = set(self.in_place)
         self.in_place -= {place.buffer.name for place in places if place is not None}
@@ -381,7 +388,7 @@ class Body:
 
     def write_back(self, ends: list[tuple[View, Form]]) -> None:
         """Fill the places of arrays at the end of a trip or a branch, each when nothing else reads its old values."""
-        rest = [(place, form) for place, form in ends if not _is_same(place, form)]
+        rest = [(place, form) for place, form in ends if not is_same(place, form)]
         copied = []
         while rest:
             others: Callable[[int], Any] = lambda k: (form for j, (_, form) in enumerate(rest) if j != k)
@@ -461,7 +468,7 @@ def reads(op: Any) -> set[Any]:
     return set(op.operands).union(*map(reads, inner)) - _defined(op)
 
 
-def _is_same(place: View, form: Form) -> bool:
+def is_same(place: View, form: Form) -> bool:
     """Whether a value lies in a place already."""
     return (
         isinstance(form, View)
@@ -475,4 +482,4 @@ def _may_fill(place: View, form: Form, others: Any) -> bool:
     """Whether a place can be filled at once: its old values are read element by element, and by nothing else."""
     if any(view.buffer == place.buffer for other in others for view in leaves(other)):
         return False
-    return all(_is_same(place, view) for view in leaves(form) if view.buffer == place.buffer)
+    return all(is_same(place, view) for view in leaves(form) if view.buffer == place.buffer)

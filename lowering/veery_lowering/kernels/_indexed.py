@@ -55,7 +55,7 @@ def gathered(op: Any) -> Windows:
 def _gather(body: Body, op: Any) -> Form:
     windows = gathered(op)
     sizes, (shape, dtype) = integers(op.attributes["slice_sizes"]), checked(op.results[0])
-    source, target = body.memory(op.operands[0]), body.temporary(shape, dtype)
+    source, target = body.memory(op.operands[0]), body.place(shape, dtype, op.results[0])
     bounds = [n - size for n, size in zip(static_shape(op.operands[0]), sizes)]
 
     def read(place: Sequence[Affine], part: View) -> None:

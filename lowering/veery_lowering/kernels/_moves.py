@@ -97,7 +97,7 @@ def _iota(body: Body, op: Any) -> Form:
 def _concatenate(body: Body, op: Any) -> Form:
     shape, dtype = checked(op.results[0])
     axis, start = ir.IntegerAttr(op.attributes["dimension"]).value, 0
-    target = body.temporary(shape, dtype)
+    target = body.place(shape, dtype, op.results[0])
     for x in op.operands:
         part = static_shape(x)
         if 0 in part:

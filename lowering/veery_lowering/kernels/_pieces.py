@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels import _control, _indexed, _moves, _sliding, _sums  # noqa: F401  (each registers what it writes)
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
-from veery_lowering.kernels._body import OPERATIONS, VIEWS, Body, checked, reads
+from veery_lowering.kernels._body import OPERATIONS, VIEWS, Body, checked, is_same, reads
 from veery_lowering.kernels._elements import is_end
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Uniform, whole
@@ -114,6 +114,7 @@ def _written(text: str, machine: Machine) -> _Written | _Refused:
         body = Body(machine)
         left = list(end.operands)
         results = [Buffer(f"%out{k}", hlo.dtype_of(x), math.prod(static_shape(x))) for k, x in enumerate(left)]
+        body.destined = {x: whole(buffer, static_shape(x)) for x, buffer in zip(left, results) if buffer.size > 1}
         number = -1
         try:
             for op in operations:
@@ -136,7 +137,7 @@ def _leave(body: Body, value: Any, buffer: Buffer) -> None:
     form, target = body.read(value), whole(buffer, static_shape(value))
     if isinstance(form, Uniform) and buffer.size == 1:
         body.nests.store(form.name, target, Affine(), 0, 1)
-    else:
+    elif not is_same(target, form):
         body.nests.fill(target, form)
 
 

@@ -100,7 +100,7 @@ def _convolution(body: Body, op: Any) -> Form:
         *space, feature, out = view.strides
         return _seen(view, sizes, [0] * (rank + 1) + [sizes[rank + 2] * out, out, *space, feature])
 
-    target = body.temporary(shape, dtype)
+    target = body.place(shape, dtype, op.results[0])
     *others, out = target.strides
     places = _seen(target, sizes, [*others, sizes[rank + 2] * out, out] + [0] * (rank + 1))
     add_products(body, places, sizes, [changed(x, pixels), changed(weights, filters)])

@@ -41,7 +41,7 @@ def _dot_general(body: Body, op: Any) -> Form:
         if k == 1 and isinstance(form, View):
             form = _turned(body, form, len(batched[k]), len(free[k]), math.prod(rows[1]))
         forms.append(changed(form, functools.partial(View.spread, shape=sizes, axes=axes)))
-    target = body.temporary(shape, dtype)
+    target = body.place(shape, dtype, op.results[0])
     add_products(body, target.spread(sizes, range(len(shape))), sizes, forms)
     return target
 
@@ -105,7 +105,7 @@ def folded(body: Body, op: Any, x: Form, sizes: Sequence[int], summed: Sequence[
     values = x if of == dtype else Lazy("convert", "", (x,), of)
     combine = _combination(body, name, of)
     step = lambda total, point: combine(total, point.vector(values), point.shape)
-    target = body.temporary(shape, of)
+    target = body.place(shape, of, op.results[0])
     spread = target.spread(sizes, [i for i in range(len(sizes)) if i not in summed])
     body.nests.fold(spread, sizes, [values], start, step, combine, kind)
     return target if of == dtype else Lazy("convert", "", (target,), dtype)
