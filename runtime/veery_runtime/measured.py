@@ -28,8 +28,8 @@ _QUICK, _QUICK_WITH_CALLS = 50e-6, 400e-6
 # all took four times as long there are no more.
 _MEASURED, _SLOW = 8, 3
 # Calls on others that are measured, and the part of their time that one in the caller's thread may take: where nobody
-# waits for them, others compute while the caller goes on.
-_THERE, _MOST = 4, 0.6
+# waits for them, others compute while the caller goes on, unless these call Python functions.
+_THERE, _MOST, _MOST_WITH_CALLS = 4, 0.6, 1
 
 
 class MeasuredCall:
@@ -82,7 +82,8 @@ class MeasuredCall:
             return results
         self._there.append(time.perf_counter() - begin)
         if len(self._there) == _THERE:
-            if self._least <= _MOST * min(self._there):
+            most = _MOST_WITH_CALLS if self._executable.is_synchronous else _MOST
+            if self._least <= most * min(self._there):
                 self._executable.queue, self._chosen = "inline", self._here
             else:
                 self._chosen = self._executable.call_queued
