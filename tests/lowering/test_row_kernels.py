@@ -126,14 +126,14 @@ X, SHORT = np.ones((300, 200), np.float32), np.ones((300, 10), np.float32)
         (veery.nn.softmax, (X,), 1),
         (veery.nn.softmax, (SHORT,), 0),  # IREE reduces several rows at once
         (lambda x: veery.nn.softmax(normed(x)), (X,), 1),
-        (lambda x: x.sum(-1), (X,), 0),  # one dispatch anyway
-        (lambda x: (x.sum(-1), (x * x).sum(-1)), (X,), 0),  # nothing is made of both
+        (lambda x: x.sum(-1), (X,), 1),
+        (lambda x: (x.sum(-1), (x * x).sum(-1)), (X,), 2),  # nothing is made of both
         (lambda x: (x * x).sum(-1) / x.max(-1), (X,), 1),
         (lambda x: x - x.max(-1, keepdims=True), (X,), 1),
         (lambda x: x - x.max(0), (X,), 0),
         (lambda x: x - x.max(), (X,), 0),
         (lambda x: x.var(-1), (X,), 1),
-        (lambda x: (x + 1j) / jnp.abs(x).sum(-1, keepdims=True), (X,), 0),
+        (lambda x: (x + 1j) / jnp.abs(x).sum(-1, keepdims=True), (X,), 1),  # the sums
     ],
 )
 def test_which_rows_become_kernels(fun: Callable[..., Any], args: tuple[Any, ...], count: int) -> None:

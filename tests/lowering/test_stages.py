@@ -82,7 +82,7 @@ def test_errors_are_those_of_trees() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "dispatches"), [((1000, 700), 2), ((LONG,), 2), ((300, 500), 1), ((1009 * 1013,), 2)]
+    ("shape", "dispatches"), [((1000, 700), 2), ((LONG,), 2), ((LONG - 8,), 1), ((300, 500), 1), ((1009 * 1013,), 2)]
 )
 def test_which_are_done_in_stages(shape: tuple[int, ...], dispatches: int) -> None:
     text = veery.jit(lambda x: x.sum()).lower(np.zeros(shape, np.float32)).as_text("flow")

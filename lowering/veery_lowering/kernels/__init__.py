@@ -46,6 +46,7 @@ from veery_lowering.kernels._reading import is_added as is_added
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
 from veery_lowering.kernels._rows import RowKernel
 from veery_lowering.kernels._scatters import ScatterKernel
+from veery_lowering.kernels._totals import TotalKernel
 from veery_lowering.kernels._transforms import mark_transform as mark_transform
 from veery_lowering.mlir import LEAST_REUSED, base_name, ir, operations
 
@@ -217,6 +218,16 @@ def fuse_columns(module: Any, register: int = _REGISTER, donated: Sequence[bool]
     """
     make = functools.partial(ColumnKernel, machine=cpu(register), donated=_given_away(module, donated))
     return _replaced(module, lambda op: op.name == "stablehlo.reduce", make, "columns")
+
+
+def fuse_totals(module: Any, register: int = _REGISTER) -> int:
+    """Make kernels of what is computed with reductions of whole arrays, in place; returns how many.
+
+    Args:
+        module, register: as of `fuse_loops`.
+    """
+    make = functools.partial(TotalKernel, machine=cpu(register), donated=())
+    return _replaced(module, lambda op: op.name == "stablehlo.reduce", make, "total")
 
 
 def fuse_elements(module: Any, register: int = _REGISTER, donated: Sequence[bool] = ()) -> int:

@@ -43,10 +43,6 @@ class ColumnKernel(ReductionKernel):
         if width < _LEAST or math.prod(columns) < 2:
             raise Unfit("no reduction of columns")
 
-    def _judge(self, results: Sequence[Any]) -> None:
-        if not results:
-            raise Unfit("no result")
-
     def _write(self) -> None:
         width, total = self._width(), self.shape[-1]
         if width == total and sum(map(work_of, self.inside)) > _MUCH:

@@ -725,7 +725,10 @@ class Nests:
                 first = Point(self, views, width, lane).moved([*place, (lane, Affine(starts.start))])
                 begin = self.spread(self.out.constant(NEUTRAL[kind](dtype), dtype, ""), dtype, width)
                 over = Axis(len(starts), tuple(s * starts.step for s in lane.strides))
-                (sums,) = self._sums([first], [*rest, over], [begin], dtype, step)
+                if dtype.kind == "f" and kind in ("add", "mul") and over.size > 2 * _IN_A_ROW:
+                    (sums,) = self._sums_of_sums([first], [over, *rest], [begin], begin, dtype, step, combine)
+                else:
+                    (sums,) = self._sums([first], [*rest, over], [begin], dtype, step)
                 if width > 1:
                     fast = " fastmath<reassoc>" if dtype.kind == "f" and kind in ("add", "mul") else ""
                     type_ = spelled(dtype, f"{width}x")

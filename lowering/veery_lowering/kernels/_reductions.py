@@ -43,7 +43,7 @@ class ReductionKernel(FusedKernel, ABC):
         donated: values in whose place results may be written.
 
     Raises:
-        Unfit: it cannot be written so, or IREE makes one dispatch of it.
+        Unfit: it cannot be written so, or nothing reads what it gives.
 
     Attributes:
         shape: of the arrays.
@@ -65,7 +65,8 @@ class ReductionKernel(FusedKernel, ABC):
         self.inside, self.before = self._gathered()
         self._made = frozenset(self.inside)
         results = [value for value in self.inside if self._used_outside(value)]
-        self._judge(results)
+        if not results:
+            raise Unfit("no result")
         self.results = {x: Buffer(f"%out{k}", checked(x)[1], math.prod(checked(x)[0])) for k, x in enumerate(results)}
         self.body = Body(machine)
         self._kept = self._read_often()
@@ -87,10 +88,6 @@ class ReductionKernel(FusedKernel, ABC):
     @abstractmethod
     def _look(self) -> None:
         """Tell `reduced` and `axes`, or raise Unfit."""
-
-    @abstractmethod
-    def _judge(self, results: Sequence[Any]) -> None:
-        """Raise Unfit where IREE makes one dispatch of what has these results."""
 
     @abstractmethod
     def _write(self) -> None:

@@ -2,7 +2,7 @@
 
 IREE makes a dispatch for each reduction, and one for what follows the last; each reads the array anew. Here a row is
 read, reduced and written while it is in the first cache. us a call of float32 on two cores, by IREE and so: softmax of
-1500 rows of 1000 598 and 383, layer norm of 512 rows of 256 80 and 32.
+1500 rows of 1000 598 and 383, layer norm of 512 rows of 256 80 and 32; with AVX2, sums of 1500 rows of 777 118 and 72.
 """
 
 from __future__ import annotations
@@ -33,15 +33,10 @@ class RowKernel(ReductionKernel):
     form = "row by row"
 
     def _look(self) -> None:
-        rows, self.axes = self.shape[:-1], [len(self.shape) - 1]
+        rows, self.axes, self._row = self.shape[:-1], [len(self.shape) - 1], self.shape[-1:]
         self.reduced = rows, (*rows, 1)
         if not (self.shape and _LEAST <= self.shape[-1] <= _MOST and math.prod(rows) > 1):
             raise Unfit("no reduction of rows")
-
-    def _judge(self, results: Sequence[Any]) -> None:
-        reductions = sum(value.owner.name == "stablehlo.reduce" for value in self.inside)
-        if not results or (reductions < 2 and not any(map(self._is_array, results))):
-            raise Unfit("a single reduction")
 
     def _left(self, inside: Sequence[Any]) -> set[Any]:
         """What is made of numbers alone: where that is much, it is faster made of all rows' at once, in vectors."""
@@ -70,7 +65,7 @@ class RowKernel(ReductionKernel):
             }
             self._each()
 
-        self._divide(range(math.prod(rows)), self.shape[-1:], row)
+        self._divide(range(math.prod(rows)), self._row, row)
 
     def _shared(self, donated: Collection[Any]) -> list[tuple[Buffer, Buffer]]:
         last = self.inside[-1]  # before it is written all else of a row is computed
@@ -80,7 +75,7 @@ class RowKernel(ReductionKernel):
         return in_place(self.body.inputs, donated, views, [self._targets[last].buffer])
 
     def _part(self, view: View, is_array: bool) -> View:
-        shape, strides = (self.shape[-1:], view.strides[-1:]) if is_array else ((), ())
+        shape, strides = (self._row, view.strides[-1:]) if is_array else ((), ())
         return View(view.buffer, shape, strides, self._offsets[id(view)])
 
     def _leave(self, form: Form, target: View) -> None:
@@ -91,7 +86,7 @@ class RowKernel(ReductionKernel):
     def _computed(self, op: Any, operands: Sequence[Form]) -> Form:
         name = base_name(op.name)
         if name == "reduce":
-            return self.body.kept(folded(self.body, op, operands[0], self.shape[-1:], [0], ()), ())
+            return self.body.kept(folded(self.body, op, operands[0], self._row, range(len(self._row)), ()), ())
         if name not in ELEMENTWISE:
             return operands[0]
         form = self._lazy(op, operands)

@@ -21,6 +21,7 @@ from veery_lowering.kernels import (
     fuse_pieces,
     fuse_products,
     fuse_rows,
+    fuse_totals,
     keep_bytes,
 )
 from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS
@@ -271,6 +272,10 @@ PASSES = (
         about="reduce",
     ),
     Pass(
+        Stage.SIMPLIFIED, fuse_totals, "the code of a reduction to a number takes long to be chosen and written",
+        lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, lambda s: (s.register,), about="reduce",
+    ),
+    Pass(
         Stage.SIMPLIFIED, part_joins, "each of very many parts that are joined is a dispatch",
         lambda s: s.backend == "cpu" and s.fusion is Fusion.FULL, about="concatenate",
     ),
@@ -399,7 +404,9 @@ PASSES = (
 
 
 # Those that make kernels of ours, and return how many.
-MAKE_KERNELS = (fuse_loops, fuse_pieces, fuse_products, fuse_rows, fuse_columns, fuse_moves, fuse_elements)
+MAKE_KERNELS = (
+    fuse_loops, fuse_pieces, fuse_products, fuse_rows, fuse_columns, fuse_totals, fuse_moves, fuse_elements,
+)  # fmt: skip
 
 
 def chosen(stage: Stage, situation: Situation) -> list[Pass]:
