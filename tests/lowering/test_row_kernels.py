@@ -127,6 +127,11 @@ X, SHORT = np.ones((300, 200), np.float32), np.ones((300, 10), np.float32)
         (veery.nn.softmax, (SHORT,), 0),  # IREE reduces several rows at once
         (lambda x: veery.nn.softmax(normed(x)), (X,), 1),
         (lambda x: x.sum(-1), (X,), 1),
+        (lambda x: x.T.sum(-1), (X,), 0),  # across
+        (lambda x: veery.nn.softmax(x.T), (X,), 1),
+        (lambda x: (x[:, None, :40] * x[None, :50, 40:80]).sum(-1), (X,), 0),  # short rows along two axes
+        (lambda x: (x[:, None] * x[None]).sum(-1), (X,), 1),
+        (lambda x: x[:, ::2].max(-1), (X,), 1),
         (lambda x: (x.sum(-1), (x * x).sum(-1)), (X,), 2),  # nothing is made of both
         (lambda x: (x * x).sum(-1) / x.max(-1), (X,), 1),
         (lambda x: x - x.max(-1, keepdims=True), (X,), 1),
