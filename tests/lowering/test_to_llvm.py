@@ -49,7 +49,7 @@ ARITHMETIC: dict[str, tuple[Any, tuple[Any, ...], bool]] = {
         lambda x: (lax.optimization_barrier(x.astype(jnp.int4) * jnp.int4(2)).T[::-1].astype(int), x.astype(jnp.uint2)),
         (operand(np.int32, 5, 7),), False,
     ),
-    "bfloat16": (lambda x: (x * x + 1, x.sum()), (jnp.asarray(operand(np.float32, 35), jnp.bfloat16),), True),
+    "bfloat16": (lambda x: (x * x + 1, x.sum()), (jnp.asarray(operand(np.float32, 25), jnp.bfloat16),), True),
     "floats of 8 bits": (lambda x: x.astype(np.float32) * 2, (jnp.ones(35, jnp.float8_e4m3fn),), True),
 }  # fmt: skip
 
