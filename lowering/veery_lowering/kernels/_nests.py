@@ -609,7 +609,7 @@ class Nests:
         of_rows = _VECTORS_OF_ROWS.get(self.machine.register, (1,))
         together = of_rows if rows else self.vectors_of_sums(len(nodes(*forms)))
         dtype = target.dtype
-        rounds = dtype.kind == "f" and kind in ("add", "mul")
+        rounds = _is_rounded(dtype, kind)
         at_once = _ROWS if len(nodes(*forms)) <= _MOST_WRITTEN_OUT else 1
         unrolled = 1 if math.prod(axis.size for axis in summed) > 2 * _UNROLLED else None
 
@@ -725,12 +725,12 @@ class Nests:
                 first = Point(self, views, width, lane).moved([*place, (lane, Affine(starts.start))])
                 begin = self.spread(self.out.constant(NEUTRAL[kind](dtype), dtype, ""), dtype, width)
                 over = Axis(len(starts), tuple(s * starts.step for s in lane.strides))
-                if dtype.kind == "f" and kind in ("add", "mul") and over.size > 2 * _IN_A_ROW:
+                if _is_rounded(dtype, kind) and over.size > 2 * _IN_A_ROW:
                     (sums,) = self._sums_of_sums([first], [over, *rest], [begin], begin, dtype, step, combine)
                 else:
                     (sums,) = self._sums([first], [*rest, over], [begin], dtype, step)
                 if width > 1:
-                    fast = " fastmath<reassoc>" if dtype.kind == "f" and kind in ("add", "mul") else ""
+                    fast = " fastmath<reassoc>" if _is_rounded(dtype, kind) else ""
                     type_ = spelled(dtype, f"{width}x")
                     sums = self.out.add(f"vector.reduction <{kind}>, {sums}{fast} : {type_} into {spelled(dtype)}")
                 total = combine(total, sums, "")
@@ -739,6 +739,11 @@ class Nests:
 
         self.over(kept, write)
         self.forget()
+
+
+def _is_rounded(dtype: np.dtype, kind: str | None) -> bool:
+    """Whether the order in which numbers are reduced changes the last digits."""
+    return dtype.kind == "f" and kind in ("add", "mul")
 
 
 def _least(dtype: np.dtype) -> object:
