@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from support.compiled import assert_as_numpy, results
+from support.kernels import how_many
 from support.reductions import array, assert_exact, assert_near, assert_near_of_floats
 
 import veery
 from veery import lax, numpy as jnp
 from veery_lowering.kernels import _reductions, fuse_columns
-from veery_lowering.passes.simplification import inlined
 
 pytestmark = pytest.mark.usefixtures("as_preferred")
 
@@ -93,12 +94,7 @@ def test_nan_and_infinities(name: str) -> None:
     assert_near([(FLOATS[name], (x, w))], 1e-6)
 
 
-def kernels(fun: Callable[..., Any], *args: Any, donated: tuple[bool, ...] = ()) -> int:
-    """How many kernels are made of columns in a function."""
-    counts: list[int] = []
-    lowered = veery.jit(fun).lower(*args)._lowered.module
-    inlined(lowered, lambda module: counts.append(fuse_columns(module, donated=donated)))
-    return counts[0]
+kernels = functools.partial(how_many, fuse_columns)
 
 
 X, THIN, LONG = np.ones((300, 200), np.float32), np.ones((300, 5), np.float32), np.ones((90_000, 10), np.float32)

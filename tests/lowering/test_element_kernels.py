@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,11 +13,11 @@ from hypothesis import given, settings, strategies as st
 from support.compiled import assert_as_numpy, results
 from support.days import of_the_day
 from support.interpreted import interpreted
+from support.kernels import how_many
 
 import veery
 from veery import lax, numpy as jnp
 from veery_lowering.kernels import _elements, fuse_elements
-from veery_lowering.passes.simplification import inlined
 
 pytestmark = pytest.mark.usefixtures("as_preferred")
 
@@ -198,12 +199,7 @@ def test_random_programs(data: st.DataObject) -> None:
     assert_as_numpy(calls)
 
 
-def kernels(fun: Callable[..., Any], *args: Any, donated: tuple[bool, ...] = ()) -> int:
-    """How many kernels are made of elementwise operations in a function."""
-    counts: list[int] = []
-    lowered = veery.jit(fun).lower(*args)._lowered.module
-    inlined(lowered, lambda module: counts.append(fuse_elements(module, donated=donated)))
-    return counts[0]
+kernels = functools.partial(how_many, fuse_elements)
 
 
 X, LARGE = np.ones((30, 20), np.float32), np.ones((300, 200), np.float32)

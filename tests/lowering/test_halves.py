@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from support.compiled import assert_close, results
 from support.interpreted import interpreted
+from support.kernels import how_many
 
 import veery
 from veery import lax, numpy as jnp
 from veery_lowering.kernels import fuse_moves
-from veery_lowering.passes.simplification import inlined
 
 # Of integers, which are exact.
 EXACT: dict[str, Callable[..., Any]] = {
@@ -121,11 +121,7 @@ def test_zeros_infinities_and_nan_are_those_without_kernels(name: str) -> None:
     np.testing.assert_allclose(*found, rtol=3e-7, atol=1e-37)
 
 
-def kernels(fun: Callable[..., Any], *args: Any) -> int:
-    """How many kernels are made of what moves elements in a function."""
-    counts: list[int] = []
-    inlined(veery.jit(fun).lower(*args)._lowered.module, lambda module: counts.append(fuse_moves(module)))
-    return counts[0]
+kernels = functools.partial(how_many, fuse_moves)
 
 
 Z = np.ones((90, 100), np.complex64)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from support.interpreted import interpreted
+from support.kernels import how_many
 from support.loops import LOOPS, SQUARE, X, newton
 
 import veery
@@ -15,15 +17,11 @@ from veery import lax, numpy as jnp
 from veery_lowering.compiler import isolation
 from veery_lowering.compiler.sessions import Diagnostic
 from veery_lowering.kernels import ProductKernel, RowKernel, fuse_loops, fuse_products, fuse_rows
+from veery_lowering.kernels._body import Body
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.passes.simplification import inlined
 
-
-def kernels(fun: Callable[..., Any], *args: Any) -> int:
-    """How many kernels are made of the loops of a function."""
-    counts: list[int] = []
-    inlined(veery.jit(fun).lower(*args)._lowered.module, lambda module: counts.append(fuse_loops(module)))
-    return counts[0]
+kernels = functools.partial(how_many, fuse_loops)
 
 
 def test_which_loops_become_kernels() -> None:
@@ -141,6 +139,29 @@ BOOLEANS: list[Callable[[Any, Any], Any]] = [
     lambda m, i: jnp.pad(m[1:, 2:], ((0, 1), (1, 1))) & (m | (i == 1)),
     lambda m, i: m[jnp.argsort(m.sum(1) + i)].astype(np.float32) != m.astype(np.float32),
 ]
+
+
+def test_factors_are_turned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where that is worth it, before the loop if nothing in it changes them."""
+    texts: list[tuple[int, int]] = []
+    turned = Body.turned
+
+    def noted(self: Body, *args: Any) -> Any:
+        before = len(self.out.prologue), len(self.out.lines)
+        found = turned(self, *args)
+        texts.append((len(self.out.prologue) - before[0], len(self.out.lines) - before[1]))
+        return found
+
+    monkeypatch.setattr(Body, "turned", noted)
+    h, w = np.ones((16, 32), np.float32), np.ones((32, 32), np.float32)
+    kernels(lambda h, w: lax.fori_loop(0, 40, lambda i, h: jnp.tanh(h @ w.T) + jnp.sin(h) @ w.T, h), h, w)
+    assert len(texts) == 2 and texts[0][0] > 0 and texts[0][1] == 0 and texts[1] == (0, 0)
+    texts.clear()
+    kernels(lambda h, w: lax.fori_loop(0, 40, lambda i, s: (s[0] @ s[1].T, s[1] * 0.9), (h, w)), np.ones((64, 32)), w)
+    assert len(texts) == 1 and texts[0][0] == 0 and texts[0][1] > 0
+    texts.clear()
+    kernels(lambda h, w: lax.fori_loop(0, 40, lambda i, h: h @ w, h), h, w)
+    assert not texts
 
 
 @pytest.mark.parametrize("shape", [(9, 16), (5, 33), (3, 130)], ids=str)

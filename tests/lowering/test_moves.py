@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Callable
@@ -10,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support.compiled import assert_as_numpy
+from support.kernels import how_many
 
 import veery
 from veery import lax, numpy as jnp, ops
 from veery_lowering import kernels as kernels_
 from veery_lowering.kernels import JoinKernel, decisions, fuse_moves
-from veery_lowering.passes.simplification import inlined
 
 JOINS: dict[str, Callable[[Any], Any]] = {
     "stacked last": lambda x: jnp.stack([x, x + x, x * x], axis=-1),
@@ -144,11 +145,7 @@ def test_scatters_without_kernels_write_nothing_outside() -> None:
     np.testing.assert_array_equal(scattered(x, i + 10), x)
 
 
-def kernels(fun: Callable[..., Any], *args: Any) -> int:
-    """How many kernels are made of what moves elements in a function."""
-    counts: list[int] = []
-    inlined(veery.jit(fun).lower(*args)._lowered.module, lambda module: counts.append(fuse_moves(module)))
-    return counts[0]
+kernels = functools.partial(how_many, fuse_moves)
 
 
 X = np.ones((300, 200), np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from support.compiled import assert_close, results
 from support.interpreted import interpreted
+from support.kernels import how_many
 
 import veery
 from veery import lax, numpy as jnp
@@ -61,11 +63,7 @@ def test_pieces_compute_what_their_operations_do(dtype: str, shape: tuple[int, .
             assert_close(actual, np.asarray(wanted), 0)
 
 
-def pieces(fun: Callable[..., Any], *operands: Any) -> int:
-    """How many kernels are made of the pieces of a function."""
-    found: list[int] = []
-    inlined(veery.jit(fun).lower(*operands)._lowered.module, lambda module: found.append(fuse_pieces(module)))
-    return found[0]
+pieces = functools.partial(how_many, fuse_pieces)
 
 
 X = np.ones((4, 6), np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from support.compiled import assert_as_numpy
+from support.kernels import how_many
 from support.panels import take_small_parts
 
 import veery
@@ -154,11 +156,7 @@ def test_any_axes(parts: str, cases: list[tuple[Any, Any, Any]], register: int) 
         assert_as_numpy(calls)
 
 
-def kernels(fun: Callable[..., Any], *args: Any) -> int:
-    """How many kernels are made of products in a function."""
-    counts: list[int] = []
-    inlined(veery.jit(fun).lower(*args)._lowered.module, lambda module: counts.append(fuse_products(module)))
-    return counts[0]
+kernels = functools.partial(how_many, fuse_products)
 
 
 X, W, V = np.ones((30, 20), np.float32), np.ones((20, 40), np.float32), np.ones((20,), np.float32)

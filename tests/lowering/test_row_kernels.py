@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from support.compiled import assert_as_numpy
+from support.kernels import how_many
 from support.reductions import array, assert_exact, assert_near, assert_near_of_floats
 
 import veery
@@ -110,11 +112,7 @@ def test_workgroups_have_memory_of_their_own() -> None:
     assert_near([(lambda x, w: fun(x), (x, x[0]))], 2e-5)
 
 
-def kernels(fun: Callable[..., Any], *args: Any) -> int:
-    """How many kernels are made of rows in a function."""
-    counts: list[int] = []
-    inlined(veery.jit(fun).lower(*args)._lowered.module, lambda module: counts.append(fuse_rows(module)))
-    return counts[0]
+kernels = functools.partial(how_many, fuse_rows)
 
 
 X, SHORT = np.ones((300, 200), np.float32), np.ones((300, 10), np.float32)

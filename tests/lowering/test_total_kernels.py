@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from support.compiled import Call, assert_as_numpy, results
 from support.interpreted import interpreted
+from support.kernels import how_many
 from support.reductions import array, assert_exact, assert_near_of_floats
 
 import veery
@@ -94,11 +96,7 @@ def test_sums_are_as_exact_as_pairwise_ones() -> None:
     assert abs(float(total) - exact) / exact < 4e-7
 
 
-def kernels(fun: Callable[..., Any], *args: Any) -> int:
-    """How many kernels are made of whole arrays in a function."""
-    counts: list[int] = []
-    inlined(veery.jit(fun).lower(*args)._lowered.module, lambda module: counts.append(fuse_totals(module)))
-    return counts[0]
+kernels = functools.partial(how_many, fuse_totals)
 
 
 X = np.ones((300, 200), np.float32)

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from support.days import of_the_day
 from support.interpreted import interpreted
+from support.kernels import how_many
 
 import veery
 from veery import lax, numpy as jnp
 from veery_lowering.kernels import fuse_loops
-from veery_lowering.passes.simplification import inlined
 
 RNG = np.random.default_rng(29)
 
@@ -30,11 +30,7 @@ def looped(fun: Callable[[Any], Any], x: Any) -> Any:
     return lax.fori_loop(0, 2, lambda _, c: (c[0], fun(c[0])), (x, jnp.zeros(out.shape, out.dtype)))[1]
 
 
-def kernels(fun: Callable[..., Any], *args: Any) -> int:
-    """How many kernels are made of the loops of a function."""
-    counts: list[int] = []
-    inlined(veery.jit(fun).lower(*args)._lowered.module, lambda module: counts.append(fuse_loops(module)))
-    return counts[0]
+kernels = functools.partial(how_many, fuse_loops)
 
 
 def sample(shape: tuple[int, ...], dtype: Any, is_complex: bool) -> np.ndarray:
