@@ -89,11 +89,13 @@ def test_zeros_keep_their_signs() -> None:
     assert [bool(np.signbit(out)) for out in outs] == [True] * 2
 
 
-def test_sums_are_as_exact_as_pairwise_ones() -> None:
-    x = np.random.default_rng(1).random((700, 700)).astype(np.float32)
+@pytest.mark.parametrize("number", [0.1, 0.7, 1.1])
+def test_sums_are_of_short_sums(number: float) -> None:
+    """Of equal numbers, which err in one direction: one after the other in 64 lanes they would be wrong by 3e-4."""
+    x = np.full((700, 700), number, np.float32)
     (total,) = results([(lambda x: (x * np.float32(3)).sum(), (x,))])
     exact = (x * np.float32(3)).astype(np.float64).sum()
-    assert abs(float(total) - exact) / exact < 4e-7
+    assert abs(float(total) - exact) / exact < 5e-6
 
 
 kernels = functools.partial(how_many, fuse_totals)
