@@ -435,3 +435,28 @@ _SPECIAL = {
 # What is done with numbers of half precision as they are.
 _OF_HALVES = frozenset("select convert bitcast_convert reduce_precision".split())
 ELEMENTWISE = frozenset(_PLAIN) | frozenset(_SPECIAL) | {name for name, _ in _DIVISIONS}
+
+
+def is_rounded(dtype: np.dtype, kind: str | None) -> bool:
+    """Whether the order in which numbers are reduced changes the last digits."""
+    return dtype.kind == "f" and kind in ("add", "mul")
+
+
+def _least(dtype: np.dtype) -> object:
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+def _most(dtype: np.dtype) -> object:
+    return np.inf if dtype.kind == "f" else np.iinfo(dtype).max
+
+
+# What changes nothing in a reduction; -0.0 as a sum of no more than -0.0 keeps its sign.
+NEUTRAL: dict[str, Callable[[np.dtype], object]] = {
+    "add": lambda dtype: -0.0 if dtype.kind == "f" else 0,
+    "mul": lambda dtype: 1,
+    "maximumf": _least, "maxsi": _least, "maxui": _least,
+    "minimumf": _most, "minsi": _most, "minui": _most,
+    "and": lambda dtype: True if dtype.kind == "b" else np.bitwise_not(np.zeros((), dtype)),
+    "or": lambda dtype: 0,
+    "xor": lambda dtype: 0,
+}  # fmt: skip

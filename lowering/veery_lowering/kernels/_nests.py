@@ -31,7 +31,7 @@ from typing import TypeGuard
 
 import numpy as np
 
-from veery_lowering.kernels._arithmetic import Lines, Unfit, elementwise, spelled
+from veery_lowering.kernels._arithmetic import NEUTRAL, Lines, Unfit, elementwise, is_rounded, spelled
 from veery_lowering.kernels._forms import Affine, Form, Lazy, Taken, Uniform, View, as_bytes, leaves, nodes, stored
 from veery_lowering.kernels._machine import CPU, Machine
 
@@ -609,7 +609,7 @@ class Nests:
         of_rows = _VECTORS_OF_ROWS.get(self.machine.register, (1,))
         together = of_rows if rows else self.vectors_of_sums(len(nodes(*forms)))
         dtype = target.dtype
-        rounds = _is_rounded(dtype, kind)
+        rounds = is_rounded(dtype, kind)
         at_once = _ROWS if len(nodes(*forms)) <= _MOST_WRITTEN_OUT else 1
         unrolled = 1 if math.prod(axis.size for axis in summed) > 2 * _UNROLLED else None
 
@@ -725,12 +725,12 @@ class Nests:
                 first = Point(self, views, width, lane).moved([*place, (lane, Affine(starts.start))])
                 begin = self.spread(self.out.constant(NEUTRAL[kind](dtype), dtype, ""), dtype, width)
                 over = Axis(len(starts), tuple(s * starts.step for s in lane.strides))
-                if _is_rounded(dtype, kind) and over.size > 2 * _IN_A_ROW:
+                if is_rounded(dtype, kind) and over.size > 2 * _IN_A_ROW:
                     (sums,) = self._sums_of_sums([first], [over, *rest], [begin], begin, dtype, step, combine)
                 else:
                     (sums,) = self._sums([first], [*rest, over], [begin], dtype, step)
                 if width > 1:
-                    fast = " fastmath<reassoc>" if _is_rounded(dtype, kind) else ""
+                    fast = " fastmath<reassoc>" if is_rounded(dtype, kind) else ""
                     type_ = spelled(dtype, f"{width}x")
                     sums = self.out.add(f"vector.reduction <{kind}>, {sums}{fast} : {type_} into {spelled(dtype)}")
                 total = combine(total, sums, "")
@@ -739,31 +739,6 @@ class Nests:
 
         self.over(kept, write)
         self.forget()
-
-
-def _is_rounded(dtype: np.dtype, kind: str | None) -> bool:
-    """Whether the order in which numbers are reduced changes the last digits."""
-    return dtype.kind == "f" and kind in ("add", "mul")
-
-
-def _least(dtype: np.dtype) -> object:
-    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
-
-
-def _most(dtype: np.dtype) -> object:
-    return np.inf if dtype.kind == "f" else np.iinfo(dtype).max
-
-
-# What changes nothing in a reduction; -0.0 as a sum of no more than -0.0 keeps its sign.
-NEUTRAL: dict[str, Callable[[np.dtype], object]] = {
-    "add": lambda dtype: -0.0 if dtype.kind == "f" else 0,
-    "mul": lambda dtype: 1,
-    "maximumf": _least, "maxsi": _least, "maxui": _least,
-    "minimumf": _most, "minsi": _most, "minui": _most,
-    "and": lambda dtype: True if dtype.kind == "b" else np.bitwise_not(np.zeros((), dtype)),
-    "or": lambda dtype: 0,
-    "xor": lambda dtype: 0,
-}  # fmt: skip
 
 
 def merged(shape: Sequence[int], views: Sequence[View]) -> list[Axis]:
