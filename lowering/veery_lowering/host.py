@@ -211,7 +211,7 @@ CALLS: Mapping[str, Callable[[Any], Callable[..., Any] | None]] = {
 # Primitives that XLA has no operation for, nor its CPU plugin LAPACK: they are calls of the host there.
 NOT_OF_XLA = frozenset(
     "lu lu_pivots_to_permutation qr householder_product eigh svd ormqr hessenberg tridiagonal tridiagonal_solve"
-    " cholesky triangular_solve eig schur determinant".split()
+    " cholesky triangular_solve eig schur determinant lu_solve".split()
 )
 
 

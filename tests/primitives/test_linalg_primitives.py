@@ -13,9 +13,11 @@ from support.rule_checks import check_backward, check_batching, check_forward, c
 from support.samples import normal_samples
 
 import veery
+import veery_lowering
 from veery import lax
 from veery.lax import _linalg_loops as loops, _linalg_reduction_loops as reductions, _linalg_reference as lapack, linalg
 from veery.lax._linalg_determinant import determinant
+from veery.lax._linalg_solution import lu_solve, lu_solve_p
 from veery.lax._matrix import adjoint, matmul
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("x64")]
@@ -95,6 +97,20 @@ def test_loops_on_matrices(shape: tuple[int, ...], complex: bool, references: An
         check_unitary(u)
         check_unitary(dagger(vh))
         close(np.asarray(u)[..., :k] * np.asarray(s)[..., None, :] @ np.asarray(vh)[..., :k, :], x)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("complex", [False, True])
+@pytest.mark.parametrize("shape", [*SQUARE, (3, 60, 60)])
+def test_solutions_by_factors(shape: tuple[int, ...], complex: bool, transposed: bool, references: Any) -> None:
+    x = random(*shape, complex=complex) + 3 * np.eye(shape[-1])
+    factors = lapack.lu(x)
+    a = np.swapaxes(x, -1, -2) if transposed else x
+    for columns in (0, 1, 3):
+        b = random(*shape[:-1], columns, complex=complex)
+        found = lu_solve(*factors, b, transposed=transposed)
+        close(a @ np.asarray(found), b, 1e-10)
+        close(lu_solve_p.composition(*factors, b, transposed=transposed), found, 1e-10)
 
 
 def test_loops_on_awkward_matrices(references: Any) -> None:
@@ -273,6 +289,9 @@ for _name, _c in (("real", False), ("complex", True)):
             (_x, _b.T.copy()),
         ),
         f"determinant-{_name}": (determinant, (_x,)),
+        f"lu_solve-{_name}": (lambda b, x=_x: lu_solve(*lapack.lu(x), b), (_b,)),
+        f"lu_solve-factors-{_name}": (lambda x, b: lu_solve(*linalg.lu(x), b), (_x, _b)),
+        f"lu_solve-transposed-{_name}": (lambda x, b: lu_solve(*linalg.lu(x), b, transposed=True), (_x, _b)),
         f"lu-{_name}": (lambda x: linalg.lu(x)[0], (_x,)),
         f"lu-tall-{_name}": (lambda x: linalg.lu(x)[0], (_tall,)),
         f"lu-wide-{_name}": (lambda x: linalg.lu(x)[0], (_wide,)),
@@ -338,6 +357,7 @@ def _factors(x: Any) -> list[Any]:
     spread = lambda d: lax.convert_element_type(lax.broadcast_in_dim(d, np.shape(x), (1,)), lax.dtype(x))
     return [
         *(factor, linalg.triangular_solve(factor, x, left_side=True, lower=True), *linalg.lu(x)),
+        *(lu_solve(*linalg.lu(x), s), lu_solve(*linalg.lu(s), x, transposed=True)),
         *(*linalg.qr(x, pivoting=True), w, values),
         *(matmul(lax.mul(v, spread(w)), adjoint(v)), matmul(lax.mul(u, spread(values)), vh)),
     ]
@@ -353,6 +373,16 @@ def test_programs_that_call_the_host(dtype: str, tolerance: float) -> None:
     for a, b in zip(actual, expected, strict=True):
         assert a.dtype == b.dtype
         close(a, b, 10 * tolerance)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("transposed", [False, True])
+def test_solutions_in_programs_are_one_call_of_the_host(transposed: bool) -> None:
+    a, b = random(60, 60) + 9 * np.eye(60), random(60, 2)
+    fun = lambda a, b: lu_solve(*linalg.lu(a), b, transposed=transposed) * 2
+    program = veery_lowering.compile(veery.make_jaxpr(fun)(a, b))
+    assert sorted(call.function.primitive.name for call in program.host_calls) == ["lu", "lu_solve"]
+    close(veery.jit(fun)(a, b), 2 * np.linalg.solve(a.T if transposed else a, b))
 
 
 @pytest.mark.compiler

@@ -127,7 +127,7 @@ class WrittenProgram(HostProgram):
     def _finish(self, arguments: int) -> None:
         """Leave out what is not needed, and refuse what is not worth it."""
         lines = [Line(*step, mode, *told) for step, mode, told in zip(self.steps, self._modes, self._told, strict=True)]
-        self.lines = with_solutions(needed(lines, self.outputs), self.outputs, self.values)
+        self.lines = with_solutions(needed(lines, self.outputs), self.outputs)
         self._check(self.lines)
         used = {*self.outputs, *(i for line in self.lines for i in line.operands)}
         self.constants = [x for i, x in enumerate(self.values) if x is not None and i in used]

@@ -11,7 +11,7 @@ from veery._reference.leaves import leaf
 from veery._reference.samples import Value, each, shared
 
 _MATRIXWISE = ("cholesky", "lu", "qr", "eigh", "svd", "eig", "schur", "hessenberg", "tridiagonal", "determinant")
-_ELEMENTWISE = ("triangular_solve", "tridiagonal_solve", "householder_product", "ormqr")
+_ELEMENTWISE = ("triangular_solve", "lu_solve", "tridiagonal_solve", "householder_product", "ormqr")
 _ULPS = 2.0
 
 

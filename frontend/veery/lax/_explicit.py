@@ -32,6 +32,7 @@ from veery.lax import (
     _linalg_determinant,
     _linalg_orthogonal,
     _linalg_reductions,
+    _linalg_solution,
     _linalg_spectral,
     _linalg_triangular,
     _reduce,
@@ -280,7 +281,7 @@ def _scattered_to_windows(avals: Sequence[Any], outs: Sequence[Any], params: dic
 
 @_divides(
     _linalg_triangular.cholesky_p, _linalg_triangular.lu_p, _linalg_triangular.triangular_solve_p,
-    _linalg_determinant.determinant_p,
+    _linalg_determinant.determinant_p, _linalg_solution.lu_solve_p,
     _linalg_orthogonal.qr_p, _linalg_orthogonal.householder_product_p, _linalg_spectral.eigh_p, _linalg_spectral.svd_p,
     _linalg_spectral.eig_p, _linalg_reductions.hessenberg_p, _linalg_reductions.schur_p,
     _linalg_reductions.tridiagonal_p, _linalg_reductions.ormqr_p,

@@ -11,6 +11,7 @@ from veery import lax
 from veery._api.custom_derivatives import custom_jvp
 from veery.lax import _linalg_loops
 from veery.lax._linalg_determinant import determinant, signed_diagonal
+from veery.lax._linalg_solution import lu_solve
 from veery.lax._linalg_triangular import permute_rows
 from veery.numpy import _arithmetic, _matrices, _products, _reductions
 from veery.numpy._arithmetic import is_kind
@@ -85,24 +86,10 @@ def _solve(a: Array, b: Array) -> Array:
 
 def solve_stack(a: Array, b: Array) -> Array:
     """`solve` for stacks of one size; a derivative is a solution for another right-hand side with the same factors."""
-    factors, _, permutation = lax.linalg.lu(lax.stop_gradient(a))
-    triangular = lax.linalg.triangular_solve
-
-    def forward(_: Any, y: Array) -> Array:
-        x = triangular(factors, _take_rows(y, permutation), left_side=True, lower=True, unit_diagonal=True)
-        return triangular(factors, x, left_side=True)
-
-    def backward(_: Any, y: Array) -> Array:
-        x = triangular(factors, y, left_side=True, transpose_a=True)
-        x = triangular(factors, x, left_side=True, lower=True, transpose_a=True, unit_diagonal=True)
-        places = lax.broadcasted_iota(np.int32, permutation.shape, permutation.ndim - 1)
-        return _take_rows(x, lax.sort((permutation, places), num_keys=1)[1])
-
+    factors = lax.linalg.lu(lax.stop_gradient(a))
+    forward = lambda _, y: lu_solve(*factors, y)
+    backward = lambda _, y: lu_solve(*factors, y, transposed=True)
     return lax.custom_linear_solve(lambda x: _products.matmul(a, x), b, forward, backward)
-
-
-def _take_rows(x: Array, order: Array) -> Array:
-    return permute_rows(x, order)
 
 
 def inv(a: ArrayLike) -> Array:
@@ -185,7 +172,8 @@ def _cofactor_solve(a: Array, b: Array) -> tuple[Array, Array]:
     partial = lax.cumprod(signed_diagonal(factors, pivots), axis=a.ndim - 2)
     determinant = partial[..., -1]
     d = partial[..., -2] if n > 1 else lax.full_like(determinant, 1)
-    z = lax.linalg.triangular_solve(factors, _take_rows(b, permutation), left_side=True, lower=True, unit_diagonal=True)
+    moved = permute_rows(b, permutation)
+    z = lax.linalg.triangular_solve(factors, moved, left_side=True, lower=True, unit_diagonal=True)
     above, below = z[..., :-1, :] * determinant[..., None, None], z[..., -1:, :] * d[..., None, None]
     z = lax.concatenate([above, below], z.ndim - 2)
     diagonal = np.eye(n, dtype=bool)

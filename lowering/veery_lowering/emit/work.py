@@ -153,14 +153,14 @@ def _equation_work(eqn: Any) -> int:
 # roughly; and how many such products it computes while IREE's kernels do one operation, or touch a byte.
 _TERMS = {
     "cholesky": 1, "lu": 1, "triangular_solve": 1, "qr": 4, "householder_product": 2, "eigh": 10, "svd": 20, "eig": 40,
-    "schur": 40, "hessenberg": 4, "tridiagonal": 4, "determinant": 1,
+    "schur": 40, "hessenberg": 4, "tridiagonal": 4, "determinant": 1, "lu_solve": 2,
 }  # fmt: skip
 _LAPACK_SPEED = 8
 
 
 def _products(eqn: Any) -> int:
-    if eqn.primitive.name == "triangular_solve":
-        return int(math.prod(eqn.invars[1].aval.shape) * eqn.invars[0].aval.shape[-1])
+    if eqn.primitive.name in ("triangular_solve", "lu_solve"):
+        return int(math.prod(eqn.invars[-1].aval.shape) * eqn.invars[0].aval.shape[-1])
     shape = eqn.invars[0].aval.shape
     return int(math.prod(shape) * min(shape[-2:]))
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from veery import lax, numpy as jnp
 from veery._core import source
+from veery.lax._linalg_solution import lu_solve as solve_by_factors
 from veery.numpy import linalg
 from veery.numpy._arithmetic import is_kind
 from veery.numpy._elementwise import run
@@ -208,13 +209,8 @@ def lu_solve(
 
 def _lu_solve(factors: Array, pivots: Array, b: Array, *, trans: int) -> Array:
     order = lax.linalg.lu_pivots_to_permutation(pivots, factors.shape[-1])
-    conj = {"transpose_a": trans > 0, "conjugate_a": trans == 2}
-    upper = lambda x: lax.linalg.triangular_solve(factors, x, left_side=True, **conj)
-    lower = lambda x: lax.linalg.triangular_solve(factors, x, left_side=True, lower=True, unit_diagonal=True, **conj)
-    rows = lambda x, order: jnp.take_along_axis(x, order[..., None], axis=-2)
-    if trans == 0:
-        return upper(lower(rows(b, order)))
-    return rows(lower(upper(b)), jnp.argsort(order, axis=-1))
+    solved = lambda b: solve_by_factors(factors, pivots, order, b, transposed=trans > 0)
+    return jnp.conj(solved(jnp.conj(b))) if trans == 2 else solved(b)
 
 
 _TRANSPOSED = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}

@@ -26,17 +26,17 @@ from veery_lowering.errors import LoweringError
 
 _COMPOSED = (
     *("cholesky", "triangular_solve", "lu", "lu_pivots_to_permutation", "qr", "householder_product", "eigh", "svd"),
-    *("determinant", "ormqr", "hessenberg", "tridiagonal", "tridiagonal_solve"),
+    *("determinant", "ormqr", "hessenberg", "tridiagonal", "tridiagonal_solve", "lu_solve"),
 )
 # The cubes of the sides of all matrices, and the elements of an array, such as right sides.
 _MOST_WORK = 64**3
-_MOST_WORK_OF = {"cholesky": 128**3, "triangular_solve": 128**3}
+_MOST_WORK_OF = {"cholesky": 128**3, "triangular_solve": 128**3, "lu_solve": 128**3}
 _MOST_HELD = 1 << 14
 # Sides of what is composed outside of loops, too: what ends without iterations, of which each kernel takes 300 ms to
 # compile, and if it exchanges rows in stacks of matrices 1000. A solution of 20x20 takes 94 us by the host and 12 in a
 # kernel, of 64x64 98 and 140, a factor of 32x32 36 and 11, QR of 40x6 30 and 8.
 _EXCHANGING = frozenset(("lu", "lu_pivots_to_permutation", "determinant"))
-_DIRECT = _EXCHANGING | frozenset(("cholesky", "triangular_solve", "qr", "householder_product"))
+_DIRECT = _EXCHANGING | frozenset(("cholesky", "triangular_solve", "lu_solve", "qr", "householder_product"))
 _LARGEST_DIRECT = 48
 # Elements of matrices whose eigenvalues or singular values a kernel iterates for: with more LAPACK's, which are faster
 # each, are worth the call. 16 matrices of 16x16 take 290 us there, 600 in a kernel.
