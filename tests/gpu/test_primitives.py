@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from primitives import table_elementwise as elementwise, table_structural as structural
 from support.compiled import assert_close, results
+from support.days import of_the_day
 from support.features import has
 from support.numpy_trace import numpy_evaluation
 
@@ -107,7 +108,7 @@ def structural_results(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
-@pytest.mark.parametrize(("row", "name"), ELEMENTWISE)
+@pytest.mark.parametrize(("row", "name"), of_the_day(ELEMENTWISE, 2))
 def test_elementwise_values_equal_the_reference(
     row: elementwise.Row, name: str, elementwise_results: Any, on_gpu: Any
 ) -> None:
@@ -122,7 +123,7 @@ def test_elementwise_values_equal_the_reference(
 
 @pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
-@pytest.mark.parametrize(("row", "name"), STRUCTURAL)
+@pytest.mark.parametrize(("row", "name"), of_the_day(STRUCTURAL, 2))
 def test_structural_values_equal_the_reference(
     row: structural.Row, name: str, structural_results: Any, on_gpu: Any
 ) -> None:

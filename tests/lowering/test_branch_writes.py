@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.days import of_the_day
 from support.interpreted import interpreted
 from support.random_writes import Drawing, arguments
 
@@ -198,11 +199,11 @@ def check(program: Callable[..., Any], n: int, **options: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", of_the_day(range(24), 3))
 def test_random_programs(seed: int) -> None:
     check(Drawing(seed, 40).program(), 40, donate_argnums=(0, 1, 2) if seed % 3 == 0 else ())
 
 
-@pytest.mark.parametrize("seed", range(24, 32))
+@pytest.mark.parametrize("seed", of_the_day(range(24, 32), 2))
 def test_random_programs_of_large_arrays(seed: int) -> None:
     check(Drawing(seed, 400_000).program(), 400_000)

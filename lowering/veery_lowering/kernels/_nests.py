@@ -41,7 +41,7 @@ from veery_lowering.kernels._machine import CPU, Machine
 _VECTOR = 64
 _VECTORS = (4, 2, 1)
 # The same of long values, of which four registers are under way: of 200,000 tanh, exp or gelu take the same time with
-# eight of 32 bytes, sines 1.04 of it, softplus 0.87; they take LLVM 1.5 of the time.
+# eight of 32 bytes, sines 1.04 of it, softplus 0.87, sums of tanh 0.9, of 4096 gelus 0.55; they take LLVM 1.5 of the time.
 _VECTORS_OF_LONG = {64: _VECTORS}
 # The same where several rows are added up at once. There are 32 registers of 64 bytes, of others 16: h of 16x128 takes
 # 460 us on a machine with those; with four vectors, whose sums do not fit, 1000.
@@ -366,7 +366,7 @@ class Nests:
         shared = self._shared(axes, lane)
         is_long = len(nodes(form)) > _MOST_WRITTEN_OUT
         size = lane.size if lane else 1
-        chunks = self.chunks(size, form.dtype, _is_strided(lane), self._vectors_of(form))
+        chunks = self.chunks(size, form.dtype, _is_strided(lane), self._vectors_of(len(nodes(form))))
         may_repeat = not once and all(view.buffer != target.buffer for view in views[1:])
         overlaps = may_repeat and is_long and len(chunks) > 1
         if overlaps:  # what is left is computed together with some that is before it, which is computed again
@@ -425,7 +425,7 @@ class Nests:
                 point.store(name, target)
 
         def whole_row(i: Affine) -> None:
-            for width, starts in self.chunks(lane.size, targets[0].dtype, False, self._vectors_of(*forms)):
+            for width, starts in self.chunks(lane.size, targets[0].dtype, False, self._vectors_of(len(nodes(*forms)))):
                 for start in starts:
                     write(width, i, Affine(start))
 
@@ -499,14 +499,15 @@ class Nests:
         """How many elements of a dtype a register holds; of bytes a fourth."""
         return _VECTOR // dtype.itemsize if dtype.itemsize > 1 else _VECTOR // 4
 
-    def _vectors_of(self, *forms: Form) -> Sequence[int]:
-        """How many vectors of some values are computed at once, the most first."""
-        is_long = len(nodes(*forms)) > _MOST_WRITTEN_OUT
-        return _VECTORS_OF_LONG.get(self.machine.register, (2, 1)) if is_long else _VECTORS
+    def _vectors_of(self, values: int) -> Sequence[int]:
+        """How many vectors are computed at once of what takes so many values, the most first."""
+        return _VECTORS_OF_LONG.get(self.machine.register, (2, 1)) if values > _MOST_WRITTEN_OUT else _VECTORS
 
     def vectors_of_sums(self, values: int) -> Sequence[int]:
         """How many vectors of sums are made at once, the most first, whose terms are computed from so many values."""
-        return _VECTORS_OF_SUMS.get(self.machine.register, _VECTORS) if values <= _FEW_VALUES else _VECTORS
+        if values <= _FEW_VALUES:
+            return _VECTORS_OF_SUMS.get(self.machine.register, _VECTORS)
+        return self._vectors_of(values)
 
     def chunks(
         self, size: int, dtype: np.dtype, strided: bool, most: Sequence[int] = _VECTORS
@@ -600,17 +601,19 @@ class Nests:
         kept = [axis for axis in axes if axis.strides[0]]
         summed = [axis for axis in axes if not axis.strides[0]]
         lane = _lane(axes, kind is not None)
+        values = len(nodes(*forms))
         if lane is not None and not lane.strides[0]:
+            vectors = self._vectors_of(values)
             with self._written_out(*forms):
-                self._fold_lanes(views, kept, summed, lane, start, step, combine, str(kind))
+                self._fold_lanes(views, kept, summed, lane, vectors, start, step, combine, str(kind))
             return
         outer = [axis for axis in kept if axis is not lane]
         rows = outer.pop() if outer else None
         of_rows = _VECTORS_OF_ROWS.get(self.machine.register, (1,))
-        together = of_rows if rows else self.vectors_of_sums(len(nodes(*forms)))
+        together = of_rows if rows else self.vectors_of_sums(values)
         dtype = target.dtype
         rounds = is_rounded(dtype, kind)
-        at_once = _ROWS if len(nodes(*forms)) <= _MOST_WRITTEN_OUT else 1
+        at_once = _ROWS if values <= _MOST_WRITTEN_OUT else 1
         unrolled = 1 if math.prod(axis.size for axis in summed) > 2 * _UNROLLED else None
 
         def block(count: int, row: Affine, place: Sequence[tuple[Axis, Affine]]) -> None:
@@ -710,6 +713,7 @@ class Nests:
         kept: Sequence[Axis],
         summed: Sequence[Axis],
         lane: Axis,
+        vectors: Sequence[int],
         start: str,
         step: Step,
         combine: Callable[[str, str, str], str],
@@ -721,7 +725,7 @@ class Nests:
 
         def write(place: Sequence[tuple[Axis, Affine]]) -> None:
             total = start
-            for width, starts in self.chunks(lane.size, dtype, _is_strided(lane)):
+            for width, starts in self.chunks(lane.size, dtype, _is_strided(lane), vectors):
                 first = Point(self, views, width, lane).moved([*place, (lane, Affine(starts.start))])
                 begin = self.spread(self.out.constant(NEUTRAL[kind](dtype), dtype, ""), dtype, width)
                 over = Axis(len(starts), tuple(s * starts.step for s in lane.strides))
