@@ -41,7 +41,7 @@ from veery_lowering.kernels._machine import CPU, Machine
 _VECTOR = 64
 _VECTORS = (4, 2, 1)
 # The same of long values, of which four registers are under way: of 200,000 tanh, exp or gelu take the same time with
-# eight of 32 bytes, sines 1.04 of it, softplus 0.87, sums of tanh 0.9, of 4096 gelus 0.55; they take LLVM 1.5 of the time.
+# eight of 32 bytes, sines 1.04 of it, softplus 0.87, the sum of 4096 gelus 0.55; with eight LLVM takes 1.5 of the time.
 _VECTORS_OF_LONG = {64: _VECTORS}
 # The same where several rows are added up at once. There are 32 registers of 64 bytes, of others 16: h of 16x128 takes
 # 460 us on a machine with those; with four vectors, whose sums do not fit, 1000.
