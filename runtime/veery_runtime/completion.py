@@ -8,6 +8,7 @@ from typing import Protocol
 
 from veery_runtime import iree
 from veery_runtime.errors import ForkedProcessError, tells_of_loss, translate
+from veery_runtime.patience import patience
 
 # Native waits do not notice signals; a wait in slices lets Ctrl-C through within a tenth of a second.
 SLICE_NANOSECONDS = 100_000_000
@@ -72,8 +73,10 @@ class Completion:
         """Blocks until finished; raises what the work failed with."""
         wait = self.semaphore.wait
         try:
-            while not wait(1, timeout=SLICE_NANOSECONDS):
-                _check_fork(self.begun, self.name)
+            if self.semaphore.query() < 1:
+                with patience():
+                    while not wait(1, timeout=SLICE_NANOSECONDS):
+                        _check_fork(self.begun, self.name)
             return
         except ForkedProcessError:
             raise

@@ -21,6 +21,7 @@ from veery_runtime.hostcall import has_effects
 from veery_runtime.inline import inline_call
 from veery_runtime.loading import choose_queue, has_small_steps, is_measured, is_timed, load_module, scratch_of
 from veery_runtime.measured import MeasuredCall
+from veery_runtime.patience import patience
 from veery_runtime.sharing import Probe, sharing_call
 from veery_runtime.timed import TimedCall
 
@@ -66,7 +67,7 @@ class Executable:
     __slots__ = (
         "name", "device", "inputs", "outputs", "constants", "donated", "overwritten", "queue", "call",
         "has_effects", "is_synchronous", "needs_ready", "_scratch", "_program", "_where", "_result_nbytes", "_aliasing",
-        "_loaded", "_probe", "_timed", "_measured", "__weakref__",
+        "_loaded", "_probe", "_timed", "_measured", "_waits", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, program: Any, device: Device, queue: str | None = None, loaded: Loaded | None = None) -> None:
@@ -88,6 +89,9 @@ class Executable:
         self._program = program
         self.has_effects = has_effects(program.host_calls)
         self.is_synchronous = bool(program.host_calls)  # as in veery_lowering.emit.module
+        # Functions of a user's may start threads and processes, which would inherit the policy of this one.
+        waits = program.blocking or self.is_synchronous
+        self._waits = waits and all(getattr(call.function, "reads_only", False) for call in program.host_calls)
         is_recorded = not self.overwritten or program.metadata.get("recorded") == "once"
         self.needs_ready = program.metadata.get("control_flow") == "host" or not is_recorded
         self._result_nbytes = sum(spec.nbytes for spec in self.outputs)
@@ -243,7 +247,7 @@ class Executable:
         if self._scratch and not workers.nested():
             self.device.in_flight.make_room(self._scratch)
         try:
-            context.invoke(function, arguments, results)
+            self._invoke(context, function, arguments, results, inline)
         except Exception as error:
             fence.fail(str(error))  # invoke leaves it unsignalled: whoever waits would hang
             failed = next((wait for wait in waits if wait.failed()), None)
@@ -266,13 +270,21 @@ class Executable:
             arguments.push_ref(ref)
         results = iree.VmVariantList(len(self.outputs))
         try:
-            context.invoke(function, arguments, results)
+            self._invoke(context, function, arguments, results, inline)
         except Exception as error:
             cause = self.device.failure(self._where, error, hal)
             if not isinstance(cause, Exception):  # Ctrl-C in a function is not kept for later
                 raise cause from None
             return [None] * len(self.outputs), Failed(cause)
         return [results.get_as_ref(i) for i in range(len(self.outputs))], None
+
+    def _invoke(self, context: Any, function: Any, arguments: Any, results: Any, inline: bool) -> None:
+        """Calls the program, which may wait for IREE's threads on its way."""
+        if self._waits and not inline:
+            with patience():
+                context.invoke(function, arguments, results)
+        else:
+            context.invoke(function, arguments, results)
 
     def _defer(self, refs: list[Any], waits: list[Any], buffers: Sequence[Buffer], loss: Any) -> list[Buffer]:
         """Leaves the submission to a worker thread."""

@@ -1,0 +1,73 @@
+"""Who waits does not take the processor of those that are waited for, and is as before afterwards."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import pytest
+
+from veery_runtime import completion
+from veery_runtime.errors import ExecutionError
+from veery_runtime.patience import patience
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="policies of threads are Linux's")
+
+
+def policy() -> int:
+    return os.sched_getscheduler(0)
+
+
+class Semaphore:
+    """One that is signalled at once; it notes the policies of those that wait for it."""
+
+    def __init__(self, value: int = 0, error: Exception | None = None) -> None:
+        self.value, self.error, self.seen = value, error, []
+
+    def query(self) -> int:
+        return self.value
+
+    def wait(self, value: int, timeout: int) -> bool:
+        self.seen.append(policy())
+        if self.error is not None:
+            raise self.error
+        return len(self.seen) > 1
+
+
+def waited_for(semaphore: Any) -> Any:
+    completion.Completion("f", semaphore, None).wait()
+    return semaphore.seen
+
+
+def test_threads_that_wait_interrupt_nobody() -> None:
+    assert waited_for(Semaphore()) == [os.SCHED_BATCH] * 2 and policy() == os.SCHED_OTHER
+    assert waited_for(Semaphore(value=1)) == []
+    with pytest.raises(ExecutionError, match="lost"):
+        waited_for(Semaphore(error=ValueError("lost")))
+    assert policy() == os.SCHED_OTHER
+
+
+def test_a_policy_that_was_chosen_stays() -> None:
+    seen = []
+
+    def run() -> None:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        seen.extend([*waited_for(Semaphore()), policy()])
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [os.SCHED_IDLE] * 3
+
+
+def test_a_system_that_refuses_it_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    with patience():
+        assert policy() == os.SCHED_OTHER
+    monkeypatch.delattr(os, "SCHED_BATCH")
+    with patience():
+        assert policy() == os.SCHED_OTHER
