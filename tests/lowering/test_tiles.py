@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from support.compiled import results
+from support.days import of_the_day
 
 import veery
 from veery import numpy as jnp
@@ -250,7 +251,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8"])
-@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("name", of_the_day(list(REDUCTIONS), 3))
 def test_reductions_and_what_is_made_of_them(name: str, dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     rng = np.random.default_rng(0)
@@ -369,7 +370,7 @@ MOVED: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", MOVED)
+@pytest.mark.parametrize("name", of_the_day(list(MOVED), 2))
 def test_what_moves_elements(name: str) -> None:
     arrays = [np.arange(np.prod(shape)).reshape(shape).astype(np.float32) for shape in (*SHAPES, (3, 5000), (7, 9, 33))]
     arrays = [x for x in arrays if x.shape[-1] >= 5]

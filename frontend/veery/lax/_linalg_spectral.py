@@ -13,7 +13,8 @@ from veery._core.array import Array
 from veery._core.avals import ShapedArray
 from veery._core.primitive import Primitive
 from veery.lax import _arithmetic, _compare, _fill, _linalg_loops, _linalg_reference, _matrix as mx, _reduce, _shape
-from veery.lax._linalg_triangular import lu, permute_rows, symmetrize, triangular_solve
+from veery.lax._linalg_solution import lu_solve
+from veery.lax._linalg_triangular import lu, symmetrize
 from veery.lax._slicing import slice_in_dim
 
 ArrayLike = Any
@@ -335,7 +336,7 @@ def _eig_jvp(
 
 def _in_basis(v: Any, t: Any) -> Any:
     """V^-1 t V."""
-    return solve_general(v, mx.matmul(mx.promoted(t, v), v))
+    return lu_solve(*lu(v), mx.matmul(mx.promoted(t, v), v))
 
 
 def _eigenvectors_jvp(w: Any, v: Any, inner: Any) -> Any:
@@ -356,14 +357,6 @@ def _eigenvectors_jvp(w: Any, v: Any, inner: Any) -> Any:
     turned = _arithmetic.div(of_largest(_arithmetic.imag(products)), of_largest(squares))
     along = _arithmetic.complex(_reduce.reduce_sum(_real(products), (rows,)), turned)
     return _arithmetic.sub(t, _arithmetic.mul(v, mx.as_rows(along, v)))
-
-
-def solve_general(a: Any, b: Any) -> Any:
-    """The solution of `a @ x = b` by elimination, for stacks of matrices."""
-    factors, _, permutation = lu(a)
-    x = permute_rows(b, permutation)
-    x = triangular_solve(factors, x, left_side=True, lower=True, unit_diagonal=True)
-    return triangular_solve(factors, x, left_side=True)
 
 
 eig_p = Primitive(

@@ -33,7 +33,7 @@ def gather(eqn: JaxprEqn) -> Callable[..., np.ndarray]:
         return functools.partial(_window_of, numbers.start_index_map, shape, sizes, stacked, order, fills, fill_value)
     plain = not fills and eqn.invars[1].aval.dtype in (np.int32, np.int64)
     if plain and _takes_rows(numbers, sizes, shape, indices_shape):
-        return functools.partial(rows, len(numbers.operand_batching_dims))
+        return functools.partial(_rows, len(numbers.operand_batching_dims))
 
     def gathered(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
         starts, inside = _starts(indices, shape, sizes, numbers.start_index_map, batching, fills)
@@ -75,7 +75,7 @@ def _takes_rows(numbers: Any, sizes: Shape, shape: Shape, indices_shape: Shape) 
     )
 
 
-def rows(stack: int, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+def _rows(stack: int, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """The rows at indices, which are moved inside: 50 of them in 1 us, of which windows take 15."""
     chosen, size = indices[..., 0], x.shape[stack]
     if not stack:

@@ -364,9 +364,10 @@ class Nests:
         lane = _lane(axes, False)
         outer = [axis for axis in axes if axis is not lane]
         shared = self._shared(axes, lane)
-        is_long = len(nodes(form)) > _MOST_WRITTEN_OUT
+        values = len(nodes(form))
+        is_long = values > _MOST_WRITTEN_OUT
         size = lane.size if lane else 1
-        chunks = self.chunks(size, form.dtype, _is_strided(lane), self._vectors_of(len(nodes(form))))
+        chunks = self.chunks(size, form.dtype, _is_strided(lane), self._vectors_of(values))
         may_repeat = not once and all(view.buffer != target.buffer for view in views[1:])
         overlaps = may_repeat and is_long and len(chunks) > 1
         if overlaps:  # what is left is computed together with some that is before it, which is computed again
