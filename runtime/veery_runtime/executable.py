@@ -90,7 +90,7 @@ class Executable:
         self.has_effects = has_effects(program.host_calls)
         self.is_synchronous = bool(program.host_calls)  # as in veery_lowering.emit.module
         # Functions of a user's may start threads and processes, which would inherit the policy of this one.
-        waits = program.blocking or self.is_synchronous
+        waits = queue == "deferred" or self.is_synchronous
         self._waits = waits and all(getattr(call.function, "reads_only", False) for call in program.host_calls)
         is_recorded = not self.overwritten or program.metadata.get("recorded") == "once"
         self.needs_ready = program.metadata.get("control_flow") == "host" or not is_recorded

@@ -6,8 +6,11 @@ import os
 import threading
 from typing import Any
 
+import numpy as np
+import programs
 import pytest
 
+import veery_runtime as runtime
 from veery_runtime import completion
 from veery_runtime.errors import ExecutionError
 from veery_runtime.patience import patience
@@ -46,6 +49,23 @@ def test_threads_that_wait_interrupt_nobody() -> None:
     with pytest.raises(ExecutionError, match="lost"):
         waited_for(Semaphore(error=ValueError("lost")))
     assert policy() == os.SCHED_OTHER
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(("queue", "reads_only"), [("threaded", True), ("threaded", False), ("inline", True)])
+def test_programs_that_wait_on_their_way_interrupt_nobody(queue: str, reads_only: bool, device: Any) -> None:
+    seen = []
+
+    def function(x: np.ndarray) -> np.ndarray:
+        seen.append(policy())
+        return x
+
+    function.reads_only = reads_only  # type: ignore[attr-defined]
+    call = runtime.load(programs.host(function, pure=True, work=1 << 40), device, queue=queue)
+    (y,) = call([runtime.put(np.zeros(8, np.float32), device)])
+    assert y.numpy().tolist() == [1.0] * 8
+    # What a user's own function starts would have its policy.
+    assert seen == [os.SCHED_BATCH if queue == "threaded" and reads_only else os.SCHED_OTHER]
 
 
 def test_a_policy_that_was_chosen_stays() -> None:
