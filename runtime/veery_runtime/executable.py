@@ -17,7 +17,7 @@ from veery_runtime.completion import DELETED, Completion, Deferred, Failed, Pend
 from veery_runtime.device import Device
 from veery_runtime.donation import binding_call, donating_call
 from veery_runtime.errors import tells_of_loss
-from veery_runtime.hostcall import has_effects
+from veery_runtime.hostcall import has_effects, reads_only
 from veery_runtime.inline import inline_call
 from veery_runtime.loading import choose_queue, has_small_steps, is_measured, is_timed, load_module, scratch_of
 from veery_runtime.measured import MeasuredCall
@@ -91,7 +91,7 @@ class Executable:
         self.is_synchronous = bool(program.host_calls)  # as in veery_lowering.emit.module
         # Functions of a user's may start threads and processes, which would inherit the policy of this one.
         waits = queue == "deferred" or self.is_synchronous
-        self._waits = waits and all(getattr(call.function, "reads_only", False) for call in program.host_calls)
+        self._waits = waits and all(reads_only(call.function) for call in program.host_calls)
         is_recorded = not self.overwritten or program.metadata.get("recorded") == "once"
         self.needs_ready = program.metadata.get("control_flow") == "host" or not is_recorded
         self._result_nbytes = sum(spec.nbytes for spec in self.outputs)

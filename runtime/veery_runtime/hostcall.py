@@ -36,6 +36,11 @@ def has_effects(calls: Sequence[Any]) -> bool:
     return any(not call.pure for call in calls)
 
 
+def reads_only(function: Callable[..., Any]) -> bool:
+    """Whether a function says that it neither changes nor keeps what it is given, and calls no programs."""
+    return bool(getattr(function, "reads_only", False))
+
+
 def specs(device: Device, signature: Sequence[tuple[tuple[int, ...], str]]) -> list[Spec]:
     """The descriptions of a signature's arrays on a device."""
     return [device.spec(tuple(shape), iree.dtype_from_name(name)) for shape, name in signature]
@@ -52,7 +57,7 @@ class HostFunction:
         self.inputs = inputs
         self.outputs = outputs
         self.device = device
-        self.reads_only = bool(getattr(function, "reads_only", False))
+        self.reads_only = reads_only(function)
 
     def run(self, views: Sequence[iree.HalBufferView]) -> list[np.ndarray[Any, Any]]:
         """Calls the function with finished arguments; see `call`."""
