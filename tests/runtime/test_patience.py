@@ -11,7 +11,7 @@ import programs
 import pytest
 
 import veery_runtime as runtime
-from veery_runtime import completion
+from veery_runtime import completion, executable
 from veery_runtime.errors import ExecutionError
 from veery_runtime.patience import patience
 
@@ -66,6 +66,25 @@ def test_programs_that_wait_on_their_way_interrupt_nobody(queue: str, reads_only
     assert y.numpy().tolist() == [1.0] * 8
     # What a user's own function starts would have its policy.
     assert seen == [os.SCHED_BATCH if queue == "threaded" and reads_only else os.SCHED_OTHER]
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("control_flow", ["device", "host"])
+def test_programs_whose_loops_are_kernels_pay_for_no_patience(
+    control_flow: str, device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered = []
+
+    class Noted(patience):
+        def __enter__(self) -> None:
+            entered.append(True)
+            super().__enter__()
+
+    monkeypatch.setattr(executable, "patience", Noted)
+    call = runtime.load(programs.countdown(work=1 << 40, metadata={"control_flow": control_flow}), device)
+    (y,) = call([runtime.put(np.int32(n), device) for n in (0, 5)])
+    assert int(y.numpy()) == 5
+    assert bool(entered) == (control_flow == "host")
 
 
 def test_a_policy_that_was_chosen_stays() -> None:
