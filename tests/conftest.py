@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci")
 gc.disable()  # until the tests are collected
+_LAST = ("tests/gpu/", "tests/vulkan/")  # see `_vulkan_stays_closed`
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +42,7 @@ def _vulkan_stays_closed(request):
     is_open = lambda: "vulkan" in getattr(sys.modules.get("veery_runtime.discovery"), "_gpus", ())
     before = is_open()
     yield
-    may_open = before or "vulkan" in request.node.nodeid or isinstance(request.node, pytest.DoctestItem)
+    may_open = before or request.node.nodeid.startswith(_LAST) or isinstance(request.node, pytest.DoctestItem)
     assert may_open or not is_open(), "open Vulkan in tests/gpu or tests/vulkan, or in a process of its own"
 
 
@@ -70,7 +71,7 @@ def references():
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: "tests/gpu/" in item.nodeid)  # see `_vulkan_stays_closed`
+    items.sort(key=lambda item: item.nodeid.startswith(_LAST))  # see `_vulkan_stays_closed`
 
 
 def pytest_collection_finish() -> None:

@@ -22,6 +22,7 @@ from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._isolated import Isolated
 from veery_lowering.kernels._machine import CPU
 from veery_lowering.kernels._pieces import PieceKernel, Unwritten, _written
+from veery_lowering.kernels._rounds import counting
 from veery_lowering.mlir import context, ir, operations
 from veery_lowering.passes.simplification import inlined
 from veery_lowering.passes.stablehlo.unread import drop_unread
@@ -173,6 +174,21 @@ def test_programs_are_given_no_small_constants() -> None:
 
     inlined(veery.jit(veery.grad(loss)).lower(np.ones((6, 10), np.float32), np.arange(6))._lowered.module, change)
     assert "flow.dispatch" in left and "stablehlo.constant" not in left
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_the_host_counts_the_trips_of_loops(is_known: bool) -> None:
+    """Where a kernel adds to the number, the host waits for that in each trip."""
+    found: list[bool] = []
+
+    def change(module: Any) -> None:
+        count = fuse_pieces(module)
+        loops = [op for op in operations(module) if op.name == "stablehlo.while"]
+        found.extend(count > 0 and counting(loop.regions[1].blocks[0]) is not None for loop in loops)
+
+    fun = lambda x, n: lax.fori_loop(0, n, lambda i, x: jnp.stack([x.sum(0) + i, x.max(0), *x[2:]]) * x.min(), x)
+    inlined(veery.jit(fun, static_argnums=1 if is_known else ()).lower(X, 9)._lowered.module, change)
+    assert found == [True]
 
 
 def test_effects_keep_their_order() -> None:

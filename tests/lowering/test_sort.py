@@ -38,10 +38,12 @@ def key(values: np.ndarray) -> np.ndarray:
     return values.astype(np.float32) if values.dtype.kind == "V" else values
 
 
-@pytest.fixture(params=["host", "device", "counted"])
+@pytest.fixture(params=["host", "device", "counted", "searched"])
 def options(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> veery_lowering.Options:
-    if request.param == "counted":
+    if request.param in ("counted", "searched"):
         monkeypatch.setattr(sort, "_MOST_COMPARISONS", 1 << 24)
+    if request.param != "searched":
+        monkeypatch.setattr(sort, "_MOST_SEARCHED", 0)
     return DEVICE if request.param == "device" else HOST
 
 
@@ -70,6 +72,20 @@ def test_sort_argsort_and_top_k(dtype: type, options: veery_lowering.Options) ->
     if dtype is np.float32:
         for result, (_, expected, _) in zip(results, g.expected):
             np.testing.assert_array_equal(np.signbit(result) & (result == 0), np.signbit(expected) & (expected == 0))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int8, np.uint8])
+@pytest.mark.parametrize("k", [1, 4])
+def test_top_k_of_the_least_and_the_most(dtype: type, k: int) -> None:
+    limits = np.iinfo(dtype)
+    values = np.array([[limits.min, limits.max, 3, limits.max], [limits.min] * 4], dtype)
+    order = np.array([[1, 3, 2, 0], [0, 1, 2, 3]], np.int32)[:, :k]
+    g = Graph()
+    top, index = g.ops("top_k", [g.input(values)], [((2, k), dtype), ((2, k), np.int32)], k=k, axis=1)
+    g.check("top", top, np.take_along_axis(values, order, 1))
+    g.check("index", index, order)
+    assert "host.cb" not in g.text(target="cpu")
+    g.run()
 
 
 def test_several_keys_and_other_axes(options: veery_lowering.Options) -> None:

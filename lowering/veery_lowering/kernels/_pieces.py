@@ -22,6 +22,7 @@ from veery_lowering.kernels._forms import Affine, Buffer, Uniform, whole
 from veery_lowering.kernels._isolated import Isolated
 from veery_lowering.kernels._machine import Machine
 from veery_lowering.kernels._reading import integers, is_added, static_shape
+from veery_lowering.kernels._rounds import counting
 from veery_lowering.mlir import base_name, context, ir, maker
 from veery_lowering.stablehlo import product_axes
 
@@ -201,6 +202,9 @@ class Pieces:
     def _holdable(self) -> list[bool]:
         """Whether each operation may be held: also larger products if all of a function is one kernel then."""
         held = [holds(op) for op in self.operations]
+        count = counting(self.end.operation.block)
+        if count is not None:
+            held[self.operations.index(count)] = False
         rest = [op for op, is_held in zip(self.operations, held) if not (is_held or op.name == "stablehlo.constant")]
         if not rest or not self._is_function or len(self.operations) > _MOST_OPERATIONS:
             return held

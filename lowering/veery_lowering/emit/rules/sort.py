@@ -5,7 +5,8 @@ fused with what makes its operands. NumPy sorts (10^4: 0.02 ms and 3 to 5 us for
 without the host, and in those for many shapes, a bitonic network with the position as the last key, so that it is
 stable. On an H200 that took 12 ms for 10^6 numbers, since each of its trips is a dispatch and a condition that the host
 reads. Few elements are counted instead: each goes to the place whose number is how many precede it; for CUDA they may
-be more, whose threads all count.
+be more, whose threads all count. A few of the largest are looked for one after the other: 30 steps of a beam search
+among 250 numbers take 46 us, with calls of the host 1900.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from veery_lowering.types import is_static
 # Comparisons of a sort by counting at most: as many take a core a few us, as a call of the host does. In a loop, which
 # such a call would keep from being a kernel, they may be more.
 _MOST_COMPARISONS, _MOST_IN_LOOPS = 1 << 14, 1 << 15
+_MOST_SEARCHED = 16  # largest elements that are looked for one after the other: each is text
 _MOST_FOR_CUDA = 1 << 30  # whose threads compare as many in the time that a call of the host takes, 0.2 ms
 # Of other types a loop is no kernel anyway.
 _OF_KERNELS = frozenset(
@@ -59,6 +61,8 @@ def _top_k_by_host(ctx: Context, x: Value, *, k: int, axis: int = -1, **_: Any) 
         return [hlo.full(0, aval.shape, aval.dtype) for aval in ctx.avals_out]
     if axis % len(shape) != len(shape) - 1 or not all(map(is_static, shape)):
         return _top_k_without_host(ctx, x, k, axis)
+    if _is_searched(ctx, k):
+        return _searched(x, shape, k, ctx.avals_out[1].dtype)
     if _is_counted(ctx, axis):
         index = hlo.iota(ctx.avals_out[1].dtype, shape, axis % len(shape))
         # The complement of an integer counts down.
@@ -93,6 +97,39 @@ def _is_counted(ctx: Context, axis: int) -> bool:
     else:
         most = _MOST_IN_LOOPS if ctx.emitter.in_loop() else _MOST_COMPARISONS if ctx.emitter.kernels else 0
     return math.prod(shape) * shape[axis] <= most and all(dtype.name in _OF_KERNELS for dtype in dtypes)
+
+
+def _is_searched(ctx: Context, k: int) -> bool:
+    """Whether few of the largest are wanted, of few elements: they are looked for one after the other."""
+    (x,) = ctx.avals_in
+    most = _MOST_IN_LOOPS if ctx.emitter.in_loop() else _MOST_COMPARISONS if ctx.emitter.kernels else 0
+    fits = ctx.target == "cpu" and np.dtype(x.dtype).name in _OF_KERNELS and np.dtype(x.dtype).itemsize <= 4
+    return fits and k <= _MOST_SEARCHED and k * math.prod(x.shape) <= most
+
+
+def _searched(x: Value, shape: Sequence[int], k: int, index: np.dtype) -> list[Value]:
+    """The k largest of each row, by numbers that have the place in a row, counted from its end, in their lower half."""
+    dtype, wide = hlo.dtype_of(x), np.dtype("int64")
+    flat = (math.prod(shape[:-1]), shape[-1])
+    number: Callable[[int, Value], Value] = lambda value, like: hlo.full_like(like, value)
+    keys = hlo.convert(hlo.reshape(x if dtype.kind in "biu" else ranks(x), flat), wide)
+    least = 0 if dtype.kind != "u" else np.iinfo(np.int32).min
+    keys = hlo.shift_left(hlo.add(keys, number(least, keys)), number(32, keys))
+    places = hlo.broadcast_in_dim(hlo.constant(np.arange(flat[1])[::-1].astype(wide)), flat, (1,))
+    keys, lowest = hlo.add(keys, places), np.iinfo(wide).min
+    found: list[Value] = []
+    for _ in range(k):
+        rest = keys
+        if found:
+            is_left = hlo.compare(keys, hlo.broadcast_in_dim(found[-1], flat, (0,)), "LT")
+            rest = hlo.select(is_left, keys, number(lowest, keys))
+        found.append(hlo.reduce(rest, hlo.constant(np.array(lowest, wide)), (1,), hlo.maximum))
+    best = hlo.concatenate([hlo.reshape(y, (flat[0], 1)) for y in found], 1)
+    value = hlo.add(hlo.shift_right_arithmetic(best, number(32, best)), number(-least, best))
+    value = hlo.convert(value, dtype) if dtype.kind in "biu" else of_ranks(hlo.convert(value, np.dtype("int32")), dtype)
+    place = hlo.and_(best, number(2**32 - 1, best))
+    place = hlo.subtract(number(flat[1] - 1, place), place)
+    return [hlo.reshape(y, (*shape[:-1], k)) for y in (value, hlo.convert(place, np.dtype(index)))]
 
 
 def _key(x: Value) -> Value:

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
+from veery_lowering.kernels._rounds import counting
 from veery_lowering.mlir import ir, operations, terminator
 from veery_lowering.passes.stablehlo.barriers import bar_operand
 from veery_lowering.stablehlo import Value
@@ -136,11 +137,11 @@ def _zero() -> Value:
 
 
 def _settle(loop: Any) -> None:
-    condition, body = (region.blocks[0] for region in loop.regions)
+    body = loop.regions[1].blocks[0]
     given, end = list(body.arguments), terminator(body)
     returned = list(end.operands)
     moved = _one_of_each_circle(given, returned)
-    bound = [] if _counts(condition, given, returned) else _bound(body, given, returned)
+    bound = _bound(body, given, returned) if counting(body) is None else []
     if not moved and not bound:
         return
     with loop.location:
@@ -159,22 +160,6 @@ def _settle(loop: Any) -> None:
                     returned[i] = x
     for i, x in enumerate(returned):
         end.operands[i] = x
-
-
-def _counts(condition: Any, given: Sequence[Value], returned: Sequence[Value]) -> bool:
-    """Whether a loop adds to a number while that is less than another: IREE makes a counted loop of it."""
-    (goes_on,) = terminator(condition).operands
-    test = goes_on.owner
-    if isinstance(test, ir.Block) or test.name != "stablehlo.compare":
-        return False
-    if hlo.direction_of(test) != "LT":
-        return False
-    number = test.operands[0]
-    if not np.issubdtype(hlo.dtype_of(number), np.integer) or number not in list(condition.arguments):
-        return False
-    i = list(condition.arguments).index(number)
-    step = returned[i].owner
-    return not isinstance(step, ir.Block) and step.name == "stablehlo.add" and given[i] in list(step.operands)
 
 
 def _bound(body: Any, given: Sequence[Value], returned: Sequence[Value]) -> list[int]:
