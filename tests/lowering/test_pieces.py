@@ -64,6 +64,59 @@ def test_pieces_compute_what_their_operations_do(dtype: str, shape: tuple[int, .
             assert_close(actual, np.asarray(wanted), 0)
 
 
+def rotated(x: Any) -> Any:
+    """Two gates of a quantum circuit, on the first and on the last axis of a state."""
+    cos, sin = jnp.cos(x.real.sum()), -1j * jnp.sin(x.real.sum())
+    gate = jnp.stack([jnp.stack([cos + 0j, sin]), jnp.stack([sin, cos + 0j])]).astype(x.dtype)
+    state = jnp.zeros((2, 2, 2), x.dtype).at[0, 0, 0].set(x[0, 0])
+    for axis in (0, 2):
+        state = jnp.moveaxis(jnp.tensordot(gate, state, ((1,), (axis,))), 0, axis)
+    return state, jnp.abs(state) ** 2
+
+
+COMPLEX: dict[str, Callable[[Any], Any]] = {
+    "gates": rotated,
+    "products": lambda x: (x @ x.T @ x, x.conj().T @ x, jnp.vdot(x, 2 * x)),
+    "joins and sums": lambda x: (jnp.stack([x, -x.real]).sum(0), jnp.pad(x, 1, constant_values=3j)[::-1].sum(1)),
+    "parts": lambda x: (x.real.sum(0) + x.imag.max(0), x.sum(0).imag, lax.complex(x.imag, x.real).sum(1)),
+    "updates": lambda x: (x.at[1].set(x.sum(0)), lax.dynamic_update_slice(x, x[:1, :1] * 1j, (2, 1)).T, x),
+    "choices": lambda x: (jnp.where(x == x[0], x.sum(0), x), (x != x[:, :1]).any(1), x.sum() == x.T.sum()),
+    "lookups": lambda x: (x[jnp.arange(5) % 3].sum(0), jnp.take(x, jnp.array([1, -1]), 1) - x[:, :2]),
+    "functions": lambda x: (jnp.exp(x.sum(0) / 9) @ x.T, jnp.sqrt(x).sum(1) / (x.sum(1) + 3), jnp.angle(x.sum(0))),
+    "what is given": lambda x: (x, x.T, x.sum(0), x.sum(0), x + x.max()),
+    "a loop between": lambda x: lax.fori_loop(0, 3, lambda _, y: y * 0.5j + x.sum(0), x).sum(1) - x.sum(1),
+    "a product between": lambda x: (jnp.fft.fft(x.sum(0)) - x.sum(0)).sum() * x.sum(1),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("shape", [(4, 4), (3, 3)], ids=str)
+def test_pieces_of_complex_numbers(dtype: type, shape: tuple[int, ...], x64: Any) -> None:
+    rng = np.random.default_rng(7)
+    x = (rng.integers(-3, 4, shape) + 1j * rng.integers(-3, 4, shape)).astype(dtype)
+    calls = [(fun, (x,)) for fun in COMPLEX.values()]
+    for name, (fun, operands), outs in zip(COMPLEX, calls, results(calls), strict=True):
+        assert not isinstance(outs, Exception), (name, outs)
+        expected = veery.tree.leaves(interpreted(fun, *operands))
+        for actual, wanted in zip(veery.tree.leaves(outs), expected, strict=True):
+            assert actual.dtype == np.asarray(wanted).dtype, name
+            np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-5, err_msg=name)
+    assert all(pieces(fun, x) for name, fun in COMPLEX.items() if name not in ("a loop between", "what is given"))
+
+
+def test_what_is_too_much_text_is_written_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    fun = lambda x: functools.reduce(lambda y, i: (y @ x.T @ x) * (y.sum(0) + i) / 400, range(8), x)
+    x = np.random.default_rng(8).normal(size=(4, 6)).astype(np.float32)
+    whole = pieces(fun, x)
+    monkeypatch.setattr(_pieces, "_MOST_LINES", 300)
+    _written.cache_clear()
+    try:
+        assert 0 < whole < 4 < pieces(fun, x)
+        np.testing.assert_allclose(veery.jit(fun)(x), interpreted(fun, x), rtol=1e-4)
+    finally:
+        _written.cache_clear()
+
+
 pieces = functools.partial(how_many, fuse_pieces)
 
 
@@ -99,7 +152,8 @@ X = np.ones((4, 6), np.float32)
         (lambda x: jnp.convolve(x[0], x[1]).sum() * x.max(), (np.ones((4, 999), np.float32),), 1),
         (lambda x: x.at[1].set(7.0), (X,), 1),
         (lambda x: x.at[1].set(7.0), (np.ones((99, 99), np.float32),), 0),  # in place where it is given away
-        (lambda x: x.sum(0) @ x.T, (X.astype(np.complex64),), 0),
+        (lambda x: x.sum(0) @ x.T, (X.astype(np.complex64),), 1),
+        (lambda x: x.sum(0) @ x.T, (np.ones((200, 200), np.complex64),), 0),
     ],
 )
 def test_which_operations_are_pieces(fun: Any, operands: Any, count: int) -> None:

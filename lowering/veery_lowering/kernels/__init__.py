@@ -39,7 +39,15 @@ from veery_lowering.kernels._followers import FusedKernel
 from veery_lowering.kernels._invocations import InvocationKernel, ShaderKernel, for_one_invocation
 from veery_lowering.kernels._joins import ROOTS, JoinKernel, TooLittle, is_crossed, is_halved, roots_of
 from veery_lowering.kernels._machine import CPU, Machine, cpu
-from veery_lowering.kernels._pieces import BRANCHING, PieceKernel, Pieces, Unwritten, is_pure as is_pure
+from veery_lowering.kernels._pieces import (
+    BRANCHING,
+    PieceKernel,
+    Pieces,
+    Unwritten,
+    halves,
+    is_pure as is_pure,
+    part_numbers,
+)
 from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS, keep_bytes as keep_bytes
 from veery_lowering.kernels._products import ProductKernel, converted_operands
 from veery_lowering.kernels._reading import is_added as is_added
@@ -101,6 +109,7 @@ def _fuse_pieces(block: Any, module: Any, known: dict[str, str], machine: Machin
     """Make kernels in a block; `known` has the names of those that are written, by what they are written as."""
     around = [op for op in block.operations if base_name(op.name) in BRANCHING]
     count = sum(_fuse_pieces(inner, module, known, machine) for op in around for inner in _blocks(op))
+    part_numbers(block)
     kernels = _piece_kernels(block, machine)
     # The last one first: what it reads of another's results is there until that is replaced.
     for kernel in reversed(kernels):
@@ -118,13 +127,16 @@ def _piece_kernels(block: Any, machine: Machine) -> list[PieceKernel]:
     for _ in range(_MOST_TRIES):
         kernels = []
         try:
-            for operations in found.in_order():
+            waiting = found.in_order()[::-1]
+            while waiting:
+                operations = waiting.pop()
                 try:
                     kernels.append(PieceKernel(operations, machine))
                 except Unfit as unfit:
                     decided(Decision("piece", locations(operations), reasons=[str(unfit)]))
                     if found.divide():
                         break
+                    waiting += halves(operations)[::-1] if len(operations) > 1 else []
             else:
                 return kernels
         except Unwritten as unwritten:

@@ -1,4 +1,4 @@
-"""Loops over complex numbers as loops over their real and imaginary parts, of which kernels can be made."""
+"""Computations of complex numbers as those of their real and imaginary parts, of which kernels can be made."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Unfit
 from veery_lowering.kernels._body import reads
+from veery_lowering.kernels._halves import is_complex
 from veery_lowering.kernels._reading import integers
 from veery_lowering.kernels._transforms import transform_of_parts
-from veery_lowering.mlir import ir, operations
+from veery_lowering.mlir import ir, maker, operations
 from veery_lowering.stablehlo import Value
 
 Parts = tuple[Value, ...]  # a complex number's two, or a value itself
@@ -23,12 +24,81 @@ _EACH = frozenset(
 )
 
 
+# Operations that put parts together, or take them apart.
+_JOINS = frozenset(("stablehlo.complex", "stablehlo.real", "stablehlo.imag"))
+
+
 def holds_complex(loop: Any) -> bool:
     """Whether a loop computes complex numbers."""
-    return any(_is_complex(x) for op in operations(loop) for x in (*op.operands, *op.results))
+    return any(map(reads_complex, operations(loop)))
 
 
-class LoopOfParts:
+def reads_complex(op: Any) -> bool:
+    """Whether an operation reads or computes complex numbers."""
+    return any(map(is_complex, (*op.operands, *op.results)))
+
+
+class _Writer:
+    """Writes what operations on complex numbers do as operations on their parts."""
+
+    def __init__(self) -> None:
+        self._env: dict[Any, Parts] = {}
+
+    # Values.
+
+    def parts(self, value: Any) -> Parts:
+        """The parts of a value that is written, or from outside."""
+        return self._env.get(value, (value,))
+
+    def one(self, value: Any) -> Value:
+        """A value that is not complex."""
+        (x,) = self.parts(value)
+        return x
+
+    def _from_outside(self, value: Any) -> Parts:
+        if maker(value) == "stablehlo.complex":
+            return tuple(value.owner.operands)
+        return hlo.real(value), hlo.imag(value)
+
+    def _grouped(self, values: Sequence[Any], flat: Sequence[Value]) -> list[Parts]:
+        """One or two of what is flat for each of some values."""
+        rest = iter(flat)
+        return [tuple(next(rest) for _ in range(1 + is_complex(x))) for x in values]
+
+    def _flat(self, values: Sequence[Any]) -> list[Value]:
+        return [part for x in values for part in self.parts(x)]
+
+    # Operations.
+
+    def _operation(self, op: Any) -> list[Parts]:
+        """Write an operation that computes complex numbers, or reads them.
+
+        Raises:
+            Unfit: it does not come in parts.
+        """
+        if op.name == "stablehlo.optimization_barrier":
+            return self._grouped(op.results, hlo.optimization_barrier(self._flat(op.operands)))
+        if op.name in _EACH:
+            return [tuple(_made(op, operands) for operands in self._each(op))]
+        if op.name == "func.call":
+            return self._call(op)
+        if op.name in _OWN:
+            return [_OWN[op.name](op, *map(self.parts, op.operands))]
+        raise Unfit(op.name)
+
+    def _each(self, op: Any) -> Iterator[list[Value]]:
+        """The operands for the real and for the imaginary part."""
+        for k in range(2):
+            yield [self.parts(x)[k] if is_complex(x) else self.one(x) for x in op.operands]
+
+    def _call(self, op: Any) -> list[Parts]:
+        parts = transform_of_parts(op, self._flat(op.operands), _types_of_parts(op))
+        if parts is None:
+            raise Unfit("a call")
+        return self._grouped(op.results, parts)
+
+
+class LoopOfParts(_Writer):
     """A loop that takes the place of one over complex numbers, and computes their parts.
 
     Attributes:
@@ -39,16 +109,16 @@ class LoopOfParts:
     """
 
     def __init__(self, given: Any) -> None:
+        super().__init__()
         self.given = given
-        self._env: dict[Any, Parts] = {}
         self._joined: list[Value] = []
         self._first = self._place()
         try:
             with ir.InsertionPoint(given), given.location:
-                for x in filter(_is_complex, reads(given)):
+                for x in filter(is_complex, reads(given)):
                     self._env[x] = self._from_outside(x)
                 for op in operations(given):
-                    if op.name == "stablehlo.constant" and _is_complex(op.results[0]):
+                    if op.name == "stablehlo.constant" and is_complex(op.results[0]):
                         self._env[op.results[0]] = self._from_outside(op.clone().results[0])
                 results = self._while(given)
                 self._joined = [hlo.complex(*parts) if len(parts) == 2 else parts[0] for parts in results]
@@ -69,30 +139,6 @@ class LoopOfParts:
     def _place(self) -> int:
         return list(self.given.operation.block.operations).index(self.given)
 
-    # Values.
-
-    def parts(self, value: Any) -> Parts:
-        """The parts of a value of the loop, or from outside."""
-        return self._env.get(value, (value,))
-
-    def one(self, value: Any) -> Value:
-        """A value that is not complex."""
-        (x,) = self.parts(value)
-        return x
-
-    def _from_outside(self, value: Any) -> Parts:
-        if not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.complex":
-            return tuple(value.owner.operands)
-        return hlo.real(value), hlo.imag(value)
-
-    def _grouped(self, values: Sequence[Any], flat: Sequence[Value]) -> list[Parts]:
-        """One or two of what is flat for each of some values."""
-        rest = iter(flat)
-        return [tuple(next(rest) for _ in range(1 + _is_complex(x))) for x in values]
-
-    def _flat(self, values: Sequence[Any]) -> list[Value]:
-        return [part for x in values for part in self.parts(x)]
-
     # Operations.
 
     def _block(self, block: Any, arguments: Sequence[Value]) -> list[Value]:
@@ -109,17 +155,9 @@ class LoopOfParts:
             return self._while(op)
         if op.name in ("stablehlo.if", "stablehlo.case"):
             return self._branches(op)
-        if not any(map(_is_complex, (*op.operands, *op.results))):
+        if not reads_complex(op):
             return [(x,) for x in self._copied(op).results]
-        if op.name == "stablehlo.optimization_barrier":
-            return self._grouped(op.results, hlo.optimization_barrier(self._flat(op.operands)))
-        if op.name in _EACH:
-            return [tuple(_made(op, operands) for operands in self._each(op))]
-        if op.name == "func.call":
-            return self._call(op)
-        if op.name in _OWN:
-            return [_OWN[op.name](op, *map(self.parts, op.operands))]
-        raise Unfit(op.name)
+        return super()._operation(op)
 
     def _copied(self, op: Any) -> Any:
         inside = {x for inner in operations(op) for x in inner.results}
@@ -130,17 +168,6 @@ class LoopOfParts:
         for i, x in enumerate(op.operands):
             copy.operands[i] = self.one(x)
         return copy
-
-    def _each(self, op: Any) -> Iterator[list[Value]]:
-        """The operands for the real and for the imaginary part."""
-        for k in range(2):
-            yield [self.parts(x)[k] if _is_complex(x) else self.one(x) for x in op.operands]
-
-    def _call(self, op: Any) -> list[Parts]:
-        parts = transform_of_parts(op, self._flat(op.operands), _types_of_parts(op))
-        if parts is None:
-            raise Unfit("a call")
-        return self._grouped(op.results, parts)
 
     def _while(self, op: Any) -> list[Parts]:
         condition, body = (region.blocks[0] for region in op.regions)
@@ -158,8 +185,35 @@ class LoopOfParts:
         return self._grouped(op.results, flat)
 
 
-def _is_complex(value: Any) -> bool:
-    return isinstance(value.type, ir.RankedTensorType) and isinstance(value.type.element_type, ir.ComplexType)
+def part_block(block: Any, chosen: Callable[[Any], bool]) -> None:
+    """Write operations of a block in parts, in place: those on complex numbers that are chosen, and come in parts."""
+    writer = _BlockWriter()
+    for op in list(block.operations)[:-1]:
+        if reads_complex(op) and op.name not in _JOINS and chosen(op):
+            with ir.InsertionPoint(op), op.location:
+                writer.replace(op.operation)
+    for op in list(block.operations)[::-1]:
+        if op.name in _JOINS and not any(True for _ in op.results[0].uses):
+            op.operation.erase()
+
+
+class _BlockWriter(_Writer):
+    """Writes operations of a block where they are; what reads their results reads these joined."""
+
+    def replace(self, op: Any) -> None:
+        """Write an operation in parts if it comes in such."""
+        for x in filter(is_complex, op.operands):
+            if x not in self._env:
+                self._env[x] = self._from_outside(x)
+        try:
+            results = self._operation(op)
+        except Unfit:
+            return
+        for x, parts in zip(op.results, results):
+            joined = hlo.complex(*parts) if len(parts) == 2 else parts[0]
+            self._env[joined] = parts
+            x.replace_all_uses_with(joined)
+        op.erase()
 
 
 def _part(value: Any) -> ir.Type:
@@ -169,7 +223,7 @@ def _part(value: Any) -> ir.Type:
 
 def _types_of_parts(op: Any) -> list[ir.Type]:
     """The types of the parts of an operation's results."""
-    return [_part(x) if _is_complex(x) else x.type for x in op.results for _ in range(1 + _is_complex(x))]
+    return [_part(x) if is_complex(x) else x.type for x in op.results for _ in range(1 + is_complex(x))]
 
 
 def _made(op: Any, operands: Sequence[Value]) -> Value:

@@ -16,6 +16,7 @@ from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels import _control, _indexed, _moves, _sliding, _sums  # noqa: F401  (each registers what it writes)
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import OPERATIONS, VIEWS, Body, checked, is_same, reads
+from veery_lowering.kernels._complex import part_block, reads_complex
 from veery_lowering.kernels._elements import is_end
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, Uniform, whole
@@ -264,15 +265,32 @@ def holds(op: Any, most_terms: int = _MOST_TERMS) -> bool:
     dialect, _, name = op.name.partition(".")
     if dialect != "stablehlo" or not (name in ELEMENTWISE or name in OPERATIONS) or not is_pure(op):
         return False
-    updates = name in ("dynamic_update_slice", "scatter")
     try:
-        if work_of(op) > (most_terms if name in _SUMMING else _MOST_COPIED if updates else _MOST_ELEMENTS):
+        if work_of(op) > _most_work(name, most_terms):
             return False
         for x in (*op.results, *op.operands):
             checked(x)
     except Unfit:
         return False
     return True
+
+
+def part_numbers(block: Any) -> None:
+    """Write what is small of a block and computes complex numbers in parts, in place, if pieces would hold that."""
+    if sum(_dispatches(op) for op in block.operations if reads_complex(op) and _holds_parts(op)) > 1:
+        part_block(block, _holds_parts)
+
+
+def _holds_parts(op: Any) -> bool:
+    """Whether a kernel may hold an operation on complex numbers, if that comes in parts."""
+    return is_pure(op) and work_of(op) <= _most_work(base_name(op.name))
+
+
+def _most_work(name: str, most_terms: int = _MOST_TERMS) -> int:
+    """How much an operation of a kernel may compute."""
+    if name in _SUMMING:
+        return most_terms
+    return _MOST_COPIED if name in ("dynamic_update_slice", "scatter") else _MOST_ELEMENTS
 
 
 def _adds_up_along_rows(op: Any) -> bool:
@@ -300,14 +318,19 @@ def work_of(op: Any) -> int:
     return max(size, math.prod(static_shape(op.results[0])) * terms)
 
 
-def _parts(operations: Sequence[Any], most_work: int) -> list[list[Any]]:
+def halves(operations: Sequence[Any]) -> list[list[Any]]:
+    """Parts of a piece that is too much text, those that are worth a kernel."""
+    return list(filter(_is_worth, _parts(operations, _MOST_WORK, (len(operations) + 1) // 2)))
+
+
+def _parts(operations: Sequence[Any], most_work: int, most: int = _MOST_OPERATIONS) -> list[list[Any]]:
     """Operations in parts of so many that a kernel may hold them, and of so much work.
 
     No part ends between a product and what is added to it, if its second half has another place; it ends before what
     would be a dispatch, if there is such: what is repeated gives equal parts.
     """
     works = list(map(work_of, operations))
-    if len(operations) <= _MOST_OPERATIONS and sum(works) <= most_work:
+    if len(operations) <= most and sum(works) <= most_work:
         return [list(operations)]
     places = {op.operation: place for place, op in enumerate(operations)}
     added = [_last_use(op, places) if is_added(op.results[0]) else 0 for op in operations]
@@ -315,7 +338,7 @@ def _parts(operations: Sequence[Any], most_work: int) -> list[list[Any]]:
     start = work = 0
     for place in range(len(operations)):
         work += works[place]
-        if place - start == _MOST_OPERATIONS or work > most_work:
+        if place - start == most or work > most_work:
             ends = range(place, (start + place) // 2, -1)
             fit = [end for end in ends if all(last < end for last in added[start:end])] or list(ends) or [place]
             end = next((end for end in fit if _dispatches(operations[end])), fit[0])
