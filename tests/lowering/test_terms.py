@@ -13,15 +13,15 @@ import veery
 from veery import lax, numpy as jnp
 from veery_lowering.mlir import operations
 from veery_lowering.passes.simplification import inlined
-from veery_lowering.passes.stablehlo.terms import write_terms_out
+from veery_lowering.passes.stablehlo.terms import write_stacks_out, write_terms_out
 
 
-def reductions(fun: Callable[..., Any], *args: Any) -> int:
+def reductions(fun: Callable[..., Any], *args: Any, change: Callable[[Any], None] = write_terms_out) -> int:
     """How many reductions a function has when terms are written out."""
     counts: list[int] = []
 
     def count(module: Any) -> None:
-        write_terms_out(module)
+        change(module)
         assert module.operation.verify()
         counts.append(sum(op.name == "stablehlo.reduce" for op in operations(module.operation)))
 
@@ -100,3 +100,32 @@ def test_what_is_not_finite() -> None:
         np.testing.assert_array_equal(sums, (wide[:, None] + numbers[:2]).sum(1))
         np.testing.assert_array_equal(largest, (wide[:, None] * numbers).max(1))
         np.testing.assert_array_equal(none, (wide[:, None] > numbers).any(1))
+
+
+STACKS: dict[str, tuple[int, Callable[[Any, Any], Any]]] = {
+    "mean": (0, lambda np_, x: np_.stack([x, x * 2, x**2]).mean(0)),
+    "of the last axis": (0, lambda np_, x: np_.stack([x, x[::-1], x * x, x - 1, x[:, ::-1]], -1).max(-1)),
+    "twice": (0, lambda np_, x: (lambda y: y.sum(1) - y.min(1))(np_.stack([x, x + 1], 1))),
+    "both axes": (1, lambda np_, x: np_.stack([x, x + 1], 1).sum((0, 1))),
+    "another axis": (1, lambda np_, x: np_.stack([x, x + 1], 1).sum(0)),
+    "read by others": (1, lambda np_, x: (lambda y: y - y.sum(0))(np_.stack([x, x + 1]))),
+    "longer parts": (1, lambda np_, x: np_.concatenate([x, x[:3]]).sum(0)),
+    "a place": (2, lambda np_, x: np_.stack([x, 3 - x, x * 0]).argmax(0)),
+    "many": (1, lambda np_, x: np_.stack([x * i for i in range(40)]).sum(0)),
+}
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_what_is_stacked_to_be_reduced(name: str) -> None:
+    count, fun = STACKS[name]
+    x = np.random.default_rng(1).normal(size=(5, 7)).astype(np.float32)
+    assert reductions(lambda x: fun(jnp, x), x, change=write_stacks_out) == count
+    np.testing.assert_allclose(veery.jit(lambda x: fun(jnp, x))(x), fun(np, x.astype(np.float64)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "float16", "bfloat16", "complex64"])
+def test_stacks_of_every_dtype(dtype: str) -> None:
+    x = jnp.asarray(np.random.default_rng(2).integers(0, 3, (5, 7))).astype(dtype)
+    fun = lambda np_, x: np_.stack([x, x[::-1], x]).sum(0)
+    found = veery.jit(lambda x: fun(jnp, x))(x)
+    np.testing.assert_array_equal(np.asarray(found).astype(complex), fun(np, np.asarray(x).astype(complex)))

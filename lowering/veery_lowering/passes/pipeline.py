@@ -79,7 +79,7 @@ from veery_lowering.passes.stablehlo.sharing import part_shared
 from veery_lowering.passes.stablehlo.stages import reduce_in_stages
 from veery_lowering.passes.stablehlo.strides import compute_strided
 from veery_lowering.passes.stablehlo.tallies import reduce_scatters
-from veery_lowering.passes.stablehlo.terms import write_terms_out
+from veery_lowering.passes.stablehlo.terms import write_stacks_out, write_terms_out
 from veery_lowering.passes.stablehlo.trips import join_trips
 from veery_lowering.passes.stablehlo.unread import drop_unread
 from veery_lowering.passes.stablehlo.updates import part_updates
@@ -242,6 +242,10 @@ PASSES = (
     Pass(
         Stage.SIMPLIFIED, write_behind_branches, "each branch copies an array of which one writes a part",
         lambda s: s.fusion is Fusion.FULL and s.backend == "cpu", about="case if select",
+    ),
+    Pass(
+        Stage.SIMPLIFIED, write_stacks_out, "what is stacked to be reduced is written to memory",
+        lambda s: s.fusion is Fusion.FULL and _by_iree(s), about="concatenate",
     ),
     # Loops in functions are seen now; `settle` is for those that are left to IREE.
     Pass(
