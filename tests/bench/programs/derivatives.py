@@ -30,6 +30,16 @@ def programs(jax: Any) -> Programs:
     def repeated(x: Any) -> Any:
         return jax.lax.scan(lambda c, _: (jnp.sin(c) * 1.1, c.sum()), x, None, length=50)[1].sum()
 
+    def circuit(angles: Any) -> Any:
+        state = jnp.zeros((2,) * 6, np.complex64).at[(0,) * 6].set(1)
+        for layer in angles:
+            for i, angle in enumerate(layer):
+                cos, sin = jnp.cos(angle / 2), jnp.sin(angle / 2)
+                gate = jnp.stack([jnp.stack([cos + 0j, -1j * sin]), jnp.stack([-1j * sin, cos + 0j])])
+                state = jnp.moveaxis(jnp.tensordot(gate, state, ((1,), (i,))), 0, i)
+            state = state.at[1, :, 1].multiply(-1)
+        return (jnp.abs(state[0]) ** 2).sum()
+
     along = lambda f, x, v: jax.jvp(jax.grad(f), (x,), (v,))[1]
     return {
         "gradient": (jax.grad(lambda x: (jnp.tanh(x) ** 2).mean()), (x,)),
@@ -42,6 +52,7 @@ def programs(jax: Any) -> Programs:
         "Laplacian of a network": (
             lambda w, x: jax.vmap(lambda x: jnp.trace(jax.hessian(network, 1)(w, x)))(x), (small, some(100, 4))
         ),
+        "gradient of a quantum circuit": (jax.value_and_grad(circuit), (some(2, 6),)),
         "Jacobian": (jax.jacfwd(lambda x: jnp.fft.fft(x).real * jnp.cumsum(x)), (some(32),)),
         "gradient of a scan": (jax.grad(repeated), (some(100),)),
         "gradient of a solution": (

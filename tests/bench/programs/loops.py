@@ -68,6 +68,28 @@ def programs(jax: Any) -> Programs:
         step = lambda k, c: ((c[0] * 7 + k) % 1000, visit(c[1], c[0]))
         return lax.fori_loop(0, 1000, step, (starts, jnp.zeros((8, 1000))))[1]
 
+    def beam_search(scores: Any) -> Any:
+        def step(beam: Any, _: Any) -> Any:
+            last, total = beam
+            total, place = lax.top_k((total[:, None] + scores[last]).reshape(-1), 5)
+            return (place % 50, total), (place // 50, place % 50)
+
+        return lax.scan(step, (jnp.zeros(5, np.int32), jnp.arange(5) * -1e9), None, length=30)
+
+    def lattice_boltzmann(flow: Any) -> Any:
+        places = np.array([[x, y] for x in (0, 1, -1) for y in (0, 1, -1)])
+        weights = np.prod(np.where(places, 1, 4) / 6, axis=1).astype(np.float32)[:, None, None]
+
+        def step(flow: Any, _: Any) -> Any:
+            flow = jnp.stack([jnp.roll(f, (int(x), int(y)), (0, 1)) for f, (x, y) in zip(flow, places)])
+            density = flow.sum(0)
+            speed = jnp.tensordot(places.T.astype(np.float32), flow, 1) / density
+            along = jnp.tensordot(places.astype(np.float32), speed, 1)
+            rest = density * weights * (1 + 3 * along + 4.5 * along**2 - 1.5 * (speed**2).sum(0))
+            return flow - (flow - rest) / 0.6, None
+
+        return lax.scan(step, weights + 0.01 * jnp.abs(flow), None, length=50)[0]
+
     grid = jnp.stack(jnp.meshgrid(jnp.linspace(-2, 1, 300), jnp.linspace(-1, 1, 200)))
     return {
         "loop": (lambda x: lax.fori_loop(0, 1000, lambda i, y: y * 0.999 + i, x), (x,)),
@@ -86,5 +108,7 @@ def programs(jax: Any) -> Programs:
         "kalman filter": (kalman, (some(300),)),
         "associative scan": (lambda x: lax.associative_scan(jnp.multiply, 1 + x * 1e-3), (some(10_000),)),
         "visits of 8 walks": (walks, (some.integers(1000, 8),)),
+        "beam search": (beam_search, (some(50, 50),)),
+        "lattice boltzmann": (lattice_boltzmann, (some(9, 64, 64),)),
         "map": (lambda x: lax.map(lambda row: jnp.sort(row)[0] + row.sum(), x), (some(50, 40),)),
     }  # fmt: skip

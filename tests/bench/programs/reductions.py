@@ -28,6 +28,7 @@ def programs(jax: Any) -> Programs:
         "largest of columns": (lambda x: x.max(0), (odd,)),
         "mean and deviation of rows": (normalised, (tall,)),
         "mean and deviation of large rows": (normalised, (large,)),
+        "mean of a stack": (lambda x: jnp.stack([x, 2 * x, x**2]).mean(0), (tall,)),
         "softmax": (softmax, (tall,)),
         "softmax, large": (softmax, (some(1500, 1000),)),
         "logsumexp": (lambda x: jax.nn.logsumexp(x, axis=-1), (large,)),
