@@ -136,7 +136,7 @@ def _piece_kernels(block: Any, machine: Machine) -> list[PieceKernel]:
                     decided(Decision("piece", locations(operations), reasons=[str(unfit)]))
                     if found.divide():
                         break
-                    waiting += halves(operations)[::-1] if len(operations) > 1 else []
+                    waiting += halves(operations)[::-1]
             else:
                 return kernels
         except Unwritten as unwritten:

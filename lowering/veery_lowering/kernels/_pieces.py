@@ -319,7 +319,9 @@ def work_of(op: Any) -> int:
 
 
 def halves(operations: Sequence[Any]) -> list[list[Any]]:
-    """Parts of a piece that is too much text, those that are worth a kernel."""
+    """Parts of a piece that is too much text, those that are worth a kernel; none of a single operation."""
+    if len(operations) == 1:
+        return []
     return list(filter(_is_worth, _parts(operations, _MOST_WORK, (len(operations) + 1) // 2)))
 
 

@@ -36,23 +36,29 @@ class Counter(NamedTuple):
 
 def counter_of(loop: Any) -> Counter | None:
     """The counter of a loop that counts from one known integer to another; None for other loops."""
-    condition, body = (region.blocks[0] for region in loop.regions)
-    (goes_on,) = terminator(condition).operands
-    if maker(goes_on) != "stablehlo.compare" or hlo.direction_of(goes_on.owner) != "LT":
+    compared = _compared(loop)
+    if compared is None:
         return None
-    test = goes_on.owner
-    places = [i for i, argument in enumerate(condition.arguments) if argument == test.operands[0]]
-    if not places or hlo.dtype_of(test.operands[1]).kind not in "iu":
-        return None
-    start, end = loop.operands[places[0]], test.operands[1]
-    step = _step(body, places[0])
+    place, end = compared
+    start, step = loop.operands[place], _step(loop.regions[1].blocks[0], place)
     numbers = [hlo.splat_of(x) for x in (start, end)]
     if step is None or any(number is None for number in numbers):
         return None
     first, last = (int(number) for number in numbers if number is not None)
     trips = max(0, math.ceil((last - first) / step))
     fits = first + trips * step <= np.iinfo(hlo.dtype_of(end)).max
-    return Counter(places[0], first, step, trips) if fits else None
+    return Counter(place, first, step, trips) if fits else None
+
+
+def _compared(loop: Any) -> tuple[int, Any] | None:
+    """Which carry of a loop has to be less than an integer for another trip, and that integer; None for others."""
+    condition = loop.regions[0].blocks[0]
+    (goes_on,) = terminator(condition).operands
+    if maker(goes_on) != "stablehlo.compare" or hlo.direction_of(goes_on.owner) != "LT":
+        return None
+    number, end = goes_on.owner.operands
+    is_integer = hlo.dtype_of(end).kind in "iu"
+    return next(((i, end) for i, x in enumerate(condition.arguments) if x == number and is_integer), None)
 
 
 def _step(body: Any, place: int) -> int | None:
@@ -71,16 +77,10 @@ def counting(body: Any) -> Any:
     IREE has the host count then. Where a kernel adds, the host waits for that in each trip, which takes 0.3 ms.
     """
     loop = body.owner.operation
-    if loop.name != "stablehlo.while":
+    compared = _compared(loop) if loop.name == "stablehlo.while" else None
+    if compared is None:
         return None
-    condition = loop.regions[0].blocks[0]
-    (goes_on,) = terminator(condition).operands
-    if maker(goes_on) != "stablehlo.compare" or hlo.direction_of(goes_on.owner) != "LT":
-        return None
-    number = goes_on.owner.operands[0]
-    if hlo.dtype_of(number).kind not in "iu" or number not in list(condition.arguments):
-        return None
-    place = list(condition.arguments).index(number)
+    place, _ = compared
     result = terminator(body).operands[place]
     counts = maker(result) == "stablehlo.add" and body.arguments[place] in list(result.owner.operands)
     return result.owner.operation if counts else None

@@ -110,25 +110,24 @@ def _is_searched(ctx: Context, k: int) -> bool:
 def _searched(x: Value, shape: Sequence[int], k: int, index: np.dtype) -> list[Value]:
     """The k largest of each row, by numbers that have the place in a row, counted from its end, in their lower half."""
     dtype, wide = hlo.dtype_of(x), np.dtype("int64")
-    flat = (math.prod(shape[:-1]), shape[-1])
-    number: Callable[[int, Value], Value] = lambda value, like: hlo.full_like(like, value)
+    flat, lowest = (math.prod(shape[:-1]), shape[-1]), np.iinfo(wide).min
     keys = hlo.convert(hlo.reshape(x if dtype.kind in "biu" else ranks(x), flat), wide)
-    least = 0 if dtype.kind != "u" else np.iinfo(np.int32).min
-    keys = hlo.shift_left(hlo.add(keys, number(least, keys)), number(32, keys))
-    places = hlo.broadcast_in_dim(hlo.constant(np.arange(flat[1])[::-1].astype(wide)), flat, (1,))
-    keys, lowest = hlo.add(keys, places), np.iinfo(wide).min
+    least = np.iinfo(np.int32).min if dtype.kind == "u" else 0  # the upper half has a sign
+    keys = hlo.shift_left(hlo.add(keys, hlo.full_like(keys, least)), hlo.full_like(keys, 32))
+    places = hlo.broadcast_in_dim(hlo.constant(np.arange(flat[1], dtype=wide)[::-1]), flat, (1,))
+    rest = keys = hlo.add(keys, places)
     found: list[Value] = []
     for _ in range(k):
-        rest = keys
         if found:
             is_left = hlo.compare(keys, hlo.broadcast_in_dim(found[-1], flat, (0,)), "LT")
-            rest = hlo.select(is_left, keys, number(lowest, keys))
+            rest = hlo.select(is_left, keys, hlo.full_like(keys, lowest))
         found.append(hlo.reduce(rest, hlo.constant(np.array(lowest, wide)), (1,), hlo.maximum))
     best = hlo.concatenate([hlo.reshape(y, (flat[0], 1)) for y in found], 1)
-    value = hlo.add(hlo.shift_right_arithmetic(best, number(32, best)), number(-least, best))
+    value = hlo.shift_right_arithmetic(best, hlo.full_like(best, 32))
+    value = hlo.subtract(value, hlo.full_like(value, least))
     value = hlo.convert(value, dtype) if dtype.kind in "biu" else of_ranks(hlo.convert(value, np.dtype("int32")), dtype)
-    place = hlo.and_(best, number(2**32 - 1, best))
-    place = hlo.subtract(number(flat[1] - 1, place), place)
+    from_end = hlo.and_(best, hlo.full_like(best, 2**32 - 1))
+    place = hlo.subtract(hlo.full_like(best, flat[1] - 1), from_end)
     return [hlo.reshape(y, (*shape[:-1], k)) for y in (value, hlo.convert(place, np.dtype(index)))]
 
 

@@ -20,7 +20,6 @@ from veery_lowering.mlir import base_name, ir, maker, operations, sizes
 from veery_lowering.stablehlo import Value
 
 _MOST = 8  # terms
-_MOST_STACKED = 32  # arrays
 _MOST_OPERATIONS = 64  # of all terms
 _LEAST = 1 << 10  # results: of fewer a kernel has it
 
@@ -70,7 +69,7 @@ def _stacked(op: Any) -> list[Value]:
     if maker(x) != "stablehlo.concatenate" or None in sizes(x) or not _is_exact(hlo.dtype_of(x)):
         return []
     axis, parts = ir.IntegerAttr(x.owner.attributes["dimension"]).value, list(x.owner.operands)
-    are_stacked = len(parts) <= _MOST_STACKED and all(sizes(part)[axis] == 1 for part in parts)
+    are_stacked = len(parts) <= _MOST and all(sizes(part)[axis] == 1 for part in parts)
     return parts if are_stacked and all(_axes(use.owner) == [axis] for use in x.uses) else []
 
 
