@@ -60,6 +60,7 @@ from veery_lowering.passes.stablehlo.loops import settle
 from veery_lowering.passes.stablehlo.ordering import order_effects
 from veery_lowering.passes.stablehlo.overlaps import part_overlaps
 from veery_lowering.passes.stablehlo.paddings import separate_paddings
+from veery_lowering.passes.stablehlo.pauses import pause_loops
 from veery_lowering.passes.stablehlo.products import settle_products
 from veery_lowering.passes.stablehlo.shaders.contractions import split_contractions
 from veery_lowering.passes.stablehlo.shaders.convolutions import split_convolutions
@@ -371,6 +372,10 @@ PASSES = (
         about="case if while",
     ),
     Pass(Stage.SIMPLIFIED, part_updates, "a value that is written in part is written before something else reads it"),
+    Pass(
+        Stage.SIMPLIFIED, pause_loops, "what is submitted of long loops takes memory until it has run",
+        lambda s: s.backend == "cpu", about="while",
+    ),
     Pass(Stage.SIMPLIFIED, settle, "carries of loops that are not read, or go round, break", about="while"),
     Pass(
         Stage.SIMPLIFIED, compute_columns, "columns in which values are looked up do not compile",

@@ -1,0 +1,80 @@
+"""Have the host wait now and then in long loops.
+
+Problem: IREE 3.13 submits the trips of a loop that counts without waiting for any, and keeps some 15 kB for each until
+it has run. Example: 40,000 products of 150x150 in a loop take 600 MB. Fix: a loop of more than 1000 trips makes as many
+at a time, and waits for what they give. Test: tests/lowering/test_pauses.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.kernels._rounds import Counter, counter_of, function_of
+from veery_lowering.mlir import ir, operations, terminator
+from veery_lowering.stablehlo import Value
+
+_MOST = 1000  # trips that are submitted before one is waited for
+
+Trip = Callable[[Sequence[Value]], list[Value]]
+
+
+def pause_loops(module: Any) -> None:
+    """Have loops of many trips make so many at a time, in place; inner loops first."""
+    inner: dict[Any, int] = {}  # the trips of each loop, and of those in it, that nothing waits for
+    for loop in [op.operation for op in operations(module) if op.name == "stablehlo.while"]:
+        counter = counter_of(loop)
+        if counter is None:  # the host waits for its condition
+            inner[loop] = 0
+            continue
+        submitted = 1 + sum(inner.get(op, 0) for op in operations(loop) if op.name == "stablehlo.while" and op != loop)
+        at_a_time = max(1, _MOST // submitted)
+        computed = _computed(loop, counter)
+        if counter.trips <= at_a_time or computed is None:
+            inner[loop] = counter.trips * submitted
+            continue
+        with loop.location, ir.InsertionPoint(loop):
+            results = _paused(loop, counter, at_a_time, computed)
+        for old, new in zip(loop.results, results):
+            old.replace_all_uses_with(new)
+        loop.erase()
+
+
+def _computed(loop: Any, counter: Counter) -> int | None:
+    """The first carry that trips compute, beside the counter; None if there is none."""
+    body = loop.regions[1].blocks[0]
+    ends = enumerate(zip(body.arguments, terminator(body).operands))
+    return next((i for i, (given, made) in ends if i != counter.place and made != given), None)
+
+
+def _paused(loop: Any, counter: Counter, at_a_time: int, computed: int) -> list[Value]:
+    """The results of a loop that makes so many trips at a time, and before these what is left over."""
+    goes_on, trip = (function_of(region.blocks[0]) for region in loop.regions)
+    place, dtype = counter.place, hlo.dtype_of(loop.operands[counter.place])
+    constant: Callable[[int], Value] = lambda number: hlo.constant(np.array(number, dtype))
+
+    def several(values: Sequence[Value], trips: int) -> list[Value]:
+        """So many trips, in a loop that counts from 0: IREE has the host count where nothing else has the number."""
+        first, zero = values[place], constant(0)
+        given = [zero if i == place else x for i, x in enumerate(values)]
+
+        def one(*values: Value) -> list[Value]:
+            number = hlo.add(first, values[place])
+            after = trip([number if i == place else x for i, x in enumerate(values)])
+            after[place] = hlo.add(values[place], constant(counter.step))
+            return after
+
+        end = constant(trips * counter.step)
+        after = hlo.while_(given, lambda *values: hlo.compare(values[place], end, "LT"), one)
+        after[place] = hlo.add(first, end)
+        (after[computed],) = hlo.optimization_barrier([after[computed]])
+        return after
+
+    values, rest = list(loop.operands), counter.trips % at_a_time
+    if rest:
+        values = several(values, rest)
+        values[place] = constant(counter.first + rest * counter.step)
+    return hlo.while_(values, lambda *values: goes_on(values), lambda *values: several(values, at_a_time))
