@@ -91,16 +91,17 @@ def test_how_many_trips_are_made_at_a_time(fun: Any, expected: list[int | None])
 
 
 LONG = """
-import resource, sys
+import re, sys
+from pathlib import Path
 import veery, veery.numpy as jnp
 from veery import lax
 from veery_lowering.passes import pipeline
 left_out = ("fuse_loops", *sys.argv[1:])
 pipeline.PASSES = tuple(p for p in pipeline.PASSES if p.name not in left_out)
 veery.config.update("jax_enable_compilation_cache", False)
-x = jnp.ones((40, 40)) / 40
+x = jnp.ones((100, 100)) / 100
 fun = lambda n: veery.jit(lambda y: lax.fori_loop(0, n, lambda i, y: jnp.tanh(y @ x), y))
-used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+used = lambda: int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])  # kB, at most
 fun(100)(x).block_until_ready()
 before = used()
 fun(20_000)(x).block_until_ready()
@@ -109,13 +110,13 @@ print(used() - before)
 
 
 @pytest.mark.compiler
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is counted in other units")
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells how much memory a process had at most")
 def test_long_loops_take_little_memory() -> None:
     def used(*left_out: str) -> int:
         done = subprocess.run([sys.executable, "-c", LONG, *left_out], capture_output=True, text=True, check=True)
         return int(done.stdout)
 
-    assert 4 * used() < used("pause_loops")
+    assert 0 < 3 * used() < used("pause_loops")
 
 
 def test_for_the_cpu_alone() -> None:
