@@ -75,7 +75,7 @@ def shares(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 def test_whole_numbers_are_exact(dtype: str, shares: None) -> None:
     with veery.enable_x64(True):
         calls = [(fun, operands(shape, dtype)) for fun in EXACT.values() for shape in SHAPES]
-        assert_as_numpy(of_the_day(calls, 3))
+        assert_as_numpy(of_the_day(calls))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=str)

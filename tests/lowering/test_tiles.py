@@ -337,7 +337,7 @@ FEW_ROWS: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", FEW_ROWS)
+@pytest.mark.parametrize("name", of_the_day(list(FEW_ROWS), 3))
 def test_products_of_few_rows(name: str, dtype: str) -> None:
     rng = np.random.default_rng(3)  # eighths, of which all sums are exact
     sizes = [(m, k, n) for m in (2, 5, 8, 13, 16, 19, 27) for k, n in ((7, 70), (65, 131))] + [

@@ -71,7 +71,7 @@ def compiled(group: int, dtype: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "row", [
         pytest.param(row, marks=pytest.mark.xdist_group(f"special-{i}"))
-        for i in of_the_day(range(-(-len(ROWS) // GROUP)), 2) for row in ROWS[i * GROUP : (i + 1) * GROUP]
+        for i in of_the_day(range(-(-len(ROWS) // GROUP)), 4) for row in ROWS[i * GROUP : (i + 1) * GROUP]
     ],
     ids=lambda row: row.name,
 )  # fmt: skip
