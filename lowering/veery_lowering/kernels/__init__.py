@@ -125,19 +125,9 @@ def _piece_kernels(block: Any, machine: Machine) -> list[PieceKernel]:
     """Kernels of the pieces of a block; none where one of them is not written for a reason that is not known."""
     found = Pieces(block)
     for _ in range(_MOST_TRIES):
-        kernels = []
         try:
-            waiting = found.in_order()[::-1]
-            while waiting:
-                operations = waiting.pop()
-                try:
-                    kernels.append(PieceKernel(operations, machine))
-                except Unfit as unfit:
-                    decided(Decision("piece", locations(operations), reasons=[str(unfit)]))
-                    if found.divide():
-                        break
-                    waiting += halves(operations)[::-1]
-            else:
+            kernels = _kernels_of(found, machine)
+            if kernels is not None:
                 return kernels
         except Unwritten as unwritten:
             decided(Decision("piece", [unwritten.op.location], reasons=[str(unwritten)]))
@@ -150,6 +140,21 @@ def _piece_kernels(block: Any, machine: Machine) -> list[PieceKernel]:
 
 
 _MOST_TRIES = 20
+
+
+def _kernels_of(found: Pieces, machine: Machine) -> list[PieceKernel] | None:
+    """Kernels of pieces, of two halves where one is too much text; None if there are several pieces now, not one."""
+    kernels, waiting = [], found.in_order()[::-1]
+    while waiting:
+        operations = waiting.pop()
+        try:
+            kernels.append(PieceKernel(operations, machine))
+        except Unfit as unfit:
+            decided(Decision("piece", locations(operations), reasons=[str(unfit)]))
+            if found.divide():
+                return None
+            waiting += halves(operations)[::-1]
+    return kernels
 
 
 def fuse_moves(module: Any, register: int = _REGISTER) -> int:

@@ -14,33 +14,39 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._rounds import Counter, counter_of, function_of
-from veery_lowering.mlir import ir, operations, terminator
+from veery_lowering.mlir import ir, terminator
 from veery_lowering.stablehlo import Value
 
 _MOST = 1000  # trips that are submitted before one is waited for
 
-Trip = Callable[[Sequence[Value]], list[Value]]
-
 
 def pause_loops(module: Any) -> None:
     """Have loops of many trips make so many at a time, in place; inner loops first."""
-    inner: dict[Any, int] = {}  # the trips of each loop, and of those in it, that nothing waits for
-    for loop in [op.operation for op in operations(module) if op.name == "stablehlo.while"]:
-        counter = counter_of(loop)
-        if counter is None:  # the host waits for its condition
-            inner[loop] = 0
-            continue
-        submitted = 1 + sum(inner.get(op, 0) for op in operations(loop) if op.name == "stablehlo.while" and op != loop)
-        at_a_time = max(1, _MOST // submitted)
-        computed = _computed(loop, counter)
-        if counter.trips <= at_a_time or computed is None:
-            inner[loop] = counter.trips * submitted
-            continue
-        with loop.location, ir.InsertionPoint(loop):
-            results = _paused(loop, counter, at_a_time, computed)
-        for old, new in zip(loop.results, results):
-            old.replace_all_uses_with(new)
-        loop.erase()
+    _submitted(module)
+
+
+def _submitted(op: Any) -> int:
+    """How many trips of the loops in an operation are submitted before one is waited for."""
+    return sum(_trips(inner) for region in op.regions for block in region.blocks for inner in list(block.operations))
+
+
+def _trips(op: Any) -> int:
+    """As `_submitted`, of an operation that may be a loop itself."""
+    inner = _submitted(op)
+    if op.operation.name != "stablehlo.while":
+        return inner
+    counter = counter_of(op)
+    if counter is None:  # the host waits for its condition
+        return 0
+    at_a_time, computed = max(1, _MOST // (1 + inner)), _computed(op, counter)
+    if counter.trips <= at_a_time or computed is None:
+        return counter.trips * (1 + inner)
+    with op.location, ir.InsertionPoint(op):
+        results = _paused(op, counter, at_a_time, computed)
+    for old, new in zip(op.results, results):
+        old.replace_all_uses_with(new)
+    op.operation.erase()
+    return 0
 
 
 def _computed(loop: Any, counter: Counter) -> int | None:
