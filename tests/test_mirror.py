@@ -193,6 +193,7 @@ ROWS = {
     "veery/lax/_fft": "numpy/test_fft",
     "veery/lax/_complex_reference": "primitives/test_complex_reference",
     "veery/lax/_fft_reference": "primitives/test_fft_reference",
+    "veery_lowering/addresses": "lowering/test_routines",
     "veery/lax/_lapack": "primitives/test_lapack",
     "veery/lax/_openblas": "primitives/test_openblas",
     "veery/lax/_blas": "primitives/test_blas",

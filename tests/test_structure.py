@@ -101,7 +101,9 @@ def test_layers_import_from_those_below(item):
 
 
 # The same of the lowering: plain data and the bindings first, then builders of operations, and so on.
-LOWERING = "errors program host mlir spelling types stablehlo kernels passes emit store targets compiler".split()
+LOWERING = (
+    "errors addresses program host mlir spelling types stablehlo kernels passes emit store targets compiler".split()
+)
 LOWERING += "reading lowered __init__".split()
 
 

@@ -43,6 +43,7 @@ from veery._transforms.staging import close_over, stage
 from veery.lax._callback import io_callback_p, pure_callback_p
 from veery.lax._debug import debug_callback_p, debug_print_p
 from veery.lax._ffi import ffi_call_p
+from veery.lax._lapack import table as lapack_table
 
 logger = logging.getLogger("veery")
 
@@ -60,6 +61,7 @@ def runtime() -> Any:
         asynchronous=lambda: config.jax_cpu_enable_async_dispatch,
         lost=forget_arrays,
         unpickle=unpickled_device,
+        routines=lambda: lapack_table(lowering().addresses).ctypes.data,
     )
     veery_runtime.errors.raise_also_as(JaxRuntimeError)
     return veery_runtime

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from veery_lowering import host
+from veery_lowering import addresses, host
 from veery_lowering.compiler import isolation, steps, tuning
 from veery_lowering.errors import CacheWarning, CompileError, LoweringError
 from veery_lowering.program import STATIC, HostCall, Options, Program, Symbols, place_of
@@ -35,6 +35,7 @@ __all__ = [
     "Program",
     "Foreign",
     "ForeignByTarget",
+    "addresses",
     "cache_info",
     "clear_cache",
     "compile",

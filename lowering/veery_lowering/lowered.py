@@ -134,6 +134,7 @@ class Lowered:
             outputs=self.emission.outputs,
             donated=self.donated,
             host_calls=self.emission.host_calls,
+            calls_routines=self.emission.calls_routines,
             symbols=Symbols(tuple((*s[:4], _text(s[4])) for s in self.symbols.sources), self.symbols.constraints),
             work=_text(self.work),
             blocking=self.blocking,

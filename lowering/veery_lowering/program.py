@@ -73,6 +73,7 @@ class Program:
     inputs, outputs: (shape, dtype name) of each argument and result; dtype names are NumPy's and ml_dtypes', keys are
         "uint64", int4 and int2 are one byte an element.
     donated: the arguments that the program may overwrite.
+    calls_routines: whether it calls LAPACK's routines by their addresses in this process.
     symbols: the dimension variables in the shapes of inputs and outputs, offsets as texts.
     work: an estimate of floating-point operations plus bytes touched; a text where it depends on dimension variables.
     blocking: the program has control flow that reads values computed on the device, so that a call returns late.
@@ -94,12 +95,18 @@ class Program:
     outputs: Signature
     donated: tuple[bool, ...]
     host_calls: tuple[HostCall, ...] = ()
+    calls_routines: bool = False
     symbols: Symbols = STATIC
     work: int | str = 0
     blocking: bool = False
     entry: str = "main"
     metadata: dict[str, str] = field(default_factory=dict)
     key: str = ""
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether it calls functions that no file can contain."""
+        return bool(self.host_calls) or self.calls_routines
 
 
 def call_metadata(options: Options, source: str) -> dict[str, str]:

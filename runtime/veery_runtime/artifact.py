@@ -67,6 +67,7 @@ class Code:
     constants: tuple[Any, ...] = field(default=(), repr=False)
     metadata: dict[str, str] = field(default_factory=dict)
     host_calls: tuple[Any, ...] = ()
+    calls_routines: bool = False
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,8 @@ def _check(entry: Entry) -> None:
         if other.host_calls:
             names = ", ".join(getattr(call.function, "__qualname__", call.symbol) for call in other.host_calls)
             raise ArtifactError(f"save: {entry.name} calls Python functions ({names}), which no artifact can contain")
+        if other.calls_routines:
+            raise ArtifactError(f"save: {entry.name} calls LAPACK by addresses, which only this process knows")
         if (other.inputs, other.outputs) != (program.inputs, program.outputs):
             raise ArtifactError(f"save: {entry.name} has another signature on {other.target} than on {program.target}")
     if len(entry.constants) > len(program.inputs):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from veery_runtime import completion, cuda, effects, iree, vulkan, workers
+from veery_runtime import completion, cuda, effects, hostcall, iree, vulkan, workers
 from veery_runtime.cpu_device import CpuDevice
 from veery_runtime.device import Device
 from veery_runtime.errors import DeviceUnavailableError
@@ -40,6 +40,7 @@ def configure(
     asynchronous: Callable[[], bool] | None = None,
     lost: Callable[[], None] | None = None,
     unpickle: Callable[[str, int], Device] | None = None,
+    routines: Callable[[], int] | None = None,
 ) -> None:
     """Sets the number of virtual CPU devices, what is asked for when a plugin is loaded, and who hears of losses.
 
@@ -52,11 +53,13 @@ def configure(
       lost: is called when a driver has given a device up, and its buffers have failed.
       unpickle: finds a device by its platform and number where a pickle is read, in a process that may not have
         called this yet (default `device_of`).
+      routines: says where the table of addresses is by which programs call LAPACK (see veery_lowering.addresses).
     """
     global _cpu_count, _records, _asynchronous
     _records, _asynchronous = records or _records, asynchronous or _asynchronous
     GpuDevice.lost = lost or GpuDevice.lost
     Device.unpickle = unpickle or Device.unpickle
+    hostcall.table_of_routines = routines or hostcall.table_of_routines
     if num_cpu_devices is None:
         return
     if num_cpu_devices < 1:

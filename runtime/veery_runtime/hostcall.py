@@ -18,9 +18,12 @@ from veery_runtime.device import Device
 from veery_runtime.errors import remember
 
 
-def host_module(calls: Sequence[Any], device: Device) -> iree.VmModule:
-    """The VM module `host` with the Python functions of one program."""
+def host_module(calls: Sequence[Any], device: Device, with_routines: bool = False) -> iree.VmModule:
+    """The VM module `host` with the Python functions of one program, and what tells where the table of routines is."""
     interface = iree.PyModuleInterface("host", lambda _: None)
+    if with_routines:
+        table = _address()
+        interface.export("routines", "0v_I", lambda _: table)
     for call in calls:
         inputs = specs(device, call.inputs)
         outputs = specs(device, call.outputs)
@@ -29,6 +32,15 @@ def host_module(calls: Sequence[Any], device: Device) -> iree.VmModule:
         function = HostFunction(call.symbol, call.function, inputs, outputs, device)
         interface.export(call.symbol, convention, _called(function))
     return interface.create()
+
+
+table_of_routines: Callable[[], int] | None = None  # see `configure`
+
+
+def _address() -> int:
+    if table_of_routines is None:
+        raise RuntimeError("a program calls LAPACK's routines, whose addresses veery has: import it first")
+    return table_of_routines()
 
 
 def has_effects(calls: Sequence[Any]) -> bool:

@@ -28,6 +28,7 @@ from iree.runtime import (
     VmVariantList,
     _binding,
     create_hal_module,
+    flags,
     get_driver,
     parameter_index_add_numpy_ndarray,
 )
@@ -50,6 +51,10 @@ VERSION: str = importlib.metadata.version("iree-base-runtime")
 # references, and a reference made earlier is silently null.
 INSTANCE = VmInstance()
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(INSTANCE))
+
+# Routines of LAPACK that kernels call may want more than the 128 KiB of IREE's workers: what a thread has otherwise. Of
+# these only what is used is taken.
+flags.parse_flags(f"--task_worker_stack_size={8 << 20}")
 
 # A fence without timepoints: as a wait it means "now"; as a signal it means "nobody waits".
 NO_FENCE: VmRef = HalFence(0).__iree_vm_ref__

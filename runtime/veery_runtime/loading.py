@@ -34,8 +34,8 @@ def load_module(program: Any, hal: iree.HalDevice, device: Device) -> tuple[iree
     """
     module = iree.VmModule.copy_buffer(iree.INSTANCE, program.vmfb.replace(_INITIALIZER, _STARTED_HERE))
     modules = [iree.create_hal_module(iree.INSTANCE, hal)]
-    if program.host_calls:
-        modules.append(host_module(program.host_calls, device))
+    if program.host_calls or program.calls_routines:
+        modules.append(host_module(program.host_calls, device, program.calls_routines))
     context = iree.VmContext(iree.INSTANCE, modules=[*modules, module])
     initializer = module.lookup_function("_start")
     if initializer is not None:
@@ -88,4 +88,5 @@ def has_small_steps(program: Any) -> bool:
 
 
 def _is_small(program: Any) -> bool:
-    return bool(program.work <= (INLINE_WORK_OF_CALLS if program.host_calls else INLINE_WORK))
+    calls = program.host_calls or program.calls_routines
+    return bool(program.work <= (INLINE_WORK_OF_CALLS if calls else INLINE_WORK))

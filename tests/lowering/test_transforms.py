@@ -1,4 +1,4 @@
-"""Fourier transforms in loops, which kernels compute themselves, against NumPy's in float64."""
+"""Fourier transforms that kernels compute themselves, in loops and outside, against NumPy's in float64."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.kernels import how_many
 
 import veery
 from veery import lax, numpy as jnp
-from veery_lowering.kernels import fuse_loops
+from veery_lowering.kernels import fuse_loops, fuse_pieces
 
 RNG = np.random.default_rng(29)
 
@@ -167,12 +167,60 @@ def test_any_shape(shape: list[int], kind: str, last: int, axis: int) -> None:
     assert_transforms([(kind, x, options)], np.float32)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_outside_of_loops(dtype: Any) -> None:
+    """Each is a kernel; equal ones are one."""
+    rows: list[tuple[str, np.ndarray, dict[str, Any]]] = [
+        (name, sample(shape, dtype, not name.startswith("rfft")), options)
+        for name, shape, options in (
+            ("fft", (60,), {}), ("ifft", (3, 128), {}), ("rfft", (2, 49), {}), ("irfft", (2, 33), {}),
+            ("fft2", (16, 12), {}), ("irfft2", (16, 9), {}), ("fft", (5, 8, 3), {"axis": 1}), ("fftn", (4, 6, 5), {}),
+        )
+    ]  # fmt: skip
+    rows += [("fft", sample((60,), dtype, True), {}), ("fft", sample((60,), dtype, False), {})]
+    program = lambda *xs: [getattr(jnp.fft, name)(x, **options) for (name, _, options), x in zip(rows, xs)]
+    arguments = [x for _, x, _ in rows]
+    with veery.enable_x64(dtype == np.float64):
+        assert how_many(fuse_pieces, program, *arguments) == len(rows)
+        found = veery.jit(program).lower(*arguments).compile()(*arguments)
+    for (name, x, options), actual in zip(rows, found, strict=True):
+        wanted = getattr(np.fft, name)(x.astype(np.complex128 if x.dtype.kind == "c" else np.float64), **options)
+        assert actual.dtype == (np.result_type(dtype, 1j) if wanted.dtype.kind == "c" else dtype)
+        assert np.abs(np.asarray(actual) - wanted).max() < 4 * np.finfo(dtype).eps * np.abs(wanted).max(), name
+
+
+def spectral(u: Any, v: Any) -> Any:
+    """Transforms between all else: what is joined, summed, sorted, and of their results."""
+    for _ in range(2):
+        a, b = jnp.fft.rfft(u), jnp.fft.rfft(v)
+        most = jnp.max(jnp.cumsum(jnp.abs(jnp.concatenate([a, b[:3]]))))
+        u = jnp.fft.irfft(a * jnp.exp(-0.01 * jnp.arange(a.shape[0])) + b / most, u.size) + jnp.sort(v) * jnp.sum(v)
+        v = jnp.fft.ifft(jnp.fft.fft(u) * b[0]).real / jnp.linalg.norm(u) + jnp.flip(v) * most / 1e3
+        u, v = u / jnp.max(jnp.abs(u)), v / jnp.max(jnp.abs(v))
+    return u, v
+
+
+@pytest.mark.parametrize("n", [32, 45, 64])
+def test_between_other_operations(n: int) -> None:
+    """And where a library computes them, since 34 has a large prime factor, and in branches."""
+    u, v = sample((n,), np.float32, False), sample((n,), np.float32, False)
+    gradient = veery.grad(lambda u, v: sum((x**3).sum() for x in spectral(u, v)))
+    larger = lambda u, v: jnp.abs(jnp.fft.fft(jnp.fft.fft(u) * jnp.fft.fft(jnp.resize(v, 34))[0]))
+    chosen = lambda u, v: lax.cond(u[0] > v[0], lambda x: jnp.fft.fft(x).real, lambda x: jnp.fft.ifft(x).imag, u)
+    for fun in (spectral, gradient, larger, chosen):
+        actual = veery.jit(fun).lower(u, v).compile()(u, v)
+        for x, y in zip(veery.tree.leaves(actual), veery.tree.leaves(interpreted(fun, u, v)), strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4)
+
+
 def test_what_a_library_computes() -> None:
     """Large prime factors, many numbers, zeros: the loop calls a library."""
     fourier = lambda x: looped(jnp.fft.fft, x)
     for x in (np.ones(17, np.complex64), np.ones((2, 34), np.complex64), np.ones((512, 256), np.complex64)):
         assert kernels(fourier, x) == 0
         np.testing.assert_allclose(veery.jit(fourier)(x), np.fft.fft(x), rtol=1e-5, atol=1e-3)
+    for x in (np.ones(17, np.complex64), np.ones((256, 128), np.complex64)):
+        assert how_many(fuse_pieces, jnp.fft.fft, x) == 0
     zeros = lambda x: lax.fori_loop(0, 3, lambda _, x: x + jnp.fft.fft(jnp.zeros(8)), x)
     np.testing.assert_array_equal(veery.jit(zeros)(np.ones(8, np.complex64)), np.ones(8))
 

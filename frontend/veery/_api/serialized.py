@@ -114,7 +114,7 @@ def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
     program, executable = compiled._program, compiled._executable
     on_xla = program.backend == "xla"
     made = None if not on_xla or executable is None else executable.serialize()
-    if program.host_calls:
+    if program.is_of_this_process:
         program = compile_for(traced, program.target)
     flat = lambda count: describe(tree.tree_structure(((0,) * count, {})))
     entry = _dispatch.entry(

@@ -475,7 +475,7 @@ class Compiled:
         {'y': array([2., 2., 2.], dtype=float32)}
         """
         programs = [self._program]
-        if self._program.host_calls or self._executable is None:
+        if self._program.is_of_this_process or self._executable is None:
             programs = [compile_for(self._traced, self._program.target)]
         _dispatch.save_artifact(path, [entry(self._traced, programs)], weights_path=weights)
 

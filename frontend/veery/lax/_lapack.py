@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import repeat
@@ -111,6 +112,22 @@ def _addresses(x: Any, count: int) -> Iterable[Any]:
     return range(start, start + count * step, step)
 
 
+@functools.cache
+def table(places: Any) -> np.ndarray:
+    """The table by which compiled programs call routines, for as long as the process lives.
+
+    Args:
+        places: the module veery_lowering.addresses, which says what is where.
+    """
+    made = np.zeros(places.FIRST + len(places.ROUTINES), np.int64)
+    made[places.GET_THREADS], made[places.SET_THREADS] = OF_SCIPY.addresses
+    made[places.FIRST :] = [_address_of_routine(name) for name in places.ROUTINES]
+    OF_SCIPY.lowered_by(made[places.BEFORE :])
+    if hasattr(os, "register_at_fork"):  # threads of the parent do not call in the child
+        os.register_at_fork(after_in_child=lambda: made[: places.GET_THREADS].fill(0))
+    return made
+
+
 _name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
 _address_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
@@ -126,8 +143,12 @@ def _routine(name: str, char: str, typed: int, short: bool) -> Callable[..., Non
     """
     real, _, complex = name.partition("/")
     name = _LETTERS[char] + (complex if complex and char in "FD" else real)
+    form = ctypes.PYFUNCTYPE if short else ctypes.CFUNCTYPE
+    routine: Callable[..., None] = form(None, *[ctypes.c_void_p] * typed)(_address_of_routine(name))
+    return routine
+
+
+def _address_of_routine(name: str) -> int:
     found = extension("scipy.linalg.cython_lapack").__pyx_capi__
     capsule = found[name] if name in found else extension("scipy.linalg.cython_blas").__pyx_capi__[name]
-    form = ctypes.PYFUNCTYPE if short else ctypes.CFUNCTYPE
-    routine: Callable[..., None] = form(None, *[ctypes.c_void_p] * typed)(_address_of(capsule, _name_of(capsule)))
-    return routine
+    return int(_address_of(capsule, _name_of(capsule)))

@@ -364,8 +364,10 @@ def svd(x: np.ndarray, *, full_matrices: bool, compute_uv: bool) -> list[np.ndar
     if found is not None:
         return [found[1], found[0], found[2]] if compute_uv else [found]
     failed = _not_finite(x)
-    matrices, info = _without(x, failed), np.zeros(batch, np.int32)
-    factors = [np.empty((*batch, rows, m), x.dtype), np.empty((*batch, n, columns), x.dtype)] if compute_uv else []
+    # As LAPACK sees the matrices they are transposed, and so are the factors, which change places: as they are wanted.
+    matrices, info = np.array(x, order="C"), np.zeros(batch, np.int32)
+    matrices[failed] = 0
+    factors = [np.empty((*batch, m, rows), x.dtype), np.empty((*batch, columns, n), x.dtype)] if compute_uv else []
     # Enough for blocks of 64 columns: LAPACK's own formulas have 4k^2 + 7k and what the steps before need.
     size = 4 * k * k + 7 * k + 64 * (2 * k + most) + (rows * rows + columns * columns)
     work = [lapack.shared(np.empty(size, x.dtype)), size]
@@ -375,9 +377,9 @@ def svd(x: np.ndarray, *, full_matrices: bool, compute_uv: bool) -> list[np.ndar
     job = b"N" if not compute_uv else b"A" if full_matrices else b"S"
     u, vh = factors or [lapack.shared(np.empty(1, x.dtype))] * 2
     with lapack.threads_for(m, n):
-        lapack.call("gesdd", x.dtype, _count(x), job, m, n, matrices, m, values, u, m, vh, columns, *work, info)
+        lapack.call("gesdd", x.dtype, _count(x), job, n, m, matrices, n, values, vh, n, u, rows, *work, info)
     _nan_where(failed | (info != 0), values, *factors)
-    return [values, *(y.swapaxes(-1, -2) for y in factors)]
+    return [values, *factors]
 
 
 def eig(

@@ -42,6 +42,7 @@ class OpenBLAS:
     def __init__(self, find: Callable[[], Any]):
         self._find = find
         self._rests = False
+        self._lowered: Any = (0,)
         self._forget()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
@@ -76,7 +77,7 @@ class OpenBLAS:
         with self._lock:
             now = get()
             if not self._inside:
-                self._before = now
+                self._before = max(now, int(self._lowered[0]))
             self._inside.append(number)
             if number < now:
                 set(number)
@@ -88,6 +89,20 @@ class OpenBLAS:
             allowed = min((self._before, *self._inside))
             if allowed != get():
                 set(allowed)
+
+    @property
+    def addresses(self) -> tuple[int, int]:
+        """Those of the functions that tell and set the number of threads."""
+        get, set = (self._function(f"{verb}_num_threads") or _other_library()[verb] for verb in ("get", "set"))
+        return ctypes.cast(get, ctypes.c_void_p).value or 0, ctypes.cast(set, ctypes.c_void_p).value or 0
+
+    def lowered_by(self, before: Any) -> None:
+        """Say where compiled programs keep how many threads there were before one of them took one thread.
+
+        Args:
+            before: its first number is 0 as long as none does.
+        """
+        self._lowered = before
 
     def _after_fork(self) -> None:
         """Threads of the parent are not within."""
@@ -148,6 +163,13 @@ class OpenBLAS:
             return ctypes.PyDLL(self._find().__file__)  # looks into what it is linked with, too
         except (AttributeError, OSError):  # another NumPy, or another system
             return None
+
+
+@functools.cache  # never given back: their addresses are in use
+def _other_library() -> Mapping[str, Any]:
+    """What tells and sets the number of threads of a library of which nothing is known."""
+    one, ignored = ctypes.CFUNCTYPE(ctypes.c_int), ctypes.CFUNCTYPE(None, ctypes.c_int)
+    return {"get": one(lambda: 1), "set": ignored(lambda number: None)}
 
 
 def _features() -> Mapping[str, bool]:

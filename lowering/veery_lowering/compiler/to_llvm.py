@@ -64,8 +64,10 @@ _FIRST_OF_KERNELS = (
     f",{_C}vector-transfer-lowering{{enable-scalable-lowerings=true}},convert-scf-to-cf,{_CLEAN})))"
 )
 _LAST_OF_KERNELS = f"hal.executable.variant(builtin.module({_AFTER.replace(f'{_NARROW},', '')}))"
-_OF_KERNELS = ("arith.", "builtin.", "func.", "hal.", "math.", "scf.", "vector.")
-_MEMORY = frozenset(f"memref.{name}" for name in ("alloca", "load", "store", "view"))
+_OF_KERNELS = ("arith.", "builtin.", "func.", "hal.", "llvm.", "math.", "scf.", "vector.")
+_MEMORY = frozenset(
+    f"memref.{name}" for name in ("alloca", "extract_aligned_pointer_as_index", "load", "store", "view")
+)
 # Operations of arithmetic that are LLVM's, too.
 _KNOWN = frozenset(
     f"arith.{name}"

@@ -42,6 +42,7 @@ class Emission:
     primitives: the primitives that were emitted for each line of the user's code, for error messages.
     donated: for each argument, whether the program may overwrite it.
     calling: the ids of the equations that became calls of Python functions, or have such.
+    calls_routines: whether it calls LAPACK's routines by their addresses.
     """
 
     module: ir.Module
@@ -51,6 +52,7 @@ class Emission:
     primitives: dict[Place, list[str]]
     donated: tuple[bool, ...]
     calling: frozenset[int]
+    calls_routines: bool
 
     @property
     def is_synchronous(self) -> bool:
@@ -97,6 +99,7 @@ def emit_module(
         emitter.primitives,
         tuple(donated),
         frozenset(emitter.calling),
+        emitter.calls_routines,
     )
 
 
@@ -126,6 +129,7 @@ class ModuleEmitter:
     hardware: str = ""
     module: ir.Module = field(init=False)
     host_calls: list[HostCall] = field(default_factory=list)
+    calls_routines: bool = False
     calling: set[int] = field(default_factory=set)
     primitives: dict[Place, list[str]] = field(default_factory=dict)
     foreign: dict[Any, str] = field(default_factory=dict)  # modules from elsewhere that were merged: symbol
@@ -335,6 +339,10 @@ class ModuleEmitter:
         else:
             results = hlo.call(f"host.{host.symbol}", operands, output_types)
         return [_to_type(x, aval_type(aval)) for x, aval in zip(results, avals_out)]
+
+    def call_routines(self) -> None:
+        """Say that the program calls LAPACK's routines."""
+        self.calls_routines = True
 
     def _declare(self, symbol: str, inputs: Sequence[ir.Type], outputs: Sequence[ir.Type], pure: bool) -> None:
         attributes = {

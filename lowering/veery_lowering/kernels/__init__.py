@@ -52,10 +52,11 @@ from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS, keep
 from veery_lowering.kernels._products import ProductKernel, converted_operands
 from veery_lowering.kernels._reading import is_added as is_added
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
+from veery_lowering.kernels._routines import CALL as CALL, INFO as INFO, RoutineKernel, Step as Step, is_routine
 from veery_lowering.kernels._rows import RowKernel
 from veery_lowering.kernels._scatters import ScatterKernel
 from veery_lowering.kernels._totals import TotalKernel
-from veery_lowering.kernels._transforms import mark_transform as mark_transform
+from veery_lowering.kernels._transforms import call_library, is_transform, mark_transform as mark_transform
 from veery_lowering.mlir import LEAST_REUSED, base_name, ir, operations
 
 _logger = logging.getLogger(__name__)
@@ -88,6 +89,25 @@ def _fuse(block: Any, module: Any, forms: Forms) -> int:
     return count
 
 
+def call_routines(module: Any) -> int:
+    """Make kernels of calls of LAPACK's routines, in place; returns how many.
+
+    Args:
+        module: a module operation.
+    """
+    known: dict[str, str] = {}
+    calls = [op.operation for op in operations(module) if op.name == _CUSTOM_CALL and is_routine(op)]
+    for op in calls:
+        kernel, places = RoutineKernel(op), locations([op])
+        name = known.setdefault(kernel.executable.written_as, _unused(module, "veery_routines"))
+        kernel.replace(module, name)
+        decided(Decision("routines", places, name, kernel.form, kernel.executable.workgroups))
+    return len(calls)
+
+
+_CUSTOM_CALL = "stablehlo.custom_call"
+
+
 def fuse_pieces(module: Any, register: int = _REGISTER) -> int:
     """Make kernels of operations that would be several small dispatches, in place; returns how many.
 
@@ -110,15 +130,29 @@ def _fuse_pieces(block: Any, module: Any, known: dict[str, str], machine: Machin
     around = [op for op in block.operations if base_name(op.name) in BRANCHING]
     count = sum(_fuse_pieces(inner, module, known, machine) for op in around for inner in _blocks(op))
     part_numbers(block)
-    kernels = _piece_kernels(block, machine)
+    kernels = [*_piece_kernels(block, machine), *_transform_kernels(block, machine)]
+    places = {op.operation: place for place, op in enumerate(block.operations)} if kernels else {}
+    kernels.sort(key=lambda kernel: places[kernel.operations[0].operation])
     # The last one first: what it reads of another's results is there until that is replaced.
     for kernel in reversed(kernels):
-        places = locations(kernel.operations)
+        made = locations(kernel.operations)
         name = known.get(kernel.executable.written_as) or _unused(module, "veery_piece")
         known[kernel.executable.written_as] = name
         kernel.replace(module, name)
-        decided(Decision("piece", places, name, kernel.form, kernel.executable.workgroups))
+        decided(Decision("piece", made, name, kernel.form, kernel.executable.workgroups))
     return count + len(kernels)
+
+
+def _transform_kernels(block: Any, machine: Machine) -> list[PieceKernel]:
+    """Kernels of the Fourier transforms of a block: each alone, so that equal ones are the same; others are called."""
+    kernels = []
+    for op in [op.operation for op in block.operations if is_transform(op)]:
+        try:
+            kernels.append(PieceKernel([op], machine))
+        except (Unfit, Unwritten) as unfit:
+            decided(Decision("transform", [op.location], reasons=[str(unfit)]))
+            call_library(op)
+    return kernels
 
 
 def _piece_kernels(block: Any, machine: Machine) -> list[PieceKernel]:
@@ -259,7 +293,8 @@ def fuse_elements(module: Any, register: int = _REGISTER, donated: Sequence[bool
 
 def _given_away(module: Any, donated: Sequence[bool]) -> frozenset[Any]:
     """The arguments of `main` whose place results may take."""
-    functions = {ir.StringAttr(f.attributes["sym_name"]).value: f for f in module.regions[0].blocks[0]}
+    named = [op for op in module.regions[0].blocks[0] if "sym_name" in op.attributes]
+    functions = {ir.StringAttr(f.attributes["sym_name"]).value: f for f in named}
     arguments = functions["main"].regions[0].blocks[0].arguments if any(donated) else []
     return frozenset(x for x, is_given in zip(arguments, donated) if is_given and _nbytes(x) >= LEAST_REUSED)
 
@@ -339,7 +374,8 @@ def _kernel(
 
 def _unused(module: Any, start: str) -> str:
     """A name that no function of a module has."""
-    names = {str(f.attributes["sym_name"]) for f in module.regions[0].blocks[0].operations}
+    named = [op for op in module.regions[0].blocks[0].operations if "sym_name" in op.attributes]
+    names = {str(f.attributes["sym_name"]) for f in named}
     return next(n for n in (f"{start}_{i}" for i in itertools.count()) if f'"{n}"' not in names)
 
 

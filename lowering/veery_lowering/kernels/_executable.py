@@ -26,6 +26,22 @@ _SHADER = "#iree_gpu.spirv_pipeline<BaseLowering>"
 # and take the first one of that run for whichever it was.
 _UNREAD = Buffer("%unread", np.dtype("float32"), 1)
 
+# A table's address is asked for when a program is loaded, before its commands are recorded.
+_TABLE = """
+util.func private @host.routines() -> i64 attributes {iree.abi.model = "sync", nosideeffects}
+util.global private @veery_routines : i64
+util.initializer {
+  %table = util.call @host.routines() : () -> i64
+  util.global.store %table, @veery_routines : i64
+  util.return
+}"""
+_LOAD_TABLE = """
+  %table = util.global.load @veery_routines : i64
+  %low = arith.trunci %table : i64 to i32
+  %bits = arith.constant 32 : i64
+  %above = arith.shrui %table, %bits : i64
+  %high = arith.trunci %above : i64 to i32"""
+
 
 class Executable:
     """What was written, as a dispatch.
@@ -38,6 +54,7 @@ class Executable:
         scratch: memory beyond the stack.
         group: the invocations of a workgroup, on GPUs; 0 on the CPU.
         in_place: inputs and outputs that may be the same memory.
+        takes_table: whether it is told, as two numbers, where the table of routines is (see veery_lowering.addresses).
 
     Raises:
         Unfit: it has more buffers than a dispatch may have.
@@ -52,11 +69,13 @@ class Executable:
         scratch: Sequence[Buffer] = (),
         group: int = 0,
         in_place: Iterable[tuple[Buffer, Buffer]] = (),
+        takes_table: bool = False,
     ) -> None:
         self.out, self.inputs, self.workgroups, self.scratch, self.group = out, inputs, workgroups, scratch, group
         self.taken = bindings(inputs.values() or [_UNREAD] * (len(outputs) > 1))
         self.made = bindings(outputs)
         self._in_place = list(in_place)
+        self._takes_table = takes_table
         if not group:
             self.join(MOST_BINDINGS)
         elif self._count > MOST_BINDINGS:
@@ -113,11 +132,16 @@ class Executable:
 
     def _write(self, module: Any, name: str) -> Any:
         parsed = ir.Module.parse(self._interface.replace(_NAME, name), module.context)
-        executable, function = parsed.body.operations
+        *table, executable, function = parsed.body.operations
         for attribute, text in ((CODE, self.code.replace(_NAME, name)), (WRITTEN_AS, self.written_as)):
             executable.operation.attributes[attribute] = ir.StringAttr.get(text, module.context)
+        block = module.regions[0].blocks[0]
+        if table and not any(op.operation.name == "util.global" for op in block):
+            first = block.operations[0].operation
+            for op in table:
+                op.operation.move_before(first)
         for op in (executable, function):
-            module.regions[0].blocks[0].append(op.operation.detach_from_parent())
+            block.append(op.operation.detach_from_parent())
         return function
 
     @functools.cached_property
@@ -132,7 +156,9 @@ class Executable:
         given = ", ".join(f"%a{k}: {binding.tensor}" for k, binding in enumerate(inputs))
         names = ", ".join(f"%a{k}" for k in range(len(inputs)))
         taken, made = (", ".join(binding.tensor for binding in each) for each in (inputs, outputs))
-        return f"""
+        before, table = (_TABLE, "%low, %high, ") if self._takes_table else ("", "")
+        numbers = "i32, i32, " if self._takes_table else ""
+        return f"""{before}
 hal.executable.source private @{_NAME}_code{self._shared()} {{
   hal.executable.export public @{_NAME}_run ordinal(0) layout({self._layout})
       count(%device: !hal.device) -> (index, index, index) {{
@@ -143,7 +169,8 @@ hal.executable.source private @{_NAME}_code{self._shared()} {{
   builtin.module {{}}
 }}
 func.func private @{_NAME}({given}) -> ({made}) {{
-  %result:{len(outputs)} = flow.dispatch @{_NAME}_code::@{_NAME}_run({names}) : ({taken}) -> ({made})
+{_LOAD_TABLE if self._takes_table else ""}
+  %result:{len(outputs)} = flow.dispatch @{_NAME}_code::@{_NAME}_run({table}{names}) : ({numbers}{taken}) -> ({made})
   return {", ".join(f"%result#{k}" for k in range(len(outputs)))} : {made}
 }}
 """
@@ -162,7 +189,8 @@ func.func private @{_NAME}({given}) -> ({made}) {{
         # Indirect: else IREE records the commands of a program anew in each call, 0.3 us a dispatch.
         access = ["ReadOnly|Indirect"] * len(self.taken) + ["Indirect"] * len(outputs)
         listed = ", ".join(f'#hal.pipeline.binding<storage_buffer, "{flags}">' for flags in access)
-        return f"#hal.pipeline.layout<bindings = [{listed}], flags = Indirect>"
+        constants = "constants = 2, " if self._takes_table else ""
+        return f"#hal.pipeline.layout<{constants}bindings = [{listed}], flags = Indirect>"
 
     def _shared(self) -> str:
         """Which bindings may be the same memory, as an attribute: numbers of inputs, each with one of an output."""

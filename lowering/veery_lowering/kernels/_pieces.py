@@ -12,6 +12,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels import _control, _indexed, _moves, _sliding, _sums  # noqa: F401  (each registers what it writes)
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
@@ -24,6 +26,7 @@ from veery_lowering.kernels._isolated import Isolated
 from veery_lowering.kernels._machine import Machine
 from veery_lowering.kernels._reading import integers, is_added, static_shape
 from veery_lowering.kernels._rounds import counting
+from veery_lowering.kernels._transforms import is_transform, may_be_transform
 from veery_lowering.mlir import base_name, context, ir, maker
 from veery_lowering.stablehlo import product_axes
 
@@ -78,7 +81,9 @@ class PieceKernel:
             if written.number is None:
                 raise Unfit(written.reason)
             raise Unwritten(operations[written.number], written.reason)
-        self.executable = written.executable.reading(isolated.given)
+        with operations[0].location, ir.InsertionPoint(operations[0]):
+            tables = list(map(hlo.constant, written.tables))
+        self.executable = written.executable.reading([*isolated.given, *tables])
         self.results = dict(zip(isolated.left, written.results))
 
     def replace(self, module: Any, name: str) -> None:
@@ -89,10 +94,17 @@ class PieceKernel:
 
 
 class _Written(NamedTuple):
-    """The executable of a function, whose inputs are numbers of what that is given, and where its results are."""
+    """What is written of a function.
+
+    Attributes:
+        executable: its inputs are numbers, of what the function is given, and behind these of `tables`.
+        results: where the results are.
+        tables: what transforms read besides.
+    """
 
     executable: Executable
     results: Sequence[Buffer]
+    tables: Sequence[np.ndarray]
 
 
 class _Refused(NamedTuple):
@@ -130,8 +142,10 @@ def _written(text: str, machine: Machine) -> _Written | _Refused:
             executable = Executable(body.out, body.inputs, results, scratch=body.scratch)
         except Unfit as unfit:
             return _Refused(str(unfit), number)
-        executable.settle({x: number for number, x in enumerate([*block.arguments, *constants])})
-        return _Written(executable, results)
+        given = [*block.arguments, *constants]
+        tables = [x for x in executable.inputs if x not in given]
+        executable.settle({x: number for number, x in enumerate([*given, *tables])})
+        return _Written(executable, results, [table for x in tables if (table := hlo.elements_of(x)) is not None])
 
 
 def _leave(body: Body, value: Any, buffer: Buffer) -> None:
@@ -257,13 +271,14 @@ def _dispatches(op: Any) -> int:
 
 def is_pure(op: Any) -> bool:
     """Whether an operation has no effects, as far as one knows."""
-    return op.name.startswith(("stablehlo.", "chlo.")) and base_name(op.name) not in (*BRANCHING, "custom_call")
+    pure = op.name.startswith(("stablehlo.", "chlo.")) and base_name(op.name) not in (*BRANCHING, "custom_call")
+    return pure or is_transform(op)
 
 
 def holds(op: Any, most_terms: int = _MOST_TERMS) -> bool:
     """Whether a kernel may hold an operation, whose products have so many terms at most."""
     dialect, _, name = op.name.partition(".")
-    if dialect != "stablehlo" or not (name in ELEMENTWISE or name in OPERATIONS) or not is_pure(op):
+    if dialect != "stablehlo" or not (name in ELEMENTWISE or name in OPERATIONS) or not is_pure(op) or is_transform(op):
         return False
     try:
         if work_of(op) > _most_work(name, most_terms):
@@ -277,13 +292,14 @@ def holds(op: Any, most_terms: int = _MOST_TERMS) -> bool:
 
 def part_numbers(block: Any) -> None:
     """Write what is small of a block and computes complex numbers in parts, in place, if pieces would hold that."""
-    if sum(_dispatches(op) for op in block.operations if reads_complex(op) and _holds_parts(op)) > 1:
+    is_called = any(map(may_be_transform, block.operations))
+    if is_called or sum(_dispatches(op) for op in block.operations if reads_complex(op) and _holds_parts(op)) > 1:
         part_block(block, _holds_parts)
 
 
 def _holds_parts(op: Any) -> bool:
     """Whether a kernel may hold an operation on complex numbers, if that comes in parts."""
-    return is_pure(op) and work_of(op) <= _most_work(base_name(op.name))
+    return (is_pure(op) or may_be_transform(op)) and work_of(op) <= _most_work(base_name(op.name))
 
 
 def _most_work(name: str, most_terms: int = _MOST_TERMS) -> int:

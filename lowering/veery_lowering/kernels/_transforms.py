@@ -26,6 +26,7 @@ from veery_lowering.kernels._body import Body, checked, writes
 from veery_lowering.kernels._butterflies import Butterflies, Number, radices, roots
 from veery_lowering.kernels._forms import Affine, Form, Lazy, View, changed, leaves
 from veery_lowering.kernels._nests import Axis, Point, merged
+from veery_lowering.kernels._reading import static_shape
 from veery_lowering.mlir import ir
 from veery_lowering.stablehlo import Value
 from veery_lowering.stablehlo._build import integer
@@ -64,8 +65,44 @@ def transform_of_parts(call: Any, parts: Sequence[Value], types: Sequence[ir.Typ
     if _NAME not in call.attributes:
         return None
     kind, rank, last = _told(call.attributes[_NAME])
-    config: dict[str, str | int] = {"kind": kind, "rank": rank, "last": last}
+    callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+    config: dict[str, str | int] = {"kind": kind, "rank": rank, "last": last, "callee": callee}
     return hlo.custom_call(_NAME, parts, types, config, has_side_effect=False)
+
+
+def is_transform(op: Any) -> bool:
+    """Whether an operation is one on parts."""
+    return bool(op.name == "stablehlo.custom_call" and ir.StringAttr(op.attributes["call_target_name"]).value == _NAME)
+
+
+def may_be_transform(op: Any) -> bool:
+    """Whether an operation is a call of a library for which a kernel can do the same."""
+    if _NAME not in op.attributes:
+        return False
+    given = static_shape(op.operands[0])
+    return _is_written(given, *_told(op.attributes[_NAME]))
+
+
+def call_library(op: Any) -> None:
+    """Put the call back of which `transform_of_parts` made an operation on parts, in its place."""
+    callee = ir.StringAttr(ir.DictAttr(op.attributes["backend_config"])["callee"]).value
+    operands, results = list(op.operands), list(op.results)
+    with op.location, ir.InsertionPoint(op):
+        given = operands[0] if len(operands) == 1 else hlo.complex(*operands)
+        type = results[0].type
+        if len(results) == 2:
+            type = ir.RankedTensorType.get(type.shape, ir.ComplexType.get(type.element_type))
+        (made,) = hlo.call(callee, [given], [type])
+        parts = [made] if len(results) == 1 else [hlo.real(made), hlo.imag(made)]
+    for result, part in zip(results, parts):
+        result.replace_all_uses_with(part)
+    op.erase()
+
+
+def _is_written(given: Sequence[int], kind: str, rank: int, last: int) -> bool:
+    """Whether a kernel computes a transform of an array of a shape."""
+    sizes = [*given[:-1], last]
+    return math.prod(sizes) <= _MOST_ELEMENTS and all(max(radices(n)) <= _LARGEST_PRIME for n in sizes[-rank:])
 
 
 def _told(attribute: Any) -> tuple[str, int, int]:
@@ -83,7 +120,7 @@ def _custom_call(body: Body, op: Any) -> None:
     (kind, rank, last), (given, dtype) = _told(op.attributes["backend_config"]), checked(op.operands[0])
     shape, axes = (*given[:-1], last), range(len(given) - rank, len(given))
     sizes = [shape[axis] for axis in axes]
-    if math.prod(shape) > _MOST_ELEMENTS or any(max(radices(n)) > _LARGEST_PRIME for n in sizes):
+    if not _is_written(given, kind, rank, last):
         raise Unfit(f"a Fourier transform of {'x'.join(map(str, shape))}")
     parts: Parts = [*(None if _is_zero(x) else body.read(x) for x in op.operands), None][:2]
     if not any(parts):

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from veery_lowering.kernels import (
+    call_routines,
     fuse_columns,
     fuse_elements,
     fuse_loops,
@@ -247,6 +248,10 @@ PASSES = (
     Pass(
         Stage.SIMPLIFIED, write_stacks_out, "what is stacked to be reduced is written to memory",
         lambda s: s.fusion is Fusion.FULL and _by_iree(s), about="concatenate",
+    ),
+    Pass(
+        Stage.SIMPLIFIED, call_routines, "IREE knows nothing of LAPACK",
+        lambda s: s.backend == "cpu", about="custom_call",
     ),
     # Loops in functions are seen now; `settle` is for those that are left to IREE.
     Pass(

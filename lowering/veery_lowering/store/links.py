@@ -16,7 +16,7 @@ from veery_lowering.store.cache import disk_cache
 from veery_lowering.store.fingerprint import fingerprint
 from veery_lowering.store.machine import compiler_state, cpu_features
 
-_PLAIN_FIELDS = ("target", "backend", "donated", "work", "blocking", "entry")
+_PLAIN_FIELDS = ("target", "backend", "donated", "work", "blocking", "entry", "calls_routines")
 _METADATA = ("largest_step",)  # what neither the compiler says nor a call
 
 

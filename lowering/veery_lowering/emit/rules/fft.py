@@ -20,8 +20,7 @@ rule("fft")(composed)
 def _on_host(ctx: Context, x: Value, **params: Any) -> list[Value]:
     takes_real = params["fft_type"].name in ("FFT", "IFFT")
     results = on_host(ctx, _without_zeros(x) if takes_real else x, **params)
-    if ctx.emitter.in_loop():
-        mark_transform(results[0].owner, params["fft_type"].name, params["fft_lengths"])
+    mark_transform(results[0].owner, params["fft_type"].name, params["fft_lengths"])
     return results
 
 

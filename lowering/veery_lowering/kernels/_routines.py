@@ -1,0 +1,296 @@
+"""Routines of LAPACK as dispatches, which call them by their addresses (see veery_lowering.addresses).
+
+A call of the host takes 15 us and more, and makes a program wait where it is submitted: the Cholesky factor of a matrix
+of 60x60 and its sum take 32 us in dispatches, 66 with a call of the host.
+
+What a kernel does is a list of steps, each for one matrix of a stack: a routine with its arguments; "if", a question,
+and steps for both answers; or a change of all integers of a buffer. Questions are whether the last routine "failed",
+and whether a norm is "finite" or "nan". Of arguments, integers are of 32 bits, floats, and lists of two for complex
+numbers, of the routine's dtype, single letters letters; "%2+7" is the eighth element in the third of the buffers that
+are read, written, and for work, in this order; "info" is where routines say whether they failed. A workgroup takes one
+matrix after the other, with the same memory for work.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from veery_lowering import stablehlo as hlo
+from veery_lowering.addresses import BEFORE, CALLING, GET_THREADS, SET_THREADS, place_of
+from veery_lowering.kernels._arithmetic import Lines
+from veery_lowering.kernels._executable import Executable
+from veery_lowering.kernels._forms import Buffer
+from veery_lowering.mlir import ir
+
+CALL = "veery.lapack"
+INFO = "info"
+_MOST_WORKGROUPS = 16
+_WORD, _POINTER = 4, 8  # bytes
+_CHAR = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
+_MOST_WORDS = 256
+
+Step = list[Any]
+
+
+def is_routine(op: Any) -> bool:
+    """Whether a custom call is one of routines."""
+    return bool(ir.StringAttr(op.attributes["call_target_name"]).value == CALL)
+
+
+class RoutineKernel:
+    """What a call of routines becomes, as an executable.
+
+    Args:
+        op: the call, as `emit.routines` makes it.
+    """
+
+    form = "by LAPACK"
+
+    def __init__(self, op: Any) -> None:
+        self._op = op
+        config = ir.DictAttr(op.attributes["backend_config"])
+        way = "steps" if list(op.results[0].uses) else "without_first"
+        steps, scratch = (json.loads(ir.StringAttr(config[name]).value) for name in (way, "scratch"))
+        self._count, alone = (ir.IntegerAttr(config[name]).value for name in ("count", "alone"))
+        inputs = {x: _buffer(f"%in{k}", x) for k, x in enumerate(dict.fromkeys(op.operands))}
+        self._results = {_buffer(f"%out{k}", x): x for k, x in enumerate(op.results)}
+        groups = min(self._count, _MOST_WORKGROUPS)
+        work = [_memory(f"%work{k}", np.dtype(dtype), groups * size) for k, (size, dtype) in enumerate(scratch)]
+        parts = [(inputs[x], self._count) for x in op.operands]
+        parts += [(buffer, self._count) for buffer in self._results]
+        self._out = Lines()
+        writer = _Writer(self._out, [*parts, *((buffer, groups) for buffer in work)])
+        body = writer.each_matrix(self._count, groups, lambda: writer.steps(steps))
+        writer.finish(body, bool(alone))
+        self.executable = Executable(self._out, inputs, list(self._results), groups, scratch=work, takes_table=True)
+
+    def replace(self, module: Any, name: str) -> None:
+        """Put a call of the kernel in the place of the operation."""
+        self.executable.call(module, name, self._op, self._results)
+        self._op.erase()
+
+
+def _buffer(name: str, value: Any) -> Buffer:
+    return _memory(name, hlo.dtype_of(value), int(np.prod(hlo.shape_of(value), dtype=np.int64)))
+
+
+def _memory(name: str, dtype: np.dtype, size: int) -> Buffer:
+    if dtype.kind == "c":
+        return Buffer(name, np.dtype(dtype.type().real.dtype), 2 * size, is_paired=True)
+    return Buffer(name, dtype, size)
+
+
+class _Writer:
+    """Writes steps for one matrix of each buffer's `count` ones."""
+
+    def __init__(self, out: Lines, parts: Sequence[tuple[Buffer, int]]) -> None:
+        self._out, self._parts = out, parts
+        self._words: list[int] = [0] * 4  # the first one is what routines tell of their success
+        self._known: dict[tuple[int, ...], int] = {}
+        self._at: dict[int, str] = {}  # the addresses of the matrix
+
+    # -- the whole ---------------------------------------------------------------------------------------------------
+
+    def each_matrix(self, count: int, groups: int, write: Callable[[], None]) -> list[str]:
+        """What is done for each matrix of a workgroup."""
+        out = self._out
+        group = out.add("hal.interface.workgroup.id[0] : index")
+        if count == groups:
+            self._place(group, group)
+            write()
+        else:
+            matrix = out.new()
+            out.lines.append(f"scf.for {matrix} = {group} to {out.index(count)} step {out.index(groups)} {{")
+            self._place(matrix, group)
+            write()
+            out.lines.append("}")
+        lines, out.lines = out.lines, []
+        return lines
+
+    def finish(self, body: list[str], alone: bool) -> None:
+        """Write what comes first and last around a body: numbers in memory, and that the library takes one thread."""
+        out = self._out
+        out.lines = []
+        properties = "<{alignment = 16 : i64, operandSegmentSizes = array<i32: 0, 0>}>"
+        out.lines.append(f'%words = "memref.alloca"() {properties} : () -> {_WORDS}')
+        assert len(self._words) <= _MOST_WORDS
+        for place, word in enumerate(self._words):
+            out.lines.append(f"memref.store {self._integer(word, 'i32')}, %words[{out.index(place)}] : {_WORDS}")
+        out.lines += [
+            f"%words_at = memref.extract_aligned_pointer_as_index %words : {_WORDS} -> index",
+            "%words_address = arith.index_cast %words_at : index to i64",
+            "%low = hal.interface.constant.load layout(#layout) ordinal(0) : i32",
+            "%high = hal.interface.constant.load layout(#layout) ordinal(1) : i32",
+            "%low_part = arith.extui %low : i32 to i64",
+            "%high_part = arith.extui %high : i32 to i64",
+            f"%high_moved = arith.shli %high_part, {self._integer(32, 'i64')} : i64",
+            "%table = arith.ori %low_part, %high_moved : i64",
+        ]
+        first = self._alone() if alone else None
+        out.lines += body
+        if first is not None:
+            self._as_before()
+
+    def _alone(self) -> bool:
+        """Have the library take one thread, unless it does so already."""
+        out, one = self._out, self._integer(1, "i64")
+        calling = out.add(f"llvm.atomicrmw add {self._entry(CALLING)}, {one} seq_cst : !llvm.ptr, i64")
+        is_first = out.add(f"arith.cmpi eq, {calling}, {self._integer(0, 'i64')} : i64")
+        out.lines.append(f"scf.if {is_first} {{")
+        now = out.add(f"llvm.call {self._function(GET_THREADS)}() : !llvm.ptr, () -> i32")
+        many = out.add(f"arith.cmpi sgt, {now}, {self._integer(1, 'i32')} : i32")
+        out.lines.append(f"scf.if {many} {{")
+        wide = out.add(f"arith.extsi {now} : i32 to i64")
+        out.add(f"llvm.atomicrmw xchg {self._entry(BEFORE)}, {wide} seq_cst : !llvm.ptr, i64")
+        self._set_threads(self._integer(1, "i32"))
+        out.lines += ["}", "}"]
+        return True
+
+    def _as_before(self) -> None:
+        out, one = self._out, self._integer(1, "i64")
+        calling = out.add(f"llvm.atomicrmw sub {self._entry(CALLING)}, {one} seq_cst : !llvm.ptr, i64")
+        is_last = out.add(f"arith.cmpi eq, {calling}, {one} : i64")
+        out.lines.append(f"scf.if {is_last} {{")
+        zero = self._integer(0, "i64")
+        before = out.add(f"llvm.atomicrmw xchg {self._entry(BEFORE)}, {zero} seq_cst : !llvm.ptr, i64")
+        had_many = out.add(f"arith.cmpi sgt, {before}, {one} : i64")
+        out.lines.append(f"scf.if {had_many} {{")
+        self._set_threads(out.add(f"arith.trunci {before} : i64 to i32"))
+        out.lines += ["}", "}"]
+
+    def _set_threads(self, number: str) -> None:
+        self._out.lines.append(f"llvm.call {self._function(SET_THREADS)}({number}) : !llvm.ptr, (i32) -> ()")
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+
+    def steps(self, steps: Sequence[Step]) -> None:
+        for kind, *rest in steps:
+            if kind == "if":
+                self._if(*rest)
+            elif kind in _OF_INTEGERS:
+                self._each_integer(_OF_INTEGERS[kind], *rest)
+            else:
+                self._call(kind, rest)
+
+    def _if(self, question: Step, yes: Sequence[Step], no: Sequence[Step]) -> None:
+        answer = self._has_failed() if question == ["failed"] else self._is(*question)
+        self._out.lines.append(f"scf.if {answer} {{")
+        self.steps(yes)
+        self._out.lines.append("} else {")
+        self.steps(no)
+        self._out.lines.append("}")
+
+    def _has_failed(self) -> str:
+        out = self._out
+        info = out.add(f"memref.load %words[{out.index(0)}] : {_WORDS}")
+        return out.add(f"arith.cmpi ne, {info}, {self._integer(0, 'i32')} : i32")
+
+    def _is(self, kind: str, norm: Step) -> str:
+        """Whether a norm is finite: it less itself is zero; or NaN, which differs from itself."""
+        name, *arguments = norm
+        out, type = self._out, place_of(name).gives
+        found = self._call(name, arguments)
+        if kind == "nan":
+            return out.add(f"arith.cmpf une, {found}, {found} : {type}")
+        rest = out.add(f"arith.subf {found}, {found} : {type}")
+        return out.add(f"arith.cmpf oeq, {rest}, {self._zero(type)} : {type}")
+
+    def _each_integer(self, operation: str, number: int, size: int, buffer: str) -> None:
+        """Change all integers of a part of a buffer."""
+        out, (memory, count) = self._out, self._parts[int(buffer[1:])]
+        each, start = out.new(), self._starts[int(buffer[1:])]
+        assert memory.size == count * size
+        out.lines.append(f"scf.for {each} = {out.index(0)} to {out.index(size)} step {out.index(1)} {{")
+        place = out.add(f"arith.addi {start}, {each} : index")
+        old = out.add(f"memref.load {memory.name}[{place}] : {memory.type}")
+        new = out.add(f"{operation} {old}, {self._integer(number, 'i32')} : i32")
+        out.lines += [f"memref.store {new}, {memory.name}[{place}] : {memory.type}", "}"]
+
+    def _call(self, name: str, arguments: Sequence[Any]) -> str:
+        place = place_of(name)
+        given = [self._argument(x, name[0]) for x in arguments]
+        types = ", ".join(["!llvm.ptr"] * len(given))
+        text = f"llvm.call {self._function(place.number)}({', '.join(given)}) : !llvm.ptr, ({types}) -> "
+        if place.gives:
+            return self._out.add(f"{text}{place.gives}")
+        self._out.lines.append(f"{text}()")
+        return ""
+
+    def _argument(self, x: Any, letter: str) -> str:
+        if isinstance(x, list):
+            words = np.array([complex(*x)], _CHAR[letter]).view(np.int32).tolist()
+        elif isinstance(x, float):
+            words = np.array([x], _CHAR[letter]).view(np.int32).tolist()
+        elif isinstance(x, int):
+            words = [x]
+        elif x == INFO:
+            return self._word(0)
+        elif x.startswith("%"):
+            return self._element(*x[1:].split("+"))
+        else:
+            words = [ord(x)]
+        return self._word(self._placed(tuple(words)))
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def _place(self, matrix: str, group: str) -> None:
+        """Compute where the parts of buffers begin."""
+        out = self._out
+        self._starts = []
+        for number, (buffer, count) in enumerate(self._parts):
+            index = group if buffer.name.startswith("%work") else matrix
+            start = out.add(f"arith.muli {index}, {out.index(buffer.size // count)} : index")
+            begin = out.add(f"memref.extract_aligned_pointer_as_index {buffer.name} : {buffer.type} -> index")
+            nbytes = out.add(f"arith.muli {start}, {out.index(buffer.dtype.itemsize)} : index")
+            address = out.add(f"arith.addi {begin}, {nbytes} : index")
+            self._starts.append(start)
+            self._at[number] = out.add(f"arith.index_cast {address} : index to i64")
+
+    def _element(self, number: str, offset: str = "0") -> str:
+        """A pointer to an element of the matrix in a buffer."""
+        begin = self._at[int(number)]
+        buffer, _ = self._parts[int(number)]
+        nbytes = int(offset) * buffer.dtype.itemsize * (1 + buffer.is_paired)
+        if not nbytes:
+            return self._pointer(begin)
+        return self._pointer(self._out.add(f"arith.addi {begin}, {self._integer(nbytes, 'i64')} : i64"))
+
+    def _placed(self, words: tuple[int, ...]) -> int:
+        """Where a number is, at a multiple of its size."""
+        if words not in self._known:
+            self._words += [0] * (-len(self._words) % len(words))
+            self._known[words] = len(self._words)
+            self._words += words
+        return self._known[words]
+
+    def _word(self, place: int) -> str:
+        address = self._out.add(f"arith.addi %words_address, {self._integer(_WORD * place, 'i64')} : i64")
+        return self._pointer(address)
+
+    def _entry(self, index: int) -> str:
+        """The place of a number of the table."""
+        return self._pointer(self._out.add(f"arith.addi %table, {self._integer(_POINTER * index, 'i64')} : i64"))
+
+    def _function(self, index: int) -> str:
+        return self._pointer(self._out.add(f"llvm.load {self._entry(index)} : !llvm.ptr -> i64"))
+
+    def _pointer(self, address: str) -> str:
+        return self._out.add(f"llvm.inttoptr {address} : i64 to !llvm.ptr")
+
+    def _integer(self, value: int, kind: str) -> str:
+        return self._out.constant(value, _KINDS[kind], "")
+
+    def _zero(self, kind: str) -> str:
+        return self._out.constant(0.0, _KINDS[kind], "")
+
+
+_KINDS = {name: np.dtype(f"{'float' if name[0] == 'f' else 'int'}{name[1:]}") for name in ("i32", "i64", "f32", "f64")}
+
+
+# Steps that change integers.
+_OF_INTEGERS = {"at least": "arith.maxsi", "add": "arith.addi"}
+_WORDS = f"memref<{_MOST_WORDS}xi32>"
