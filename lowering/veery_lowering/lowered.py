@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -10,10 +11,10 @@ from typing import Any
 from veery_lowering.compiler import steps
 from veery_lowering.compiler.compile import code_situation, compile_emission
 from veery_lowering.compiler.handover import hand_over
-from veery_lowering.compiler.inspection import intermediate, temporary_bytes
+from veery_lowering.compiler.inspection import PHASES_OF_ALL, intermediate, temporary_bytes
 from veery_lowering.emit.module import Emission, emit_module
 from veery_lowering.emit.work import estimate_work, is_blocking, largest_step
-from veery_lowering.errors import LoweringError
+from veery_lowering.errors import CompileError, LoweringError
 from veery_lowering.kernels import Decision, decisions
 from veery_lowering.mlir import bytecode, context, ir
 from veery_lowering.passes.pipeline import Pass, Situation, watched_by
@@ -24,7 +25,11 @@ from veery_lowering.types import is_static
 
 @dataclass(frozen=True)
 class Lowered:
-    """A StableHLO module, not compiled yet."""
+    """A StableHLO module, not compiled yet.
+
+    Attributes:
+        with_host_calls: of one that calls LAPACK by addresses, makes the module that does so through the host.
+    """
 
     name: str
     target: Target
@@ -36,6 +41,7 @@ class Lowered:
     options: Options
     source: str
     emission: Emission = field(repr=False)
+    with_host_calls: Callable[[], Emission] | None = field(default=None, repr=False)
 
     @property
     def module(self) -> Any:
@@ -55,7 +61,8 @@ class Lowered:
         Raises ValueError for a module that XLA compiles.
         """
         self._refuse_xla(phase)
-        return intermediate(self.emission, self.target, self.options, phase, debug_info=debug_info)[0]
+        emission = self.emission if phase in PHASES_OF_ALL else self._of_irees_list()
+        return intermediate(emission, self.target, self.options, phase, debug_info=debug_info)[0]
 
     def kernels(self) -> tuple[str, list[Decision]]:
         """IREE's IR when it has chosen its dispatches, with locations, and what was decided about our own kernels.
@@ -72,6 +79,10 @@ class Lowered:
             flow = self.intermediate("flow", debug_info=True)
         return flow, list(chain.from_iterable(seen.values()))
 
+    def _of_irees_list(self) -> Emission:
+        """The module, or one like it of which IREE's own list of passes, which is shown, makes code."""
+        return self.emission if self.with_host_calls is None else self.with_host_calls()
+
     def _refuse_xla(self, phase: str) -> None:
         if self.target.backend == "xla":
             raise ValueError(
@@ -81,8 +92,9 @@ class Lowered:
     def code_before_changes(self) -> tuple[str, Situation]:
         """IREE's code as the passes of the last stage find it, and what decides which of them are run."""
         self._refuse_xla("vm")
-        text, module = intermediate(self.emission, self.target, self.options, "vm")
-        return text, code_situation(self.emission, self.target, module)
+        emission = self._of_irees_list()
+        text, module = intermediate(emission, self.target, self.options, "vm")
+        return text, code_situation(emission, self.target, module)
 
     def with_options(self, flags: tuple[str, ...] = (), **choices: Any) -> Lowered:
         """The module to be compiled with further flags, or other choices of how to compile (see Options)."""
@@ -121,10 +133,11 @@ class Lowered:
 
         Raises CompileError, naming the primitive and the user's line.
         """
+        emission = self.emission
         if self.target.backend == "xla":
             vmfb, metadata, key = hand_over(self.emission, self.target, self.options)
         else:
-            vmfb, metadata, key = compile_emission(self.emission, self.name, self.target, self.options, self.source)
+            emission, (vmfb, metadata, key) = self._by_iree()
         return Program(
             name=self.name,
             vmfb=vmfb,
@@ -133,14 +146,25 @@ class Lowered:
             inputs=self.emission.inputs,
             outputs=self.emission.outputs,
             donated=self.donated,
-            host_calls=self.emission.host_calls,
-            calls_routines=self.emission.calls_routines,
+            host_calls=emission.host_calls,
+            calls_routines=emission.calls_routines,
             symbols=Symbols(tuple((*s[:4], _text(s[4])) for s in self.symbols.sources), self.symbols.constraints),
             work=_text(self.work),
             blocking=self.blocking,
             metadata={**metadata, **call_metadata(self.options, self.source), **self._steps()},
             key=key,
         )
+
+    def _by_iree(self) -> tuple[Emission, tuple[bytes, dict[str, str], str]]:
+        """What IREE makes of the module; of one that calls the host for LAPACK where calls by addresses do not do."""
+        how = self.name, self.target, self.options, self.source
+        try:
+            return self.emission, compile_emission(self.emission, *how)
+        except CompileError:
+            if self.with_host_calls is None:
+                raise
+        emission = self.with_host_calls()
+        return emission, compile_emission(emission, *how)
 
 
 def lower(
@@ -181,11 +205,16 @@ def lower(
         kernels=options.kernels,
         symbols=symbols,
     )
-    emission = emit_module(closed_jaxpr, name, resolved.backend, donations, **choices)
+    emit = functools.partial(emit_module, closed_jaxpr, name, resolved.backend, donations, **choices)
+    emission = emit(routines=True)
+    with_host_calls = functools.partial(emit, routines=False) if emission.calls_routines else None
     jaxpr = closed_jaxpr.jaxpr
     work, blocking = estimate_work(jaxpr), is_blocking(jaxpr)
     largest = largest_step(jaxpr, emission.calling) if emission.host_calls else None
-    return Lowered(name, resolved, donations, work, largest, blocking, symbols, options, place_of(jaxpr), emission)
+    place = place_of(jaxpr)
+    return Lowered(
+        name, resolved, donations, work, largest, blocking, symbols, options, place, emission, with_host_calls
+    )
 
 
 def _text(value: Any) -> Any:

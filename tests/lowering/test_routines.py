@@ -334,3 +334,25 @@ def test_routines_have_addresses() -> None:
     assert all(table[place_of(name).number] for name in ROUTINES)
     with pytest.raises(ValueError, match="not in tuple"):
         place_of("sgemm")
+
+
+def test_where_addresses_do_not_do_the_host_is_called() -> None:
+    """IREE's own list of passes, which a user's flags ask for, and what shows its last phases, refuse such calls."""
+    x = np.asarray(sample((60, 60), "float32"))
+    x = x @ x.T + 60 * np.eye(60, dtype="float32")
+    lowered = veery.jit(lambda x: linalg.cholesky(x) * 2, compiler_options={"iree-opt-level": "O2"}).lower(x)
+    made = lowered.compile()
+    assert made._program.metadata["pipeline"] == "standard"
+    assert not made._program.calls_routines and len(made._program.host_calls) == 1
+    np.testing.assert_allclose(made(x), 2 * np.linalg.cholesky(x), rtol=1e-4, atol=1e-4)
+    assert "vm.func" in veery.jit(linalg.cholesky).lower(x).as_text("vm")
+
+
+def test_sizes_that_are_not_known() -> None:
+    export = pytest.importorskip("veery.export")
+    (n,) = export.symbolic_shape("n")
+    made = veery.jit(lambda x, y: linalg.cholesky(x) * y).lower(
+        veery.ShapeDtypeStruct((40, 40), "float32"), veery.ShapeDtypeStruct((n, 1, 1), "float32")
+    )
+    y = np.arange(3, dtype="float32")[:, None, None]
+    np.testing.assert_array_equal(made.compile()(4 * np.eye(40, dtype="float32"), y), 2 * y * np.eye(40))

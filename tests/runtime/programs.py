@@ -40,6 +40,7 @@ class Program:
     backend: str = "cpu"
     donated: tuple[bool, ...] = ()
     host_calls: tuple[HostCall, ...] = ()
+    calls_routines: bool = False
     symbols: Symbols = Symbols()
     work: int = 0
     blocking: bool = False

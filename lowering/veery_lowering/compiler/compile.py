@@ -63,6 +63,8 @@ def compile_emission(
     Raises CompileError if every option list of the target fails.
     """
     attempts = attempts_of(emission, target, options)
+    if not attempts:
+        raise CompileError(f"compile: {name} calls LAPACK by addresses, which none of the ways to compile it allows")
     cache = disk_cache() if options.cache else None
     key = _key(emission, target, options, attempts)
     found = cache.get(key) if cache else None
@@ -122,6 +124,8 @@ def attempts_of(emission: Emission, target: Target, options: Options) -> list[At
     # Where it crashes, it may not take this process along.
     contained = options.isolation != "never" and not has_unknown_sizes(emission)
     ways = [Attempt(flags, shortly=contained and target.compiles_shortly(flags)) for flags in attempts]
+    if emission.calls_routines:  # IREE's own list of passes refuses calls by addresses
+        return [way for way in ways if way.shortly]
     return [each for way in ways for each in ([way] * way.shortly + [way._replace(shortly=False)])]
 
 
@@ -293,7 +297,7 @@ def _key(emission: Emission, target: Target, options: Options, attempts: Sequenc
     """Hash of the IR without locations, and of all that the code depends on beside it."""
     text = emission.module.operation.get_asm(enable_debug_info=False, assume_verified=True)
     digest = hashlib.sha256()
-    flags = [way.flags for way in attempts if not way.shortly]
+    flags = [*dict.fromkeys(way.flags for way in attempts)]
     asked = repr((flags, options.kernels, emission.donated if any(emission.donated) else ()))
     for part in (_KEY_FORMAT, COMPILER_VERSION, target.name, target.machine, asked, text):
         digest.update(part.encode())

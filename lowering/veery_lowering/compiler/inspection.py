@@ -13,6 +13,7 @@ from veery_lowering.program import Options
 from veery_lowering.targets import Flags, Target
 
 PHASES = ("input", "abi", "flow", "stream", "executable-sources", "hal", "vm")
+PHASES_OF_ALL = PHASES[:5]  # to which modules come that call LAPACK by addresses, too
 CODE = {"llvm": "*.optimized.ll", "asm": "*.s", "spirv": "*.spirv.mlir", "ptx": "*.ptx"}
 
 

@@ -70,6 +70,7 @@ def emit_module(
     protect: bool = True,
     self_contained: bool = False,
     kernels: bool = True,
+    routines: bool = True,
     symbols: Symbols = STATIC,
 ) -> Emission:
     """Build and verify the module of a jaxpr; its entry is the public function `main`.
@@ -83,10 +84,12 @@ def emit_module(
         protect: whether arguments that are not donated are kept from being written to.
         self_contained: whether calls of Python functions are refused.
         kernels: whether kernels are written, so that what is small is computed in them.
+        routines: whether LAPACK is called by addresses, where it can be, instead of through the host.
         symbols: where the dimension variables are found in the arguments' shapes.
     """
     with context():
-        emitter = ModuleEmitter(name, target, self_contained, kernels, symbols, hardware or target)
+        by_address = routines and not self_contained
+        emitter = ModuleEmitter(name, target, self_contained, kernels, by_address, symbols, hardware or target)
         emitter.emit_entry(closed_jaxpr)
         with clear_errors(name, symbols):
             passes.run(Stage.EMITTED, emitter.module, Situation(target, tuple(donated), protect))
@@ -125,6 +128,7 @@ class ModuleEmitter:
     target: str
     self_contained: bool = False
     kernels: bool = True
+    routines: bool = True
     symbols: Symbols = STATIC
     hardware: str = ""
     module: ir.Module = field(init=False)

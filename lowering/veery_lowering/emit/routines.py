@@ -16,6 +16,7 @@ from veery_lowering.types import tensor_type
 
 # Matrices of more elements than this have several of OpenBLAS's threads.
 _ALONE = 1 << 18
+_MOST_ELEMENTS = 1 << 28  # so that memory for work, too, has a number of elements of 32 bits
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
 
@@ -25,13 +26,14 @@ def letter_of(dtype: np.dtype) -> str:
 
 
 def has_routines(ctx: Context) -> bool:
-    """Whether a program may call LAPACK for an equation: it is not saved, and its arrays are of LAPACK's dtypes."""
+    """Whether a program may call LAPACK by address for an equation: its arrays are of LAPACK's dtypes and sizes."""
     avals = (*ctx.avals_in, *ctx.avals_out)
     shapes = [n for aval in avals for n in aval.shape]
     return (
         ctx.target == "cpu"
-        and not ctx.emitter.self_contained
+        and ctx.emitter.routines
         and all(isinstance(n, int) and n for n in shapes)
+        and all(math.prod(aval.shape) < _MOST_ELEMENTS for aval in avals)
         and all(aval.dtype.char in _LETTERS or aval.dtype == np.int32 for aval in avals)
     )
 

@@ -30,7 +30,7 @@ CALL = "veery.lapack"
 INFO = "info"
 _MOST_WORKGROUPS = 16
 _WORD, _POINTER = 4, 8  # bytes
-_CHAR = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
+_DTYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
 _MOST_WORDS = 256
 
 Step = list[Any]
@@ -85,13 +85,19 @@ def _memory(name: str, dtype: np.dtype, size: int) -> Buffer:
 
 
 class _Writer:
-    """Writes steps for one matrix of each buffer's `count` ones."""
+    """Writes steps for one matrix of each buffer.
+
+    Args:
+        out: where the lines go.
+        parts: the buffers, and how many matrices each has.
+    """
 
     def __init__(self, out: Lines, parts: Sequence[tuple[Buffer, int]]) -> None:
         self._out, self._parts = out, parts
         self._words: list[int] = [0] * 4  # the first one is what routines tell of their success
         self._known: dict[tuple[int, ...], int] = {}
-        self._at: dict[int, str] = {}  # the addresses of the matrix
+        self._starts: list[str] = []  # of the matrix in each buffer: the number of its first element,
+        self._addresses: list[str] = []  # and where that is
 
     # -- the whole ---------------------------------------------------------------------------------------------------
 
@@ -130,13 +136,18 @@ class _Writer:
             f"%high_moved = arith.shli %high_part, {self._integer(32, 'i64')} : i64",
             "%table = arith.ori %low_part, %high_moved : i64",
         ]
-        first = self._alone() if alone else None
+        if alone:
+            self._take_one_thread()
         out.lines += body
-        if first is not None:
-            self._as_before()
+        if alone:
+            self._take_as_many_as_before()
 
-    def _alone(self) -> bool:
-        """Have the library take one thread, unless it does so already."""
+    def _take_one_thread(self) -> None:
+        """Have the library do so, unless another kernel has already.
+
+        Nothing keeps two kernels from doing this, or the reverse, at the same time: then one may run with more threads,
+        but when none runs there are as many as before.
+        """
         out, one = self._out, self._integer(1, "i64")
         calling = out.add(f"llvm.atomicrmw add {self._entry(CALLING)}, {one} seq_cst : !llvm.ptr, i64")
         is_first = out.add(f"arith.cmpi eq, {calling}, {self._integer(0, 'i64')} : i64")
@@ -148,9 +159,8 @@ class _Writer:
         out.add(f"llvm.atomicrmw xchg {self._entry(BEFORE)}, {wide} seq_cst : !llvm.ptr, i64")
         self._set_threads(self._integer(1, "i32"))
         out.lines += ["}", "}"]
-        return True
 
-    def _as_before(self) -> None:
+    def _take_as_many_as_before(self) -> None:
         out, one = self._out, self._integer(1, "i64")
         calling = out.add(f"llvm.atomicrmw sub {self._entry(CALLING)}, {one} seq_cst : !llvm.ptr, i64")
         is_last = out.add(f"arith.cmpi eq, {calling}, {one} : i64")
@@ -221,10 +231,9 @@ class _Writer:
         return ""
 
     def _argument(self, x: Any, letter: str) -> str:
-        if isinstance(x, list):
-            words = np.array([complex(*x)], _CHAR[letter]).view(np.int32).tolist()
-        elif isinstance(x, float):
-            words = np.array([x], _CHAR[letter]).view(np.int32).tolist()
+        if isinstance(x, (list, float)):
+            number = complex(*x) if isinstance(x, list) else x
+            words = np.array([number], _DTYPES[letter]).view(np.int32).tolist()
         elif isinstance(x, int):
             words = [x]
         elif x == INFO:
@@ -240,19 +249,18 @@ class _Writer:
     def _place(self, matrix: str, group: str) -> None:
         """Compute where the parts of buffers begin."""
         out = self._out
-        self._starts = []
-        for number, (buffer, count) in enumerate(self._parts):
+        for buffer, count in self._parts:
             index = group if buffer.name.startswith("%work") else matrix
             start = out.add(f"arith.muli {index}, {out.index(buffer.size // count)} : index")
             begin = out.add(f"memref.extract_aligned_pointer_as_index {buffer.name} : {buffer.type} -> index")
             nbytes = out.add(f"arith.muli {start}, {out.index(buffer.dtype.itemsize)} : index")
             address = out.add(f"arith.addi {begin}, {nbytes} : index")
             self._starts.append(start)
-            self._at[number] = out.add(f"arith.index_cast {address} : index to i64")
+            self._addresses.append(out.add(f"arith.index_cast {address} : index to i64"))
 
     def _element(self, number: str, offset: str = "0") -> str:
         """A pointer to an element of the matrix in a buffer."""
-        begin = self._at[int(number)]
+        begin = self._addresses[int(number)]
         buffer, _ = self._parts[int(number)]
         nbytes = int(offset) * buffer.dtype.itemsize * (1 + buffer.is_paired)
         if not nbytes:
@@ -288,9 +296,7 @@ class _Writer:
         return self._out.constant(0.0, _KINDS[kind], "")
 
 
-_KINDS = {name: np.dtype(f"{'float' if name[0] == 'f' else 'int'}{name[1:]}") for name in ("i32", "i64", "f32", "f64")}
-
-
+_KINDS = {"i32": np.dtype(np.int32), "i64": np.dtype(np.int64), "f32": np.dtype(np.float32), "f64": np.dtype(float)}
 # Steps that change integers.
 _OF_INTEGERS = {"at least": "arith.maxsi", "add": "arith.addi"}
 _WORDS = f"memref<{_MOST_WORDS}xi32>"
