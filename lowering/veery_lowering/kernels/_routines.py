@@ -4,11 +4,11 @@ A call of the host takes 15 us and more, and makes a program wait where it is su
 of 60x60 and its sum take 32 us in dispatches, 66 with a call of the host.
 
 What a kernel does is a list of steps, each for one matrix of a stack: a routine with its arguments; "if", a question,
-and steps for both answers; or a change of all integers of a buffer. Questions are whether the last routine "failed",
-and whether a norm is "finite" or "nan". Of arguments, integers are of 32 bits, floats, and lists of two for complex
-numbers, of the routine's dtype, single letters letters; "%2+7" is the eighth element in the third of the buffers that
-are read, written, and for work, in this order; "info" is where routines say whether they failed. A workgroup takes one
-matrix after the other, with the same memory for work.
+and steps for both answers; or a change of all integers of a buffer, which may become their "places". Questions are
+whether the last routine "failed", and whether a norm is "finite" or "nan". Of arguments, integers are of 32 bits,
+floats, and lists of two for complex numbers, of the routine's dtype, single letters letters; "%2+7" is the eighth
+element in the third of the buffers that are read, written, and for work, in this order; "info" is where routines say
+whether they failed. A workgroup takes one matrix after the other, with the same memory for work.
 """
 
 from __future__ import annotations
@@ -181,8 +181,10 @@ class _Writer:
         for kind, *rest in steps:
             if kind == "if":
                 self._if(*rest)
+            elif kind == "places":
+                self._each_integer(lambda place, _: self._out.add(f"arith.index_cast {place} : index to i32"), *rest)
             elif kind in _OF_INTEGERS:
-                self._each_integer(_OF_INTEGERS[kind], *rest)
+                self._change(_OF_INTEGERS[kind], *rest)
             else:
                 self._call(kind, rest)
 
@@ -209,16 +211,19 @@ class _Writer:
         rest = out.add(f"arith.subf {found}, {found} : {type}")
         return out.add(f"arith.cmpf oeq, {rest}, {self._zero(type)} : {type}")
 
-    def _each_integer(self, operation: str, number: int, size: int, buffer: str) -> None:
-        """Change all integers of a part of a buffer."""
+    def _change(self, operation: str, number: int, size: int, buffer: str) -> None:
+        operand = self._integer(number, "i32")
+        self._each_integer(lambda _, old: self._out.add(f"{operation} {old}, {operand} : i32"), size, buffer)
+
+    def _each_integer(self, new: Callable[[str, str], str], size: int, buffer: str) -> None:
+        """Replace all integers of a part of a buffer by others, of their places and of what they are."""
         out, (memory, count) = self._out, self._parts[int(buffer[1:])]
         each, start = out.new(), self._starts[int(buffer[1:])]
         assert memory.size == count * size
         out.lines.append(f"scf.for {each} = {out.index(0)} to {out.index(size)} step {out.index(1)} {{")
         place = out.add(f"arith.addi {start}, {each} : index")
         old = out.add(f"memref.load {memory.name}[{place}] : {memory.type}")
-        new = out.add(f"{operation} {old}, {self._integer(number, 'i32')} : i32")
-        out.lines += [f"memref.store {new}, {memory.name}[{place}] : {memory.type}", "}"]
+        out.lines += [f"memref.store {new(each, old)}, {memory.name}[{place}] : {memory.type}", "}"]
 
     def _call(self, name: str, arguments: Sequence[Any]) -> str:
         place = place_of(name)
@@ -296,7 +301,9 @@ class _Writer:
         return self._out.constant(0.0, _KINDS[kind], "")
 
 
-_KINDS = {"i32": np.dtype(np.int32), "i64": np.dtype(np.int64), "f32": np.dtype(np.float32), "f64": np.dtype(float)}
+_KINDS: dict[str, np.dtype] = {
+    "i32": np.dtype(np.int32), "i64": np.dtype(np.int64), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
+}  # fmt: skip
 # Steps that change integers.
 _OF_INTEGERS = {"at least": "arith.maxsi", "add": "arith.addi"}
 _WORDS = f"memref<{_MOST_WORDS}xi32>"

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms: of SciPy's library by a call of the host on the CPU; products of matrices elsewhere.
+"""Discrete Fourier transforms: on the CPU by kernels, large ones by SciPy on the host; elsewhere products of matrices.
 
 IREE's own transform takes 26 times as long as JAX's, and is for powers of two and single precision alone.
 """

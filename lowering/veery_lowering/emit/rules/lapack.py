@@ -7,7 +7,7 @@ changes what it computes they are transposed before and behind it. A matrix on w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -100,32 +100,28 @@ def _lu(ctx: Context, x: Value) -> list[Value]:
     dtype, k = hlo.dtype_of(x), min(m, n)
     letter = letter_of(dtype)
     steps = [
-        _copied(letter, m * n, "%0", "%2"),
-        [f"{letter}getrf", m, n, "%2", m, "%3", INFO],
-        ["at least", 1, k, "%3"],  # of NaN OpenBLAS may give others
-        *_exchanged(m, k, "%1", "%3", "%4"),
+        _copied(letter, m * n, "%0", "%1"),
+        [f"{letter}getrf", m, n, "%1", m, "%2", INFO],
+        ["at least", 1, k, "%2"],  # of NaN OpenBLAS may give others
+        *_exchanged(m, k, "%2", "%3"),
+        ["add", -1, k, "%2"],
     ]
     results = [((*batch, n, m), dtype), ((*batch, k), np.int32), ((*batch, m), np.int32)]
-    factors, pivots, permutation = call(ctx, [_transposed(x), _places(batch, m)], results, steps, count=_count(x))
-    return [_transposed(factors), hlo.subtract(pivots, hlo.full(1, (*batch, k), np.int32)), permutation]
+    factors, pivots, permutation = call(ctx, [_transposed(x)], results, steps, count=_count(x))
+    return [_transposed(factors), pivots, permutation]
 
 
-def _exchanged(m: int, k: int, places: str, pivots: str, target: str) -> list[Step]:
+def _exchanged(m: int, k: int, pivots: str, target: str) -> list[Step]:
     """Places after each was exchanged with another in turn: as float32, which LAPACK only moves."""
-    return [_copied("s", m, places, target), ["slaswp", 1, target, m, 1, k, pivots, 1]]
-
-
-def _places(batch: Sequence[int], m: int) -> Value:
-    return hlo.iota(np.int32, (*batch, m), len(batch))
+    return [["places", m, target], ["slaswp", 1, target, m, 1, k, pivots, 1]]
 
 
 def _permutation(ctx: Context, pivots: Value, *, permutation_size: int) -> list[Value]:
     *batch, k = hlo.shape_of(pivots)
     least, most, one = (hlo.full(x, (*batch, k), np.int32) for x in (0, permutation_size - 1, 1))
     counted = hlo.add(hlo.clamp(least, pivots, most), one)
-    steps = _exchanged(permutation_size, k, "%1", "%0", "%2")
-    results = [((*batch, permutation_size), np.int32)]
-    return call(ctx, [counted, _places(batch, permutation_size)], results, steps, count=math.prod(batch))
+    steps = _exchanged(permutation_size, k, "%0", "%1")
+    return call(ctx, [counted], [((*batch, permutation_size), np.int32)], steps, count=math.prod(batch))
 
 
 def _lu_solve(
