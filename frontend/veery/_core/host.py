@@ -2,8 +2,9 @@
 
 A rule takes an equation, and the values of those of its operands that are constants, and gives a `Step`, or None where
 the bits may differ: of sums and products of floats (their order does), transcendental functions, arithmetic in 16 bits
-and of complex numbers. Of small matrices NumPy computes in double precision what programs that are compiled have LAPACK
-compute in single, and in loops kernels: those bits may differ. See `veery._eager`, and `veery._eager.operations` for what is evaluated although it has no rule.
+and of complex numbers. Of small matrices NumPy computes in double precision what LAPACK computes in single in programs
+that are compiled, and in their loops kernels: those bits may differ. See `veery._eager`, and `veery._eager.operations`
+for what is evaluated although it has no rule.
 """
 
 from __future__ import annotations
