@@ -1,14 +1,16 @@
 """The routines of LAPACK and BLAS that kernels call: where their addresses are in a table that each process makes.
 
-The table has numbers of 64 bits: how many calls there are now that keep the library to one thread, how many threads it
-had before (see veery_lowering.kernels._routines), the functions that tell and set that, and then the routines.
+The table has numbers of 64 bits: how many calls there are now that keep the library to one thread; how many threads it
+had before, 0 if there is no such call or it had one; the functions that tell and set that; those that lock and unlock a
+mutex, which whoever reads or changes the number of threads has to hold; that mutex; and then the routines.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-CALLING, BEFORE, GET_THREADS, SET_THREADS, FIRST = range(5)
+CALLING, BEFORE, GET_THREADS, SET_THREADS, LOCK, UNLOCK, MUTEX = range(7)
+FIRST = MUTEX + 8  # a mutex of POSIX has 40 to 64 bytes
 
 _OF_ALL = "lacpy laset potrf getrf laswp lapmt trsm trsv geqrf gesdd lange".split()
 _OF_REAL, _OF_COMPLEX = "orgqr syevd lansy".split(), "ungqr heevd lanhe".split()

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from veery.lax._openblas import OF_SCIPY
+from veery.lax._openblas import OF_SCIPY, Mutex
 from veery.lax._scipy_extensions import extension
 
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
@@ -122,9 +122,18 @@ def table(places: Any) -> np.ndarray:
     made = np.zeros(places.FIRST + len(places.ROUTINES), np.int64)
     made[places.GET_THREADS], made[places.SET_THREADS] = OF_SCIPY.addresses
     made[places.FIRST :] = [_address_of_routine(name) for name in places.ROUTINES]
-    OF_SCIPY.lowered_by(made[places.BEFORE :])
-    if hasattr(os, "register_at_fork"):  # threads of the parent do not call in the child
-        os.register_at_fork(after_in_child=lambda: made[: places.GET_THREADS].fill(0))
+    mutex = Mutex(made[places.MUTEX : places.FIRST].ctypes.data)
+    made[places.LOCK], made[places.UNLOCK] = mutex.addresses
+    OF_SCIPY.share(mutex, made[places.BEFORE :])
+
+    def begin() -> None:
+        """Threads of the parent neither call in the child nor hold the mutex."""
+        made[[places.CALLING, places.BEFORE]] = 0
+        mutex.begin()
+
+    begin()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=begin)
     return made
 
 

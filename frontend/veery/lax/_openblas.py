@@ -17,7 +17,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from veery.lax._scipy_extensions import extension
@@ -27,6 +27,35 @@ _CYCLES = 18
 _SHARE = 1 << 17  # elements of a matrix that is multiplied by a vector, for each thread
 
 _WITH_AVX512 = frozenset(("skylakex", "cooperlake", "sapphirerapids"))  # names of its code
+
+
+class Mutex:
+    """A mutex that compiled programs can lock, too: of POSIX.
+
+    Args:
+        address: of 64 bytes of memory, as long as the process lives; `begin` makes a mutex of them.
+    """
+
+    def __init__(self, address: int) -> None:
+        library, self._memory = ctypes.CDLL(None), ctypes.c_void_p(address)
+        names = ("lock", "unlock", "init")
+        self._lock, self._unlock, self._init = (getattr(library, f"pthread_mutex_{name}") for name in names)
+
+    @property
+    def addresses(self) -> tuple[int, int]:
+        """Those of the functions that lock and unlock it."""
+        lock, unlock = (ctypes.cast(f, ctypes.c_void_p).value or 0 for f in (self._lock, self._unlock))
+        return lock, unlock
+
+    def begin(self) -> None:
+        """Have it be unlocked."""
+        self._init(self._memory, None)
+
+    def __enter__(self) -> None:
+        self._lock(self._memory)
+
+    def __exit__(self, *_: object) -> None:
+        self._unlock(self._memory)
 
 
 class OpenBLAS:
@@ -43,6 +72,7 @@ class OpenBLAS:
         self._find = find
         self._rests = False
         self._lowered: Any = (0,)
+        self._mutex: AbstractContextManager[Any] = nullcontext()
         self._forget()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
@@ -74,7 +104,7 @@ class OpenBLAS:
 
     def _enter(self, number: int) -> None:
         get, set = self._threads
-        with self._lock:
+        with self._lock, self._mutex:
             now = get()
             if not self._inside:
                 self._before = max(now, int(self._lowered[0]))
@@ -84,7 +114,7 @@ class OpenBLAS:
 
     def _exit(self, number: int) -> None:
         get, set = self._threads
-        with self._lock:
+        with self._lock, self._mutex:
             self._inside.remove(number)
             allowed = min((self._before, *self._inside))
             if allowed != get():
@@ -96,18 +126,20 @@ class OpenBLAS:
         get, set = (self._function(f"{verb}_num_threads") or _other_library()[verb] for verb in ("get", "set"))
         return ctypes.cast(get, ctypes.c_void_p).value or 0, ctypes.cast(set, ctypes.c_void_p).value or 0
 
-    def lowered_by(self, before: Any) -> None:
-        """Say where compiled programs keep how many threads there were before one of them took one thread.
+    def share(self, mutex: Mutex, before: Any) -> None:
+        """Change the number of threads beside compiled programs, which do so too.
 
         Args:
-            before: its first number is 0 as long as none does.
+            mutex: held by who does.
+            before: its first number is how many threads there were before one of them took one thread, or 0.
         """
-        self._lowered = before
+        self._mutex, self._lowered = mutex, before
 
     def _after_fork(self) -> None:
-        """Threads of the parent are not within."""
-        if self._inside:
-            self._threads[1](self._before)
+        """Threads of the parent are not within, nor do they run programs."""
+        before = self._before if self._inside else int(self._lowered[0])
+        if before:
+            self._threads[1](before)
         self._forget()
 
     def let_rest(self) -> None:

@@ -14,13 +14,14 @@ whether they failed. A workgroup takes one matrix after the other, with the same
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.addresses import BEFORE, CALLING, GET_THREADS, SET_THREADS, place_of
+from veery_lowering.addresses import BEFORE, CALLING, GET_THREADS, LOCK, MUTEX, SET_THREADS, UNLOCK, place_of
 from veery_lowering.kernels._arithmetic import Lines
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Buffer
@@ -143,37 +144,44 @@ class _Writer:
             self._take_as_many_as_before()
 
     def _take_one_thread(self) -> None:
-        """Have the library do so, unless another kernel has already.
-
-        Nothing keeps two kernels from doing this, or the reverse, at the same time: then one may run with more threads,
-        but when none runs there are as many as before.
-        """
-        out, one = self._out, self._integer(1, "i64")
-        calling = out.add(f"llvm.atomicrmw add {self._entry(CALLING)}, {one} seq_cst : !llvm.ptr, i64")
-        is_first = out.add(f"arith.cmpi eq, {calling}, {self._integer(0, 'i64')} : i64")
-        out.lines.append(f"scf.if {is_first} {{")
-        now = out.add(f"llvm.call {self._function(GET_THREADS)}() : !llvm.ptr, () -> i32")
-        many = out.add(f"arith.cmpi sgt, {now}, {self._integer(1, 'i32')} : i32")
-        out.lines.append(f"scf.if {many} {{")
-        wide = out.add(f"arith.extsi {now} : i32 to i64")
-        out.add(f"llvm.atomicrmw xchg {self._entry(BEFORE)}, {wide} seq_cst : !llvm.ptr, i64")
-        self._set_threads(self._integer(1, "i32"))
-        out.lines += ["}", "}"]
+        """Have the library do so, unless another kernel has already."""
+        with self._locked():
+            out, zero, one = self._out, self._integer(0, "i64"), self._integer(1, "i64")
+            calling = self._load(CALLING)
+            self._store(out.add(f"arith.addi {calling}, {one} : i64"), CALLING)
+            with self._where(f"arith.cmpi eq, {calling}, {zero} : i64"):
+                now = out.add(f"llvm.call {self._function(GET_THREADS)}() : !llvm.ptr, () -> i32")
+                with self._where(f"arith.cmpi sgt, {now}, {self._integer(1, 'i32')} : i32"):
+                    self._store(out.add(f"arith.extsi {now} : i32 to i64"), BEFORE)
+                    self._set_threads(self._integer(1, "i32"))
 
     def _take_as_many_as_before(self) -> None:
-        out, one = self._out, self._integer(1, "i64")
-        calling = out.add(f"llvm.atomicrmw sub {self._entry(CALLING)}, {one} seq_cst : !llvm.ptr, i64")
-        is_last = out.add(f"arith.cmpi eq, {calling}, {one} : i64")
-        out.lines.append(f"scf.if {is_last} {{")
-        zero = self._integer(0, "i64")
-        before = out.add(f"llvm.atomicrmw xchg {self._entry(BEFORE)}, {zero} seq_cst : !llvm.ptr, i64")
-        had_many = out.add(f"arith.cmpi sgt, {before}, {one} : i64")
-        out.lines.append(f"scf.if {had_many} {{")
-        self._set_threads(out.add(f"arith.trunci {before} : i64 to i32"))
-        out.lines += ["}", "}"]
+        """Have the library do so, unless another kernel is still running."""
+        with self._locked():
+            out, zero, one = self._out, self._integer(0, "i64"), self._integer(1, "i64")
+            calling, before = self._load(CALLING), self._load(BEFORE)
+            self._store(out.add(f"arith.subi {calling}, {one} : i64"), CALLING)
+            is_last = out.add(f"arith.cmpi eq, {calling}, {one} : i64")
+            had_many = out.add(f"arith.cmpi sgt, {before}, {zero} : i64")
+            with self._where(f"arith.andi {is_last}, {had_many} : i1"):
+                self._set_threads(out.add(f"arith.trunci {before} : i64 to i32"))
+                self._store(zero, BEFORE)
 
     def _set_threads(self, number: str) -> None:
         self._out.lines.append(f"llvm.call {self._function(SET_THREADS)}({number}) : !llvm.ptr, (i32) -> ()")
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        mutex = self._entry(MUTEX)
+        self._out.add(f"llvm.call {self._function(LOCK)}({mutex}) : !llvm.ptr, (!llvm.ptr) -> i32")
+        yield
+        self._out.add(f"llvm.call {self._function(UNLOCK)}({mutex}) : !llvm.ptr, (!llvm.ptr) -> i32")
+
+    @contextmanager
+    def _where(self, question: str) -> Iterator[None]:
+        self._out.lines.append(f"scf.if {self._out.add(question)} {{")
+        yield
+        self._out.lines.append("}")
 
     # -- steps -------------------------------------------------------------------------------------------------------
 
@@ -289,7 +297,13 @@ class _Writer:
         return self._pointer(self._out.add(f"arith.addi %table, {self._integer(_POINTER * index, 'i64')} : i64"))
 
     def _function(self, index: int) -> str:
-        return self._pointer(self._out.add(f"llvm.load {self._entry(index)} : !llvm.ptr -> i64"))
+        return self._pointer(self._load(index))
+
+    def _load(self, index: int) -> str:
+        return self._out.add(f"llvm.load {self._entry(index)} : !llvm.ptr -> i64")
+
+    def _store(self, value: str, index: int) -> None:
+        self._out.lines.append(f"llvm.store {value}, {self._entry(index)} : i64, !llvm.ptr")
 
     def _pointer(self, address: str) -> str:
         return self._out.add(f"llvm.inttoptr {address} : i64 to !llvm.ptr")
