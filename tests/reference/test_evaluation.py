@@ -252,6 +252,9 @@ def test_signs_of_what_is_not_a_number_are_open() -> None:
     for nan in (0x7FC00000, 0xFFC00000):
         assert compare(bits, np.array([nan, three, two], np.uint32), x).ok
     assert not compare(bits, np.array([0x7FC00000, three ^ 1 << 31, two], np.uint32), x).ok
+    many = np.full(40, -1, np.float32)
+    for nan in (0x7FC00000, 0xFFC00000):
+        assert compare(lambda x: bits(x).max(), np.uint32(nan), many).ok
 
 
 def test_orders_of_almost_equal_numbers_are_open() -> None:

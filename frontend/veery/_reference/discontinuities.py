@@ -53,14 +53,16 @@ def _both(value: Value, open_: np.ndarray, other: np.ndarray, interp: Interprete
 
 @rule("bitcast_convert_type")
 def _bits(interp: Interpreter, eqn: JaxprEqn, operands: list[Value], count: int) -> list[Value]:
-    """Which sign a NaN has is not defined."""
+    """Which sign a NaN has is not defined: those of an array may all have the other one."""
     function = leaf(eqn.primitive.name, eqn)
     outs = each(function, operands, count)
     (value,) = operands
     if value[0].dtype.kind != "f" or outs[0][0].dtype.kind == "f":
         return outs
     other = function(np.where(np.isnan(value[0]), -value[0], value[0]))[0]
-    return [_both(outs[0], other != outs[0][0], other, interp)]
+    found = list(_both(outs[0], other != outs[0][0], other, interp))
+    found[1:2] = [other] * len(found[1:2])
+    return [shared(found)]
 
 
 @rule("floor", "ceil", "round", "sign", "rem")
