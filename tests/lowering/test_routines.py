@@ -294,6 +294,19 @@ def test_threads_call_at_once(queue: str) -> None:
         set(before)
 
 
+@pytest.mark.parametrize("queue", ["inline", "threaded"])
+def test_large_matrices(queue: str) -> None:
+    """One has several of the library's threads, some have one each."""
+    x = sample((3, 600, 600), "float32")
+    x = x @ adjoint(x) / 600 + np.eye(600, dtype="float32")
+    program = lambda x: (linalg.cholesky(x), linalg.cholesky(x[0] + 1), linalg.svd(x[1], compute_uv=False))
+    made = veery.jit(program, compiler_options={"queue": queue}).lower(x).compile()
+    factors, alone, values = map(np.asarray, made(x))
+    close(factors @ adjoint(factors), x, "float32")
+    close(alone @ alone.T, x[0] + 1, "float32")
+    close(values, np.linalg.svd(x[1], compute_uv=False), "float32")
+
+
 def test_other_processes_call_what_was_compiled(tmp_path: Path) -> None:
     """Their addresses are others; a fork's are not, but threads of its parent do not call there."""
     script = """

@@ -14,7 +14,7 @@ from veery_lowering.emit.registry import Context, Value
 from veery_lowering.kernels import CALL, Step
 from veery_lowering.types import tensor_type
 
-# Matrices of more elements than this have several of OpenBLAS's threads.
+# A matrix of more elements than this has several of OpenBLAS's threads; those of a stack have workgroups.
 _ALONE = 1 << 18
 _MOST_ELEMENTS = 1 << 28  # so that memory for work, too, has a number of elements of 32 bits
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
@@ -65,7 +65,7 @@ def call(
         "without_first": json.dumps(without_first or steps),
         "scratch": json.dumps(memory),
         "count": count,
-        "alone": int(largest <= _ALONE),
+        "alone": int(largest <= _ALONE or count > 1),
     }
     types = [tensor_type(tuple(shape), np.dtype(dtype).name) for shape, dtype in results]
     return hlo.custom_call(CALL, operands, types, config, has_side_effect=False)
