@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.samples import normal_samples
+from support.matrices import DTYPES, adjoint, check_unitary, close, sample
 
 import veery
 import veery.numpy as jnp
 import veery_runtime
-from veery import lax
+from veery import export, lax
 from veery.lax import _lapack, linalg
 from veery.lax._linalg_determinant import determinant
 from veery.lax._linalg_solution import lu_solve
@@ -27,9 +27,7 @@ from veery_lowering import addresses
 from veery_lowering.addresses import BEFORE, CALLING, ROUTINES, place_of
 
 pytestmark = pytest.mark.compiler
-random = normal_samples(0)
 
-DTYPES = ("float32", "float64", "complex64", "complex128")
 SQUARE = [(1, 1), (5, 5), (40, 40), (3, 4, 4), (2, 3, 33, 33), (40, 3, 3)]
 ANY = [(1, 4), (4, 1), (40, 30), (3, 4, 7), (2, 3, 7, 4), (2, 40, 33)]
 
@@ -39,30 +37,11 @@ def _wide(x64: None) -> None:
     """Programs of double precision, too."""
 
 
-def sample(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    return np.asarray(random(*shape, complex=dtype.startswith("complex")), dtype)
-
-
-def adjoint(x: np.ndarray) -> np.ndarray:
-    return np.conj(x.swapaxes(-1, -2))
-
-
-def close(actual: Any, expected: Any, dtype: str) -> None:
-    tolerance = 2e-3 if dtype in ("float32", "complex64") else 1e-10
-    assert actual.shape == expected.shape
-    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
-
-
 def compiled(function: Callable[..., Any], *operands: np.ndarray) -> Any:
     """What a program gives that calls LAPACK, and Python for nothing."""
     made = veery.jit(function).lower(*operands).compile()
     assert made._program.calls_routines and not made._program.host_calls
     return veery.tree.map(np.asarray, made(*operands))
-
-
-def check_unitary(q: np.ndarray, dtype: str) -> None:
-    product = adjoint(q) @ q if q.shape[-2] >= q.shape[-1] else q @ adjoint(q)
-    close(product, np.broadcast_to(np.eye(product.shape[-1]), product.shape), dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -362,7 +341,6 @@ def test_where_addresses_do_not_do_the_host_is_called() -> None:
 
 
 def test_sizes_that_are_not_known() -> None:
-    export = pytest.importorskip("veery.export")
     (n,) = export.symbolic_shape("n")
     made = veery.jit(lambda x, y: linalg.cholesky(x) * y).lower(
         veery.ShapeDtypeStruct((40, 40), "float32"), veery.ShapeDtypeStruct((n, 1, 1), "float32")

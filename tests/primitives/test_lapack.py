@@ -10,20 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.samples import normal_samples
+from support.matrices import DTYPES, adjoint, check_unitary, close, sample
 
 from veery.lax import _lapack, _linalg_reference as reference
 from veery.lax._openblas import OF_SCIPY
 
-random = normal_samples(0)
-
-DTYPES = ("float32", "float64", "complex64", "complex128")
 SQUARE = [(0, 0), (1, 1), (5, 5), (40, 40), (3, 4, 4), (2, 3, 33, 33), (0, 3, 3), (2, 0, 0)]
 ANY = [(0, 3), (3, 0), (1, 4), (4, 1), (40, 30), (3, 4, 7), (2, 3, 7, 4), (2, 40, 33), (0, 2, 3)]
-
-
-def sample(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    return np.asarray(random(*shape, complex=dtype.startswith("complex")), dtype)
 
 
 def layouts(x: np.ndarray) -> Iterator[np.ndarray]:
@@ -33,21 +26,6 @@ def layouts(x: np.ndarray) -> Iterator[np.ndarray]:
     fixed.flags.writeable = False
     yield fixed
     yield np.repeat(x, 2, -1)[..., ::2]
-
-
-def adjoint(x: np.ndarray) -> np.ndarray:
-    return np.conj(x.swapaxes(-1, -2))
-
-
-def close(actual: np.ndarray, expected: np.ndarray, dtype: str) -> None:
-    tolerance = 1e-3 if dtype in ("float32", "complex64") else 1e-10
-    assert actual.shape == expected.shape
-    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
-
-
-def check_unitary(q: np.ndarray, dtype: str) -> None:
-    product = adjoint(q) @ q if q.shape[-2] >= q.shape[-1] else q @ adjoint(q)
-    close(product, np.broadcast_to(np.eye(product.shape[-1]), product.shape), dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

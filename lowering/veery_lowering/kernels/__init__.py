@@ -96,16 +96,13 @@ def call_routines(module: Any) -> int:
         module: a module operation.
     """
     known: dict[str, str] = {}
-    calls = [op.operation for op in operations(module) if op.name == _CUSTOM_CALL and is_routine(op)]
+    calls = [op.operation for op in operations(module) if is_routine(op)]
     for op in calls:
         kernel, places = RoutineKernel(op), locations([op])
         name = known.setdefault(kernel.executable.written_as, _unused(module, "veery_routines"))
         kernel.replace(module, name)
         decided(Decision("routines", places, name, kernel.form, kernel.executable.workgroups))
     return len(calls)
-
-
-_CUSTOM_CALL = "stablehlo.custom_call"
 
 
 def fuse_pieces(module: Any, register: int = _REGISTER) -> int:

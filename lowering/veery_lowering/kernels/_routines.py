@@ -38,8 +38,8 @@ Step = list[Any]
 
 
 def is_routine(op: Any) -> bool:
-    """Whether a custom call is one of routines."""
-    return bool(ir.StringAttr(op.attributes["call_target_name"]).value == CALL)
+    """Whether an operation is a call of routines."""
+    return hlo.called_by(op) == CALL
 
 
 class RoutineKernel:

@@ -72,7 +72,7 @@ def transform_of_parts(call: Any, parts: Sequence[Value], types: Sequence[ir.Typ
 
 def is_transform(op: Any) -> bool:
     """Whether an operation is one on parts."""
-    return bool(op.name == "stablehlo.custom_call" and ir.StringAttr(op.attributes["call_target_name"]).value == _NAME)
+    return hlo.called_by(op) == _NAME
 
 
 def may_be_transform(op: Any) -> bool:
@@ -114,9 +114,8 @@ def _told(attribute: Any) -> tuple[str, int, int]:
 
 @writes("custom_call")
 def _custom_call(body: Body, op: Any) -> None:
-    name = ir.StringAttr(op.attributes["call_target_name"]).value
-    if name != _NAME:
-        raise Unfit(name)
+    if not is_transform(op):
+        raise Unfit(hlo.called_by(op))
     (kind, rank, last), (given, dtype) = _told(op.attributes["backend_config"]), checked(op.operands[0])
     shape, axes = (*given[:-1], last), range(len(given) - rank, len(given))
     sizes = [shape[axis] for axis in axes]

@@ -124,6 +124,7 @@ from veery_lowering.stablehlo._elementwise import (
 )
 from veery_lowering.stablehlo._region import (
     call as call,
+    called_by as called_by,
     case as case,
     custom_call as custom_call,
     if_ as if_,

@@ -213,6 +213,12 @@ def call(symbol: str, operands: Sequence[Value], results: Sequence[ir.Type]) -> 
     return call_operation("func.call", symbol, operands, results)
 
 
+def called_by(op: Any) -> str:
+    """The name of the function that a custom call calls; empty for another operation."""
+    is_call = op.name == "stablehlo.custom_call"
+    return str(ir.StringAttr(op.attributes["call_target_name"]).value) if is_call else ""
+
+
 def custom_call(
     name: str,
     operands: Sequence[Value],
