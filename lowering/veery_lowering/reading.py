@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from veery_lowering import stablehlo as hlo
 from veery_lowering.compiler import isolation
 from veery_lowering.emit.foreign import Foreign, functions, symbol_of
 from veery_lowering.emit.versioned import NOT_TEXT, readable
@@ -97,7 +98,7 @@ def _name_of(argument: Any) -> str:
 
 def _drop_annotations(module: ir.Module) -> None:
     for op in operations(module.operation):
-        if op.name == "stablehlo.custom_call" and _target(op) in _ANNOTATIONS:
+        if hlo.called_by(op) in _ANNOTATIONS:
             op.results[0].replace_all_uses_with(op.operands[0])
             op.erase()
 
@@ -111,7 +112,3 @@ def _refuse_float4(module: ir.Module) -> None:
                     f"{op.name} gives {x.type}: floats of 4 bits are not read from modules, since IREE computes "
                     "wrongly with them. Convert them where they come from, to float8_e4m3fn say"
                 )
-
-
-def _target(op: Any) -> str:
-    return str(ir.StringAttr(op.attributes["call_target_name"]).value)

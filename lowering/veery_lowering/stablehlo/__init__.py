@@ -70,6 +70,7 @@ from veery_lowering.stablehlo._elementwise import (
     clamp as clamp,
     compare as compare,
     complex as complex,
+    conjugate as conjugate,
     convert as convert,
     cosh as cosh,
     cosine as cosine,

@@ -148,6 +148,11 @@ def complex(re: Value, im: Value) -> Value:
     return inferred("stablehlo.complex", [re, im])
 
 
+def conjugate(x: Value) -> Value:
+    """The conjugate of complex numbers."""
+    return complex(real(x), negate(imag(x)))
+
+
 def add(a: Value, b: Value) -> Value:
     """a + b. IREE computes XOR on bool where StableHLO means OR: use `or_` there."""
     return one("stablehlo.add", [a, b], a.type)

@@ -190,7 +190,7 @@ def _nextafter(ctx: Any, x: Value, y: Value) -> Value:
 def _conj(ctx: Any, x: Value, **_: Any) -> Value:
     if hlo.dtype_of(x).kind != "c":
         return hlo.complex(x, hlo.full_like(x, 0))
-    return hlo.complex(hlo.real(x), hlo.negate(hlo.imag(x)))
+    return hlo.conjugate(x)
 
 
 def in_complex128(formula: Callable[..., Value]) -> Callable[..., Value]:

@@ -92,7 +92,7 @@ _OTHER_SIDE = {"N": "T", "T": "N"}
 
 
 def _conjugate(x: Value) -> Value:
-    return hlo.complex(hlo.real(x), hlo.negate(hlo.imag(x))) if hlo.dtype_of(x).kind == "c" else x
+    return hlo.conjugate(x) if hlo.dtype_of(x).kind == "c" else x
 
 
 def _lu(ctx: Context, x: Value) -> list[Value]:
