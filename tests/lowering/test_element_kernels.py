@@ -21,6 +21,11 @@ from veery_lowering.kernels import _elements, fuse_elements
 
 pytestmark = pytest.mark.usefixtures("as_preferred")
 
+
+def numbers(x: Any, axis: int) -> Any:
+    return lax.broadcasted_iota(x.dtype, x.shape, axis)
+
+
 # Of arrays x and y, a row and a number, of any dtype.
 EXACT: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "sum of products": lambda x, y, w, s: x * y + x * 3,
@@ -42,6 +47,7 @@ EXACT: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "behind a product": lambda x, y, w, s: (x @ w + 1, x * 2),
     "behind a sum": lambda x, y, w, s: x - x.sum() + y,
     "as another": lambda x, y, w, s: x.astype(np.float32) * 2 + y.astype(np.int8),
+    "numbered": lambda x, y, w, s: x * lax.broadcasted_iota(x.dtype, x.shape, 0) + numbers(x, x.ndim - 1),
     "shadowed": lambda x, y, w, s: lax.optimization_barrier(x + 1) * 2,
     "in a branch": lambda x, y, w, s: lax.cond(s > 100, lambda: x + 1, lambda: x * 2),
 }
@@ -215,6 +221,9 @@ X, LARGE = np.ones((30, 20), np.float32), np.ones((300, 200), np.float32)
         (lambda x: x.sum() + x, (X,), 0),
         (lambda x: (y := x * 2, y + 1), (X,), 0),  # both in one dispatch
         (lambda x: x > 1, (X,), 0),
+        (lambda x: jnp.tril(x) * 2, (LARGE,), 1),
+        (lambda x: x * numbers(x, 1), (np.ones((3, 5000), np.float32),), 0),  # more than it would write for itself
+        (lambda x: x * numbers(x, 1), (LARGE.astype(np.float16),), 0),
         (lambda x: x.T * 2, (X,), 0),
         (lambda x: x[:, 1:] * 2 + x[:, :-1], (X,), 1),
         (lambda x: x + 1, (np.float32(3),), 0),

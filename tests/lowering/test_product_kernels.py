@@ -17,10 +17,16 @@ from support.panels import take_small_parts
 import veery
 from veery import lax, numpy as jnp
 from veery_lowering.kernels import fuse_products
+from veery_lowering.mlir import operations
 from veery_lowering.passes.simplification import inlined
 from veery_lowering.targets.target import Target
 
 pytestmark = pytest.mark.usefixtures("as_preferred")
+
+
+def numbers(x: Any, axis: int) -> Any:
+    return lax.broadcasted_iota(np.int32, x.shape, axis)
+
 
 FOLLOWING: dict[str, Callable[..., Any]] = {
     "nothing": lambda p, row, other: p,
@@ -31,6 +37,9 @@ FOLLOWING: dict[str, Callable[..., Any]] = {
     "three of them, one before": lambda p, row, other: ((h := p + row) * 2, h, jnp.sum(p * other), h - other),
     "another product": lambda p, row, other: (p + row) @ (p - other).T,
     "compared": lambda p, row, other: (p + row > other, p + row),
+    "what is made for it": lambda p, row, other: (other * 3 + row) - p * (other - 1),
+    "what is made for two": lambda p, row, other: ((h := other * 2) - p, (p + row) * h, other * other),
+    "below the diagonal": lambda p, row, other: jnp.where(numbers(p, 0) >= numbers(p, 1), p, row),
     "another type": lambda p, row, other: p.astype(np.int32) + 1,
     "half precision": lambda p, row, other: (p.astype(jnp.bfloat16) + row.astype(jnp.bfloat16)).astype(np.float32),
     "in a branch": lambda p, row, other: lax.cond(other[0, 0] > 100, lambda: p * 2, lambda: row + p),
@@ -154,6 +163,28 @@ def test_any_axes(parts: str, cases: list[tuple[Any, Any, Any]], register: int) 
             operands = array(x), array(y, seed=8), array(tail, seed=9)
             calls.append((lambda x, y, row, product=product: (product(x, y), product(x, y) * 2 + row), operands))
         assert_as_numpy(calls)
+
+
+def test_what_is_made_for_a_product_is_computed_with_it() -> None:
+    """But for what its factors are, and what something else reads."""
+    x, other = array((40, 40)), array((40, 40), seed=8)
+    programs: dict[Callable[..., Any], int] = {  # and how many multiplications are left
+        (lambda x, y: x @ y - (x * 3 + y * y)): 0,
+        (lambda x, y: (x * 3) @ y - x * 3): 1,
+        (lambda x, y: (x * 3) @ (y * 2) - (x * 3 + y * 2)): 2,
+        (lambda x, y: ((h := y * 2) + x @ y, h)): 1,
+        (lambda x, y: x @ y - (x * 3).T): 1,
+    }
+    for fun, left in programs.items():
+        found: list[str] = []
+
+        def fused(module: Any) -> None:
+            fuse_products(module)
+            found.extend(op.name for op in operations(module))  # noqa: B023
+
+        inlined(veery.jit(fun).lower(x, other)._lowered.module, fused)
+        assert "stablehlo.dot_general" not in found and found.count("stablehlo.multiply") == left
+    assert_as_numpy([(fun, (x, other)) for fun in programs])
 
 
 kernels = functools.partial(how_many, fuse_products)

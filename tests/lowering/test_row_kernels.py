@@ -24,6 +24,10 @@ from veery_lowering.passes.simplification import inlined
 pytestmark = pytest.mark.usefixtures("as_preferred")
 
 
+def numbers(x: Any, axis: int) -> Any:
+    return lax.broadcasted_iota(x.dtype, x.shape, axis)
+
+
 def normed(x: Any) -> Any:
     mean = x.mean(-1, keepdims=True)
     return (x - mean) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5)
@@ -57,6 +61,8 @@ EXACT: dict[str, Callable[[Any, Any], Any]] = {
     "chosen": lambda x, w: jnp.where(x.sum(-1, keepdims=True) > 3, x, w),
     "as bools": lambda x, w: (x > x.max(-1, keepdims=True) - 2, x.max(-1) > 1),
     "bits": lambda x, w: x ^ lax.reduce(x, np.array(0, x.dtype), lax.bitwise_xor, (x.ndim - 1,))[..., None],
+    "first of the largest": lambda x, w: ((x * w).argmax(-1), (x + w).argmin(-1)),
+    "numbered": lambda x, w: (numbers(x, x.ndim - 1) * (numbers(x, 0) + 1) - x).max(-1),
 }
 SHAPES = [(7, 33), (3, 5, 64), (2, 3, 4, 100), (130, 32), (2, 1000)]
 
@@ -136,6 +142,7 @@ X, SHORT = np.ones((300, 200), np.float32), np.ones((300, 10), np.float32)
         (lambda x: x - x.max(0), (X,), 0),
         (lambda x: x - x.max(), (X,), 0),
         (lambda x: x.var(-1), (X,), 1),
+        (lambda x: x.argmax(-1), (X,), 1),
         (lambda x: (x + 1j) / jnp.abs(x).sum(-1, keepdims=True), (X,), 1),  # the sums
     ],
 )

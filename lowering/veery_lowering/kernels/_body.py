@@ -7,6 +7,7 @@ written in part (`dynamic_update_slice`) is written in place where nothing reads
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from veery_lowering import stablehlo as hlo
-from veery_lowering.kernels._arithmetic import ELEMENTWISE, Lines, Unfit, spelled, supported
+from veery_lowering.kernels._arithmetic import ELEMENTWISE, Lines, Unfit, elementwise, spelled, supported
 from veery_lowering.kernels._forms import (
     Affine,
     Buffer,
@@ -46,6 +47,9 @@ _TRIPS = 1 << 8  # of a loop for which they are not known
 # its passes do as much again. A step of training a network whose loss looks up the labels' terms, with all of its 12
 # kernels known, takes 57 instead of 90 ms of them.
 _MOST_WRITTEN = 64
+# Bytes of numbers along an axis that a kernel writes itself rather than reads them for each element.
+_LONGEST_LINE = 16 << 10
+EXACT = 4  # bytes of numbers of which sums of so many are exact
 # Elementwise operations in a row that are computed where the last one is used: what writes them calls itself for each.
 # Fewer would part what random numbers are made of, whose products and sums are then rounded in other places.
 MOST_IN_A_ROW = 200
@@ -90,6 +94,7 @@ class Body:
         self._inside: set[Any] = set()
         self._users: dict[Any, Any] = {}
         self._turned: dict[Any, View] = {}
+        self._lines: dict[tuple[int, np.dtype], View] = {}
         self._trips: float = 1  # of the outermost loop, which counts as one where work is counted
 
     # Values.
@@ -118,6 +123,10 @@ class Body:
             elements = hlo.elements_of(value)
             if elements is not None:
                 return self._written(elements)
+        if is_line(value) and self.nests.machine.has_vectors:
+            axis = ir.IntegerAttr(value.owner.attributes["iota_dimension"]).value
+            if self._is_on_stack((shape[axis],), dtype):
+                return self.line(shape[axis], dtype).spread(shape, [axis])
         if hlo.is_constant(value) and value.owner not in self.before:
             self.before.append(value.owner)
         buffer = self.inputs[value] = Buffer(f"%in{len(self.inputs)}", dtype, math.prod(shape))
@@ -125,6 +134,27 @@ class Body:
             return whole(buffer, shape)
         with self.nests.first():
             return Uniform(self.nests.load(whole(buffer, (1,)), Affine(), 0, 1), dtype)
+
+    def line(self, size: int, dtype: np.dtype) -> View:
+        """0, 1, 2, ... in memory, written where the kernel begins."""
+        if size <= _MOST_WRITTEN:
+            return self._written(np.arange(size).astype(dtype))
+        if (size, dtype) not in self._lines:
+            self._lines[size, dtype] = made = self.temporary((size,), dtype)
+            with self.nests.first():
+                for width, starts in self.nests.chunks(size, dtype, False, (1,)):
+                    self.nests.each(starts, functools.partial(self._count, made, width))
+        return self._lines[size, dtype]
+
+    def _count(self, line: View, width: int, start: Affine) -> None:
+        out, dtype, shape = self.out, line.dtype, f"{width}x" if width > 1 else ""
+        number = out.add(f"arith.index_cast {self.nests.position(start)} : index to i64")
+        number = elementwise(out, "convert", "", [number], np.dtype(np.int64), dtype, "")
+        if shape:
+            number = out.add(f"vector.broadcast {number} : {spelled(dtype)} to {spelled(dtype, shape)}")
+        first = out.constants(np.arange(width).astype(dtype))
+        self.nests.store(elementwise(out, "add", "", [number, first], dtype, dtype, shape), line, start, 1, width)
+        self.nests.forget()
 
     def _written(self, elements: np.ndarray) -> View:
         """A constant, written to memory where the kernel begins."""
@@ -431,6 +461,14 @@ def is_written_out(value: Any) -> bool:
         math.prod(static_shape(value)) <= _MOST_WRITTEN
         or ir.DenseElementsAttr(value.owner.attributes["value"]).is_splat
     )
+
+
+def is_line(value: Any) -> bool:
+    """Whether a value is numbers along an axis, which a kernel writes itself: what it would read is larger."""
+    if maker(value) != "stablehlo.iota":
+        return False
+    axis, dtype = ir.IntegerAttr(value.owner.attributes["iota_dimension"]).value, hlo.dtype_of(value)
+    return dtype.itemsize >= EXACT and static_shape(value)[axis] * dtype.itemsize <= _LONGEST_LINE
 
 
 def checked(value: Any) -> tuple[tuple[int, ...], np.dtype]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
-from veery_lowering.kernels._body import MOST_IN_A_ROW, VIEWS, Body, checked
+from veery_lowering.kernels._body import MOST_IN_A_ROW, VIEWS, Body, checked, is_line
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._followers import FusedKernel, in_order, in_place
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, leaves, whole
@@ -110,7 +110,12 @@ class ElementKernel(FusedKernel):
 
 
 def _lies_in_memory(value: Any) -> bool:
-    """Whether a value is an argument, a constant, made by a kernel or behind a barrier, or says how to read one."""
+    """Whether a value is an argument, a constant, made by a kernel or behind a barrier, or says how to read one.
+
+    Numbers along an axis count as such.
+    """
     while maker(value) in VIEWS:
         value = value.owner.operands[0]
-    return isinstance(value.owner, ir.Block) or hlo.is_constant(value) or maker(value) in _IN_MEMORY
+    if isinstance(value.owner, ir.Block) or hlo.is_constant(value) or is_line(value):
+        return True
+    return maker(value) in _IN_MEMORY

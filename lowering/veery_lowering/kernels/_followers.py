@@ -1,12 +1,16 @@
-"""Which operations may be computed with one of their block: those that use what it gives, if all is known by then."""
+"""Which operations may be computed with one of their block.
+
+They are those that use what it gives, if all is known by then, and those that nothing else uses than these.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Affine, Buffer, View
 from veery_lowering.kernels._lifetimes import around
@@ -36,6 +40,29 @@ def followers(op: Any, fits: Callable[[Any], bool], most: int) -> tuple[list[Any
         else:
             first = first or user
     return list(inside), first
+
+
+def with_sources(inside: Sequence[Any], read: Iterable[Any], fits: Callable[[Any], bool], most: int) -> list[Any]:
+    """Values with those that are read for nothing else, in their order.
+
+    Args:
+        inside: values that are computed together, of one block.
+        read: what is read for them.
+        fits: whether an operation may be computed with them.
+        most: how many there are at most. If there would be more, none is added: what is parted in the middle is rounded
+            in other places.
+    """
+    block, found, waiting = inside[0].owner.operation.block, dict.fromkeys(inside), list(read)
+    while waiting:
+        value = waiting.pop()
+        if value in found or isinstance(value.owner, ir.Block) or hlo.is_constant(value):
+            continue
+        op = value.owner.operation
+        users = {use.owner.operation for use in value.uses}
+        if op.block == block and all(user.results and user.results[0] in found for user in users) and fits(op):
+            found[value] = None
+            waiting += op.operands
+    return in_order(found if len(found) <= most else inside)
 
 
 def in_order(values: Iterable[Any]) -> list[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from veery_lowering import stablehlo as hlo
 from veery_lowering.kernels._arithmetic import Unfit, elementwise
-from veery_lowering.kernels._body import Body, checked, writes
+from veery_lowering.kernels._body import EXACT, Body, checked, writes
 from veery_lowering.kernels._forms import Affine, Form, Lazy, Uniform, View, changed, leaves
 from veery_lowering.kernels._lifetimes import dies_in
 from veery_lowering.kernels._reading import integers, static_shape
@@ -84,6 +84,8 @@ def _last(view: View, i: int) -> View:
 def _iota(body: Body, op: Any) -> Form:
     shape, dtype = checked(op.results[0])
     axis = ir.IntegerAttr(op.attributes["iota_dimension"]).value
+    if body.nests.machine.has_vectors and dtype.itemsize >= EXACT:
+        return body.line(shape[axis], dtype).spread(shape, [axis])
     numbers, line = np.arange(shape[axis]).astype(dtype), body.temporary(shape[axis : axis + 1], dtype)
     for width, starts in body.nests.chunks(shape[axis], dtype, False):
         for start in starts:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ from veery_lowering.kernels._arithmetic import ELEMENTWISE, Unfit
 from veery_lowering.kernels._body import Body, checked
 from veery_lowering.kernels._convolutions import Factors, convolved
 from veery_lowering.kernels._executable import Executable
-from veery_lowering.kernels._followers import FusedKernel, followers, in_place
+from veery_lowering.kernels._followers import FusedKernel, followers, in_place, with_sources
 from veery_lowering.kernels._forms import Buffer, Form, Lazy, View, all_changed, leaves, whole
 from veery_lowering.kernels._machine import Machine
 from veery_lowering.kernels._panels import Axis, Panels, Place, widest
@@ -55,7 +55,12 @@ class ProductKernel(FusedKernel):
         if self.dtype.kind not in "fiu" or self.dtype.itemsize < 4 or checked(op.operands[0])[1] != self.dtype:
             raise Unfit(f"a product of {self.dtype}")
         self.body = Body(dataclasses.replace(machine, stack=_STACK))
-        self.inside, self.before = followers(op, lambda user: _is_elementwise(user, op.results[0]), _MOST_INSIDE)
+        factors = list(op.operands)
+        fits: Callable[[Any], bool] = lambda other: _is_elementwise(other, op.results[0])
+        inside, self.before = followers(op, fits, _MOST_INSIDE)
+        read = [x for value in inside[1:] for x in value.owner.operands]
+        is_beside: Callable[[Any], bool] = lambda other: fits(other) and other.results[0] not in factors
+        self.inside = with_sources(inside, read, is_beside, _MOST_INSIDE)
         ops = {value.owner.operation for value in self.inside}
         read = [value for value in self.inside if any(use.owner.operation not in ops for use in value.uses)]
         self.results = {x: Buffer(f"%out{k}", checked(x)[1], math.prod(self.shape)) for k, x in enumerate(read)}
@@ -79,9 +84,11 @@ class ProductKernel(FusedKernel):
 
     def _computed(self) -> dict[Any, Form]:
         """The values that the kernel computes, as expressions of the product and of what is read."""
-        made: dict[Any, Form] = {self.inside[0]: self._product}
-        for value in self.inside[1:]:
+        made: dict[Any, Form] = {self.op.results[0]: self._product}
+        for value in self.inside:
             op = value.owner
+            if value in made:
+                continue
             operands = tuple(made[x] if x in made else self.body.read_through(x) for x in op.operands)
             made[value] = Lazy(base_name(op.name), detail_of(op), operands, checked(value)[1])
         return made

@@ -16,12 +16,12 @@ from veery_lowering.kernels import _moves  # noqa: F401  (registers what it writ
 from veery_lowering.kernels._arithmetic import ELEMENTWISE, REDUCTIONS, Unfit, is_half
 from veery_lowering.kernels._body import MOST_IN_A_ROW, Body, checked
 from veery_lowering.kernels._executable import Executable
-from veery_lowering.kernels._followers import FusedKernel, followers, in_order
+from veery_lowering.kernels._followers import FusedKernel, followers, with_sources
 from veery_lowering.kernels._forms import Affine, Buffer, Form, Lazy, View, whole
 from veery_lowering.kernels._machine import Machine
 from veery_lowering.kernels._reading import detail_of, integers, static_shape
 from veery_lowering.kernels._windows import work_of
-from veery_lowering.mlir import base_name, ir
+from veery_lowering.mlir import base_name
 
 # Operations: what has more takes long to compile.
 _MOST_INSIDE = 400
@@ -117,27 +117,12 @@ class ReductionKernel(FusedKernel, ABC):
         left = {value.owner.operation for value in self._left(inside)}
         if left:
             inside, first = followers(self.op, lambda op: op not in left and self._fits(op), _MOST_INSIDE)
-        return self._with_sources(inside, self._fits), first
+        read = [x for value in inside for x in value.owner.operands]
+        return with_sources(inside, read, self._fits, _MOST_INSIDE), first
 
     def _left(self, inside: Sequence[Any]) -> set[Any]:
         """What of these is better left to IREE."""
         return set()
-
-    def _with_sources(self, inside: Sequence[Any], fits: Callable[[Any], bool]) -> list[Any]:
-        """Values with those that are read for nothing else, in their order."""
-        found = dict.fromkeys(inside)
-        waiting = [x for value in inside for x in value.owner.operands]
-        while waiting and len(found) < _MOST_INSIDE:
-            value = waiting.pop()
-            if value in found or isinstance(value.owner, ir.Block) or hlo.is_constant(value):
-                continue
-            op = value.owner.operation
-            users = {use.owner.operation for use in value.uses}
-            if op.block == self.op.block and all(user.results and user.results[0] in found for user in users):
-                if fits(op):
-                    found[value] = None
-                    waiting += op.operands
-        return in_order(found)
 
     def _fits(self, op: Any) -> bool:
         """Whether an operation gives such arrays, or what they are reduced to, of such."""
