@@ -13,7 +13,14 @@ from veery_lowering.compiler import compile
 
 # Those that are about products as IREE makes them.
 OF_PRODUCTS = ("test_products", "test_tiles", "test_tiling", "test_translating")
-OF_PIECES = ("test_pieces", "test_chains", "test_updates_of_joins", "test_passes", "test_device_functions")
+OF_PIECES = (
+    "test_pieces",
+    "test_chains",
+    "test_updates_of_joins",
+    "test_passes",
+    "test_device_functions",
+    "test_schedule",
+)
 
 
 @pytest.fixture(autouse=True)

@@ -22,12 +22,15 @@ from veery_lowering.compiler.emptied import write_out
 from veery_lowering.compiler.machine_code import CODE_DIALECTS, machine_code
 from veery_lowering.compiler.managers import Managers
 from veery_lowering.compiler.scalars import read_scalars
+from veery_lowering.compiler.schedule import write_commands
 from veery_lowering.errors import CacheWarning
 from veery_lowering.mlir import Invocation, Output, Session, bytecode, ctypes_dl, ir
 from veery_lowering.passes.flow import sources
 from veery_lowering.passes.spirv import nan
+from veery_lowering.passes.stream.in_place import place_results
 from veery_lowering.passes.vm.allocation import allocate_memory
 from veery_lowering.store.cache import DiskCache
+from veery_lowering.targets.target import SYNCHRONOUS
 
 _COMPILES_PER_SESSION = 64
 _SESSIONS = 16  # that are prepared
@@ -281,34 +284,56 @@ def _shortly(
     try:
         with short.meanwhile(translated, ahead) as wait, short.meanwhile(functions, ahead) as made:
             kernels.are_made_by(wait, made)
-            if prelude and not early.is_settled(module) and not run(prelude):
+            planned = _planned(ready, module, run, prelude, check and check[1], diagnostics, flags)
+            if planned is None:
                 return None
-            if not early.form_dispatches(module, run, ready.device, flags):
-                return None
-            try:
-                module.operation.verify()
-            except ir.MLIRError as error:
-                diagnostics.extend(Diagnostic("error", _place(d.location) + d.message) for d in error.error_diagnostics)
-                return None
-            overwritten = short.plan_memory(module, run, check and check[1])
+            plan, overwritten = planned
             steps.begin("waiting for kernels")
             kernels.wait()
-            several = threads and sum(op.operation.name in _EXECUTABLES for op in module.body.operations) > 1
+            several = threads and sum(op.operation.name in _EXECUTABLES for op in plan.body.operations) > 1
             backend.session.context.enable_multithreading(several)
-            with _read(backend, bytecode(module), diagnostics) as (planned, run, invocation):
+            with _read(backend, bytecode(plan), diagnostics) as (calls, run, invocation):
                 account = short.compile_dispatches(
-                    planned, run, make_code, flags, cache, kernels, run_on, threads, several
+                    calls, run, make_code, flags, cache, kernels, run_on, threads, several
                 )
                 diagnostics.append(Diagnostic(DISPATCHES, account))
                 diagnostics.append(Diagnostic(OVERWRITTEN, " ".join(map(str, overwritten))))
                 for change in changes:
-                    change(planned)
+                    change(calls)
                 return _written(invocation.output_vm_bytecode)
     except short.Refused:
         return None
     except (short.Unfit, linking.Unsupported, ir.MLIRError) as error:
         diagnostics.append(Diagnostic(UNFIT, str(error)))
         return None
+
+
+def _planned(
+    ready: _Ready,
+    module: ir.Module,
+    run: RunPasses,
+    prelude: str,
+    look: Any,
+    diagnostics: list[Diagnostic],
+    flags: tuple[str, ...],
+) -> tuple[ir.Module, list[int]] | None:
+    """A module at the end of "stream", and the numbers of the arguments that are overwritten; None where that fails."""
+    written = write_commands(module, ready.device) if look is None and SYNCHRONOUS not in flags else None
+    if written is not None:
+        steps.begin("planning memory")
+        overwritten = place_results(written)
+        written.operation.verify()
+        return written, overwritten
+    if prelude and not early.is_settled(module) and not run(prelude):
+        return None
+    if not early.form_dispatches(module, run, ready.device, flags):
+        return None
+    try:
+        module.operation.verify()
+    except ir.MLIRError as error:
+        diagnostics.extend(Diagnostic("error", _place(d.location) + d.message) for d in error.error_diagnostics)
+        return None
+    return module, short.plan_memory(module, run, look)
 
 
 @contextmanager
@@ -397,8 +422,8 @@ def _text(invocation: Invocation, module: ir.Module, locations: bool) -> bytes:
     return _written(invocation.output_ir)
 
 
-# `x + 1` and a kernel, which have LLVM get ready too.
-_SMALL = b"""
+# A kernel, which has LLVM get ready too, and the same with `x + 1` beside it.
+_KERNEL = """
 #layout = #hal.pipeline.layout<bindings = [#hal.pipeline.binding<storage_buffer, Indirect>], flags = Indirect>
 hal.executable.source private @kernel attributes {veery.written_as = ""} {
   hal.executable.export public @run ordinal(0) layout(#layout)
@@ -420,26 +445,37 @@ hal.executable.source private @kernel attributes {veery.written_as = ""} {
     }
   }
 }
+func.func private @called() -> tensor<8xf32> {
+  %x = flow.dispatch @kernel::@run() : () -> tensor<8xf32>
+  return %x : tensor<8xf32>
+}
+"""
+_ALONE = """
+func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %y = call @called() : () -> tensor<8xf32>
+  return %y : tensor<8xf32>
+}"""
+_BESIDE = """
 func.func @main(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   %one = stablehlo.constant dense<1.0> : tensor<8xf32>
   %y = stablehlo.add %x, %one : tensor<8xf32>
-  %z = flow.dispatch @kernel::@run() : () -> tensor<8xf32>
+  %z = call @called() : () -> tensor<8xf32>
   return %y, %z : tensor<8xf32>, tensor<8xf32>
 }"""
-_SMALLEST = b"func.func @main() { return }"
+_SMALLEST = "func.func @main() { return }"
 
 
 def prepare(flags: tuple[str, ...], shortly: bool) -> list[tuple[str, ...]]:
     """Have a session ready for flags that are known to work, and start no threads for that.
 
-    With the short pipeline a program is compiled, so that no fork has to do what the first does: 136 to 98 ms for
+    With the short pipeline programs are compiled, so that no fork has to do what the first does: 136 to 98 ms for
     `x + 1`. With the others, for which that takes longer than it brings, one that does nothing is.
 
     Returns the flags whose sessions are closed instead, since there are many.
     """
     # The change is one of large programs: to load the classes of the dialect that it looks at takes 20 ms.
-    module = _SMALL if shortly else _SMALLEST
-    run_pipeline(module, flags, changes=(allocate_memory,), shortly=shortly, threads=False)
+    for module in (_KERNEL + _BESIDE, _KERNEL + _ALONE) if shortly else (_SMALLEST,):
+        run_pipeline(module.encode(), flags, changes=(allocate_memory,), shortly=shortly, threads=False)
     closed = list(_idle)[:-_SESSIONS]
     for old in closed:
         for ready in _idle.pop(old):
