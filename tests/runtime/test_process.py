@@ -203,7 +203,9 @@ print(float(runtime.load(programs.add_one(), device)([row()])[0].numpy()[0]))
 def test_the_runtime_needs_neither_compiler_nor_frontend_and_imports_fast(run_python):
     script = """
 import sys, time
+start = time.process_time()
 import numpy
+numpys = time.process_time() - start
 class Block:
     def find_spec(self, name, path=None, target=None):
         blocked = ("veery", "veery_lowering", "optree", "scipy", "jax", "jaxlib")
@@ -212,8 +214,8 @@ class Block:
 sys.meta_path.insert(0, Block())
 start = time.process_time()
 import veery_runtime as runtime
-seconds = time.process_time() - start
-print(runtime.put(numpy.arange(3), runtime.devices("cpu")[0]).numpy().tolist(), seconds < 0.5)
+ours = time.process_time() - start
+print(runtime.put(numpy.arange(3), runtime.devices("cpu")[0]).numpy().tolist(), ours < 4 * numpys)
 """
     _succeeds(run_python(script), "[0, 1, 2] True")
 

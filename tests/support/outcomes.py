@@ -30,6 +30,8 @@ def described(value: Any, array: type) -> Any:
             return [kind, [[number(x.real), number(x.imag)] for x in elements.tolist()]]
         wide = elements if elements.dtype.kind in "biuf" else elements.astype(np.float32)
         return [kind, [number(x) for x in wide.tolist()]]
+    if isinstance(value, np.dtype) and value.kind == "V":  # whose class has a name for each version of ml_dtypes
+        return f"dtype[{value.name}]"
     return value if value is None or isinstance(value, (bool, int, float, str)) else type(value).__name__
 
 
