@@ -64,9 +64,9 @@ def test_programs_that_use_positions(name: str, dtype: str) -> None:
 
 
 def test_positions_are_not_divided_out_of_others() -> None:
-    x = np.zeros((100, 129), np.float32)
+    x = np.zeros((100, 4129), np.float32)  # kernels write short lines of numbers for themselves
     for name in ("triangle", "reversed", "places"):
         text = veery.jit(functools.partial(PROGRAMS[name], jnp)).lower(x).as_text("flow")
         assert "linalg.index" in text and "divsi" not in text and "remsi" not in text
     text = veery.jit(lambda x: jnp.tanh(x) * 2).lower(x).as_text("flow")
-    assert "tensor<12900xf32>" in text  # one loop, where nobody asks
+    assert "tensor<412900xf32>" in text  # one loop, where nobody asks

@@ -12,10 +12,10 @@ products 65 and 52.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from veery_lowering.mlir import inside, ir
@@ -23,9 +23,9 @@ from veery_lowering.passes.stream.arguments import donated_arguments, tell_donat
 
 _ALIGNMENT = 64  # of values in the memory that they share, in bytes
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)u?([a-z0-9<>]+)>")  # IREE's integers have no signs
-_BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "bf16": 2, "f16": 2, "f32": 4, "f64": 8} | {
-    "complex<f32>": 8,
-    "complex<f64>": 16,
+_BYTES = {
+    **{"i8": 1, "i16": 2, "i32": 4, "i64": 8, "bf16": 2, "f16": 2, "f32": 4, "f64": 8},
+    **{"complex<f32>": 8, "complex<f64>": 16},
 }
 # Of which the result is the operand's memory, if it is as large.
 _ALIASES = ("stablehlo.bitcast_convert", "stablehlo.reshape", "flow.tensor.clone")
@@ -59,9 +59,7 @@ class _Type(NamedTuple):
         if match is None or match[2] not in _BYTES:
             raise _Unknown
         shape = tuple(int(n) for n in match[1].split("x")[:-1])
-        nbytes = _BYTES[match[2]]
-        for n in shape:
-            nbytes *= n
+        nbytes = math.prod(shape) * _BYTES[match[2]]
         if not nbytes:
             raise _Unknown
         return _Type(f"tensor<{match[1]}{match[2]}>", shape, match[2], nbytes)
@@ -88,20 +86,17 @@ class _Value:
     start: int = 0
 
 
-@dataclass(eq=False)
-class _Call:
+class _Call(NamedTuple):
     """A call of a kernel.
 
     Attributes:
         entry: the kernel's, as MLIR spells it.
         reads, writes: what it is given, and what it gives.
-        step: calls of one step run at the same time.
     """
 
     entry: str
     reads: list[_Value]
     writes: list[_Value]
-    step: int = 0
 
 
 class _Program:
@@ -152,7 +147,7 @@ class _Program:
         return _Call(kernel.entry, [given[k] for k in kernel.taken], made)
 
     def schedule(self) -> list[list[_Call]]:
-        """The calls in steps: each in the last one that is before all that read its results."""
+        """The calls in steps, those of one at the same time: each in the last one before all that read its results."""
         steps: list[list[_Call]] = []
         latest: dict[_Value, int] = {}  # counted from the end
         for call in reversed(self.calls):
@@ -226,7 +221,7 @@ def write_commands(module: ir.Module, device: str) -> ir.Module | None:
     if not program.calls or not program.returned:
         return None
     name = module.operation.attributes["sym_name"] if "sym_name" in module.operation.attributes else None
-    written = ir.Module.parse(_Text(program, device).module, module.context)
+    written = ir.Module.parse(_Text(program, device).module(), module.context)
     if name is not None:
         written.operation.attributes["sym_name"] = name
     donated = donated_arguments(module)
@@ -260,7 +255,6 @@ class _Text:
         self._scratch = _place(value for value in made if value.output is None)
         self._read = list(dict.fromkeys(value for calls in self._steps for call in calls for value in call.reads))
 
-    @cached_property
     def module(self) -> str:
         """A module of the function alone."""
         count, results = len(self._program.given), self._program.results
