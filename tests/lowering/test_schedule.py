@@ -184,17 +184,19 @@ def test_kinds_of_arrays(array: str) -> None:
 
 
 def test_values_that_are_needed_together_lie_apart() -> None:
+    rng = np.random.default_rng(0)
     for _ in range(200):
-        values = [_Value(int(n)) for n in RNG.integers(1, 2000, size=12)]
+        values = [_Value(int(n)) for n in rng.integers(1, 2000, size=12)]
         for value in values:
-            value.made, value.read = sorted(map(int, RNG.integers(0, 8, size=2)))
+            value.made, value.read = sorted(map(int, rng.integers(0, 8, size=2)))
         total = _place(values)
         for a, b in itertools.combinations(values, 2):
             if a.made <= b.read and b.made <= a.read:
                 assert a.start + a.nbytes <= b.start or b.start + b.nbytes <= a.start
         assert all(value.start % 64 == 0 and value.start + value.nbytes <= total for value in values)
         busy = (sum(-(-v.nbytes // 64) * 64 for v in values if v.made <= step <= v.read) for step in range(8))
-        assert max(busy) <= total <= 2 * sum(v.nbytes + 64 for v in values)
+        most = max(busy)
+        assert most <= total <= 1.3 * most  # without sharing it is 1.4 times that in the mean
 
 
 def test_the_smallest_gap_is_taken() -> None:

@@ -22,7 +22,6 @@ from veery_lowering.mlir import inside, ir
 from veery_lowering.passes.stream.arguments import donated_arguments, tell_donated
 
 _ALIGNMENT = 64  # of values in the memory that they share, in bytes
-_TENSOR = re.compile(r"tensor<((?:\d+x)*)u?([a-z0-9<>]+)>")  # IREE's integers have no signs
 _BYTES = {
     **{"i8": 1, "i16": 2, "i32": 4, "i64": 8, "bf16": 2, "f16": 2, "f32": 4, "f64": 8},
     **{"complex<f32>": 8, "complex<f64>": 16},
@@ -54,15 +53,13 @@ class _Type(NamedTuple):
 
     @staticmethod
     def of(type_: ir.Type) -> _Type:
-        text = str(type_)
-        match = _TENSOR.fullmatch(text)
-        if match is None or match[2] not in _BYTES:
+        if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
             raise _Unknown
-        shape = tuple(int(n) for n in match[1].split("x")[:-1])
-        nbytes = math.prod(shape) * _BYTES[match[2]]
+        shape, element = tuple(type_.shape), str(type_.element_type).removeprefix("u")  # IREE's integers have no signs
+        nbytes = math.prod(shape) * _BYTES.get(element, 0)
         if not nbytes:
             raise _Unknown
-        return _Type(f"tensor<{match[1]}{match[2]}>", shape, match[2], nbytes)
+        return _Type(f"tensor<{'x'.join([*map(str, shape), element])}>", shape, element, nbytes)
 
 
 @dataclass(eq=False)

@@ -32,7 +32,7 @@ from veery_lowering.kernels._forms import (
 from veery_lowering.kernels._lifetimes import RESHAPE, dies_in, is_updated
 from veery_lowering.kernels._machine import Machine
 from veery_lowering.kernels._nests import Nests, Point
-from veery_lowering.kernels._reading import detail_of, static_shape
+from veery_lowering.kernels._reading import counted_axis, detail_of, static_shape
 from veery_lowering.kernels._rounds import most_trips, overwritten, trips_of
 from veery_lowering.mlir import ir, maker
 
@@ -124,7 +124,7 @@ class Body:
             if elements is not None:
                 return self._written(elements)
         if is_line(value) and self.nests.machine.has_vectors:
-            axis = ir.IntegerAttr(value.owner.attributes["iota_dimension"]).value
+            axis = counted_axis(value.owner)
             if self._is_on_stack((shape[axis],), dtype):
                 return self.line(shape[axis], dtype).spread(shape, [axis])
         if hlo.is_constant(value) and value.owner not in self.before:
@@ -467,8 +467,8 @@ def is_line(value: Any) -> bool:
     """Whether a value is numbers along an axis, which a kernel writes itself: what it would read is larger."""
     if maker(value) != "stablehlo.iota":
         return False
-    axis, dtype = ir.IntegerAttr(value.owner.attributes["iota_dimension"]).value, hlo.dtype_of(value)
-    return dtype.itemsize >= EXACT and static_shape(value)[axis] * dtype.itemsize <= _LONGEST_LINE
+    size, dtype = static_shape(value)[counted_axis(value.owner)], hlo.dtype_of(value)
+    return dtype.itemsize >= EXACT and size * dtype.itemsize <= _LONGEST_LINE
 
 
 def checked(value: Any) -> tuple[tuple[int, ...], np.dtype]:

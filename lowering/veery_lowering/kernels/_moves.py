@@ -14,7 +14,7 @@ from veery_lowering.kernels._arithmetic import Unfit, elementwise
 from veery_lowering.kernels._body import EXACT, Body, checked, writes
 from veery_lowering.kernels._forms import Affine, Form, Lazy, Uniform, View, changed, leaves
 from veery_lowering.kernels._lifetimes import dies_in
-from veery_lowering.kernels._reading import integers, static_shape
+from veery_lowering.kernels._reading import counted_axis, integers, static_shape
 from veery_lowering.mlir import ir
 
 
@@ -83,7 +83,7 @@ def _last(view: View, i: int) -> View:
 @writes("iota")
 def _iota(body: Body, op: Any) -> Form:
     shape, dtype = checked(op.results[0])
-    axis = ir.IntegerAttr(op.attributes["iota_dimension"]).value
+    axis = counted_axis(op)
     if body.nests.machine.has_vectors and dtype.itemsize >= EXACT:
         return body.line(shape[axis], dtype).spread(shape, [axis])
     numbers, line = np.arange(shape[axis]).astype(dtype), body.temporary(shape[axis : axis + 1], dtype)

@@ -58,9 +58,9 @@ class ProductKernel(FusedKernel):
         factors = list(op.operands)
         fits: Callable[[Any], bool] = lambda other: _is_elementwise(other, op.results[0])
         inside, self.before = followers(op, fits, _MOST_INSIDE)
-        read = [x for value in inside[1:] for x in value.owner.operands]
+        used = [x for value in inside[1:] for x in value.owner.operands]
         is_beside: Callable[[Any], bool] = lambda other: fits(other) and other.results[0] not in factors
-        self.inside = with_sources(inside, read, is_beside, _MOST_INSIDE)
+        self.inside = with_sources(inside, used, is_beside, _MOST_INSIDE)
         ops = {value.owner.operation for value in self.inside}
         read = [value for value in self.inside if any(use.owner.operation not in ops for use in value.uses)]
         self.results = {x: Buffer(f"%out{k}", checked(x)[1], math.prod(self.shape)) for k, x in enumerate(read)}

@@ -15,6 +15,11 @@ def integers(attribute: Any) -> list[int]:
     return list(ir.DenseI64ArrayAttr(attribute))
 
 
+def counted_axis(iota: Any) -> int:
+    """The axis along which an operation `iota` counts."""
+    return int(ir.IntegerAttr(iota.attributes["iota_dimension"]).value)
+
+
 def static_shape(value: Any) -> tuple[int, ...]:
     """The shape of a value; raises Unfit where it is not known."""
     type_ = value.type
