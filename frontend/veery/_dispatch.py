@@ -704,6 +704,8 @@ def _by_libraries(closed: ClosedJaxpr, name: str, device: Any, how: How, such_as
     program = library_program(dce(closed), lowering().host.CALLS)
     if program is None or (such_as and such_as.isdisjoint(program.called)):
         return None
+    if not such_as and closed.jaxpr.debug_info.compiled and program.is_little(lowering().host.ROUTINES):
+        return None
     log_compilation("jit(%s) is evaluated by NumPy and LAPACK for arguments %s.", name, closed.in_avals)
     return load(lowering().host.evaluated(program, closed, name, how.donated), device)
 

@@ -208,6 +208,13 @@ CALLS: Mapping[str, Callable[[Any], Callable[..., Any] | None]] = {
 }
 
 
+# Primitives that compiled programs call by LAPACK's addresses, and what that multiplies, roughly, for each element of a
+# matrix and each of its columns (of a right side, each row of the matrix).
+ROUTINES: Mapping[str, int] = {
+    "cholesky": 1, "lu": 1, "triangular_solve": 1, "qr": 4, "householder_product": 2, "eigh": 10, "svd": 20,
+    "determinant": 1, "lu_solve": 2, "lu_pivots_to_permutation": 0,
+}  # fmt: skip
+
 # Primitives that XLA has no operation for, nor its CPU plugin LAPACK: they are calls of the host there.
 NOT_OF_XLA = frozenset(
     "lu lu_pivots_to_permutation qr householder_product eigh svd ormqr hessenberg tridiagonal tridiagonal_solve"

@@ -210,7 +210,8 @@ def lower(
     with_host_calls = functools.partial(emit, routines=False) if emission.calls_routines else None
     jaxpr = closed_jaxpr.jaxpr
     work, blocking = estimate_work(jaxpr), is_blocking(jaxpr)
-    largest = largest_step(jaxpr, emission.calling) if emission.host_calls else None
+    calls = emission.host_calls or emission.calls_routines
+    largest = largest_step(jaxpr, emission.calling) if calls else None
     place = place_of(jaxpr)
     return Lowered(
         name, resolved, donations, work, largest, blocking, symbols, options, place, emission, with_host_calls

@@ -88,5 +88,7 @@ def has_small_steps(program: Any) -> bool:
 
 
 def _is_small(program: Any) -> bool:
+    """Whether it is worth no other threads; routines of LAPACK take one for each matrix."""
     calls = program.host_calls or program.calls_routines
-    return bool(program.work <= (INLINE_WORK_OF_CALLS if calls else INLINE_WORK))
+    small = bool(program.work <= (INLINE_WORK_OF_CALLS if calls else INLINE_WORK))
+    return small and (not program.calls_routines or has_small_steps(program))

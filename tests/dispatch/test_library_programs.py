@@ -14,12 +14,13 @@ import veery
 import veery.numpy as jnp
 from veery import lax
 from veery._dispatch import lowering
-from veery._eager import operations
+from veery._eager import libraries, operations
 from veery._eager.libraries import LibraryProgram, library_program
 from veery.lax import _openblas
 from veery.lax._linalg_orthogonal import qr_p
 from veery.lax._linalg_spectral import eigh_p
 from veery.lax._reference import silently
+from veery.scipy.linalg import solve_triangular
 
 R = np.random.default_rng(5)
 SQUARE, RIGHT = R.normal(size=(7, 7)) + 7 * np.eye(7), R.normal(size=(7, 3))
@@ -121,6 +122,12 @@ def wide_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_openblas.OF_NUMPY, "has_wide_vectors", True)
 
 
+@pytest.fixture
+def however_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What LAPACK computes is evaluated however little that is."""
+    monkeypatch.setattr(libraries, "_LEAST_PRODUCTS", 0)
+
+
 def compilations() -> int:
     info = lowering().cache_info()
     return int(info.hits + info.misses)
@@ -133,7 +140,7 @@ def evaluates(fun: Function, *operands: Any, **options: Any) -> bool:
     return compilations() == before
 
 
-@pytest.mark.usefixtures("x64")
+@pytest.mark.usefixtures("x64", "however_little")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("title", EVALUATED)
 def test_results_without_a_compilation(title: str, dtype: str) -> None:
@@ -149,6 +156,7 @@ def test_results_without_a_compilation(title: str, dtype: str) -> None:
     np.testing.assert_allclose(values, right, rtol=tolerance, atol=tolerance * np.abs(right).max())
 
 
+@pytest.mark.usefixtures("however_little")
 @pytest.mark.parametrize("title", EVALUATED)
 def test_results_are_those_of_compiled_programs(title: str) -> None:
     """To rounding, with their types."""
@@ -236,11 +244,39 @@ def test_large_products_are_compiled_where_blas_has_narrow_vectors(monkeypatch: 
         assert evaluates(jnp.matmul, x.astype(np.float64), x.astype(np.float64))
 
 
+LITTLE: dict[str, tuple[Function, int, int]] = {  # and sizes of a matrix for which Python takes most of the time or not
+    "factor": (jnp.linalg.cholesky, 203, 204),
+    "solution": (lambda x: jnp.linalg.solve(x, x[0]), 161, 162),
+    "triangular solution": (lambda x: solve_triangular(x, x, lower=True), 203, 204),
+    "inverse": (jnp.linalg.inv, 161, 162),
+    "eigenvalues": (jnp.linalg.eigvalsh, 94, 95),
+    "singular values": (jnp.linalg.svd, 74, 75),
+    "determinant": (jnp.linalg.det, 203, 204),
+    "factors of a stack": (lambda x: jnp.linalg.qr(jnp.broadcast_to(x, (100, *x.shape)))[1], 27, 28),
+    "nothing that routines compute": (lambda x: jnp.linalg.eigvals(x).real, 0, 5),
+    "a sort, and much else": (lambda x: jnp.unique(x[0], size=5), 9, 0),
+}
+
+
+@pytest.mark.parametrize("title", LITTLE)
+def test_what_takes_python_longer_than_lapack_is_compiled_where_users_ask_for_it(title: str) -> None:
+    fun, little, much = LITTLE[title]
+    for n, compiles in ((little, True), (much, False)):
+        x = np.tri(n, dtype="float32") + n * np.eye(n, dtype="float32")
+        if n:
+            assert evaluates(fun, x) is not compiles
+        if title == "factor":
+            before = compilations()
+            fun(jnp.asarray(x)).block_until_ready()  # not asked for
+            assert compilations() == before
+
+
 def test_what_a_program_does_not_need_is_not_computed() -> None:
     closed = veery.make_jaxpr(lambda x: (jnp.argsort(x), jnp.linalg.eigh(jnp.outer(x, x)))[0])(ROWS[0])
     assert len(LibraryProgram(closed, lowering().host.CALLS).lines) == 1
 
 
+@pytest.mark.usefixtures("however_little")
 @pytest.mark.parametrize(
     ("fun", "left_out"),
     [

@@ -224,7 +224,9 @@ X, LARGE = np.ones((30, 20), np.float32), np.ones((300, 200), np.float32)
         (lambda x: jnp.tril(x) * 2, (LARGE,), 1),
         (lambda x: x * numbers(x, 1), (np.ones((3, 5000), np.float32),), 0),  # more than it would write for itself
         (lambda x: x * numbers(x, 1), (LARGE.astype(np.float16),), 0),
-        (lambda x: x.T * 2, (X,), 0),
+        (lambda x: x.T * 2, (X,), 1),
+        (lambda x: x.T * 2, (LARGE,), 0),  # IREE reads it in blocks
+        (lambda x: (x * 2 + 1).reshape(-1, 2), (X,), 1),
         (lambda x: x[:, 1:] * 2 + x[:, :-1], (X,), 1),
         (lambda x: x + 1, (np.float32(3),), 0),
         (lambda x: x + 1, (X.astype(np.float16),), 1),

@@ -23,8 +23,12 @@ from veery.lax import _lapack, linalg
 from veery.lax._linalg_determinant import determinant
 from veery.lax._linalg_solution import lu_solve
 from veery.lax._openblas import OF_SCIPY
-from veery_lowering import addresses
+from veery_lowering import addresses, host
 from veery_lowering.addresses import BEFORE, CALLING, ROUTINES, place_of
+from veery_lowering.emit.rules.lapack import BY_ROUTINES
+from veery_lowering.kernels import call_routines
+from veery_lowering.mlir import operations
+from veery_lowering.passes.simplification import inlined
 
 pytestmark = pytest.mark.compiler
 
@@ -163,6 +167,62 @@ def test_products_of_reflections(dtype: str) -> None:
         v[..., :j] = 0
         expected = expected @ (np.eye(7) - taus[:, j, None, None] * v[..., :, None] * v[..., None, :].conj())
     close(product, expected[..., :5], dtype)
+
+
+def transposes_left(fun: Callable[..., Any], x: np.ndarray) -> int:
+    """How many IREE is left with."""
+    counts: list[int] = []
+
+    def change(module: Any) -> None:
+        call_routines(module)
+        counts.append([op.name for op in operations(module)].count("stablehlo.transpose"))
+
+    inlined(veery.jit(fun).lower(x)._lowered.module, change)
+    return counts[0]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+def test_kernels_transpose_for_themselves(dtype: str) -> None:
+    x = sample((3, 40, 17), dtype)
+
+    def both(x: Any) -> Any:
+        y = x.mT
+        q, r = linalg.qr(y, full_matrices=False)
+        return q, r, y + 1, r.mT * 2
+
+    solved = lambda x: lu_solve(*linalg.lu(x[:, :17]), x[:, :17], transposed=False)
+    alone: list[Callable[..., Any]] = [linalg.lu, linalg.qr, linalg.svd, solved, lambda x: linalg.qr(x.mT)[1].mT]
+    assert [transposes_left(fun, x) for fun in alone] == [0] * len(alone)
+    assert transposes_left(both, x) > 0  # what something else reads, too
+    turned = x.swapaxes(-1, -2)
+    (lower,) = compiled(lambda x: [alone[-1](x)], x)  # turned = q @ r, lower = r.T
+    upper = lower.swapaxes(-1, -2)
+    close(adjoint(upper) @ upper, adjoint(turned) @ turned, dtype)
+    q, r, y, doubled = compiled(both, x)
+    np.testing.assert_array_equal(y, turned + 1)
+    np.testing.assert_array_equal(doubled, 2 * r.swapaxes(-1, -2))
+    close(q @ r, turned, dtype)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_stacks_along_other_axes(batch: int) -> None:
+    """Vectors of pivots that were transposed are no matrices."""
+    a = sample((batch, 5, 5), "float64") + 9 * np.eye(5)
+    b = sample((batch, 5, 2), "float64")
+    factored = compiled(lambda a: veery.vmap(linalg.lu, out_axes=-1)(a), a)
+    for part, expected in zip(factored, compiled(lambda a: linalg.lu(a), a), strict=True):
+        np.testing.assert_array_equal(np.moveaxis(part, -1, 0), expected)
+    one = lambda *given: lu_solve(*given, transposed=False)
+    solve = lambda *given: veery.vmap(one, in_axes=-1, out_axes=-1)(*given)
+    close(np.moveaxis(compiled(solve, *factored, np.moveaxis(b, 0, -1)), -1, 0), np.linalg.solve(a, b), "float64")
+
+
+def test_what_nobody_reads_is_not_called() -> None:
+    chosen = lambda x: lax.cond(x[0, 0] > 0, lambda x: (linalg.cholesky(x), x + 1), lambda x: (x, x), x)[1]
+    x = np.eye(5, dtype="float32")
+    made = veery.jit(chosen).lower(x).compile()
+    assert "veery_routines" not in made.as_text()
+    np.testing.assert_array_equal(made(x), x + 1)
 
 
 FACTORS: dict[str, Callable[[Any], Any]] = {
@@ -319,6 +379,10 @@ def test_saved_programs_have_none(tmp_path: Path) -> None:
     assert made._program.calls_routines
     made.save(tmp_path / "factor.vmfb")
     np.testing.assert_array_equal(veery_runtime.load(tmp_path / "factor.vmfb")(a), 3 * np.eye(5))
+
+
+def test_primitives_that_call_routines_are_known() -> None:
+    assert host.ROUTINES.keys() == BY_ROUTINES.keys()
 
 
 def test_routines_have_addresses() -> None:

@@ -155,6 +155,15 @@ def test_what_is_left_to_iree(name: str) -> None:
     assert written(main + kernel("f")) is None
 
 
+def test_a_kernel_that_is_told_what_its_function_computes_is_left_to_iree() -> None:
+    """But for where a table of routines is, which is computed in one way."""
+    told = kernel("f").replace("  %r", "  %n = arith.constant 1 : i32\n  %r")
+    told = told.replace("_run(%a0) : (", "_run(%n, %a0) : (i32, ")
+    main = "func.func @main(%x: A) -> A { %1 = call @f(%x) : (A) -> A\n return %1 : A }".replace("A", "tensor<100xf32>")
+    assert written(main + kernel("f")) is not None
+    assert written(main + told) is None
+
+
 @pytest.mark.parametrize("array", ["tensor<0xf32>", "tensor<3xi1>", "tensor<3xf8E5M2>", "tensor<3xi4>"])
 def test_arrays_that_are_left_to_iree(array: str) -> None:
     assert written(called_once(array)) is None
@@ -228,6 +237,11 @@ PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "a step of training": (step, (WIDE, some(128, 784), some(128, 10))),
     "products in a row": (lambda x: (x @ x / 9) @ (x @ x.T) @ x, (some(150, 150),)),
     "several results": (lambda x: (jnp.tanh(x @ x), x @ x.T, (x @ x).sum(0), x + 1), (some(130, 130),)),
+    "routines of LAPACK": (
+        lambda a, b: (jnp.linalg.cholesky(a), jnp.linalg.solve(a, b), jnp.linalg.qr(a), jnp.linalg.eigh(a)[0]),
+        (some(30, 30) + 30 * np.eye(30, dtype=np.float32), some(30)),
+    ),
+    "inverses": (jnp.linalg.inv, (some(40, 40),)),
     "unsigned integers": (lambda k: veery.random.normal(k, (10,)), (np.array([3, 1], np.uint32),)),
     "kinds of numbers": (
         lambda x, b: ((x.astype(jnp.float16) * 2).sum(), x.astype(jnp.bfloat16) + 1, b + 1), (some(50), np.arange(9))

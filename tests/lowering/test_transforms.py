@@ -230,6 +230,9 @@ def test_a_transform_that_nobody_reads() -> None:
     x = sample((16,), np.float32, True)
     wanted = x.real + sum(np.fft.fft(x + k).real for k in range(3))
     np.testing.assert_allclose(veery.jit(unread)(x), wanted, rtol=1e-4, atol=1e-4)
+    chosen = lambda x: lax.cond(x[0].real > -9, lambda x: (jnp.fft.fft(x), x.real), lambda x: (x, x.imag), x)[1]
+    assert how_many(fuse_pieces, chosen, x) == 0
+    np.testing.assert_array_equal(veery.jit(chosen).lower(x).compile()(x), x.real)
 
 
 @pytest.mark.parametrize("n", [2, 4, 8, 12, 15, 16])

@@ -56,14 +56,14 @@ def test_products_count_their_terms() -> None:
 
 
 def test_decompositions_count_their_products() -> None:
-    """Which LAPACK computes faster than IREE's kernels would."""
-    for name, expected in (("cholesky", 10 * 80**3 // 8), ("svd", 20 * 10 * 80**3 // 8)):
+    """Which LAPACK computes faster than IREE's kernels would, and what each call takes besides."""
+    for name, expected in (("cholesky", 10 * (80**3 // 8 + 2000)), ("svd", 10 * (20 * 80**3 // 8 + 11 * 2000))):
         g = Graph(((10, 80, 80), F))
         g.outvars.append(g.op(name, *g.invars))
         assert estimate_work(g.closed().jaxpr) == expected
     g = Graph(((80, 80), F), ((80, 3), F))
     g.outvars.append(g.op("triangular_solve", *g.invars, out=(80, 3)))
-    assert estimate_work(g.closed().jaxpr) == 80 * 80 * 3 // 8
+    assert estimate_work(g.closed().jaxpr) == 80 * 80 * 3 // 8 + 2000
 
 
 def test_parts_count_what_is_read_of_them() -> None:
@@ -93,3 +93,16 @@ def test_steps_of_loops_with_calls_count_once(size: int) -> None:
     assert estimate_work(jaxpr) > 100 * one_addition
     assert largest_step(jaxpr, {id(call), id(jaxpr.eqns[0])}) == one_addition
     assert largest_step(jaxpr, {id(eqn) for eqn in (*closed_body.jaxpr.eqns, *closed_condition.jaxpr.eqns)}) == 0
+
+
+@pytest.mark.parametrize("primitive", ["cholesky", "lu_solve", "svd"])
+def test_threads_divide_stacks_of_matrices(primitive: str) -> None:
+    """Not one; of small ones what a routine does before and behind its products counts."""
+    steps = []
+    for count in (1, 50):
+        g = Graph(((count, 8, 8), F))
+        g.outvars.append(g.op(primitive, g.invars[0], out=(count, 8, 8)))
+        jaxpr = g.closed().jaxpr
+        assert estimate_work(jaxpr) > 2000 * count
+        steps.append((largest_step(jaxpr, ()), estimate_work(jaxpr)))
+    assert steps[0][0] == 0 and steps[1][0] == steps[1][1] == 50 * steps[0][1]

@@ -76,6 +76,13 @@ def test_the_queue_of_several_functions_follows_the_work(device):
     sizes = 0, runtime.loading.INLINE_WORK_OF_CALLS, runtime.loading.INLINE_WORK_OF_CALLS + 1
     queues = [runtime.loading.choose_queue(dataclasses.replace(program, work=n), device) for n in sizes]
     assert queues == ["inline", "inline", "threaded"]
+    steps = {"largest_step": str(runtime.loading.INLINE_WORK + 1)}  # which threads could divide
+    routines = dataclasses.replace(program, host_calls=(), calls_routines=True, work=sizes[1])
+    queues = [
+        runtime.loading.choose_queue(dataclasses.replace(routines, metadata=metadata), device)
+        for metadata in ({"largest_step": "0"}, steps)
+    ]
+    assert queues == ["inline", "threaded"]
 
 
 @pytest.mark.parametrize("largest, inline", [(None, False), (runtime.loading.INLINE_WORK, True), (10**9, False)])

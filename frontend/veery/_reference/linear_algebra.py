@@ -23,10 +23,16 @@ def _backward_stable(interp: Interpreter, eqn: JaxprEqn, operands: list[Value], 
     if name in _SIGNS:
         outs = _with_open_signs(interp, name, eqn, outs)
     results = []
-    for out, var in zip(outs, eqn.outvars):
+    for i, (out, var) in enumerate(zip(outs, eqn.outvars)):
         form = format_of(var.aval.dtype)
-        results.append(out if form is None else interp.disturb(out, form.eps * _ULPS * _finite(np.abs(out[0])), form))
+        sizes = _finite(np.abs(out[0]))
+        sizes = np.ones_like(sizes) if i in _OF_UNIT_VECTORS.get(name, ()) else sizes
+        results.append(out if form is None else interp.disturb(out, form.eps * _ULPS * sizes, form))
     return results
+
+
+# Results that are vectors of length 1: these are orthogonal to rounding of that length, not of each of their elements.
+_OF_UNIT_VECTORS = {"qr": (0,), "eigh": (0,), "svd": (1, 2), "schur": (1,), "eig": (1, 2)}
 
 
 def _finite(x: np.ndarray) -> np.ndarray:

@@ -44,7 +44,7 @@ RACE = "IREE has made a shader that reads memory which another invocation writes
 T = TypeVar("T")
 Run = Callable[..., tuple[bytes | None, list[Diagnostic]]]
 
-_KEY_FORMAT = "135"
+_KEY_FORMAT = "136"
 _MANY_ELEMENTS = 1 << 13
 _BRANCHING = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
 _ROUNDS = 3  # of asking IREE to overwrite fewer donated arguments, because it did it wrongly

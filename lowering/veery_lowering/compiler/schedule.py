@@ -29,6 +29,25 @@ _BYTES = {
 # Of which the result is the operand's memory, if it is as large.
 _ALIASES = ("stablehlo.bitcast_convert", "stablehlo.reshape", "flow.tensor.clone")
 _DEVICE = "__device_0"  # as IREE calls it
+# How a function that calls a kernel of LAPACK's routines loads the two numbers that this is given first: where their
+# table is. Here they are globals, which are set when a program is loaded.
+_LOADS_TABLE = ["util.global.load", "arith.trunci", "arith.constant", "arith.shrui", "arith.trunci"]
+_TABLE = """
+util.func private @host.routines() -> i64 attributes {iree.abi.stub, nosideeffects}
+util.global private @table_low : i32
+util.global private @table_high : i32
+util.initializer {
+  %table = util.call @host.routines() {nosideeffects} : () -> i64
+  %low = arith.trunci %table : i64 to i32
+  %bits = arith.constant 32 : i64
+  %above = arith.shrui %table, %bits : i64
+  %high = arith.trunci %above : i64 to i32
+  util.global.store %low, @table_low : i32
+  util.global.store %high, @table_high : i32
+  util.return
+}"""
+_LOADED_TABLE = """%low = util.global.load immutable @table_low : i32
+%high = util.global.load immutable @table_high : i32"""
 _ON = f"on(#hal.device.affinity<@{_DEVICE}>)"
 
 
@@ -88,10 +107,12 @@ class _Call(NamedTuple):
 
     Attributes:
         entry: the kernel's, as MLIR spells it.
+        takes_table: whether it is told where the table of routines is.
         reads, writes: what it is given, and what it gives.
     """
 
     entry: str
+    takes_table: bool
     reads: list[_Value]
     writes: list[_Value]
 
@@ -141,7 +162,7 @@ class _Program:
         kernel = self._kernels[ir.FlatSymbolRefAttr(op.attributes["callee"]).value]
         given = [values[x] for x in op.operands]
         made = [_Value(_Type.of(x.type).nbytes) for x in kernel.made]
-        return _Call(kernel.entry, [given[k] for k in kernel.taken], made)
+        return _Call(kernel.entry, kernel.takes_table, [given[k] for k in kernel.taken], made)
 
     def schedule(self) -> list[list[_Call]]:
         """The calls in steps, those of one at the same time: each in the last one before all that read its results."""
@@ -171,11 +192,13 @@ class _Kernel(NamedTuple):
 
     Attributes:
         entry: the kernel's, as MLIR spells it.
+        takes_table: as of _Call.
         taken: which arguments of the function the kernel is given.
         made: what the kernel gives; the function may give less.
     """
 
     entry: str
+    takes_table: bool
     taken: list[int]
     made: list[ir.Value]
 
@@ -183,14 +206,19 @@ class _Kernel(NamedTuple):
 def _kernel(function: Any) -> _Kernel:
     arguments = {x: number for number, x in enumerate(_arguments(function))}
     operations = inside(function)
-    if [op.name for op in operations] != ["flow.dispatch", "func.return"]:
+    *before, called, returned = [op.name for op in operations]
+    if (called, returned) != ("flow.dispatch", "func.return") or before not in ([], _LOADS_TABLE):
         raise _Unknown
-    dispatch, end = operations
+    *_, dispatch, end = operations
+    table = [operations[1].results[0], operations[4].results[0]] if before else []
+    numbers, given = list(dispatch.operands)[: len(table)], list(dispatch.operands)[len(table) :]
+    if numbers != table:
+        raise _Unknown
     made = list(dispatch.results)
     if list(end.operands) != made[: len(end.operands)]:
         raise _Unknown
     (entry,) = dispatch.attributes["entry_points"]
-    return _Kernel(str(entry), [arguments[x] for x in dispatch.operands], made)
+    return _Kernel(str(entry), bool(table), [arguments[x] for x in given], made)
 
 
 def _is_as_large(op: Any) -> bool:
@@ -259,14 +287,16 @@ class _Text:
         lines = [*self._takes(), *self._allocates(), *self._executes(), *self._gives()]
         constants = [f"%c{n} = arith.constant {n} : index" for n in self._numbers]
         elements = [f"%{_plain(e)} = hal.element_type<{e}> : i32" for e in self._elements]
-        body = "\n".join([*constants, *elements, *lines])
+        takes_table = any(call.takes_table for calls in self._steps for call in calls)
+        table, loaded = (_TABLE, [_LOADED_TABLE]) if takes_table else ("", [])
+        body = "\n".join([*constants, *elements, *loaded, *lines])
         taken = ", ".join(f"%input{k}: {x.text}" for k, x in enumerate(self._program.arguments))
         given = ", ".join(f"%output{k}: {x.text}" for k, x in enumerate(results))
         declaration = f"async func @main({taken}) -> ({given})"
         reflection = f'{{iree.abi.declaration = "{declaration}", iree.abi.model = "coarse-fences"}}'
         return f"""
 module attributes {{stream.affinity.default = #hal.device.affinity<@{_DEVICE}>}} {{
-util.global private @{_DEVICE} = {self._device}
+util.global private @{_DEVICE} = {self._device}{table}
 util.func public @main({arguments}) -> ({", ".join(["!hal.buffer_view"] * len(results))})
     attributes {{iree.abi.stub, iree.reflection = {reflection}}} {{
 %rows = hal.encoding_type<dense_row_major> : i32
@@ -312,7 +342,8 @@ util.func public @main({arguments}) -> ({", ".join(["!hal.buffer_view"] * len(re
             for call in calls:
                 accesses = [self._access("ro", value) for value in call.reads]
                 accesses += [self._access("wo", value) for value in call.writes]
-                yield f"stream.cmd.dispatch {call.entry} {{ {', '.join(accesses)} }}"
+                told = "(%low, %high : i32, i32)" * call.takes_table
+                yield f"stream.cmd.dispatch {call.entry}{told} {{ {', '.join(accesses)} }}"
             yield from ["}"] * (len(calls) > 1)
         yield "} => !stream.timepoint"
 

@@ -52,7 +52,14 @@ from veery_lowering.kernels._placing import FEWEST_BINDINGS, MOST_BINDINGS, keep
 from veery_lowering.kernels._products import ProductKernel, converted_operands
 from veery_lowering.kernels._reading import is_added as is_added
 from veery_lowering.kernels._registers import RegisterKernel, lanes_of
-from veery_lowering.kernels._routines import CALL as CALL, INFO as INFO, RoutineKernel, Step as Step, is_routine
+from veery_lowering.kernels._routines import (
+    CALL as CALL,
+    INFO as INFO,
+    RoutineKernel,
+    Step as Step,
+    drop_turns,
+    is_routine,
+)
 from veery_lowering.kernels._rows import RowKernel
 from veery_lowering.kernels._scatters import ScatterKernel
 from veery_lowering.kernels._totals import TotalKernel
@@ -98,11 +105,21 @@ def call_routines(module: Any) -> int:
     known: dict[str, str] = {}
     calls = [op.operation for op in operations(module) if is_routine(op)]
     for op in calls:
+        drop_turns(op)
+    for op in calls:
+        if _is_unread(op):
+            op.erase()
+            continue
         kernel, places = RoutineKernel(op), locations([op])
         name = known.setdefault(kernel.executable.written_as, _unused(module, "veery_routines"))
         kernel.replace(module, name)
         decided(Decision("routines", places, name, kernel.form, kernel.executable.workgroups))
     return len(calls)
+
+
+def _is_unread(op: Any) -> bool:
+    """Whether nothing is made of an operation's results: as of a branch's, where both are computed."""
+    return not any(True for x in op.results for _ in x.uses)
 
 
 def fuse_pieces(module: Any, register: int = _REGISTER) -> int:
@@ -144,6 +161,9 @@ def _transform_kernels(block: Any, machine: Machine) -> list[PieceKernel]:
     """Kernels of the Fourier transforms of a block: each alone, so that equal ones are the same; others are called."""
     kernels = []
     for op in [op.operation for op in block.operations if is_transform(op)]:
+        if _is_unread(op):
+            op.erase()
+            continue
         try:
             kernels.append(PieceKernel([op], machine))
         except (Unfit, Unwritten) as unfit:

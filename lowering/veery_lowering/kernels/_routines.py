@@ -9,11 +9,15 @@ whether the last routine "failed", and whether a norm is "finite" or "nan". Of a
 floats, and lists of two for complex numbers, of the routine's dtype, single letters letters; "%2+7" is the eighth
 element in the third of the buffers that are read, written, and for work, in this order; "info" is where routines say
 whether they failed. A workgroup takes one matrix after the other, with the same memory for work.
+
+Matrices that are transposed before or behind are so in the kernel: in memory for work, since LAPACK has the columns of
+a matrix in sequence, and rules have no more than steps for that.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,10 +29,13 @@ from veery_lowering.addresses import BEFORE, CALLING, GET_THREADS, LOCK, MUTEX, 
 from veery_lowering.kernels._arithmetic import Lines
 from veery_lowering.kernels._executable import Executable
 from veery_lowering.kernels._forms import Buffer
-from veery_lowering.mlir import ir
+from veery_lowering.kernels._reading import integers
+from veery_lowering.mlir import ir, maker
 
 CALL = "veery.lapack"
 INFO = "info"
+_TURNED = "turned"  # a matrix of rows and columns, from a buffer to another one
+_TOGETHER = 16  # columns of it
 _MOST_WORKGROUPS = 16
 _WORD, _POINTER = 4, 8  # bytes
 _DTYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
@@ -40,6 +47,22 @@ Step = list[Any]
 def is_routine(op: Any) -> bool:
     """Whether an operation is a call of routines."""
     return hlo.called_by(op) == CALL
+
+
+def drop_turns(op: Any) -> None:
+    """Have what is transposed there and back, before and behind a call, be read as it was: factors of a solution."""
+    behind = [made for x in op.results for once in _made_of(x) for made in _made_of(once)]
+    for twice in dict.fromkeys([*op.operands, *behind]):
+        if _turns(twice) and _turns(once := twice.owner.operands[0]):
+            twice.replace_all_uses_with(once.owner.operands[0])
+            twice.owner.erase()
+            if not any(True for _ in once.uses):
+                once.owner.erase()
+
+
+def _made_of(x: Any) -> list[Any]:
+    """What is made of a value."""
+    return [made for use in x.uses for made in use.owner.results]
 
 
 class RoutineKernel:
@@ -56,27 +79,78 @@ class RoutineKernel:
         config = ir.DictAttr(op.attributes["backend_config"])
         way = "steps" if list(op.results[0].uses) else "without_first"
         steps, scratch = (json.loads(ir.StringAttr(config[name]).value) for name in (way, "scratch"))
-        self._count, alone = (ir.IntegerAttr(config[name]).value for name in ("count", "alone"))
-        inputs = {x: _buffer(f"%in{k}", x) for k, x in enumerate(dict.fromkeys(op.operands))}
-        self._results = {_buffer(f"%out{k}", x): x for k, x in enumerate(op.results)}
-        groups = min(self._count, _MOST_WORKGROUPS)
+        count, alone = (ir.IntegerAttr(config[name]).value for name in ("count", "alone"))
+        groups = min(count, _MOST_WORKGROUPS)
+        read = [_before_turn(x) if _count(x) == count else x for x in op.operands]
+        left = [_behind_turn(x) if _count(x) == count else x for x in op.results]
+        inputs = {x: _buffer(f"%in{k}", x) for k, x in enumerate(dict.fromkeys(read))}
+        self._results = {_buffer(f"%out{k}", x): x for k, x in enumerate(left)}
         work = [_memory(f"%work{k}", np.dtype(dtype), groups * size) for k, (size, dtype) in enumerate(scratch)]
-        parts = [(inputs[x], self._count) for x in op.operands]
-        parts += [(buffer, self._count) for buffer in self._results]
+        outside = [*(inputs[x] for x in read), *self._results]
+        parts = [*((buffer, count) for buffer in outside), *((buffer, groups) for buffer in work)]
+        before, behind = [], []
+        for k, (own, other) in enumerate(zip([*op.operands, *op.results], [*read, *left])):
+            if own == other:
+                continue
+            work.append(turned := _memory(f"%work{len(work)}", hlo.dtype_of(own), groups * _size(own) // count))
+            parts[k] = turned, groups
+            there, here = f"%{len(parts)}", f"%{k}"
+            parts.append((outside[k], count))
+            if k < len(read):
+                before.append([_TURNED, *hlo.shape_of(other)[-2:], there, here])
+            else:
+                behind.append([_TURNED, *hlo.shape_of(own)[-2:], here, there])
         self._out = Lines()
-        writer = _Writer(self._out, [*parts, *((buffer, groups) for buffer in work)])
-        body = writer.each_matrix(self._count, groups, lambda: writer.steps(steps))
+        writer = _Writer(self._out, parts)
+        body = writer.each_matrix(count, groups, lambda: writer.steps([*before, *steps, *behind]))
         writer.finish(body, bool(alone))
         self.executable = Executable(self._out, inputs, list(self._results), groups, scratch=work, takes_table=True)
 
     def replace(self, module: Any, name: str) -> None:
-        """Put a call of the kernel in the place of the operation."""
+        """Put a call of the kernel in the place of the operation, and of what transposes before and behind it."""
+        operands, results = list(self._op.operands), list(self._op.results)
         self.executable.call(module, name, self._op, self._results)
+        for result in results:
+            for use in list(result.uses):
+                use.owner.operation.erase()
         self._op.erase()
+        for x in dict.fromkeys(operands):
+            if _turns(x) and not any(True for _ in x.uses):
+                x.owner.erase()
+
+
+def _turns(x: Any) -> bool:
+    """Whether a value is a stack of matrices that were transposed."""
+    if maker(x) != "stablehlo.transpose":
+        return False
+    order = list(integers(x.owner.attributes["permutation"]))
+    return len(order) > 1 and [*order[:-2], order[-1], order[-2]] == list(range(len(order)))
+
+
+def _before_turn(x: Any) -> Any:
+    """What the operand of a call is the transposed of; else the operand."""
+    return x.owner.operands[0] if _turns(x) else x
+
+
+def _behind_turn(x: Any) -> Any:
+    """The transposed of a result that nothing else is made of; else the result."""
+    users = [use.owner for use in x.uses]
+    if len(users) != 1 or len(users[0].results) != 1 or not _turns(turned := users[0].results[0]):
+        return x
+    return turned
+
+
+def _size(x: Any) -> int:
+    return math.prod(hlo.shape_of(x))
+
+
+def _count(x: Any) -> int:
+    """The number of matrices of a stack; pivots are such if there is one vector of them."""
+    return math.prod(hlo.shape_of(x)[:-2])
 
 
 def _buffer(name: str, value: Any) -> Buffer:
-    return _memory(name, hlo.dtype_of(value), int(np.prod(hlo.shape_of(value), dtype=np.int64)))
+    return _memory(name, hlo.dtype_of(value), _size(value))
 
 
 def _memory(name: str, dtype: np.dtype, size: int) -> Buffer:
@@ -193,6 +267,8 @@ class _Writer:
                 self._each_integer(lambda place, _: self._out.add(f"arith.index_cast {place} : index to i32"), *rest)
             elif kind in _OF_INTEGERS:
                 self._change(_OF_INTEGERS[kind], *rest)
+            elif kind == _TURNED:
+                self._turn(*rest)
             else:
                 self._call(kind, rest)
 
@@ -232,6 +308,34 @@ class _Writer:
         place = out.add(f"arith.addi {start}, {each} : index")
         old = out.add(f"memref.load {memory.name}[{place}] : {memory.type}")
         out.lines += [f"memref.store {new(each, old)}, {memory.name}[{place}] : {memory.type}", "}"]
+
+    def _turn(self, rows: int, columns: int, source: str, target: str) -> None:
+        """Write a matrix of rows and columns as its columns, some of them at a time."""
+        out = self._out
+        (given, _), (made, _) = (self._parts[int(name[1:])] for name in (source, target))
+        first, row, column = out.new(), out.new(), out.new()
+        out.lines.append(f"scf.for {first} = {out.index(0)} to {out.index(columns)} step {out.index(_TOGETHER)} {{")
+        behind = out.add(f"arith.addi {first}, {out.index(_TOGETHER)} : index")
+        end = out.add(f"arith.minsi {behind}, {out.index(columns)} : index")
+        out.lines.append(f"scf.for {row} = {out.index(0)} to {out.index(rows)} step {out.index(1)} {{")
+        out.lines.append(f"scf.for {column} = {first} to {end} step {out.index(1)} {{")
+        at = self._cell(source, row, column, columns)
+        to = self._cell(target, column, row, rows)
+        for part in range(1 + given.is_paired):
+            source, target = (out.add(f"arith.addi {place}, {out.index(part)} : index") for place in (at, to))
+            element = out.add(f"memref.load {given.name}[{source}] : {given.type}")
+            out.lines.append(f"memref.store {element}, {made.name}[{target}] : {made.type}")
+        out.lines += ["}"] * 3
+
+    def _cell(self, name: str, row: str, column: str, columns: int) -> str:
+        """The number of the first element of a cell of the matrix in a buffer, whose rows are of so many cells."""
+        out, number = self._out, int(name[1:])
+        buffer, _ = self._parts[number]
+        begin = out.add(f"arith.muli {row}, {out.index(columns)} : index")
+        cell = out.add(f"arith.addi {begin}, {column} : index")
+        if buffer.is_paired:
+            cell = out.add(f"arith.muli {cell}, {out.index(2)} : index")
+        return out.add(f"arith.addi {self._starts[number]}, {cell} : index")
 
     def _call(self, name: str, arguments: Sequence[Any]) -> str:
         place = place_of(name)
