@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 FAST := tests/core tests/transforms tests/numpy tests/nn tests/random tests/reference tests/interface tests/primitives \
 	tests/cli/test_arguments.py tests/cli/test_highlighting.py tests/docs/test_document_links.py $(wildcard tests/test_*.py)
 
-.PHONY: help install demo test test-fast lint types docs bench fuzz wheel examples clean record
+.PHONY: help install demo test test-fast lint types docs bench bench-page fuzz wheel examples clean record
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,11 @@ docs: install  ## build the documents into build/docs: open build/docs/index.htm
 bench: install  ## timings beside NumPy, and JAX if JAX_PYTHON names an interpreter that has it
 	$(BIN)/python tests/bench/run.py $(if $(JAX_PYTHON),--jax-python $(JAX_PYTHON))
 	$(BIN)/python tests/bench/beside.py $(if $(JAX_PYTHON),--jax-python $(JAX_PYTHON))
+
+bench-page: install  ## the benchmark beside the JAX of JAX_PYTHON, as docs/benchmark.md with bars: 20 minutes
+	mkdir -p build
+	$(BIN)/python tests/bench/beside.py --jax-python $(or $(JAX_PYTHON),$(error JAX_PYTHON names an interpreter with JAX)) --json build/bench.json
+	$(BIN)/python tests/bench/page.py build/bench.json --jax $$($(JAX_PYTHON) -c 'import jax; print(jax.__version__)')
 
 record: install  ## compare what the tests recorded of JAX with the JAX of JAX_PYTHON, or WRITE=1
 	@for script in tests/core/data tests/random tests/aot/data tests/interface tests/numpy tests/experimental tests/scipy tests/sharding; do \

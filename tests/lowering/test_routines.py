@@ -194,6 +194,7 @@ def test_kernels_transpose_for_themselves(dtype: str) -> None:
     alone: list[Callable[..., Any]] = [linalg.lu, linalg.qr, linalg.svd, solved, lambda x: linalg.qr(x.mT)[1].mT]
     assert [transposes_left(fun, x) for fun in alone] == [0] * len(alone)
     assert transposes_left(both, x) > 0  # what something else reads, too
+    assert transposes_left(linalg.lu, sample((130, 130), dtype)) == 2  # on all threads
     turned = x.swapaxes(-1, -2)
     (lower,) = compiled(lambda x: [alone[-1](x)], x)  # turned = q @ r, lower = r.T
     upper = lower.swapaxes(-1, -2)
