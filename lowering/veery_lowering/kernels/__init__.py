@@ -103,13 +103,10 @@ def call_routines(module: Any) -> int:
         module: a module operation.
     """
     known: dict[str, str] = {}
-    calls = [op.operation for op in operations(module) if is_routine(op)]
+    calls = _read([op.operation for op in operations(module) if is_routine(op)])
     for op in calls:
         drop_turns(op)
     for op in calls:
-        if _is_unread(op):
-            op.erase()
-            continue
         kernel, places = RoutineKernel(op), locations([op])
         name = known.setdefault(kernel.executable.written_as, _unused(module, "veery_routines"))
         kernel.replace(module, name)
@@ -117,9 +114,15 @@ def call_routines(module: Any) -> int:
     return len(calls)
 
 
-def _is_unread(op: Any) -> bool:
-    """Whether nothing is made of an operation's results: as of a branch's, where both are computed."""
-    return not any(True for x in op.results for _ in x.uses)
+def _read(ops: Sequence[Any]) -> list[Any]:
+    """The operations of whose results something is made; others, as branches have them that are computed both, go."""
+    kept = []
+    for op in reversed(ops):
+        if any(True for x in op.results for _ in x.uses):
+            kept.append(op)
+        else:
+            op.erase()
+    return kept[::-1]
 
 
 def fuse_pieces(module: Any, register: int = _REGISTER) -> int:
@@ -160,10 +163,7 @@ def _fuse_pieces(block: Any, module: Any, known: dict[str, str], machine: Machin
 def _transform_kernels(block: Any, machine: Machine) -> list[PieceKernel]:
     """Kernels of the Fourier transforms of a block: each alone, so that equal ones are the same; others are called."""
     kernels = []
-    for op in [op.operation for op in block.operations if is_transform(op)]:
-        if _is_unread(op):
-            op.erase()
-            continue
+    for op in _read([op.operation for op in block.operations if is_transform(op)]):
         try:
             kernels.append(PieceKernel([op], machine))
         except (Unfit, Unwritten) as unfit:
