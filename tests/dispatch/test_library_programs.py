@@ -271,6 +271,20 @@ def test_what_takes_python_longer_than_lapack_is_compiled_where_users_ask_for_it
             assert compilations() == before
 
 
+@pytest.mark.parametrize(
+    ("compile", "n"), [(veery.jit, 5), (functools.partial(veery.jit), 6), (lambda fun: veery.jit()(fun), 7)]
+)
+def test_functions_of_the_library_are_compiled_where_users_ask_for_it(compile: Any, n: int) -> None:
+    x = jnp.asarray(9 * np.eye(n, dtype=np.float32))
+    for fun in (jnp.linalg.inv, jnp.tanh, veery.scipy.linalg.det):
+        before = compilations()
+        expected = np.asarray(fun(x))
+        assert compilations() == before
+        found = np.asarray(compile(fun)(x))
+        assert compilations() == before + 1
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 def test_what_a_program_does_not_need_is_not_computed() -> None:
     closed = veery.make_jaxpr(lambda x: (jnp.argsort(x), jnp.linalg.eigh(jnp.outer(x, x)))[0])(ROWS[0])
     assert len(LibraryProgram(closed, lowering().host.CALLS).lines) == 1

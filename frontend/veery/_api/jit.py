@@ -153,7 +153,7 @@ def traces_of(fun: Any, options: Any) -> dict[Any, Any]:
 class JitFunction:
     """A function that is compiled on first use for each type of its arguments (see `jit`)."""
 
-    def __init__(self, fun: Callable[..., Any], options: JitOptions):
+    def __init__(self, fun: Callable[..., Any], options: JitOptions, asked_here: bool = True):
         wraps(fun)(self)
         self._fun = fun
         self._name = function_name(fun)
@@ -161,7 +161,7 @@ class JitFunction:
         self._dynamic_only = not (options.static_argnums or options.static_argnames)
         self._counts_back = min((0, *options.static_argnums, *options.donate_argnums)) < 0
         # a function of the library, which is called eagerly, and not one whose compilation the user asks for
-        self._is_ours = str(getattr(fun, "__module__", "")).startswith("veery.")
+        self._is_ours = asked_here and str(getattr(fun, "__module__", "")).startswith("veery.")
         self._donates = bool(options.donate_argnums or options.donate_argnames)
         self._traces: dict[Signature, Traced] = traces_of(fun, options)
         self._entries: dict[Any, Entry] = {}
@@ -771,7 +771,7 @@ def jit(
         compiler=compiler, compiler_options=compiler_options, dynamic_shapes=dynamic_shapes,
     )  # fmt: skip
     if fun is _NOT_GIVEN:
-        return lambda fun: jit(fun, **options)  # type: ignore[arg-type]
+        return functools.partial(jit, **options)  # type: ignore[arg-type]
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun!r}")
     check_traceable(fun)
@@ -793,4 +793,5 @@ def jit(
         device = platforms.devices(backend)[0]
     asked = pairs({**dict(pairs(compiler_options)), **({} if compiler is None else {"compiler": compiler})})
     dynamic = _dynamic_shapes(fun, dynamic_shapes)
-    return JitFunction(fun, JitOptions(*static, *donate, device, inline, asked, dynamic, shardings))
+    asked_here = str(sys._getframe(1).f_globals.get("__name__")).startswith("veery.")
+    return JitFunction(fun, JitOptions(*static, *donate, device, inline, asked, dynamic, shardings), asked_here)
