@@ -138,7 +138,6 @@ class LibraryProgram(WrittenProgram):
         little = _LITTLE_BESIDE if calls_nothing else _LITTLE
         if not any(line.called for line in lines) or others > max(little, _PART * calls) or few > most:
             raise NotExact
-        self._few = few
         self.work = (calls + others) * (_ASIDE if calls_nothing else 1)
 
     def is_little(self, routines: Mapping[str, int]) -> bool:
@@ -149,9 +148,9 @@ class LibraryProgram(WrittenProgram):
         """
         if self._multiplies or self._reduces:
             return False
-        if not self.called <= routines.keys():
-            return self._few > _FEW_COMPILED
         called = [line.eqn for line in self.lines if line.called]
+        if not self.called <= routines.keys():
+            return len(self.lines) - len(called) > _FEW_COMPILED
         return sum(routines[eqn.primitive.name] * _products(eqn) for eqn in called) < _LEAST_PRODUCTS
 
 
